@@ -1,0 +1,185 @@
+# spot-training-operator. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# Images of the manager and of the training worker.
+IMG ?= spot-training-operator:dev
+WORKER_IMG ?= spot-training-operator-worker:dev
+VERSION ?= dev
+PLATFORMS ?= linux/amd64,linux/arm64
+DOCKER ?= docker
+
+# Built tools lie in BIN; the local cluster keeps all it has in .localcluster.
+BIN ?= $(CURDIR)/.bin
+CONTROLLER_GEN := $(BIN)/controller-gen
+KUSTOMIZE := $(BIN)/kustomize
+GOTESTSUM := $(BIN)/gotestsum
+BENCHSTAT := $(BIN)/benchstat
+GOLANGCI_LINT := $(BIN)/golangci-lint
+GOVULNCHECK := $(BIN)/govulncheck
+
+# Binaries carry VERSION, not the state of a git checkout that may belong to another user.
+export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
+export BIN IMG WORKER_IMG VERSION
+
+# What `make generate` writes, and `make verify` compares.
+GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.yaml
+
+##@ General
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*##"} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-zA-Z0-9_-]+:.*##/ {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@printf '\nVariables: IMG=%s WORKER_IMG=%s KUBECONFIG=%s\n' '$(IMG)' '$(WORKER_IMG)' "$${KUBECONFIG:-(none: the local cluster)}"
+
+.PHONY: demo
+demo: ## Start a real one-node Kubernetes, deploy the operator, watch a TrainingJob train (KUBECONFIG: use that cluster).
+	@hack/demo.sh
+
+.PHONY: clean
+clean: ## Remove built tools and binaries (the local cluster is kept: see cluster-down).
+	rm -rf $(BIN) bin dist
+
+##@ Development
+
+.PHONY: generate
+generate: manifests ## Generate deepcopy code, CRDs and the manager's role from the Go sources.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the manager's role only.
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+	go generate ./api/...
+	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... paths=./internal/... output:rbac:dir=config/rbac
+
+.PHONY: verify
+verify: generate $(KUSTOMIZE) ## Fail when generated files or go.mod differ from what is committed, or config/ does not build.
+	@hack/verify.sh $(GENERATED)
+
+.PHONY: build
+build: ## Build the manager for this machine into bin/manager.
+	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/manager .
+
+.PHONY: run
+run: ## Run the manager on this machine against the cluster of KUBECONFIG, with the CRDs installed there.
+	@hack/run.sh
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run golangci-lint over all Go code, and shellcheck over the scripts where it is installed.
+	$(GOLANGCI_LINT) run ./...
+	cd hack/localcluster && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
+	@if command -v shellcheck >/dev/null; then set -x; shellcheck -x hack/*.sh .ci/run; fi
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the Go code.
+	$(GOLANGCI_LINT) fmt ./...
+
+.PHONY: vulncheck
+vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code calls (asks the Go vulnerability database).
+	$(GOVULNCHECK) ./...
+
+##@ Tests
+
+.PHONY: test
+test: $(GOTESTSUM) ## Run the Python tests and all Go tests that need no live node; installs what they need.
+	@hack/test.sh
+
+.PHONY: e2e
+e2e: $(GOTESTSUM) ## Run the end-to-end tests on the live node (started if it is not up) or on the cluster of KUBECONFIG.
+	@hack/e2e.sh
+
+.PHONY: bench
+bench: ## Run the benchmarks of test/performance (BENCH_ARGS: more arguments for go test).
+	@hack/bench.sh
+
+.PHONY: benchstat
+benchstat: $(BENCHSTAT) ## Compare two benchmark outputs: make benchstat OLD=old.txt NEW=new.txt.
+	$(BENCHSTAT) $(OLD) $(NEW)
+
+##@ Local cluster
+
+.PHONY: cluster-up
+cluster-up: ## Start the one-node Kubernetes; the first time it is built, which takes minutes.
+	@hack/cluster.sh up
+
+.PHONY: cluster-down
+cluster-down: ## Stop the one-node Kubernetes.
+	@hack/cluster.sh down
+
+.PHONY: images
+images: ## Build the manager's and the worker's image without a container engine and load both into the local cluster.
+	@hack/images.sh
+
+##@ Deployment
+
+.PHONY: install
+install: ## Install the CRDs into the cluster.
+	@hack/deploy.sh install
+
+.PHONY: uninstall
+uninstall: ## Remove the CRDs from the cluster, and with them every object of these kinds.
+	@hack/deploy.sh uninstall
+
+.PHONY: deploy
+deploy: ## Deploy the operator (images IMG and WORKER_IMG) with kustomize.
+	@hack/deploy.sh apply
+
+.PHONY: undeploy
+undeploy: ## Remove the operator and the CRDs from the cluster.
+	@hack/deploy.sh delete
+
+.PHONY: docker-build
+docker-build: ## Build the manager's image with Docker.
+	$(DOCKER) build --build-arg VERSION=$(VERSION) -t $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push the manager's image.
+	$(DOCKER) push $(IMG)
+
+.PHONY: docker-buildx
+docker-buildx: ## Build the manager's image for PLATFORMS and push it.
+	$(DOCKER) buildx build --platform=$(PLATFORMS) --build-arg VERSION=$(VERSION) --push -t $(IMG) .
+
+##@ Operator Lifecycle Manager
+
+.PHONY: bundle
+bundle: ## Generate the OLM bundle (comes with a later version).
+	@echo 'make bundle: this version has no OLM bundle yet; install the operator with "make deploy".' >&2; exit 1
+
+.PHONY: catalog
+catalog: ## Build the OLM catalog (comes with a later version).
+	@echo 'make catalog: this version has no OLM catalog yet; install the operator with "make deploy".' >&2; exit 1
+
+# Tools, each pinned by a module in hack/tools and built when that module changes.
+
+define build_tool
+	@echo "building $(notdir $@)"
+	@mkdir -p $(BIN)
+	@go build -C $(<D) -ldflags '-s -w' -o $@ $(1)
+	@touch $@
+endef
+
+$(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
+	$(call build_tool,sigs.k8s.io/controller-tools/cmd/controller-gen)
+
+$(KUSTOMIZE): hack/tools/go.mod hack/tools/go.sum
+	$(call build_tool,sigs.k8s.io/kustomize/kustomize/v5)
+
+$(GOTESTSUM): hack/tools/go.mod hack/tools/go.sum
+	$(call build_tool,gotest.tools/gotestsum)
+
+$(BENCHSTAT): hack/tools/go.mod hack/tools/go.sum
+	$(call build_tool,golang.org/x/perf/cmd/benchstat)
+
+# These two ask for newer versions of common modules than the others, so each has a module of its own.
+$(GOLANGCI_LINT): hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
+	$(call build_tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+$(GOVULNCHECK): hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
+	$(call build_tool,golang.org/x/vuln/cmd/govulncheck)

@@ -1,0 +1,185 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Agent is a program with named inputs and outputs, from which an AgentWorkflow makes its stages.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=agents,singular=agent,shortName=ag,categories=ml
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.jobType`,description="Kind of workload"
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`,description="Image that is run"
+// +kubebuilder:printcolumn:name="Inputs",type=string,JSONPath=`.spec.inputs[*].name`,description="Names of the inputs"
+// +kubebuilder:printcolumn:name="Outputs",type=string,JSONPath=`.spec.outputs[*].name`,description="Names of the outputs"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether workflows can use the agent"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Workflows",type=integer,priority=1,JSONPath=`.status.workflows`,description="Workflows that use the agent"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 63 characters of a-z, 0-9 and '-', because it is the value of a label: choose a shorter or simpler name"
+type Agent struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec says what the agent runs. A change counts for stages that start later.
+	// +required
+	Spec AgentSpec `json:"spec,omitzero"`
+
+	// status is what the operator observed. It is written by the operator only.
+	// +optional
+	Status AgentStatus `json:"status,omitzero"`
+}
+
+// AgentList is a list of Agents.
+//
+// +kubebuilder:object:root=true
+type AgentList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	// items are the Agents.
+	// +required
+	Items []Agent `json:"items"`
+}
+
+// StatusConditions gives access to the conditions in the status.
+func (a *Agent) StatusConditions() *[]metav1.Condition { return &a.Status.Conditions }
+
+// AgentSpec says what an agent runs, what it needs and what it yields.
+type AgentSpec struct {
+	// description says in a sentence what the agent does.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Description string `json:"description,omitempty"`
+
+	// jobType is the kind of workload: inference, the default, training, simulation or evaluation.
+	// +optional
+	// +kubebuilder:default=inference
+	JobType JobType `json:"jobType,omitempty"`
+
+	// image is the container image to run.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^\S+$`
+	Image string `json:"image,omitempty"`
+
+	// command is the entry point of the container. Default: that of the image.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=8192
+	Command []string `json:"command,omitempty"`
+
+	// args are the arguments of the entry point.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=8192
+	Args []string `json:"args,omitempty"`
+
+	// env are environment variables of the container, at most 256.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Env []corev1.EnvVar `json:"env,omitempty"`
+
+	// resources are the requests and limits of the agent's pod. Default: none, so that it runs where there is room left.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// inputs are the values that a stage gives the agent; the container sees each as INPUT_ and its name in upper snake
+	// case, for example INPUT_TEXT. At most 16.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Inputs []AgentInput `json:"inputs,omitempty"`
+
+	// outputs are the values that the agent yields; the container writes them as a JSON object to its termination
+	// message (/dev/termination-log, at most 4096 bytes). At most 16.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Outputs []AgentOutput `json:"outputs,omitempty"`
+
+	// retryPolicy says how often and after which delay a stage is tried again when it has failed.
+	// +optional
+	// +kubebuilder:default={}
+	RetryPolicy RetryPolicy `json:"retryPolicy,omitzero"`
+
+	// timeoutSeconds is the time that one try of a stage may take before it counts as failed, at least 1. Default: no
+	// limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
+}
+
+// ParameterName is the name of an input or output.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=40
+// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_-]*$`
+type ParameterName string
+
+// AgentInput is a value that a stage gives an agent.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.default) || !has(self.required) || !self.required",fieldPath=".required",message="required: has no use beside a default: remove one of the two"
+type AgentInput struct {
+	// name of the input: letters, digits, _ and -, at most 40.
+	// +required
+	Name ParameterName `json:"name,omitempty"`
+
+	// description says in a sentence what the input is for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Description string `json:"description,omitempty"`
+
+	// required lets a workflow fail that does not give the input. Default: true unless there is a default.
+	// +optional
+	Required *bool `json:"required,omitempty"`
+
+	// default is the value when a stage does not give the input.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Default *string `json:"default,omitempty"`
+}
+
+// AgentOutput is a value that an agent yields.
+type AgentOutput struct {
+	// name of the output: letters, digits, _ and -, at most 40.
+	// +required
+	Name ParameterName `json:"name,omitempty"`
+
+	// description says in a sentence what the output is.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Description string `json:"description,omitempty"`
+}
+
+// AgentStatus is what the operator observed.
+type AgentStatus struct {
+	// observedGeneration is the metadata.generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Ready, with a reason and a message.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// workflows is the number of AgentWorkflows that use the agent.
+	// +optional
+	Workflows int32 `json:"workflows"`
+}

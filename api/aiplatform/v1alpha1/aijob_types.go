@@ -1,0 +1,384 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// AIJob is one AI workload: inference, training, simulation or evaluation. It waits in a queue until all its pods can
+// run, is run, and is tried again with growing delay when it fails.
+//
+// The name is at most 50 characters and a DNS label that starts with a letter, because it prefixes the names of pods.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=aijobs,singular=aijob,shortName=aij,categories=ml
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.jobType`,description="Kind of workload"
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,description="Priority in the queue, 0 to 100"
+// +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.spec.queueName`,description="Queue that admits the job"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="Phase of the job"
+// +kubebuilder:printcolumn:name="Retries",type=integer,JSONPath=`.status.retryCount`,description="Times that the job was tried again"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the operator acts on the job"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Position",type=integer,priority=1,JSONPath=`.status.queuePosition`,description="Place in the queue, from 1"
+// +kubebuilder:printcolumn:name="Cluster",type=string,priority=1,JSONPath=`.status.clusterName`,description="ComputeCluster in which the job runs"
+// +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.spec.image`,description="Image that is run"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.reason`,description="Why the job is in its phase"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 50 characters of a-z, 0-9 and '-', starting with a letter and ending with a letter or digit, because it prefixes the names of pods: choose a shorter or simpler name"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase in ['Pending', 'Queued'] || (has(self.spec.queueName) == has(oldSelf.spec.queueName) && (!has(self.spec.queueName) || self.spec.queueName == oldSelf.spec.queueName))",fieldPath=".spec.queueName",message="spec.queueName: can only be changed while the job waits: create another AIJob in the other queue"
+type AIJob struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec says what to run. What the pods are made from cannot be changed; priority, preemptible, retryPolicy,
+	// timeoutSeconds, ttlSecondsAfterFinished and cancel can, and queueName while the job waits.
+	// +required
+	Spec AIJobSpec `json:"spec,omitzero"`
+
+	// status is what the operator observed. It is written by the operator only.
+	// +optional
+	Status AIJobStatus `json:"status,omitzero"`
+}
+
+// AIJobList is a list of AIJobs.
+//
+// +kubebuilder:object:root=true
+type AIJobList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	// items are the AIJobs.
+	// +required
+	Items []AIJob `json:"items"`
+}
+
+// StatusConditions gives access to the conditions in the status.
+func (j *AIJob) StatusConditions() *[]metav1.Condition { return &j.Status.Conditions }
+
+// AIJobSpec says what to run, with which resources, and what happens when it fails.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.command) == has(oldSelf.command) && (!has(self.command) || self.command == oldSelf.command)",fieldPath=".command",message="spec.command: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args)",fieldPath=".args",message="spec.args: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.env) == has(oldSelf.env) && (!has(self.env) || self.env == oldSelf.env)",fieldPath=".env",message="spec.env: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.config) == has(oldSelf.config) && (!has(self.config) || self.config == oldSelf.config)",fieldPath=".config",message="spec.config: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.resources) == has(oldSelf.resources) && (!has(self.resources) || self.resources == oldSelf.resources)",fieldPath=".resources",message="spec.resources: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) == has(oldSelf.nodeSelector) && (!has(self.nodeSelector) || self.nodeSelector == oldSelf.nodeSelector)",fieldPath=".nodeSelector",message="spec.nodeSelector: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.tolerations) == has(oldSelf.tolerations) && (!has(self.tolerations) || self.tolerations == oldSelf.tolerations)",fieldPath=".tolerations",message="spec.tolerations: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName) && (!has(self.clusterName) || self.clusterName == oldSelf.clusterName)",fieldPath=".clusterName",message="spec.clusterName: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName) && (!has(self.serviceAccountName) || self.serviceAccountName == oldSelf.serviceAccountName)",fieldPath=".serviceAccountName",message="spec.serviceAccountName: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)",fieldPath=".cancel",message="spec.cancel: cannot be taken back: create another AIJob"
+type AIJobSpec struct {
+	// jobType is the kind of workload: inference, training, simulation or evaluation. Workers see it as JOB_TYPE.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.jobType: is immutable: create another AIJob"
+	JobType JobType `json:"jobType,omitempty"`
+
+	// priority in the queue, 0 to 100; the highest is admitted first. Default 50.
+	// +optional
+	// +kubebuilder:default=50
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Priority *int32 `json:"priority,omitempty"`
+
+	// queueName is the AIJobQueue that admits the job. Default: none, and the job is admitted as soon as it fits.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	QueueName string `json:"queueName,omitempty"`
+
+	// clusterName is the ComputeCluster in which the job must run. Default: any whose nodes fit.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// preemptible says whether a job of higher priority may take this one's place, where its queue allows that. It is
+	// then queued again, which does not count as a retry. Default true.
+	// +optional
+	// +kubebuilder:default=true
+	Preemptible *bool `json:"preemptible,omitempty"`
+
+	// image is the container image to run.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^\S+$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.image: is immutable: create another AIJob"
+	Image string `json:"image,omitempty"`
+
+	// command is the entry point of the container. Default: that of the image.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=8192
+	Command []string `json:"command,omitempty"`
+
+	// args are the arguments of the entry point.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=8192
+	Args []string `json:"args,omitempty"`
+
+	// env are environment variables of the container, at most 256.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Env []corev1.EnvVar `json:"env,omitempty"`
+
+	// config is any object; the container sees it as JSON in CONFIG.
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Config *runtime.RawExtension `json:"config,omitempty"`
+
+	// resources are the requests and limits of each pod. Default: none, so that the pod runs where there is room left.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('nvidia.com/gpu' in self.requests) || !('nvidia.com/gpu' in self.limits) || string(self.requests['nvidia.com/gpu']) == string(self.limits['nvidia.com/gpu'])",fieldPath=".requests",messageExpression="'spec.resources.requests[nvidia.com/gpu]: ' + string(self.requests['nvidia.com/gpu']) + ' is not the limit ' + string(self.limits['nvidia.com/gpu']) + ', but GPUs cannot be overcommitted: set both to the same number or remove one'"
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// gang says how many pods the job has, and that they start together or not at all. Default: one pod.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.gang: is immutable: create another AIJob"
+	// +kubebuilder:default={}
+	Gang Gang `json:"gang,omitzero"`
+
+	// retryPolicy says how often and after which delay the job is tried again when it has failed.
+	// +optional
+	// +kubebuilder:default={}
+	RetryPolicy RetryPolicy `json:"retryPolicy,omitzero"`
+
+	// timeoutSeconds is the time that one try may take before it counts as failed, at least 1. Default: no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
+
+	// ttlSecondsAfterFinished deletes the AIJob this many seconds after it has Succeeded, Failed or been Cancelled. Jobs
+	// in DeadLetter are kept. Default: it is never deleted.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+
+	// cancel ends the job as Cancelled and stops its pods. It cannot be taken back. Default false.
+	// +optional
+	Cancel *bool `json:"cancel,omitempty"`
+
+	// nodeSelector are labels that a node must have, beside those of the ComputeCluster. At most 64.
+	// +optional
+	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=64
+	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
+
+	// tolerations of node taints, at most 64.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// serviceAccountName is the ServiceAccount of the pods. Default: the namespace's default one, whose token is not
+	// mounted.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+}
+
+// JobType is a kind of AI workload.
+// +kubebuilder:validation:Enum=inference;training;simulation;evaluation
+type JobType string
+
+// The job types.
+const (
+	JobInference  JobType = "inference"
+	JobTraining   JobType = "training"
+	JobSimulation JobType = "simulation"
+	JobEvaluation JobType = "evaluation"
+)
+
+// LabelValue is the value of a label.
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+type LabelValue string
+
+// Gang says how many pods start together or not at all.
+//
+// +kubebuilder:validation:XValidation:rule="!self.enabled || self.minMembers >= 2",fieldPath=".minMembers",messageExpression="'spec.gang.minMembers: is ' + string(self.minMembers) + ', but a gang has at least 2 members: set it to the number of pods, or set enabled to false'"
+// +kubebuilder:validation:XValidation:rule="self.enabled || self.minMembers == 1",fieldPath=".enabled",messageExpression="'spec.gang.enabled: is false, but minMembers is ' + string(self.minMembers) + ': set enabled to true to start that many pods together, or remove minMembers'"
+// +kubebuilder:validation:XValidation:rule="self.enabled || !has(self.topology)",fieldPath=".topology",message="spec.gang.topology: has no use without a gang: set enabled to true or remove topology"
+type Gang struct {
+	// enabled starts minMembers pods together or not at all. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// minMembers is the number of pods of the gang, 2 to 1000. Default 1, which is for jobs without a gang.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MinMembers int32 `json:"minMembers,omitempty"`
+
+	// topology is the label that all the gang's nodes must have the same value of, for example
+	// topology.kubernetes.io/zone. Default: any nodes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=316
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	Topology string `json:"topology,omitempty"`
+}
+
+// RetryPolicy says how often and after which delay a failed job is tried again.
+//
+// +kubebuilder:validation:XValidation:rule="duration(self.initialBackoff) <= duration(self.maxBackoff)",fieldPath=".initialBackoff",messageExpression="'spec.retryPolicy.initialBackoff: ' + self.initialBackoff + ' is more than maxBackoff ' + self.maxBackoff + ': lower it or raise maxBackoff'"
+type RetryPolicy struct {
+	// maxRetries is the number of tries after the first, 0 to 100; then the job goes to DeadLetter, from where the
+	// annotation aiplatform.example.com/requeue brings it back. Default 3.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	MaxRetries *int32 `json:"maxRetries,omitempty"`
+
+	// backoffMultiplier is the factor by which the delay grows with every retry, 1 to 10. Default 2.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10
+	BackoffMultiplier float64 `json:"backoffMultiplier,omitempty"`
+
+	// initialBackoff is the delay before the first retry. Default 10s.
+	// +optional
+	// +kubebuilder:default="10s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	InitialBackoff *metav1.Duration `json:"initialBackoff,omitempty"`
+
+	// maxBackoff is the longest delay before a retry. Default 10m.
+	// +optional
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	MaxBackoff *metav1.Duration `json:"maxBackoff,omitempty"`
+}
+
+// AIJobStatus is what the operator observed.
+type AIJobStatus struct {
+	// observedGeneration is the metadata.generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase of the job: Pending (not yet looked at), Queued, Scheduled (resources are reserved, pods start), Running,
+	// Retrying (waits before the next try), Succeeded, Failed (cannot succeed, is not tried again), DeadLetter (retries
+	// exhausted) or Cancelled.
+	// +optional
+	Phase AIJobPhase `json:"phase,omitempty"`
+
+	// reason says in one word why the job is in its phase.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// message says in a sentence why the job is in its phase.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// conditions are Ready, Queued, Scheduled, Complete and Failed, each with a reason and a message.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// queuePosition is the job's place in its queue, from 1, while it is Queued.
+	// +optional
+	QueuePosition int32 `json:"queuePosition,omitempty"`
+
+	// clusterName is the ComputeCluster in which the job runs.
+	// +optional
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// members counts the job's pods.
+	// +optional
+	Members *MembersStatus `json:"members,omitempty"`
+
+	// retryCount is the number of times that the job was tried again after a failure.
+	// +optional
+	RetryCount int32 `json:"retryCount,omitempty"`
+
+	// preemptionCount is the number of times that the job lost its place. These are no retries.
+	// +optional
+	PreemptionCount int32 `json:"preemptionCount,omitempty"`
+
+	// nextRetryTime is when the job is queued again, while it is Retrying.
+	// +optional
+	NextRetryTime *metav1.Time `json:"nextRetryTime,omitempty"`
+
+	// queuedTime is when the job was last put into its queue.
+	// +optional
+	QueuedTime *metav1.Time `json:"queuedTime,omitempty"`
+
+	// scheduledTime is when resources were last reserved.
+	// +optional
+	ScheduledTime *metav1.Time `json:"scheduledTime,omitempty"`
+
+	// startTime is when all pods of the last try ran.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// completionTime is when the job came to its end.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// exitCode of the container that ended the last try.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+
+	// outputs are the values that the job reported at its end, by name. At most 64.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Outputs map[string]string `json:"outputs,omitempty"`
+}
+
+// AIJobPhase is the phase of an AIJob.
+// +kubebuilder:validation:Enum=Pending;Queued;Scheduled;Running;Retrying;Succeeded;Failed;DeadLetter;Cancelled
+type AIJobPhase string
+
+// The phases of an AIJob.
+const (
+	AIJobPending    AIJobPhase = "Pending"
+	AIJobQueued     AIJobPhase = "Queued"
+	AIJobScheduled  AIJobPhase = "Scheduled"
+	AIJobRunning    AIJobPhase = "Running"
+	AIJobRetrying   AIJobPhase = "Retrying"
+	AIJobSucceeded  AIJobPhase = "Succeeded"
+	AIJobFailed     AIJobPhase = "Failed"
+	AIJobDeadLetter AIJobPhase = "DeadLetter"
+	AIJobCancelled  AIJobPhase = "Cancelled"
+)
+
+// MembersStatus counts the pods of a job.
+type MembersStatus struct {
+	// total is the number of pods that should exist.
+	// +optional
+	Total int32 `json:"total"`
+
+	// active is the number of pods that run.
+	// +optional
+	Active int32 `json:"active"`
+
+	// succeeded is the number of pods that ended with exit code 0.
+	// +optional
+	Succeeded int32 `json:"succeeded"`
+
+	// failed is the number of pods of the present try that failed.
+	// +optional
+	Failed int32 `json:"failed"`
+}

@@ -1,0 +1,210 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AIJobQueue says in which order and how many jobs run at a time. Jobs of every namespace may name it.
+//
+// The name is at most 63 characters and a DNS label, because it is the value of a label of its jobs.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=aijobqueues,singular=aijobqueue,scope=Cluster,shortName=aijq,categories=ml
+// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.spec.algorithm`,description="Order in which jobs are admitted"
+// +kubebuilder:printcolumn:name="Depth",type=integer,JSONPath=`.status.depth`,description="Jobs that wait"
+// +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.running`,description="Jobs that run"
+// +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.maxConcurrency`,description="Jobs that may run at a time"
+// +kubebuilder:printcolumn:name="Oldest",type=date,JSONPath=`.status.oldestQueuedTime`,description="How long the oldest job waits"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the queue admits jobs"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Preemption",type=string,priority=1,JSONPath=`.spec.preemptionPolicy`,description="Whether jobs of lower priority lose their place"
+// +kubebuilder:printcolumn:name="GPUs",type=integer,priority=1,JSONPath=`.status.usage.gpus`,description="GPUs in use"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 63 characters of a-z, 0-9 and '-', because it is the value of a label: choose a shorter or simpler name"
+type AIJobQueue struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec says which jobs are admitted, and in which order. It can be changed at any time; jobs that run stay.
+	// +required
+	Spec AIJobQueueSpec `json:"spec,omitzero"`
+
+	// status is what the operator observed. It is written by the operator only.
+	// +optional
+	Status AIJobQueueStatus `json:"status,omitzero"`
+}
+
+// AIJobQueueList is a list of AIJobQueues.
+//
+// +kubebuilder:object:root=true
+type AIJobQueueList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	// items are the AIJobQueues.
+	// +required
+	Items []AIJobQueue `json:"items"`
+}
+
+// StatusConditions gives access to the conditions in the status.
+func (q *AIJobQueue) StatusConditions() *[]metav1.Condition { return &q.Status.Conditions }
+
+// AIJobQueueSpec says which jobs are admitted, and in which order.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.userLimits) || !has(self.userLimits.maxConcurrency) || self.userLimits.maxConcurrency <= self.maxConcurrency",fieldPath=".userLimits.maxConcurrency",messageExpression="'spec.userLimits.maxConcurrency: ' + string(self.userLimits.maxConcurrency) + ' is more than maxConcurrency ' + string(self.maxConcurrency) + ' of the whole queue: lower it or raise spec.maxConcurrency'"
+// +kubebuilder:validation:XValidation:rule="!has(self.namespaceLimits) || !has(self.namespaceLimits.maxConcurrency) || self.namespaceLimits.maxConcurrency <= self.maxConcurrency",fieldPath=".namespaceLimits.maxConcurrency",messageExpression="'spec.namespaceLimits.maxConcurrency: ' + string(self.namespaceLimits.maxConcurrency) + ' is more than maxConcurrency ' + string(self.maxConcurrency) + ' of the whole queue: lower it or raise spec.maxConcurrency'"
+type AIJobQueueSpec struct {
+	// maxConcurrency is the number of jobs that may run at a time, 1 to 100000. Default 100.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	MaxConcurrency int32 `json:"maxConcurrency,omitempty"`
+
+	// priorityClass is the name of the PriorityClass of the jobs' pods. When the cluster has none of that name the pods
+	// get the cluster's default, and the condition Ready says so. Default: the cluster's default.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	PriorityClass string `json:"priorityClass,omitempty"`
+
+	// preemptionPolicy says whether a job that does not fit may take the place of running preemptible jobs of lower
+	// priority: PreemptLowerPriority, or Never, the default.
+	// +optional
+	// +kubebuilder:default=Never
+	PreemptionPolicy PreemptionPolicy `json:"preemptionPolicy,omitempty"`
+
+	// algorithm is the order in which jobs are admitted: priority, the default, the highest first and among equals the
+	// oldest; fifo, the oldest first; fair-share, the namespace with the least in use first.
+	// +optional
+	// +kubebuilder:default=priority
+	Algorithm QueueAlgorithm `json:"algorithm,omitempty"`
+
+	// quotas limit what the running jobs of the queue hold together. Default: no limit.
+	// +optional
+	Quotas *ResourceLimits `json:"quotas,omitempty"`
+
+	// userLimits limit what the running jobs of one user hold together. Default: no limit.
+	// +optional
+	UserLimits *TenantLimits `json:"userLimits,omitempty"`
+
+	// namespaceLimits limit what the running jobs of one namespace hold together. Default: no limit.
+	// +optional
+	NamespaceLimits *TenantLimits `json:"namespaceLimits,omitempty"`
+
+	// suspend admits no further job; jobs that run go on. Default false.
+	// +optional
+	Suspend *bool `json:"suspend,omitempty"`
+}
+
+// PreemptionPolicy says whether jobs of lower priority may lose their place.
+// +kubebuilder:validation:Enum=Never;PreemptLowerPriority
+type PreemptionPolicy string
+
+// The preemption policies.
+const (
+	// PreemptNever lets every running job end.
+	PreemptNever PreemptionPolicy = "Never"
+	// PreemptLowerPriority takes the place of preemptible jobs of lower priority.
+	PreemptLowerPriority PreemptionPolicy = "PreemptLowerPriority"
+)
+
+// QueueAlgorithm is the order in which a queue admits jobs.
+// +kubebuilder:validation:Enum=priority;fifo;fair-share
+type QueueAlgorithm string
+
+// The queue algorithms.
+const (
+	// QueueByPriority admits the highest priority first, among equals the oldest.
+	QueueByPriority QueueAlgorithm = "priority"
+	// QueueFIFO admits the oldest first.
+	QueueFIFO QueueAlgorithm = "fifo"
+	// QueueFairShare admits from the namespace that has the least in use.
+	QueueFairShare QueueAlgorithm = "fair-share"
+)
+
+// ResourceLimits limit what running jobs hold together.
+//
+// +kubebuilder:validation:MinProperties=1
+type ResourceLimits struct {
+	// gpus is the number of GPUs (resource nvidia.com/gpu), at least 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	GPUs *int32 `json:"gpus,omitempty"`
+
+	// cpu is the sum of CPU requests, above 0, for example 400.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="cpu: must be above 0: write for example 400 or 500m"
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+
+	// memory is the sum of memory requests in bytes, above 0, for example 2Ti.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="memory: must be above 0: write for example 512Gi"
+	Memory *resource.Quantity `json:"memory,omitempty"`
+}
+
+// TenantLimits limit what the running jobs of one user or one namespace hold together.
+//
+// +kubebuilder:validation:MinProperties=1
+type TenantLimits struct {
+	// maxConcurrency is the number of jobs that may run at a time, at least 1 and at most that of the queue.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxConcurrency *int32 `json:"maxConcurrency,omitempty"`
+
+	ResourceLimits `json:",inline"`
+}
+
+// AIJobQueueStatus is what the operator observed.
+type AIJobQueueStatus struct {
+	// observedGeneration is the metadata.generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Ready, with a reason and a message.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// depth is the number of jobs that wait.
+	// +optional
+	Depth int32 `json:"depth"`
+
+	// running is the number of jobs that run.
+	// +optional
+	Running int32 `json:"running"`
+
+	// oldestQueuedTime is since when the job waits that waits longest.
+	// +optional
+	OldestQueuedTime *metav1.Time `json:"oldestQueuedTime,omitempty"`
+
+	// usage is what the running jobs hold together.
+	// +optional
+	Usage *ResourceUsage `json:"usage,omitempty"`
+}
+
+// ResourceUsage is what jobs hold together.
+type ResourceUsage struct {
+	// gpus is the number of GPUs.
+	// +optional
+	GPUs int32 `json:"gpus"`
+
+	// cpu is the sum of CPU requests.
+	// +optional
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+
+	// memory is the sum of memory requests in bytes.
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
+}

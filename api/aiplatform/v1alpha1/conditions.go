@@ -1,0 +1,61 @@
+package v1alpha1
+
+// Condition types of the kinds in this package.
+const (
+	// ConditionReady is True while the operator acts on the object and what it describes is in working order.
+	// It is the condition that kubectl wait and delivery tools look at.
+	ConditionReady = "Ready"
+	// ConditionQueued of an AIJob is True while it waits in its queue; its message says for what.
+	ConditionQueued = "Queued"
+	// ConditionScheduled of an AIJob is True once resources are reserved for all its pods.
+	ConditionScheduled = "Scheduled"
+	// ConditionComplete of an AIJob or AgentWorkflow is True when it has ended well.
+	ConditionComplete = "Complete"
+	// ConditionFailed of an AIJob or AgentWorkflow is True when it has failed for good.
+	ConditionFailed = "Failed"
+)
+
+// Reasons of the conditions.
+const (
+	// ReasonControllerNotAvailable: the API is served and the object is stored, but this version does not act on it.
+	ReasonControllerNotAvailable = "ControllerNotAvailable"
+	// ReasonReady: everything is in working order.
+	ReasonReady = "Ready"
+	// ReasonQueueNotFound: the AIJobQueue that the object names does not exist.
+	ReasonQueueNotFound = "QueueNotFound"
+	// ReasonClusterNotFound: the ComputeCluster that the object names does not exist.
+	ReasonClusterNotFound = "ClusterNotFound"
+	// ReasonAgentNotFound: an Agent that the workflow names does not exist.
+	ReasonAgentNotFound = "AgentNotFound"
+	// ReasonInvalidReference: an input refers to an output that the Agent does not have, or a condition is wrong.
+	ReasonInvalidReference = "InvalidReference"
+	// ReasonInsufficientCapacity: the pods do not all fit now.
+	ReasonInsufficientCapacity = "InsufficientCapacity"
+	// ReasonQuotaReached: a limit of the queue is reached.
+	ReasonQuotaReached = "QuotaReached"
+	// ReasonPreempted: a job of higher priority took the place.
+	ReasonPreempted = "Preempted"
+	// ReasonTimeout: the job ran longer than timeoutSeconds.
+	ReasonTimeout = "Timeout"
+	// ReasonRetriesExhausted: the job failed more often than retryPolicy allows.
+	ReasonRetriesExhausted = "RetriesExhausted"
+	// ReasonCancelled: spec.cancel is true.
+	ReasonCancelled = "Cancelled"
+	// ReasonNoMatchingNodes: no node matches the selector.
+	ReasonNoMatchingNodes = "NoMatchingNodes"
+)
+
+// Annotations and labels of AIJobs.
+const (
+	// AnnotationRequeue on an AIJob in phase DeadLetter puts it back into its queue with all its retries. The operator
+	// removes it once that is done.
+	AnnotationRequeue = "aiplatform.example.com/requeue"
+	// LabelAIJob on every child of an AIJob is the name of the AIJob.
+	LabelAIJob = "aiplatform.example.com/job"
+	// LabelQueue on an AIJob and its pods is the name of the queue.
+	LabelQueue = "aiplatform.example.com/queue"
+	// LabelWorkflow on an AIJob is the name of the AgentWorkflow that made it.
+	LabelWorkflow = "aiplatform.example.com/workflow"
+	// LabelStage on an AIJob is the stage of the AgentWorkflow for which it was made.
+	LabelStage = "aiplatform.example.com/stage"
+)

@@ -1,0 +1,199 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Checkpoint says where and when the training's state is saved, and from what to resume.
+type Checkpoint struct {
+	// enabled saves checkpoints. Default true.
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// frequency saves a checkpoint every this many epochs, at least 1. Workers see it as CHECKPOINT_FREQUENCY.
+	// Default 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	Frequency int32 `json:"frequency,omitempty"`
+
+	// interval saves a checkpoint when this much time has passed since the last one, at least 10s, for example 15m.
+	// Workers see it in seconds as CHECKPOINT_INTERVAL. Default: by epochs only.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="spec.checkpoint.interval: is less than 10s: choose 10s or more, so that training does not only save"
+	Interval *metav1.Duration `json:"interval,omitempty"`
+
+	// retention is the number of newest checkpoints to keep, 1 to 1000. The newest valid one is never deleted.
+	// Default 3.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Retention int32 `json:"retention,omitempty"`
+
+	// resumeFrom is the checkpoint to start from when the job has none of its own: latest, for the newest one of a
+	// job of this name in the same storage; an absolute path in the volume; or a URI
+	// (pvc://claim/path, s3://bucket/path, gs://bucket/path, azblob://container/path). A path may name one
+	// checkpoint or a directory whose newest valid checkpoint is meant. When it cannot be found the job fails
+	// instead of starting from nothing.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(latest|/[^ ]+|(pvc|s3|gs|azblob)://[^/ ]+(/[^ ]*)?)$')",messageExpression="\"spec.checkpoint.resumeFrom: '\" + self + \"' is none of latest, an absolute path, or a URI that starts with pvc://, s3://, gs:// or azblob://: write it as one of these\""
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="spec.checkpoint.resumeFrom: must not contain '..': name the directory itself"
+	ResumeFrom string `json:"resumeFrom,omitempty"`
+
+	// storage says where checkpoints are kept. Default: a PersistentVolumeClaim of the job.
+	// +optional
+	// +kubebuilder:default={}
+	Storage CheckpointStorage `json:"storage,omitzero"`
+}
+
+// CheckpointStorage says where checkpoints are kept. Only the fields of its type may be set.
+//
+// +kubebuilder:validation:XValidation:rule="self.type != 's3' || has(self.s3Bucket)",fieldPath=".s3Bucket",message="spec.checkpoint.storage.s3Bucket: is required when type is s3: name the bucket"
+// +kubebuilder:validation:XValidation:rule="self.type == 's3' || !(has(self.s3Bucket) || has(self.s3Region) || has(self.s3Endpoint))",fieldPath=".type",messageExpression="'spec.checkpoint.storage.type: is ' + self.type + ' but an s3 field is set: set type to s3 or remove s3Bucket, s3Region and s3Endpoint'"
+// +kubebuilder:validation:XValidation:rule="self.type != 'gcs' || has(self.gcsBucket)",fieldPath=".gcsBucket",message="spec.checkpoint.storage.gcsBucket: is required when type is gcs: name the bucket"
+// +kubebuilder:validation:XValidation:rule="self.type == 'gcs' || !has(self.gcsBucket)",fieldPath=".type",messageExpression="'spec.checkpoint.storage.type: is ' + self.type + ' but gcsBucket is set: set type to gcs or remove gcsBucket'"
+// +kubebuilder:validation:XValidation:rule="self.type != 'azure' || (has(self.azureContainer) && has(self.azureAccount))",fieldPath=".azureContainer",message="spec.checkpoint.storage.azureContainer: and azureAccount are required when type is azure: name both"
+// +kubebuilder:validation:XValidation:rule="self.type == 'azure' || !(has(self.azureContainer) || has(self.azureAccount))",fieldPath=".type",messageExpression="'spec.checkpoint.storage.type: is ' + self.type + ' but an azure field is set: set type to azure or remove azureContainer and azureAccount'"
+// +kubebuilder:validation:XValidation:rule="self.type != 'nfs' || (has(self.nfsServer) && has(self.nfsPath))",fieldPath=".nfsServer",message="spec.checkpoint.storage.nfsServer: and nfsPath are required when type is nfs: name both"
+// +kubebuilder:validation:XValidation:rule="self.type == 'nfs' || !(has(self.nfsServer) || has(self.nfsPath))",fieldPath=".type",messageExpression="'spec.checkpoint.storage.type: is ' + self.type + ' but an nfs field is set: set type to nfs or remove nfsServer and nfsPath'"
+// +kubebuilder:validation:XValidation:rule="self.type == 'pvc' || !(has(self.claimName) || has(self.size) || has(self.storageClassName) || has(self.accessModes) || has(self.retentionPolicy))",fieldPath=".type",messageExpression="'spec.checkpoint.storage.type: is ' + self.type + ' but a field of a claim is set: set type to pvc or remove claimName, size, storageClassName, accessModes and retentionPolicy'"
+// +kubebuilder:validation:XValidation:rule="!has(self.claimName) || !(has(self.size) || has(self.storageClassName) || has(self.accessModes) || has(self.retentionPolicy))",fieldPath=".claimName",message="spec.checkpoint.storage.claimName: names a claim that exists, which is used as it is: remove size, storageClassName, accessModes and retentionPolicy, or remove claimName so that a claim is created"
+// +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || self.type in ['s3', 'gcs', 'azure']",fieldPath=".secretRef",messageExpression="'spec.checkpoint.storage.secretRef: has no use with type ' + self.type + ': remove it, or set type to s3, gcs or azure'"
+// +kubebuilder:validation:XValidation:rule="!has(self.prefix) || self.type in ['s3', 'gcs', 'azure']",fieldPath=".prefix",messageExpression="'spec.checkpoint.storage.prefix: has no use with type ' + self.type + ': remove it, or set type to s3, gcs or azure'"
+type CheckpointStorage struct {
+	// type of storage: pvc (the default), s3, gcs, azure or nfs.
+	// +optional
+	// +kubebuilder:default=pvc
+	Type StorageType `json:"type,omitempty"`
+
+	// claimName is a PersistentVolumeClaim in the job's namespace to use. Default: the operator creates
+	// <job>-checkpoints.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClaimName string `json:"claimName,omitempty"`
+
+	// size of the claim that is created, for example 50Gi. Default 10Gi.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="spec.checkpoint.storage.size: must be above 0: write for example 10Gi"
+	Size *resource.Quantity `json:"size,omitempty"`
+
+	// storageClassName of the claim that is created. Default: the cluster's default StorageClass.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// accessModes of the claim that is created. Default ReadWriteOnce, with which all workers must run on one node;
+	// choose ReadWriteMany for several nodes.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:Enum=ReadWriteOnce;ReadWriteMany;ReadWriteOncePod
+	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
+
+	// retentionPolicy says what happens to the claim that is created when the TrainingJob is deleted: Retain, the
+	// default, keeps it with its checkpoints; Delete deletes it.
+	// +optional
+	// +kubebuilder:validation:Enum=Retain;Delete
+	RetentionPolicy ClaimRetentionPolicy `json:"retentionPolicy,omitempty"`
+
+	// s3Bucket is the name of the bucket for type s3.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9.-]{1,253}[a-z0-9]$`
+	S3Bucket string `json:"s3Bucket,omitempty"`
+
+	// s3Region is the region of the bucket for type s3. Default: that of the credentials.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	S3Region string `json:"s3Region,omitempty"`
+
+	// s3Endpoint is the URL of an S3-compatible server for type s3. Default: Amazon S3.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^https?://\S+$`
+	S3Endpoint string `json:"s3Endpoint,omitempty"`
+
+	// gcsBucket is the name of the bucket for type gcs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=222
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$`
+	GCSBucket string `json:"gcsBucket,omitempty"`
+
+	// azureAccount is the storage account for type azure.
+	// +optional
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]{3,24}$`
+	AzureAccount string `json:"azureAccount,omitempty"`
+
+	// azureContainer is the blob container for type azure.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{1,61})[a-z0-9]$`
+	AzureContainer string `json:"azureContainer,omitempty"`
+
+	// nfsServer is the host name or address of the server for type nfs.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NFSServer string `json:"nfsServer,omitempty"`
+
+	// nfsPath is the exported directory for type nfs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^/\S*$`
+	NFSPath string `json:"nfsPath,omitempty"`
+
+	// prefix is put in front of the names of all objects for types s3, gcs and azure, for example team-a/.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Prefix string `json:"prefix,omitempty"`
+
+	// secretRef names the Secret in the job's namespace with the credentials for types s3, gcs and azure. Default:
+	// the workload identity of the workers' ServiceAccount.
+	// +optional
+	SecretRef *SecretReference `json:"secretRef,omitempty"`
+}
+
+// SecretReference names a Secret in the namespace of the job.
+type SecretReference struct {
+	// name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// StorageType is a kind of checkpoint storage.
+// +kubebuilder:validation:Enum=pvc;s3;gcs;azure;nfs
+type StorageType string
+
+// The storage types.
+const (
+	StoragePVC   StorageType = "pvc"
+	StorageS3    StorageType = "s3"
+	StorageGCS   StorageType = "gcs"
+	StorageAzure StorageType = "azure"
+	StorageNFS   StorageType = "nfs"
+)
+
+// ClaimRetentionPolicy says what happens to a created claim when its job is deleted.
+type ClaimRetentionPolicy string
+
+// The retention policies of a claim.
+const (
+	// ClaimRetain keeps the claim.
+	ClaimRetain ClaimRetentionPolicy = "Retain"
+	// ClaimDelete deletes the claim with the job.
+	ClaimDelete ClaimRetentionPolicy = "Delete"
+)

@@ -1,0 +1,95 @@
+package v1
+
+// Condition types of a TrainingJob.
+const (
+	// ConditionAdmitted is True once the job may use its resources.
+	ConditionAdmitted = "Admitted"
+	// ConditionInitialized is True once all workers run; its message says what the job waits for.
+	ConditionInitialized = "Initialized"
+	// ConditionRunning is True while all workers run.
+	ConditionRunning = "Running"
+	// ConditionSuspended is True while the job is suspended and no worker runs.
+	ConditionSuspended = "Suspended"
+	// ConditionRestarting is True from a failure until all workers run again.
+	ConditionRestarting = "Restarting"
+	// ConditionComplete is True when the training has ended well.
+	ConditionComplete = "Complete"
+	// ConditionFailed is True when the job has failed for good.
+	ConditionFailed = "Failed"
+	// ConditionCheckpointReady is True when the checkpoint storage can be used.
+	ConditionCheckpointReady = "CheckpointReady"
+)
+
+// Reasons of a TrainingJob's state and conditions.
+const (
+	// ReasonAdmittedUnqueued: the job asks for no queue and is admitted at once.
+	ReasonAdmittedUnqueued = "AdmittedUnqueued"
+	// ReasonQueueNotServed: the job names a queue, which this version does not serve; it is admitted at once.
+	ReasonQueueNotServed = "QueueNotServed"
+	// ReasonFrameworkNotSupported: this version cannot run the framework.
+	ReasonFrameworkNotSupported = "FrameworkNotSupported"
+	// ReasonStorageNotSupported: this version cannot keep checkpoints in the storage, or resume from it.
+	ReasonStorageNotSupported = "StorageNotSupported"
+	// ReasonStorageReady: the checkpoint storage can be used.
+	ReasonStorageReady = "StorageReady"
+	// ReasonClaimNotFound: the claim that claimName or resumeFrom names does not exist.
+	ReasonClaimNotFound = "ClaimNotFound"
+	// ReasonObjectConflict: an object of a child's name exists and belongs to somebody else.
+	ReasonObjectConflict = "ObjectConflict"
+	// ReasonInvalidSpec: the API server refuses an object made from the spec.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonForbidden: the API server does not let an object be created, for example for a quota.
+	ReasonForbidden = "Forbidden"
+	// ReasonWorkersStarting: pods are being created or started.
+	ReasonWorkersStarting = "WorkersStarting"
+	// ReasonWorkersRunning: all workers run.
+	ReasonWorkersRunning = "WorkersRunning"
+	// ReasonUnschedulable: a pod fits on no node.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonImagePullFailed: the image of a pod cannot be pulled.
+	ReasonImagePullFailed = "ImagePullFailed"
+	// ReasonContainerConfigError: a container cannot be created from its settings, for example a missing Secret.
+	ReasonContainerConfigError = "ContainerConfigError"
+	// ReasonPodCreationFailed: the API server refuses the pods, for example for a quota.
+	ReasonPodCreationFailed = "PodCreationFailed"
+	// ReasonSuspended: spec.suspend is true.
+	ReasonSuspended = "SuspendedBySpec"
+	// ReasonResumed: spec.suspend is no longer true.
+	ReasonResumed = "Resumed"
+	// ReasonNotSuspended: spec.suspend is not true.
+	ReasonNotSuspended = "NotSuspended"
+	// ReasonWorkerFailed: a worker ended with an exit code other than 0.
+	ReasonWorkerFailed = "WorkerFailed"
+	// ReasonOutOfMemory: a worker was killed for using more memory than its limit.
+	ReasonOutOfMemory = "OutOfMemory"
+	// ReasonRescaled: spec.numWorkers of an elastic job changed.
+	ReasonRescaled = "Rescaled"
+	// ReasonDisrupted: a pod was lost to preemption, eviction or the loss of its node.
+	ReasonDisrupted = "Disrupted"
+	// ReasonBackoffLimitExceeded: there were more failures than backoffLimit.
+	ReasonBackoffLimitExceeded = "BackoffLimitExceeded"
+	// ReasonNonRetryableExitCode: a worker ended with an exit code after which there is no restart.
+	ReasonNonRetryableExitCode = "NonRetryableExitCode"
+	// ReasonRestartPolicyNever: a worker failed and restartPolicy is Never.
+	ReasonRestartPolicyNever = "RestartPolicyNever"
+	// ReasonDeadlineExceeded: the job ran longer than activeDeadlineSeconds.
+	ReasonDeadlineExceeded = "DeadlineExceeded"
+	// ReasonTrainingCompleted: all workers ended with exit code 0.
+	ReasonTrainingCompleted = "TrainingCompleted"
+	// ReasonTargetReached: the training ended early because successPolicy's target was reached.
+	ReasonTargetReached = "TargetReached"
+	// ReasonEarlyStopped: the training ended early because it no longer improved.
+	ReasonEarlyStopped = "EarlyStopped"
+)
+
+// Labels and annotations of TrainingJobs and their children.
+const (
+	// LabelTrainingJob on every child is the name of its TrainingJob.
+	LabelTrainingJob = "training-job"
+	// LabelTrainingJobCompact is the same under the name that some tools look for.
+	LabelTrainingJobCompact = "trainingjob"
+	// LabelReplicaID on a worker pod is its replica, from 0.
+	LabelReplicaID = "replica-id"
+	// AnnotationAttempt on the Job and its pods is the number of restarts before it.
+	AnnotationAttempt = "ml.example.com/restart-attempt"
+)

@@ -1,0 +1,488 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TrainingJobSpec says what to train, with which resources, and what to do when it fails or ends.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.elastic) || (self.numWorkers >= self.elastic.minWorkers && self.numWorkers <= self.elastic.maxWorkers)",fieldPath=".numWorkers",messageExpression="'spec.numWorkers: ' + string(self.numWorkers) + ' lies outside spec.elastic (' + string(self.elastic.minWorkers) + ' to ' + string(self.elastic.maxWorkers) + '): choose a number within these bounds or widen them'"
+// +kubebuilder:validation:XValidation:rule="self.numWorkers == oldSelf.numWorkers || has(self.elastic)",fieldPath=".numWorkers",message="spec.numWorkers: can only be changed when spec.elastic is set: set spec.elastic when creating the job, or delete the job and create it again"
+// +kubebuilder:validation:XValidation:rule="!has(self.networking) || !has(self.networking.backend) || self.networking.backend != 'nccl' || self.gpusPerWorker > 0",fieldPath=".networking.backend",message="spec.networking.backend: nccl needs GPUs, but spec.gpusPerWorker is 0: use gloo or mpi, or ask for GPUs"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('nvidia.com/gpu' in self.resources.limits) || int(string(self.resources.limits['nvidia.com/gpu'])) in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker]",fieldPath=".resources.limits",messageExpression="'spec.resources.limits[nvidia.com/gpu]: ' + string(self.resources.limits['nvidia.com/gpu']) + ' is neither spec.gpusPerWorker (' + string(self.gpusPerWorker) + ', per worker) nor spec.numWorkers x spec.gpusPerWorker (' + string(self.numWorkers * self.gpusPerWorker) + ', the whole job): remove it, or set gpusPerWorker to the number that each worker needs'"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.requests) || !('nvidia.com/gpu' in self.resources.requests) || int(string(self.resources.requests['nvidia.com/gpu'])) in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker]",fieldPath=".resources.requests",messageExpression="'spec.resources.requests[nvidia.com/gpu]: ' + string(self.resources.requests['nvidia.com/gpu']) + ' is neither spec.gpusPerWorker (' + string(self.gpusPerWorker) + ', per worker) nor spec.numWorkers x spec.gpusPerWorker (' + string(self.numWorkers * self.gpusPerWorker) + ', the whole job): remove it, or set gpusPerWorker to the number that each worker needs'"
+// +kubebuilder:validation:XValidation:rule="self.model == oldSelf.model",fieldPath=".model",message="spec.model: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="self.dataset == oldSelf.dataset",fieldPath=".dataset",message="spec.dataset: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="self.gpusPerWorker == oldSelf.gpusPerWorker",fieldPath=".gpusPerWorker",message="spec.gpusPerWorker: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="self.framework == oldSelf.framework",fieldPath=".framework",message="spec.framework: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.image) == has(oldSelf.image) && (!has(self.image) || self.image == oldSelf.image)",fieldPath=".image",message="spec.image: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.imagePullPolicy) == has(oldSelf.imagePullPolicy) && (!has(self.imagePullPolicy) || self.imagePullPolicy == oldSelf.imagePullPolicy)",fieldPath=".imagePullPolicy",message="spec.imagePullPolicy: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.imagePullSecrets) == has(oldSelf.imagePullSecrets) && (!has(self.imagePullSecrets) || self.imagePullSecrets == oldSelf.imagePullSecrets)",fieldPath=".imagePullSecrets",message="spec.imagePullSecrets: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.command) == has(oldSelf.command) && (!has(self.command) || self.command == oldSelf.command)",fieldPath=".command",message="spec.command: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args)",fieldPath=".args",message="spec.args: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.env) == has(oldSelf.env) && (!has(self.env) || self.env == oldSelf.env)",fieldPath=".env",message="spec.env: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.resources) == has(oldSelf.resources) && (!has(self.resources) || self.resources == oldSelf.resources)",fieldPath=".resources",message="spec.resources: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.hyperparameters) == has(oldSelf.hyperparameters) && (!has(self.hyperparameters) || self.hyperparameters == oldSelf.hyperparameters)",fieldPath=".hyperparameters",message="spec.hyperparameters: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.checkpoint) == has(oldSelf.checkpoint) && (!has(self.checkpoint) || self.checkpoint == oldSelf.checkpoint)",fieldPath=".checkpoint",message="spec.checkpoint: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.scheduling) == has(oldSelf.scheduling) && (!has(self.scheduling) || self.scheduling == oldSelf.scheduling)",fieldPath=".scheduling",message="spec.scheduling: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="self.monitoring == oldSelf.monitoring",fieldPath=".monitoring",message="spec.monitoring: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="self.networking == oldSelf.networking",fieldPath=".networking",message="spec.networking: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="self.failurePolicy == oldSelf.failurePolicy",fieldPath=".failurePolicy",message="spec.failurePolicy: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.successPolicy) == has(oldSelf.successPolicy) && (!has(self.successPolicy) || self.successPolicy == oldSelf.successPolicy)",fieldPath=".successPolicy",message="spec.successPolicy: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.elastic) == has(oldSelf.elastic) && (!has(self.elastic) || self.elastic == oldSelf.elastic)",fieldPath=".elastic",message="spec.elastic: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName) && (!has(self.serviceAccountName) || self.serviceAccountName == oldSelf.serviceAccountName)",fieldPath=".serviceAccountName",message="spec.serviceAccountName: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.securityContext) == has(oldSelf.securityContext) && (!has(self.securityContext) || self.securityContext == oldSelf.securityContext)",fieldPath=".securityContext",message="spec.securityContext: is immutable: delete the job and create it again, its checkpoints are kept"
+type TrainingJobSpec struct {
+	// model names the model architecture to train. Workers see it as the environment variable MODEL.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Model string `json:"model,omitempty"`
+
+	// dataset names the data set to train on. Workers see it as the environment variable DATASET.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Dataset string `json:"dataset,omitempty"`
+
+	// numWorkers is the number of worker replicas, 1 to 100. It can be changed while the job exists only within the
+	// bounds of elastic.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	NumWorkers int32 `json:"numWorkers,omitempty"`
+
+	// gpusPerWorker is the number of GPUs (resource nvidia.com/gpu) of each worker, 0 to 64; 0 trains on CPUs.
+	// Default 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=64
+	GPUsPerWorker *int32 `json:"gpusPerWorker,omitempty"`
+
+	// framework is the machine-learning framework whose distributed settings the workers get. Default pytorch.
+	// +optional
+	// +kubebuilder:default=pytorch
+	Framework Framework `json:"framework,omitempty"`
+
+	// image is the container image of the workers. Default: the operator's own training worker for the framework.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^\S+$`
+	Image string `json:"image,omitempty"`
+
+	// imagePullPolicy says when the image is pulled. Default as for any container: Always for the tag latest,
+	// IfNotPresent otherwise.
+	// +optional
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+
+	// imagePullSecrets name the Secrets in the job's namespace with which the image is pulled, at most 10.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// command is the entry point of the worker container. Default: that of the image.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=8192
+	Command []string `json:"command,omitempty"`
+
+	// args are the arguments of the worker container's entry point.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=8192
+	Args []string `json:"args,omitempty"`
+
+	// env are additional environment variables of the workers. A variable of the worker contract (MASTER_ADDR, RANK
+	// and so on) that is named here takes this value instead.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Env []corev1.EnvVar `json:"env,omitempty"`
+
+	// resources are the requests and limits of one worker. A nvidia.com/gpu count that equals gpusPerWorker says the
+	// same twice; one that equals numWorkers x gpusPerWorker is taken for the whole job's and divided, with a
+	// warning event; any other is rejected.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// hyperparameters of the training. Workers see them as JSON in HYPERPARAMETERS and one by one, for example
+	// LEARNING_RATE.
+	// +optional
+	Hyperparameters *Hyperparameters `json:"hyperparameters,omitempty"`
+
+	// checkpoint says where and when the training's state is saved, and from what to resume. Default: no
+	// checkpoints, so that a restart begins at the first epoch.
+	// +optional
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+
+	// scheduling says where and when the workers may run.
+	// +optional
+	Scheduling *Scheduling `json:"scheduling,omitempty"`
+
+	// monitoring says how progress is read and where experiments are tracked.
+	// +optional
+	// +kubebuilder:default={}
+	Monitoring Monitoring `json:"monitoring,omitzero"`
+
+	// networking says how the workers reach one another.
+	// +optional
+	// +kubebuilder:default={}
+	Networking Networking `json:"networking,omitzero"`
+
+	// failurePolicy says what happens when a worker fails.
+	// +optional
+	// +kubebuilder:default={}
+	FailurePolicy FailurePolicy `json:"failurePolicy,omitzero"`
+
+	// successPolicy ends the training before its last epoch when it is good enough or no longer improves.
+	// +optional
+	SuccessPolicy *SuccessPolicy `json:"successPolicy,omitempty"`
+
+	// elastic lets the number of workers change while the job runs. Default: it is fixed.
+	// +optional
+	Elastic *Elastic `json:"elastic,omitempty"`
+
+	// suspend stops the workers, after a last checkpoint, until it is false again. Default false.
+	// +optional
+	Suspend *bool `json:"suspend,omitempty"`
+
+	// ttlSecondsAfterFinished deletes the TrainingJob this many seconds after it has finished; its checkpoints are
+	// kept. Default: it is never deleted.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+
+	// cleanupPolicy says which of the job's objects are deleted once it has finished: None keeps all; Running, the
+	// default, deletes pods that still run; All deletes the pods with their logs, the Services and the ConfigMap.
+	// Checkpoints are always kept.
+	// +optional
+	// +kubebuilder:default=Running
+	CleanupPolicy CleanupPolicy `json:"cleanupPolicy,omitempty"`
+
+	// serviceAccountName is the ServiceAccount of the workers. Default: one that the operator creates for the job,
+	// without any permission.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// securityContext is the pod security context of the workers. Default: user and group 1000, not root, with the
+	// runtime's default seccomp profile, as the Pod Security level restricted asks for.
+	// +optional
+	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
+}
+
+// Framework is a machine-learning framework.
+// +kubebuilder:validation:Enum=pytorch;tensorflow;jax;ray;mpi;xgboost
+type Framework string
+
+// The supported frameworks.
+const (
+	FrameworkPyTorch    Framework = "pytorch"
+	FrameworkTensorFlow Framework = "tensorflow"
+	FrameworkJAX        Framework = "jax"
+	FrameworkRay        Framework = "ray"
+	FrameworkMPI        Framework = "mpi"
+	FrameworkXGBoost    Framework = "xgboost"
+)
+
+// CleanupPolicy says what is deleted when a job has finished.
+// +kubebuilder:validation:Enum=None;Running;All
+type CleanupPolicy string
+
+// The clean-up policies.
+const (
+	// CleanupNone keeps every object.
+	CleanupNone CleanupPolicy = "None"
+	// CleanupRunning deletes pods that still run.
+	CleanupRunning CleanupPolicy = "Running"
+	// CleanupAll deletes the Job with its pods, the Services and the ConfigMap.
+	CleanupAll CleanupPolicy = "All"
+)
+
+// Hyperparameters of a training. All are handed to the workers as they are.
+type Hyperparameters struct {
+	// learningRate is the optimizer's step size, above 0. Workers see it as LEARNING_RATE.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:ExclusiveMinimum=true
+	LearningRate *float64 `json:"learningRate,omitempty"`
+
+	// batchSize is the number of samples per step and worker. Workers see it as BATCH_SIZE.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	BatchSize *int32 `json:"batchSize,omitempty"`
+
+	// epochs is the number of passes over the data set. Workers see it as EPOCHS.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Epochs *int32 `json:"epochs,omitempty"`
+
+	// optimizer is the optimization algorithm. Workers see it as OPTIMIZER.
+	// +optional
+	// +kubebuilder:validation:Enum=adam;sgd;adamw;rmsprop
+	Optimizer string `json:"optimizer,omitempty"`
+
+	// warmupSteps is the number of steps over which the learning rate rises to its value. Workers see it as
+	// WARMUP_STEPS.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	WarmupSteps *int32 `json:"warmupSteps,omitempty"`
+
+	// gradientAccumulationSteps is the number of batches whose gradients are added up before a step. Workers see it
+	// as GRADIENT_ACCUMULATION_STEPS.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	GradientAccumulationSteps *int32 `json:"gradientAccumulationSteps,omitempty"`
+
+	// mixedPrecision trains with 16-bit floating point where it is safe. Workers see it as MIXED_PRECISION.
+	// +optional
+	MixedPrecision *bool `json:"mixedPrecision,omitempty"`
+
+	// additionalParams are further parameters by name. Workers see each under its name in upper snake case, for
+	// example weight_decay as WEIGHT_DECAY. At most 100.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=100
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[A-Za-z_][A-Za-z0-9_.-]*$'))",messageExpression="'spec.hyperparameters.additionalParams: ' + self.filter(k, !k.matches('^[A-Za-z_][A-Za-z0-9_.-]*$')).map(k, \"'\" + k + \"'\").join(', ') + ' cannot be made an environment variable: use letters, digits, _, - and ., starting with a letter or _'"
+	AdditionalParams map[string]ParamValue `json:"additionalParams,omitempty"`
+}
+
+// ParamValue is the value of an additional hyperparameter, at most 4096 characters.
+// +kubebuilder:validation:MaxLength=4096
+type ParamValue string
+
+// Scheduling says where and when workers may run.
+type Scheduling struct {
+	// priority is the name of the PriorityClass of the workers.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Priority string `json:"priority,omitempty"`
+
+	// nodeSelector are labels that a node must have, at most 64.
+	// +optional
+	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=64
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// affinity of the workers to nodes and to other pods.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+
+	// tolerations of node taints, at most 64.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// queueName is the AIJobQueue that admits the job.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	QueueName string `json:"queueName,omitempty"`
+
+	// gang starts no worker before all of them fit. Default true when there is more than one worker.
+	// +optional
+	Gang *bool `json:"gang,omitempty"`
+
+	// schedulerName is the scheduler of the worker pods. Default: the cluster's default scheduler.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// spot provisions spot instances for the workers.
+	// +optional
+	Spot *SpotReference `json:"spot,omitempty"`
+}
+
+// SpotReference names the SpotInstanceVM that describes the instances to provision.
+type SpotReference struct {
+	// name of a SpotInstanceVM in the namespace of the job.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// Monitoring says how progress is read and where experiments are tracked.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.wandbSecretRef) || has(self.wandbProject)",fieldPath=".wandbProject",message="spec.monitoring.wandbProject: is missing although wandbSecretRef is set: name the project, or remove wandbSecretRef"
+type Monitoring struct {
+	// enabled lets the operator read metrics from replica 0 while it trains. Default true.
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// metricsPort is the port at which each worker serves Prometheus text under /metrics. Default 8080.
+	// +optional
+	// +kubebuilder:default=8080
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	MetricsPort int32 `json:"metricsPort,omitempty"`
+
+	// tensorboardEnabled runs TensorBoard beside replica 0. Default false.
+	// +optional
+	TensorboardEnabled *bool `json:"tensorboardEnabled,omitempty"`
+
+	// mlflowTrackingUri is the address of an MLflow tracking server. Workers see it as MLFLOW_TRACKING_URI.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9+.-]*://\S+$`
+	MLflowTrackingURI string `json:"mlflowTrackingUri,omitempty"`
+
+	// wandbProject is a project of Weights & Biases. Workers see it as WANDB_PROJECT.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	WandbProject string `json:"wandbProject,omitempty"`
+
+	// wandbSecretRef names the key of a Secret in the job's namespace that holds the API key of Weights & Biases.
+	// Workers see it as WANDB_API_KEY.
+	// +optional
+	WandbSecretRef *corev1.SecretKeySelector `json:"wandbSecretRef,omitempty"`
+}
+
+// Networking says how the workers reach one another.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.rdmaResource) || (has(self.rdmaEnabled) && self.rdmaEnabled)",fieldPath=".rdmaResource",message="spec.networking.rdmaResource: needs rdmaEnabled: set spec.networking.rdmaEnabled to true or remove rdmaResource"
+type Networking struct {
+	// backend of collective communication: nccl, gloo or mpi. Default nccl with GPUs, gloo without.
+	// +optional
+	// +kubebuilder:validation:Enum=nccl;gloo;mpi
+	Backend string `json:"backend,omitempty"`
+
+	// masterPort is the port at which replica 0 gathers the others. Default 29500.
+	// +optional
+	// +kubebuilder:default=29500
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	MasterPort int32 `json:"masterPort,omitempty"`
+
+	// rdmaEnabled asks for an RDMA device and the capability IPC_LOCK for each worker. Pods with that capability do
+	// not meet the Pod Security levels baseline and restricted. Default false.
+	// +optional
+	RDMAEnabled *bool `json:"rdmaEnabled,omitempty"`
+
+	// rdmaResource is the extended resource that stands for an RDMA device. Default rdma/hca.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	RDMAResource string `json:"rdmaResource,omitempty"`
+}
+
+// Elastic are the bounds within which the number of workers may change.
+//
+// +kubebuilder:validation:XValidation:rule="self.minWorkers <= self.maxWorkers",fieldPath=".minWorkers",messageExpression="'spec.elastic.minWorkers: ' + string(self.minWorkers) + ' is more than maxWorkers ' + string(self.maxWorkers) + ': lower it or raise maxWorkers'"
+type Elastic struct {
+	// minWorkers is the smallest number of workers with which the training goes on, 1 to 100.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MinWorkers int32 `json:"minWorkers,omitempty"`
+
+	// maxWorkers is the largest number of workers, 1 to 100.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxWorkers int32 `json:"maxWorkers,omitempty"`
+}
+
+// FailurePolicy says what happens when a worker fails.
+type FailurePolicy struct {
+	// restartPolicy says after which failures the whole job is started again from its newest checkpoint: OnFailure,
+	// the default, after any (but see nonRetryableExitCodes); ExitCode only after exit codes of 128 and more, which
+	// stand for signals; Never after none. Losing a pod to preemption, eviction or the loss of its node is no
+	// failure, and the job is always started again.
+	// +optional
+	// +kubebuilder:default=OnFailure
+	RestartPolicy RestartPolicy `json:"restartPolicy,omitempty"`
+
+	// backoffLimit is the number of restarts after failures before the job is Failed, 0 to 1000. Default 3.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
+
+	// activeDeadlineSeconds is the time from the start of the job, restarts included, or from its last resumption,
+	// after which it is stopped and Failed. Default: no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
+
+	// nonRetryableExitCodes are exit codes of a worker, 1 to 255, after which the job is Failed at once, at most 64
+	// of them. Default 64 and 65 (EX_USAGE and EX_DATAERR of sysexits.h), with which a worker says that its
+	// settings or its data are wrong.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={64,65}
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=255
+	NonRetryableExitCodes []int32 `json:"nonRetryableExitCodes,omitempty"`
+}
+
+// RestartPolicy says after which failures a job is started again.
+// +kubebuilder:validation:Enum=OnFailure;ExitCode;Never
+type RestartPolicy string
+
+// The restart policies.
+const (
+	// RestartOnFailure restarts after any retryable failure.
+	RestartOnFailure RestartPolicy = "OnFailure"
+	// RestartExitCode restarts after exit codes of 128 and more.
+	RestartExitCode RestartPolicy = "ExitCode"
+	// RestartNever restarts after no failure.
+	RestartNever RestartPolicy = "Never"
+)
+
+// SuccessPolicy ends the training before its last epoch. The worker takes a last checkpoint and exits with 0.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.targetAccuracy) && has(self.targetMetric))",fieldPath=".targetMetric",message="spec.successPolicy.targetMetric: cannot stand beside targetAccuracy, which means the metric accuracy: keep one of the two"
+// +kubebuilder:validation:XValidation:rule="has(self.targetAccuracy) || has(self.targetMetric) || has(self.earlyStoppingPatience)",message="spec.successPolicy: is empty: set targetAccuracy, targetMetric or earlyStoppingPatience, or remove successPolicy"
+type SuccessPolicy struct {
+	// targetAccuracy ends the training when the reported accuracy is at least this, above 0 and up to 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:ExclusiveMinimum=true
+	// +kubebuilder:validation:Maximum=1
+	TargetAccuracy *float64 `json:"targetAccuracy,omitempty"`
+
+	// targetMetric ends the training when a reported metric reaches a value.
+	// +optional
+	TargetMetric *TargetMetric `json:"targetMetric,omitempty"`
+
+	// earlyStoppingPatience ends the training after this many epochs without improvement, at least 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	EarlyStoppingPatience *int32 `json:"earlyStoppingPatience,omitempty"`
+}
+
+// TargetMetric is a value that a reported metric is to reach.
+type TargetMetric struct {
+	// name of the metric as the worker reports it, for example loss.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_./-]*$`
+	Name string `json:"name,omitempty"`
+
+	// value to reach.
+	// +required
+	Value *float64 `json:"value,omitempty"`
+
+	// mode says whether a larger value (max, the default) or a smaller one (min) is better.
+	// +optional
+	// +kubebuilder:default=max
+	// +kubebuilder:validation:Enum=max;min
+	Mode string `json:"mode,omitempty"`
+}

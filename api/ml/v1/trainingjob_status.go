@@ -1,0 +1,214 @@
+package v1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TrainingJobStatus is what the operator observed.
+type TrainingJobStatus struct {
+	// observedGeneration is the metadata.generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// state of the job: Pending (not yet admitted or its settings cannot be met), Initializing (its objects exist,
+	// not all workers run), Running, Restarting, Suspended, Completed or Failed.
+	// +optional
+	State State `json:"state,omitempty"`
+
+	// phase is the state in four words: Pending, Running, Succeeded, Failed.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// reason says in one word why the job is in its state.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// conditions are Admitted, Initialized, Running, Suspended, Restarting, Complete, Failed and CheckpointReady,
+	// each with a reason and a message.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// progress is the share of the training that is done, for example 45%.
+	// +optional
+	Progress string `json:"progress,omitempty"`
+
+	// currentEpoch is the epoch in progress, from 1.
+	// +optional
+	CurrentEpoch int32 `json:"currentEpoch,omitempty"`
+
+	// totalEpochs is the number of epochs to train in all.
+	// +optional
+	TotalEpochs int32 `json:"totalEpochs,omitempty"`
+
+	// metrics are the figures last reported by replica 0, by name, for example loss and accuracy. At most 64.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+
+	// metricsTime is when metrics were last read.
+	// +optional
+	MetricsTime *metav1.Time `json:"metricsTime,omitempty"`
+
+	// workers counts the worker replicas.
+	// +optional
+	Workers *WorkersStatus `json:"workers,omitempty"`
+
+	// checkpoint is the newest checkpoint.
+	// +optional
+	Checkpoint *CheckpointStatus `json:"checkpoint,omitempty"`
+
+	// resources are what the workers hold together.
+	// +optional
+	Resources *ResourcesStatus `json:"resources,omitempty"`
+
+	// startTime is when all workers first ran.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// completionTime is when the job was Completed or Failed.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// duration is the time from startTime to completionTime, for example 1h5m0s.
+	// +optional
+	Duration string `json:"duration,omitempty"`
+
+	// failureReason says what went wrong last: which worker, with which exit code or signal, and its last words.
+	// +optional
+	FailureReason string `json:"failureReason,omitempty"`
+
+	// restartCount is the number of times that the whole job was started again, for whatever reason.
+	// +optional
+	RestartCount int32 `json:"restartCount,omitempty"`
+
+	// disruptionCount is how many of these restarts were due to preemption, eviction or the loss of a node. They do
+	// not count against backoffLimit.
+	// +optional
+	DisruptionCount int32 `json:"disruptionCount,omitempty"`
+
+	// lastRestartTime is when the last restart was decided.
+	// +optional
+	LastRestartTime *metav1.Time `json:"lastRestartTime,omitempty"`
+
+	// cost is what the job has cost so far, where the nodes carry prices.
+	// +optional
+	Cost *CostStatus `json:"cost,omitempty"`
+
+	// selector is the label selector of the worker pods, for the scale subresource.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+}
+
+// State of a TrainingJob.
+// +kubebuilder:validation:Enum=Pending;Initializing;Running;Restarting;Suspended;Completed;Failed
+type State string
+
+// The states.
+const (
+	StatePending      State = "Pending"
+	StateInitializing State = "Initializing"
+	StateRunning      State = "Running"
+	StateRestarting   State = "Restarting"
+	StateSuspended    State = "Suspended"
+	StateCompleted    State = "Completed"
+	StateFailed       State = "Failed"
+)
+
+// Phase is the state of a TrainingJob in four words.
+// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed
+type Phase string
+
+// The phases.
+const (
+	PhasePending   Phase = "Pending"
+	PhaseRunning   Phase = "Running"
+	PhaseSucceeded Phase = "Succeeded"
+	PhaseFailed    Phase = "Failed"
+)
+
+// WorkersStatus counts the worker replicas.
+type WorkersStatus struct {
+	// total is the number of replicas that should exist.
+	// +optional
+	Total int32 `json:"total"`
+
+	// active is the number of replicas that run.
+	// +optional
+	Active int32 `json:"active"`
+
+	// succeeded is the number of replicas that ended with exit code 0.
+	// +optional
+	Succeeded int32 `json:"succeeded"`
+
+	// failed is the number of replicas of the present attempt that failed.
+	// +optional
+	Failed int32 `json:"failed"`
+}
+
+// CheckpointStatus is the newest checkpoint of a job.
+type CheckpointStatus struct {
+	// path of the checkpoint in its storage.
+	// +optional
+	Path string `json:"path,omitempty"`
+
+	// epoch that the checkpoint was taken in or after, from 1.
+	// +optional
+	Epoch int32 `json:"epoch,omitempty"`
+
+	// step is the number of optimizer steps that the checkpoint holds.
+	// +optional
+	Step int64 `json:"step,omitempty"`
+
+	// sizeBytes is the size of the checkpoint in bytes.
+	// +optional
+	SizeBytes int64 `json:"sizeBytes,omitempty"`
+
+	// time is when the checkpoint was made.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+
+	// claimName is the PersistentVolumeClaim that holds it, for storage type pvc.
+	// +optional
+	ClaimName string `json:"claimName,omitempty"`
+}
+
+// ResourcesStatus is what the workers hold together.
+type ResourcesStatus struct {
+	// workers is the number of workers.
+	// +optional
+	Workers int32 `json:"workers,omitempty"`
+
+	// gpus is the number of GPUs of all workers.
+	// +optional
+	GPUs int32 `json:"gpus"`
+
+	// cpu is the sum of the CPU requests.
+	// +optional
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+
+	// memory is the sum of the memory requests.
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
+
+	// gpuUtilizationPercent is the GPU utilization last reported by replica 0, 0 to 100.
+	// +optional
+	GPUUtilizationPercent *float64 `json:"gpuUtilizationPercent,omitempty"`
+}
+
+// CostStatus is what a job has cost so far.
+type CostStatus struct {
+	// currency of the prices, for example USD.
+	// +optional
+	Currency string `json:"currency,omitempty"`
+
+	// total is the sum so far, as a decimal number.
+	// +optional
+	Total string `json:"total,omitempty"`
+
+	// perHour is the present rate, as a decimal number.
+	// +optional
+	PerHour string `json:"perHour,omitempty"`
+}

@@ -1,0 +1,297 @@
+package v1alpha1
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SpotInstanceJob runs the same Job several times at once on spot instances, so that one goes on when another is
+// preempted, and takes checkpoints of the running containers from which a lost replica starts again. It is complete when
+// one replica is.
+//
+// The name is at most 50 characters and a DNS label that starts with a letter, because it prefixes the names of Jobs
+// and pods.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.activeReplicas
+// +kubebuilder:resource:path=spotinstancejobs,singular=spotinstancejob,shortName=sij,categories=ml
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="Phase of the job"
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`,description="Replicas that should run"
+// +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.activeReplicas`,description="Replicas that run"
+// +kubebuilder:printcolumn:name="Checkpoint",type=date,JSONPath=`.status.lastCheckpointTime`,description="Time since the last checkpoint"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the operator acts on the job"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Preemptions",type=integer,priority=1,JSONPath=`.status.preemptionCount`,description="Replicas lost to preemption so far"
+// +kubebuilder:printcolumn:name="VM",type=string,priority=1,JSONPath=`.spec.spotInstanceVMRef.name`,description="Instances to provision"
+// +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.status.lastCheckpointImage`,description="Image of the last checkpoint"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 50 characters of a-z, 0-9 and '-', starting with a letter and ending with a letter or digit, because it prefixes the names of Jobs and pods: choose a shorter or simpler name"
+type SpotInstanceJob struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec says what to run, how often, and how it is kept alive. All but jobTemplate can be changed.
+	// +required
+	Spec SpotInstanceJobSpec `json:"spec,omitzero"`
+
+	// status is what the operator observed. It is written by the operator only.
+	// +optional
+	Status SpotInstanceJobStatus `json:"status,omitzero"`
+}
+
+// SpotInstanceJobList is a list of SpotInstanceJobs.
+//
+// +kubebuilder:object:root=true
+type SpotInstanceJobList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	// items are the SpotInstanceJobs.
+	// +required
+	Items []SpotInstanceJob `json:"items"`
+}
+
+// StatusConditions gives access to the conditions in the status.
+func (j *SpotInstanceJob) StatusConditions() *[]metav1.Condition { return &j.Status.Conditions }
+
+// SpotInstanceJobSpec says what to run, how many times, and how it is kept alive.
+type SpotInstanceJobSpec struct {
+	// replicas is the number of Jobs that run at the same time, each for itself, 1 to 16. Default 2.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// jobTemplate is the Job that each replica runs. It cannot be changed, because a checkpoint of the old containers
+	// cannot be continued in new ones. restartPolicy must be Never or OnFailure; selectors are set by Kubernetes.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.jobTemplate: is immutable: create another SpotInstanceJob; checkpoint images are kept"
+	// +kubebuilder:validation:XValidation:rule="has(self.spec) && has(self.spec.template.spec)",message="spec.jobTemplate.spec.template.spec: is required: describe the pod, with at least one container"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.template.spec) || (has(self.spec.template.spec.restartPolicy) && self.spec.template.spec.restartPolicy in ['Never', 'OnFailure'])",fieldPath=".spec.template.spec.restartPolicy",message="spec.jobTemplate.spec.template.spec.restartPolicy: must be Never or OnFailure for a Job: set it to Never, so that a failed container is replaced by a pod that starts from the checkpoint"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() > 0",fieldPath=".spec.template.spec.containers",message="spec.jobTemplate.spec.template.spec.containers: is empty: add the container to run"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !(has(self.spec.selector) || has(self.spec.manualSelector))",fieldPath=".spec.selector",message="spec.jobTemplate.spec.selector: and manualSelector cannot be set, since every replica needs a selector of its own: remove both"
+	JobTemplate batchv1.JobTemplateSpec `json:"jobTemplate,omitzero"`
+
+	// checkpointConfig says when checkpoints are taken and where they are kept. Default: none are taken, and a lost
+	// replica starts from nothing.
+	// +optional
+	CheckpointConfig *CheckpointConfig `json:"checkpointConfig,omitempty"`
+
+	// spotInstanceVMRef names the SpotInstanceVM of which instances are created when a replica finds no room. Default:
+	// none are created, and a replica waits for room.
+	// +optional
+	SpotInstanceVMRef *SpotInstanceVMReference `json:"spotInstanceVMRef,omitempty"`
+
+	// gcpCredentialsSecretRef names the Secret whose key credentials.json holds the service account key with which
+	// instances are created and checkpointStorage is written. Default: the operator's own workload identity.
+	// +optional
+	GCPCredentialsSecretRef *SecretReference `json:"gcpCredentialsSecretRef,omitempty"`
+}
+
+// CheckpointConfig says when checkpoints are taken and where they are kept.
+type CheckpointConfig struct {
+	// checkpointImageRepo is the repository, with its registry and without a tag, to which checkpoint images are
+	// pushed, for example registry.example.com/team/checkpoints.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$')",messageExpression="\"spec.checkpointConfig.checkpointImageRepo: '\" + self + \"' is not registry/repository: write for example registry.example.com/team/checkpoints, in lower case and without a tag\""
+	CheckpointImageRepo string `json:"checkpointImageRepo,omitempty"`
+
+	// checkpointInterval is the time between two checkpoints, 1m or more. Default 30m.
+	// +optional
+	// +kubebuilder:default="30m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.checkpointConfig.checkpointInterval: is less than 1m: choose 1m or more, so that the job does not only save"
+	CheckpointInterval metav1.Duration `json:"checkpointInterval,omitzero"`
+
+	// retention is the number of newest checkpoints of each replica to keep, 1 to 100. Default 3.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Retention int32 `json:"retention,omitempty"`
+
+	// checkpointRepoCredentialRef names the Secret of type kubernetes.io/dockerconfigjson with which images are pushed
+	// and pulled. Default: none.
+	// +optional
+	CheckpointRepoCredentialRef *SecretReference `json:"checkpointRepoCredentialRef,omitempty"`
+
+	// checkpointStorage keeps, beside the images, what the training itself saves. Default: none.
+	// +optional
+	CheckpointStorage *CheckpointStorage `json:"checkpointStorage,omitempty"`
+}
+
+// CheckpointStorage is a bucket for what the training itself saves.
+type CheckpointStorage struct {
+	// type of storage: gcs (the default), s3 or azure.
+	// +optional
+	// +kubebuilder:default=gcs
+	Type StorageType `json:"type,omitempty"`
+
+	// bucket is the name of the bucket or, for azure, of the container.
+	// +required
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=222
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9._-]*[a-z0-9]$`
+	Bucket string `json:"bucket,omitempty"`
+
+	// pathPrefix is put in front of the names of all objects, for example experiments/bert.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	PathPrefix string `json:"pathPrefix,omitempty"`
+}
+
+// StorageType is a kind of object storage.
+// +kubebuilder:validation:Enum=gcs;s3;azure
+type StorageType string
+
+// The storage types.
+const (
+	StorageGCS   StorageType = "gcs"
+	StorageS3    StorageType = "s3"
+	StorageAzure StorageType = "azure"
+)
+
+// SpotInstanceVMReference names a SpotInstanceVM.
+type SpotInstanceVMReference struct {
+	// name of a SpotInstanceVM in the namespace of the job.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// SecretReference names a Secret.
+type SecretReference struct {
+	// name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// namespace of the Secret. Default: the namespace of the object that refers to it. No other is allowed, since who
+	// may create this object need not be allowed to read Secrets elsewhere: the operator then sets Ready to False with
+	// reason SecretNotFound.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// SpotInstanceJobStatus is what the operator observed.
+type SpotInstanceJobStatus struct {
+	// observedGeneration is the metadata.generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase of the job: Pending, Provisioning (a replica waits for an instance), Running, Recovering (a lost replica is
+	// being started again), Succeeded or Failed.
+	// +optional
+	Phase JobPhase `json:"phase,omitempty"`
+
+	// conditions are Ready, CapacityAvailable, CheckpointAgentAvailable, Complete and Failed, each with a reason and a
+	// message.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// activeReplicas is the number of replicas that run.
+	// +optional
+	ActiveReplicas int32 `json:"activeReplicas"`
+
+	// preemptionCount is the number of replicas lost to preemption so far.
+	// +optional
+	PreemptionCount int32 `json:"preemptionCount,omitempty"`
+
+	// lastCheckpointTime is when the newest checkpoint of any replica was complete.
+	// +optional
+	LastCheckpointTime *metav1.Time `json:"lastCheckpointTime,omitempty"`
+
+	// lastCheckpointImage is the image of the newest checkpoint of any replica.
+	// +optional
+	LastCheckpointImage string `json:"lastCheckpointImage,omitempty"`
+
+	// startTime is when the first replica ran.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// completionTime is when the job Succeeded or Failed.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// jobStatuses are the replicas.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	JobStatuses []ReplicaStatus `json:"jobStatuses,omitempty"`
+}
+
+// JobPhase is the phase of a SpotInstanceJob.
+// +kubebuilder:validation:Enum=Pending;Provisioning;Running;Recovering;Succeeded;Failed
+type JobPhase string
+
+// The phases of a SpotInstanceJob.
+const (
+	JobPending      JobPhase = "Pending"
+	JobProvisioning JobPhase = "Provisioning"
+	JobRunning      JobPhase = "Running"
+	JobRecovering   JobPhase = "Recovering"
+	JobSucceeded    JobPhase = "Succeeded"
+	JobFailed       JobPhase = "Failed"
+)
+
+// ReplicaStatus is one replica of a SpotInstanceJob.
+type ReplicaStatus struct {
+	// name of the replica's Job.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
+	// nodeName is the node on which the replica runs.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+
+	// phase of the replica: Pending, Running, Preempted (its node is being taken back), Succeeded or Failed.
+	// +optional
+	Phase ReplicaPhase `json:"phase,omitempty"`
+
+	// restartCount is the number of times that the replica was started again.
+	// +optional
+	RestartCount int32 `json:"restartCount,omitempty"`
+
+	// lastCheckpointTime is when the replica's newest checkpoint was complete.
+	// +optional
+	LastCheckpointTime *metav1.Time `json:"lastCheckpointTime,omitempty"`
+
+	// lastCheckpointImage is the image of the replica's newest checkpoint.
+	// +optional
+	LastCheckpointImage string `json:"lastCheckpointImage,omitempty"`
+}
+
+// ReplicaPhase is the phase of one replica.
+// +kubebuilder:validation:Enum=Pending;Running;Preempted;Succeeded;Failed
+type ReplicaPhase string
+
+// The phases of a replica.
+const (
+	ReplicaPending   ReplicaPhase = "Pending"
+	ReplicaRunning   ReplicaPhase = "Running"
+	ReplicaPreempted ReplicaPhase = "Preempted"
+	ReplicaSucceeded ReplicaPhase = "Succeeded"
+	ReplicaFailed    ReplicaPhase = "Failed"
+)

@@ -1,0 +1,442 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SpotInstanceVM describes spot instances that the operator may create as nodes of this cluster when jobs that name it
+// find no room, and deletes when they are no longer needed.
+//
+// The name is at most 40 characters and a DNS label that starts with a letter, because it prefixes the names of the
+// instances.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=spotinstancevms,singular=spotinstancevm,shortName=sivm,categories=ml
+// +kubebuilder:printcolumn:name="Machine",type=string,JSONPath=`.spec.gcp.machineType`,description="Machine type of the instances"
+// +kubebuilder:printcolumn:name="GPU",type=string,JSONPath=`.spec.gpu.type`,description="Type of the GPUs"
+// +kubebuilder:printcolumn:name="Instances",type=integer,JSONPath=`.status.instances`,description="Instances that exist"
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.readyInstances`,description="Instances that are ready nodes"
+// +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.maxInstances`,description="Instances that may exist at a time"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether instances can be had"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Zone",type=string,priority=1,JSONPath=`.spec.gcp.zone`,description="Zone that is tried first"
+// +kubebuilder:printcolumn:name="Model",type=string,priority=1,JSONPath=`.spec.provisioningModel`,description="Provisioning model"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 40 characters of a-z, 0-9 and '-', starting with a letter and ending with a letter or digit, because it prefixes the names of instances: choose a shorter or simpler name"
+type SpotInstanceVM struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec describes the instances. Except for gcp.project it can be changed; instances that exist stay as they are.
+	// +required
+	Spec SpotInstanceVMSpec `json:"spec,omitzero"`
+
+	// status is what the operator observed. It is written by the operator only.
+	// +optional
+	Status SpotInstanceVMStatus `json:"status,omitzero"`
+}
+
+// SpotInstanceVMList is a list of SpotInstanceVMs.
+//
+// +kubebuilder:object:root=true
+type SpotInstanceVMList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	// items are the SpotInstanceVMs.
+	// +required
+	Items []SpotInstanceVM `json:"items"`
+}
+
+// StatusConditions gives access to the conditions in the status.
+func (v *SpotInstanceVM) StatusConditions() *[]metav1.Condition { return &v.Status.Conditions }
+
+// SpotInstanceVMSpec describes spot instances and how they join the cluster.
+//
+// +kubebuilder:validation:XValidation:rule="!self.allowStandardFallback || self.provisioningModel == 'SPOT'",fieldPath=".allowStandardFallback",message="spec.allowStandardFallback: has no use when provisioningModel is STANDARD: remove it, or set provisioningModel to SPOT"
+type SpotInstanceVMSpec struct {
+	// vmImage is the boot image of the instances, as projects/<project>/global/images/<image> or, for the newest of a
+	// family, projects/<project>/global/images/family/<family>. It must bring kubelet, kubeadm and a container runtime
+	// unless startupScript installs them.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(https://(www|compute)[.]googleapis[.]com/compute/v1/)?projects/[a-z][a-z0-9.:-]*/global/images/(family/)?[a-z][a-z0-9-]*$')",messageExpression="\"spec.vmImage: '\" + self + \"' is no image of Compute Engine: write projects/<project>/global/images/<image> or projects/<project>/global/images/family/<family>\""
+	VMImage string `json:"vmImage,omitempty"`
+
+	// gpu are the GPUs attached to each instance. Default: those of the machine type, if any.
+	// +optional
+	GPU *GPU `json:"gpu,omitempty"`
+
+	// gcp says where on Google Cloud the instances are created, and of what size.
+	// +required
+	GCP GCP `json:"gcp,omitzero"`
+
+	// maxInstances is the number of instances that may exist at a time, 1 to 1000. Default 2.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxInstances int32 `json:"maxInstances,omitempty"`
+
+	// provisioningModel is SPOT, the default, for instances that the provider may take back at any time, or STANDARD
+	// for instances at full price.
+	// +optional
+	// +kubebuilder:default=SPOT
+	ProvisioningModel ProvisioningModel `json:"provisioningModel,omitempty"`
+
+	// allowStandardFallback creates an instance at full price when no zone has a spot instance to give. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	AllowStandardFallback *bool `json:"allowStandardFallback,omitempty"`
+
+	// startupScript runs on each instance at its first start, before it joins the cluster. At most 64 KiB. It is stored
+	// in the clear: keep secrets out of it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	StartupScript string `json:"startupScript,omitempty"`
+
+	// kubeadmJoinConfig says how an instance becomes a node. Default: a bootstrap token that the operator makes for
+	// each instance and revokes afterwards, used by a startup script.
+	// +optional
+	// +kubebuilder:default={}
+	KubeadmJoinConfig KubeadmJoinConfig `json:"kubeadmJoinConfig,omitzero"`
+
+	// joinTimeout is the time from an instance's creation within which its node must be Ready and show its GPUs, 1m or
+	// more; after it the instance is deleted and another one tried. Default 15m.
+	// +optional
+	// +kubebuilder:default="15m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.joinTimeout: is less than 1m, in which no instance can start: choose 1m or more"
+	JoinTimeout metav1.Duration `json:"joinTimeout,omitzero"`
+
+	// idleTimeout is the time without a pod of a job after which an instance is deleted; 0s deletes it at once.
+	// Default 10m.
+	// +optional
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
+}
+
+// ProvisioningModel is the price model of an instance, in the words of Compute Engine.
+// +kubebuilder:validation:Enum=SPOT;STANDARD
+type ProvisioningModel string
+
+// The provisioning models.
+const (
+	// ProvisioningSpot is cheap and can be taken back at any time.
+	ProvisioningSpot ProvisioningModel = "SPOT"
+	// ProvisioningStandard is at full price and stays.
+	ProvisioningStandard ProvisioningModel = "STANDARD"
+)
+
+// GPU says which GPUs are attached to an instance.
+type GPU struct {
+	// type of accelerator in the provider's words, for example nvidia-tesla-t4.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Type string `json:"type,omitempty"`
+
+	// count of GPUs of each instance, 1 to 16.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Count int32 `json:"count,omitempty"`
+}
+
+// GCP says where on Google Cloud instances are created, and of what size.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.zone) || has(self.zones)",fieldPath=".zone",message="spec.gcp.zone: is required: name the zone to try first, for example us-central1-a"
+// +kubebuilder:validation:XValidation:rule="!has(self.region) || !has(self.zone) || self.zone.startsWith(self.region + '-')",fieldPath=".region",messageExpression="'spec.gcp.region: ' + self.region + ' is not the region of zone ' + self.zone + ': correct it, or remove it, the zone says it already'"
+// +kubebuilder:validation:XValidation:rule="!has(self.subnetwork) || has(self.network)",fieldPath=".network",message="spec.gcp.network: is required when subnetwork is set: name the network that holds it"
+type GCP struct {
+	// project is the id of the project that holds the instances. It cannot be changed, because instances in the old
+	// project would be lost from sight.
+	// +required
+	// +kubebuilder:validation:MinLength=6
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9.-]+:)?[a-z][-a-z0-9]*[a-z0-9]$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.gcp.project: is immutable: create another SpotInstanceVM for the other project"
+	Project string `json:"project,omitempty"`
+
+	// zone is where an instance is tried first, for example us-central1-a.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]+-[a-z]+[0-9]+-[a-z]$`
+	Zone string `json:"zone,omitempty"`
+
+	// zones are tried after zone, in this order, when a zone has no instance to give or the quota is used up. At most
+	// 16, each once.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z]+-[a-z]+[0-9]+-[a-z]$`
+	// +kubebuilder:validation:XValidation:rule="self.all(z, self.exists_one(other, other == z))",message="spec.gcp.zones: names a zone twice: remove the second"
+	Zones []string `json:"zones,omitempty"`
+
+	// region of the zone. Default: what the zone says. It is kept for manifests that name it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]+-[a-z]+[0-9]+$`
+	Region string `json:"region,omitempty"`
+
+	// machineType of the instances, for example n1-standard-4.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9]*(-[a-z0-9]+)+$`
+	MachineType string `json:"machineType,omitempty"`
+
+	// diskSizeGB is the size of the boot disk in GB, 10 to 65536. Default 100.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=65536
+	DiskSizeGB int32 `json:"diskSizeGB,omitempty"`
+
+	// diskType of the boot disk, for example pd-ssd or hyperdisk-balanced. Default pd-standard.
+	// +optional
+	// +kubebuilder:default=pd-standard
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^(pd|hyperdisk)(-[a-z]+)+$`
+	DiskType string `json:"diskType,omitempty"`
+
+	// network is the VPC network of the instances. Default: the network named default.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Network string `json:"network,omitempty"`
+
+	// subnetwork of network, in the region of the zones. Default: the one that the network has there.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Subnetwork string `json:"subnetwork,omitempty"`
+
+	// networkTags put the instances under the firewall rules for these tags. At most 64.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	NetworkTags []string `json:"networkTags,omitempty"`
+
+	// serviceAccount is the e-mail address of the service account as which programs on the instances act. Default:
+	// none, so that they can do nothing in the project.
+	// +optional
+	// +kubebuilder:validation:MaxLength=254
+	// +kubebuilder:validation:Pattern=`^[^@\s]+@[^@\s]+\.[a-z]+$`
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+
+	// credentialsSecretRef names the Secret whose key credentials.json holds the service account key with which the
+	// operator creates and deletes the instances. Default: the gcpCredentialsSecretRef of the job, else the operator's
+	// own workload identity.
+	// +optional
+	CredentialsSecretRef *SecretReference `json:"credentialsSecretRef,omitempty"`
+}
+
+// KubeadmJoinConfig says how an instance becomes a node of this cluster.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.ssh) || self.method == 'SSH'",fieldPath=".ssh",messageExpression="'spec.kubeadmJoinConfig.ssh: has no use with method ' + self.method + ': set method to SSH or remove ssh'"
+type KubeadmJoinConfig struct {
+	// method is StartupScript, the default, when the instance runs kubeadm join by itself at its first start, or SSH
+	// when the operator logs in and runs it.
+	// +optional
+	// +kubebuilder:default=StartupScript
+	Method JoinMethod `json:"method,omitempty"`
+
+	// tokenSecretRef is the name of a Secret in the namespace of the SpotInstanceVM with the keys token and, unless they
+	// are given here, ca-cert-hash and control-plane-endpoint. Default: the operator makes a token for each instance
+	// and revokes it once the node has joined.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	TokenSecretRef string `json:"tokenSecretRef,omitempty"`
+
+	// caCertHash is the hash of the cluster's root certificate, as sha256: and 64 hexadecimal digits, by which an
+	// instance knows the right cluster. Default: that of the Secret, else of this cluster.
+	// +optional
+	// +kubebuilder:validation:MaxLength=71
+	// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[0-9a-f]{64}$')",message="spec.kubeadmJoinConfig.caCertHash: is not sha256: followed by 64 hexadecimal digits: take it from the output of kubeadm token create --print-join-command"
+	CACertHash string `json:"caCertHash,omitempty"`
+
+	// controlPlaneEndpoint is the host and port of the API server as an instance reaches it, for example
+	// 10.0.0.2:6443. Default: that of the Secret, else of the cluster-info ConfigMap.
+	// +optional
+	// +kubebuilder:validation:MaxLength=261
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9.-]+|[[][0-9A-Fa-f:.]+[]]):[0-9]{1,5}$')",messageExpression="\"spec.kubeadmJoinConfig.controlPlaneEndpoint: '\" + self + \"' is not host:port: write for example 10.0.0.2:6443, without https://\""
+	ControlPlaneEndpoint string `json:"controlPlaneEndpoint,omitempty"`
+
+	// ssh says how the operator logs in for method SSH. Default: user spot at port 22 with a key pair that the operator
+	// makes for each instance.
+	// +optional
+	SSH *SSH `json:"ssh,omitempty"`
+}
+
+// JoinMethod is a way to run kubeadm join.
+// +kubebuilder:validation:Enum=StartupScript;SSH
+type JoinMethod string
+
+// The join methods.
+const (
+	// JoinByStartupScript lets the instance join by itself.
+	JoinByStartupScript JoinMethod = "StartupScript"
+	// JoinBySSH lets the operator log in and join it.
+	JoinBySSH JoinMethod = "SSH"
+)
+
+// SSH says how the operator logs in to an instance. The instance's host key is checked against the one that it
+// publishes as a guest attribute.
+type SSH struct {
+	// user to log in as; it must be allowed to run sudo without a password. Default spot.
+	// +optional
+	// +kubebuilder:default=spot
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_-]*$`
+	User string `json:"user,omitempty"`
+
+	// port of the SSH server, 1 to 65535. Default 22.
+	// +optional
+	// +kubebuilder:default=22
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+
+	// privateKeySecretRef names the Secret whose key ssh-privatekey holds the key to log in with. Default: one that the
+	// operator makes.
+	// +optional
+	PrivateKeySecretRef *SecretReference `json:"privateKeySecretRef,omitempty"`
+}
+
+// SpotInstanceVMStatus is what the operator observed.
+type SpotInstanceVMStatus struct {
+	// observedGeneration is the metadata.generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Ready, CapacityAvailable and CredentialsValid, each with a reason and a message.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// instances is the number of instances that exist or are being created.
+	// +optional
+	Instances int32 `json:"instances"`
+
+	// readyInstances is the number of instances that are ready nodes.
+	// +optional
+	ReadyInstances int32 `json:"readyInstances"`
+
+	// provisionedInstances are the instances, from the decision to create one until it is known to be gone.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=1000
+	ProvisionedInstances []ProvisionedInstance `json:"provisionedInstances,omitempty"`
+}
+
+// ProvisionedInstance is one instance of a SpotInstanceVM.
+type ProvisionedInstance struct {
+	// name of the instance.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
+	// instanceID is the number that the provider gave the instance.
+	// +optional
+	InstanceID string `json:"instanceID,omitempty"`
+
+	// requestID makes the request to create the instance idempotent: it is written here before the request is sent.
+	// +optional
+	RequestID string `json:"requestID,omitempty"`
+
+	// zone of the instance.
+	// +optional
+	Zone string `json:"zone,omitempty"`
+
+	// provisioningModel of the instance: SPOT, or STANDARD after a fallback.
+	// +optional
+	ProvisioningModel ProvisioningModel `json:"provisioningModel,omitempty"`
+
+	// state of the instance in the provider's words (PROVISIONING, STAGING, RUNNING, STOPPING, TERMINATED, SUSPENDED and
+	// others), or PLANNED before it is created, or DELETING once its deletion is decided.
+	// +optional
+	State InstanceState `json:"state,omitempty"`
+
+	// joinedCluster says whether the instance is a node of the cluster.
+	// +optional
+	JoinedCluster bool `json:"joinedCluster,omitempty"`
+
+	// nodeName is the name of its node.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+
+	// internalIP is the address of the instance inside its network.
+	// +optional
+	InternalIP string `json:"internalIP,omitempty"`
+
+	// externalIP is the address of the instance on the Internet, if it has one.
+	// +optional
+	ExternalIP string `json:"externalIP,omitempty"`
+
+	// assignedJob is the job for which the instance was created, as kind/name, for example SpotInstanceJob/bert.
+	// +optional
+	AssignedJob string `json:"assignedJob,omitempty"`
+
+	// creationTime is when the instance was created.
+	// +optional
+	CreationTime *metav1.Time `json:"creationTime,omitempty"`
+
+	// readyTime is when its node was first ready, with all its GPUs.
+	// +optional
+	ReadyTime *metav1.Time `json:"readyTime,omitempty"`
+
+	// preemptionNoticeTime is when the provider said that it takes the instance back.
+	// +optional
+	PreemptionNoticeTime *metav1.Time `json:"preemptionNoticeTime,omitempty"`
+
+	// message is the last error that the provider or the instance reported.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// InstanceState is the state of an instance. The provider may report others than those named here.
+type InstanceState string
+
+// States of an instance.
+const (
+	// InstancePlanned: the decision is written down, the request not yet sent.
+	InstancePlanned InstanceState = "PLANNED"
+	// InstanceProvisioning: the provider reserves resources.
+	InstanceProvisioning InstanceState = "PROVISIONING"
+	// InstanceStaging: the instance is prepared for its first start.
+	InstanceStaging InstanceState = "STAGING"
+	// InstanceRunning: the instance runs.
+	InstanceRunning InstanceState = "RUNNING"
+	// InstanceStopping: the instance is being stopped, for example by preemption.
+	InstanceStopping InstanceState = "STOPPING"
+	// InstanceTerminated: the instance is stopped.
+	InstanceTerminated InstanceState = "TERMINATED"
+	// InstanceSuspended: the instance is suspended.
+	InstanceSuspended InstanceState = "SUSPENDED"
+	// InstanceDeleting: its deletion is decided and not yet confirmed.
+	InstanceDeleting InstanceState = "DELETING"
+)

@@ -1,0 +1,191 @@
+// Package trainingjob runs TrainingJobs: it creates their workers, follows their progress and starts them again when
+// they fail. Every reconciliation observes, plans, applies and reports, in files of these names; all decisions are in
+// the plan, which is a pure function.
+package trainingjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/progress"
+)
+
+// Settings are what the operator's installation says about training jobs.
+type Settings struct {
+	// WorkerImage is the image of workers whose job names none.
+	WorkerImage string
+}
+
+// Reconciler runs TrainingJobs.
+type Reconciler struct {
+	// Client reads from the cache and reads its own writes.
+	client.Client
+	// Direct reads from the API server.
+	Direct client.Reader
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Progress reads what workers report.
+	Progress *progress.Scraper
+	// Metrics counts what happens.
+	Metrics *metrics.TrainingJobs
+	// Settings of the installation.
+	Settings Settings
+
+	minor putOff
+}
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is how many jobs are reconciled at the same time.
+	Concurrency int
+	// Reported brings the names of jobs whose workers reported something new.
+	Reported <-chan event.TypedGenericEvent[types.NamespacedName]
+}
+
+// podJobIndex is the cache index of worker pods by the name of their TrainingJob.
+const podJobIndex = "training-job"
+
+// firstStart is the queue priority of a job that was just created: in a burst all jobs get their workers before any
+// gets the rest of its objects.
+const firstStart = 10
+
+// retryLeftover is when to look again for children of an earlier job of the same name.
+const retryLeftover = 500 * time.Millisecond
+
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/status,verbs=patch
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts;persistentvolumeclaims,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager registers the controller and what it watches.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, podJobIndex, func(object client.Object) []string {
+		if _, ours := object.GetAnnotations()[mlv1.AnnotationAttempt]; !ours {
+			return nil
+		}
+		return []string{object.GetLabels()[mlv1.LabelTrainingJob]}
+	})
+	if err != nil {
+		return fmt.Errorf("index pods by training job: %w", err)
+	}
+	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		name, ok := object.GetLabels()[mlv1.LabelTrainingJob]
+		if !ok {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+	})
+	reported := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, job types.NamespacedName) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: job}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("trainingjob").
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
+		Watches(&mlv1.TrainingJob{}, &newJobsFirst{}).
+		Owns(&batchv1.Job{}).
+		Owns(&corev1.Service{}).
+		Owns(&corev1.ConfigMap{}).
+		Owns(&corev1.ServiceAccount{}).
+		Watches(&corev1.PersistentVolumeClaim{}, byLabel).
+		Watches(&corev1.Pod{}, byLabel).
+		WatchesRawSource(source.TypedChannel(options.Reported, reported)).
+		Complete(r)
+}
+
+// Reconcile brings one TrainingJob a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	start := r.Clock.Now()
+	var job mlv1.TrainingJob
+	if err := r.Get(ctx, request.NamespacedName, &job); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(request.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("read the TrainingJob: %w", err)
+	}
+	if job.DeletionTimestamp != nil { // its children go with it
+		r.Progress.Follow(request.NamespacedName, "")
+		return ctrl.Result{}, nil
+	}
+	result, err := r.reconcile(ctx, &job)
+	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
+		result, err = ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	}
+	r.Metrics.Reconciled(job.Namespace, job.Name, r.Clock.Since(start), errorType(err))
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl.Result, error) {
+	o, err := r.observe(ctx, job)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	d := plan(o)
+	if d.deleteSelf {
+		return ctrl.Result{}, r.remove(ctx, job)
+	}
+	r.Progress.Follow(client.ObjectKeyFromObject(job), d.scrape)
+	err = r.apply(ctx, o, d)
+	if errors.Is(err, errLeftover) {
+		return ctrl.Result{RequeueAfter: retryLeftover}, nil
+	}
+	if reason, message, permanent := userError(err); reason != "" && o.job.Status.State != mlv1.StateRunning {
+		d, err = refused(o, reason, message, permanent), nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if d.more {
+		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: ptr.To(0)}, nil
+	}
+	wait, err := r.report(ctx, o, &d.status)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if wait > 0 {
+		d.lookAgain(wait)
+	}
+	return ctrl.Result{RequeueAfter: d.again}, nil
+}
+
+// forget drops what is kept in memory of a job that no longer exists.
+func (r *Reconciler) forget(job types.NamespacedName) {
+	r.Progress.Forget(job)
+	r.Metrics.Forget(job.Namespace, job.Name)
+	r.minor.settle(job)
+}
+
+func errorType(err error) string {
+	if err == nil {
+		return ""
+	}
+	if reason := apierrors.ReasonForError(err); reason != "" {
+		return string(reason)
+	}
+	return "Other"
+}

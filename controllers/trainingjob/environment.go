@@ -1,0 +1,176 @@
+package trainingjob
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
+)
+
+// environment is the worker contract's environment, with the spec's own variables in front of the contract's.
+func environment(job *mlv1.TrainingJob) []corev1.EnvVar {
+	env := []corev1.EnvVar{
+		{Name: "TRAINING_JOB_NAME", Value: job.Name},
+		{Name: "TRAINING_JOB_NAMESPACE", Value: job.Namespace},
+		{Name: "MODEL", Value: job.Spec.Model},
+		{Name: "DATASET", Value: job.Spec.Dataset},
+		{Name: "METRICS_PORT", Value: strconv.Itoa(int(job.Spec.Monitoring.MetricsPort))},
+		{Name: "DIST_BACKEND", Value: backend(job)},
+	}
+	env = append(env, hyperparameterEnv(job)...)
+	env = append(env, checkpointEnv(job)...)
+	env = append(env, successEnv(job.Spec.SuccessPolicy)...)
+	env = append(env, trackingEnv(job.Spec.Monitoring)...)
+	if known, ok := framework.For(job.Spec.Framework); ok {
+		env = append(env, known.Env(framework.Topology{
+			Workers: job.Spec.NumWorkers, GPUsPerWorker: gpusPerWorker(job), Backend: backend(job),
+			MasterAddress: masterAddress(job), MasterPort: job.Spec.Networking.MasterPort,
+		})...)
+	}
+	return override(env, job.Spec.Env)
+}
+
+// override returns the variables with those of the same name replaced and the others added, in their order. A
+// variable may refer to one before it, so those of the contract come first.
+func override(env, with []corev1.EnvVar) []corev1.EnvVar {
+	names := map[string]bool{}
+	for _, variable := range with {
+		names[variable.Name] = true
+	}
+	env = slices.DeleteFunc(env, func(variable corev1.EnvVar) bool { return names[variable.Name] })
+	return append(env, with...)
+}
+
+// backend of collective communication: the spec's, or the usual one for the hardware.
+func backend(job *mlv1.TrainingJob) string {
+	switch {
+	case job.Spec.Networking.Backend != "":
+		return job.Spec.Networking.Backend
+	case gpusPerWorker(job) > 0:
+		return "nccl"
+	default:
+		return "gloo"
+	}
+}
+
+func hyperparametersJSON(job *mlv1.TrainingJob) string {
+	if job.Spec.Hyperparameters == nil {
+		return "{}"
+	}
+	text, _ := json.Marshal(job.Spec.Hyperparameters) // came from JSON, so it has a JSON form
+	return string(text)
+}
+
+func hyperparameterEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
+	env := []corev1.EnvVar{{Name: "HYPERPARAMETERS", Value: hyperparametersJSON(job)}}
+	h := job.Spec.Hyperparameters
+	if h == nil {
+		return env
+	}
+	if h.LearningRate != nil {
+		env = append(env, corev1.EnvVar{Name: "LEARNING_RATE", Value: strconv.FormatFloat(*h.LearningRate, 'g', -1, 64)})
+	}
+	env = appendInt(env, "BATCH_SIZE", h.BatchSize)
+	env = appendInt(env, "EPOCHS", h.Epochs)
+	if h.Optimizer != "" {
+		env = append(env, corev1.EnvVar{Name: "OPTIMIZER", Value: h.Optimizer})
+	}
+	env = appendInt(env, "WARMUP_STEPS", h.WarmupSteps)
+	env = appendInt(env, "GRADIENT_ACCUMULATION_STEPS", h.GradientAccumulationSteps)
+	if h.MixedPrecision != nil {
+		env = append(env, corev1.EnvVar{Name: "MIXED_PRECISION", Value: strconv.FormatBool(*h.MixedPrecision)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.AdditionalParams)) {
+		env = append(env, corev1.EnvVar{Name: variableName(name), Value: string(h.AdditionalParams[name])})
+	}
+	return env
+}
+
+func appendInt(env []corev1.EnvVar, name string, value *int32) []corev1.EnvVar {
+	if value == nil {
+		return env
+	}
+	return append(env, corev1.EnvVar{Name: name, Value: strconv.Itoa(int(*value))})
+}
+
+// variableName turns a parameter's name into upper snake case: weight_decay and weightDecay become WEIGHT_DECAY.
+func variableName(parameter string) string {
+	var name strings.Builder
+	for i, char := range parameter {
+		switch {
+		case char == '-' || char == '.':
+			name.WriteByte('_')
+			continue
+		case char >= 'A' && char <= 'Z' && i > 0 && parameter[i-1] >= 'a' && parameter[i-1] <= 'z':
+			name.WriteByte('_')
+		}
+		name.WriteString(strings.ToUpper(string(char)))
+	}
+	return name.String()
+}
+
+func checkpointEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
+	var env []corev1.EnvVar
+	if usesClaim(job) {
+		env = append(env,
+			corev1.EnvVar{Name: "CHECKPOINT_DIR", Value: checkpointDir(job)},
+			corev1.EnvVar{Name: "CHECKPOINT_FREQUENCY", Value: strconv.Itoa(int(max(job.Spec.Checkpoint.Frequency, 1)))},
+			corev1.EnvVar{Name: "CHECKPOINT_RETENTION", Value: strconv.Itoa(int(job.Spec.Checkpoint.Retention))},
+		)
+		if interval := job.Spec.Checkpoint.Interval; interval != nil {
+			seconds := strconv.FormatFloat(interval.Seconds(), 'f', -1, 64)
+			env = append(env, corev1.EnvVar{Name: "CHECKPOINT_INTERVAL", Value: seconds})
+		}
+	}
+	if from := resumeDir(job); from != "" {
+		env = append(env, corev1.EnvVar{Name: "RESUME_FROM", Value: from})
+	}
+	return env
+}
+
+// successEnv hands the success policy to the worker, which alone can end the training between two steps.
+func successEnv(policy *mlv1.SuccessPolicy) []corev1.EnvVar {
+	if policy == nil {
+		return nil
+	}
+	var env []corev1.EnvVar
+	target := policy.TargetMetric
+	if policy.TargetAccuracy != nil {
+		target = &mlv1.TargetMetric{Name: "accuracy", Value: policy.TargetAccuracy}
+	}
+	if target != nil {
+		mode := target.Mode
+		if mode == "" {
+			mode = "max"
+		}
+		env = append(env,
+			corev1.EnvVar{Name: "TARGET_METRIC", Value: target.Name},
+			corev1.EnvVar{Name: "TARGET_VALUE", Value: strconv.FormatFloat(ptr.Deref(target.Value, 0), 'g', -1, 64)},
+			corev1.EnvVar{Name: "TARGET_MODE", Value: mode},
+		)
+	}
+	return appendInt(env, "EARLY_STOPPING_PATIENCE", policy.EarlyStoppingPatience)
+}
+
+func trackingEnv(monitoring mlv1.Monitoring) []corev1.EnvVar {
+	var env []corev1.EnvVar
+	if monitoring.MLflowTrackingURI != "" {
+		env = append(env, corev1.EnvVar{Name: "MLFLOW_TRACKING_URI", Value: monitoring.MLflowTrackingURI})
+	}
+	if monitoring.WandbProject != "" {
+		env = append(env, corev1.EnvVar{Name: "WANDB_PROJECT", Value: monitoring.WandbProject})
+	}
+	if monitoring.WandbSecretRef != nil {
+		env = append(env, corev1.EnvVar{
+			Name: "WANDB_API_KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: monitoring.WandbSecretRef},
+		})
+	}
+	return env
+}

@@ -1,0 +1,229 @@
+package trainingjob
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/progress"
+)
+
+const (
+	// exitPeerLost is what a worker of the contract ends with when another worker vanished (EX_TEMPFAIL).
+	exitPeerLost = 75
+	// exitTerminated is 128 + SIGTERM.
+	exitTerminated = 143
+	// firstSignalCode is where exit codes begin that stand for a signal, by the convention of shells.
+	firstSignalCode = 128
+
+	firstBackoff = 10 * time.Second
+	maxBackoff   = 5 * time.Minute
+	// maxReasonLength bounds failureReason, in characters.
+	maxReasonLength = 1024
+)
+
+// failure is what made an attempt fail.
+type failure struct {
+	reason    string // a reason constant of the API
+	message   string
+	exitCode  int32 // 0 when no container ended
+	disrupted bool  // lost to preemption, eviction or its node, not to the training
+}
+
+// findFailure says what made the attempt fail; nil when it did not. Workers that only followed, because their peer was
+// gone or because they were stopped then, are not what is looked for.
+func findFailure(workers *batchv1.Job, pods []*corev1.Pod) *failure {
+	failed := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !isFailed(pod) })
+	if len(failed) == 0 {
+		return jobFailure(workers)
+	}
+	first := slices.MinFunc(failed, func(a, b *corev1.Pod) int {
+		return cmp.Or(
+			cmp.Compare(rank(a), rank(b)),
+			endOf(a).Compare(endOf(b)),
+			cmp.Compare(replicaOf(a), replicaOf(b)),
+		)
+	})
+	return podFailure(first)
+}
+
+// rank orders failed pods by how likely each is the cause of the others: a disruption before a failure of its own,
+// and both before those that follow from another's end.
+func rank(pod *corev1.Pod) int {
+	code := exitCode(pod)
+	switch {
+	case disruption(pod) != "":
+		return 0
+	case pod.DeletionTimestamp == nil && code != exitPeerLost && code != exitTerminated:
+		return 1
+	case code == exitTerminated:
+		return 2
+	default:
+		return 3
+	}
+}
+
+// isFailed says whether the pod failed or is being taken away without having succeeded.
+func isFailed(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	return pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded
+}
+
+func podFailure(pod *corev1.Pod) *failure {
+	who := fmt.Sprintf("worker %s (pod %s)", replicaOf(pod), pod.Name)
+	if why := disruption(pod); why != "" {
+		return &failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: who + " was lost: " + why}
+	}
+	ended := terminated(pod)
+	if ended == nil || ended.ExitCode == 0 {
+		if pod.DeletionTimestamp != nil {
+			return &failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: who + " was deleted"}
+		}
+		why := strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
+		return &failure{reason: mlv1.ReasonWorkerFailed, message: who + " failed: " + cmp.Or(why, "no container ended")}
+	}
+	// A pod that was deleted by hand ends on its SIGTERM: that is not the training's doing either.
+	if pod.DeletionTimestamp != nil && ended.ExitCode == exitTerminated {
+		return &failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: who + " was deleted"}
+	}
+	found := &failure{reason: mlv1.ReasonWorkerFailed, exitCode: ended.ExitCode}
+	how := fmt.Sprintf("ended with exit code %d", ended.ExitCode)
+	switch {
+	case ended.Reason == "OOMKilled":
+		found.reason, how = mlv1.ReasonOutOfMemory, "was killed for using more memory than its limit (exit code 137)"
+	case ended.ExitCode > firstSignalCode:
+		how = fmt.Sprintf("was killed by signal %d (exit code %d)", ended.ExitCode-firstSignalCode, ended.ExitCode)
+	}
+	found.message = who + " " + how + lastWords(ended)
+	return found
+}
+
+// lastWords is what a worker said when it ended: the message of the contract, or its last log lines.
+func lastWords(ended *corev1.ContainerStateTerminated) string {
+	words := strings.TrimSpace(ended.Message)
+	if figures, ok := progress.ParseTermination(words); ok {
+		words = figures.Message
+	}
+	if words == "" {
+		return ""
+	}
+	if runes := []rune(words); len(runes) > maxReasonLength {
+		words = "... " + string(runes[len(runes)-maxReasonLength:])
+	}
+	return ": " + words
+}
+
+// jobFailure is what the Job controller knows of a failure whose pods are gone.
+func jobFailure(workers *batchv1.Job) *failure {
+	for _, condition := range workers.Status.Conditions {
+		if (condition.Type == batchv1.JobFailed || condition.Type == batchv1.JobFailureTarget) && condition.Status == corev1.ConditionTrue {
+			disrupted := strings.Contains(condition.Message, string(corev1.DisruptionTarget))
+			reason := mlv1.ReasonWorkerFailed
+			if disrupted {
+				reason = mlv1.ReasonDisrupted
+			}
+			return &failure{reason: reason, disrupted: disrupted, message: condition.Reason + ": " + condition.Message}
+		}
+	}
+	return nil
+}
+
+// disruption says how a pod was lost to something outside the training; empty when it was not.
+func disruption(pod *corev1.Pod) string {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
+			return condition.Reason + ": " + condition.Message
+		}
+	}
+	switch pod.Status.Reason {
+	case "Evicted", "Preempting", "NodeLost", "NodeShutdown", "Terminated", "Shutdown":
+		return pod.Status.Reason + ": " + pod.Status.Message
+	}
+	return ""
+}
+
+func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == workerContainer {
+			return status.State.Terminated
+		}
+	}
+	return nil
+}
+
+func exitCode(pod *corev1.Pod) int32 {
+	if ended := terminated(pod); ended != nil {
+		return ended.ExitCode
+	}
+	return 0
+}
+
+func endOf(pod *corev1.Pod) time.Time {
+	if ended := terminated(pod); ended != nil {
+		return ended.FinishedAt.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+func replicaOf(pod *corev1.Pod) string {
+	return pod.Annotations[batchv1.JobCompletionIndexAnnotation]
+}
+
+// verdict is what becomes of a job after a failure.
+type verdict struct {
+	restart bool
+	reason  string // of the end, when it is one
+	message string
+}
+
+// judge decides whether the job is started again. Disruptions always are, and do not use up the backoff limit.
+func judge(job *mlv1.TrainingJob, found failure) verdict {
+	policy := job.Spec.FailurePolicy
+	if found.disrupted {
+		return verdict{restart: true}
+	}
+	limit := ptr.Deref(policy.BackoffLimit, 3)
+	failures := job.Status.RestartCount - job.Status.DisruptionCount
+	switch {
+	case policy.RestartPolicy == mlv1.RestartNever:
+		return verdict{reason: mlv1.ReasonRestartPolicyNever, message: "restartPolicy is Never: " + found.message}
+	case slices.Contains(policy.NonRetryableExitCodes, found.exitCode):
+		return verdict{reason: mlv1.ReasonNonRetryableExitCode, message: found.message}
+	case policy.RestartPolicy == mlv1.RestartExitCode && found.exitCode != 0 && found.exitCode < firstSignalCode:
+		return verdict{
+			reason:  mlv1.ReasonNonRetryableExitCode,
+			message: fmt.Sprintf("restartPolicy ExitCode restarts after codes of %d and more only: %s", firstSignalCode, found.message),
+		}
+	case failures >= limit:
+		return verdict{
+			reason:  mlv1.ReasonBackoffLimitExceeded,
+			message: fmt.Sprintf("failed %d times, more than backoffLimit %d allows; last: %s", failures+1, limit, found.message),
+		}
+	}
+	return verdict{restart: true}
+}
+
+// backoff is the pause before the next attempt. There is none after a disruption or a first failure, so that
+// training goes on at once; from then on it doubles. A jitter of up to a quarter, which is the same for the same
+// attempt, keeps jobs that failed together from coming back together.
+func backoff(job *mlv1.TrainingJob) time.Duration {
+	failures := job.Status.RestartCount - job.Status.DisruptionCount
+	if failures <= 1 || job.Status.Reason == mlv1.ReasonDisrupted {
+		return 0
+	}
+	pause := time.Duration(math.Min(float64(firstBackoff)*math.Pow(2, float64(failures-2)), float64(maxBackoff)))
+	hash := fnv.New32a()
+	_, _ = fmt.Fprintf(hash, "%s/%d", job.UID, job.Status.RestartCount)
+	return pause + time.Duration(float64(pause)*0.25*float64(hash.Sum32())/float64(math.MaxUint32))
+}

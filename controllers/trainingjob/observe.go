@@ -1,0 +1,131 @@
+package trainingjob
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/progress"
+)
+
+// observed is all that a plan is made from.
+type observed struct {
+	now      time.Time
+	settings Settings
+
+	job            *mlv1.TrainingJob
+	workers        *batchv1.Job // nil when it does not exist
+	pods           []*corev1.Pod
+	serviceAccount *corev1.ServiceAccount
+	headless       *corev1.Service
+	master         *corev1.Service
+	config         *corev1.ConfigMap
+	claim          *corev1.PersistentVolumeClaim // the claim that the operator makes
+
+	missingClaim string // a claim that the spec names and that does not exist
+	figures      *observedFigures
+}
+
+// observedFigures are the last figures of replica 0 and when they were read.
+type observedFigures struct {
+	progress.Figures
+
+	time time.Time
+}
+
+// observe reads from the cache what exists of a job. Only claims that the spec names are read from the API server
+// itself, and only while the job has no workers, because the cache holds the operator's own objects only.
+func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observed, error) {
+	o := observed{now: r.Clock.Now(), settings: r.Settings, job: job}
+	children := []struct {
+		name string
+		into client.Object
+		keep func(client.Object)
+	}{
+		{workersName(job), &batchv1.Job{}, func(c client.Object) { o.workers = c.(*batchv1.Job) }},
+		{headlessName(job), &corev1.Service{}, func(c client.Object) { o.headless = c.(*corev1.Service) }},
+		{masterName(job), &corev1.Service{}, func(c client.Object) { o.master = c.(*corev1.Service) }},
+		{configName(job), &corev1.ConfigMap{}, func(c client.Object) { o.config = c.(*corev1.ConfigMap) }},
+		{serviceAccountName(job), &corev1.ServiceAccount{}, func(c client.Object) { o.serviceAccount = c.(*corev1.ServiceAccount) }},
+	}
+	for _, child := range children {
+		err := r.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: child.name}, child.into)
+		if client.IgnoreNotFound(err) != nil {
+			return o, fmt.Errorf("read %T %s: %w", child.into, child.name, err)
+		}
+		if err == nil && metav1.IsControlledBy(child.into, job) {
+			child.keep(child.into)
+		}
+	}
+	if err := r.observeClaims(ctx, &o); err != nil {
+		return o, err
+	}
+	if err := r.observePods(ctx, &o); err != nil {
+		return o, err
+	}
+	if figures, at, ok := r.Progress.Latest(client.ObjectKeyFromObject(job)); ok {
+		o.figures = &observedFigures{Figures: figures, time: at}
+	}
+	return o, nil
+}
+
+func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
+	if createsClaim(o.job) {
+		claim := &corev1.PersistentVolumeClaim{}
+		err := r.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: claimName(o.job)}, claim)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read claim %s: %w", claimName(o.job), err)
+		}
+		if err == nil {
+			o.claim = claim
+		}
+	}
+	if o.workers != nil {
+		return nil
+	}
+	for _, name := range namedClaims(o.job) {
+		claim := &metav1.PartialObjectMetadata{}
+		claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+		err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, claim)
+		if apierrors.IsNotFound(err) {
+			o.missingClaim = name
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read claim %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
+	var pods corev1.PodList
+	err := r.List(ctx, &pods, client.InNamespace(o.job.Namespace),
+		client.MatchingFields{podJobIndex: o.job.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list the job's pods: %w", err)
+	}
+	for i := range pods.Items {
+		o.pods = append(o.pods, &pods.Items[i])
+	}
+	return nil
+}
+
+// podsOf returns the pods of the Job with the UID.
+func (o observed) podsOf(uid types.UID) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range o.pods {
+		if owner := metav1.GetControllerOf(pod); owner != nil && owner.UID == uid {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}

@@ -1,0 +1,359 @@
+package trainingjob
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
+)
+
+// overdue is how long after its grace period a pod is given up: the kubelet of its node no longer answers, and the
+// training must not wait for it.
+const overdue = 15 * time.Second
+
+// retryRefused is when to try again what the API server or somebody else's object did not allow.
+const retryRefused = 5 * time.Second
+
+// desired is what should be.
+type desired struct {
+	// apply are the children that should exist, those first that the pods wait for.
+	apply []client.Object
+	// label are pods with the labels that they should have.
+	label map[*corev1.Pod]map[string]string
+	// delete are children that should go.
+	delete []client.Object
+	// deleteSelf ends the TrainingJob, its TTL being over.
+	deleteSelf bool
+	// scrape is the URL of replica 0's metrics; empty when there is nothing to read.
+	scrape string
+	// status is what the next status says.
+	status mlv1.TrainingJobStatus
+	// more says that the plan is the first part of what is to be done: the rest, and the report, follow at once.
+	more bool
+	// again is when to look again even if nothing happens; 0 for never.
+	again time.Duration
+}
+
+// plan decides everything. It is a pure function of what was observed.
+func plan(o observed) desired {
+	d := desired{status: *o.job.Status.DeepCopy(), label: map[*corev1.Pod]map[string]string{}}
+	d.status.ObservedGeneration = o.job.Generation
+	if finished(&d.status) {
+		planFinished(o, &d)
+		return d
+	}
+	if reason, message := obstacle(o); reason != "" && o.workers == nil {
+		hold(o, &d, reason, message)
+		return d
+	}
+	admit(o, &d)
+	readFigures(o, &d)
+	switch {
+	case pastDeadline(o, &d):
+		limit := *o.job.Spec.FailurePolicy.ActiveDeadlineSeconds
+		fail(o, &d, mlv1.ReasonDeadlineExceeded, fmt.Sprintf("ran longer than activeDeadlineSeconds %d", limit))
+		d.remove(o.workers)
+	case ptr.Deref(o.job.Spec.Suspend, false):
+		planSuspended(o, &d)
+	case o.workers == nil:
+		planStart(o, &d)
+	default:
+		planAttempt(o, &d)
+	}
+	return d
+}
+
+// obstacle names what keeps the job from being started; empty when nothing does.
+func obstacle(o observed) (reason, message string) {
+	if _, ok := framework.For(o.job.Spec.Framework); !ok {
+		return mlv1.ReasonFrameworkNotSupported, fmt.Sprintf(
+			"spec.framework: this version of the operator does not run %s yet: use pytorch", o.job.Spec.Framework)
+	}
+	if checkpointsEnabled(o.job) && storageType(o.job) != mlv1.StoragePVC {
+		return mlv1.ReasonStorageNotSupported, fmt.Sprintf(
+			"spec.checkpoint.storage.type: this version of the operator does not keep checkpoints in %s yet: use pvc", storageType(o.job))
+	}
+	if from := resumeSource(o.job); strings.Contains(from, "://") && !strings.HasPrefix(from, "pvc://") {
+		return mlv1.ReasonStorageNotSupported, fmt.Sprintf(
+			"spec.checkpoint.resumeFrom: this version of the operator does not resume from %s yet: use pvc://claim/path", from)
+	} else if from != "" && !usesClaim(o.job) && !strings.HasPrefix(from, "pvc://") {
+		return mlv1.ReasonStorageNotSupported,
+			"spec.checkpoint.resumeFrom: needs the job's own volume, but spec.checkpoint.enabled is false: enable it or use pvc://claim/path"
+	}
+	if o.missingClaim != "" {
+		return mlv1.ReasonClaimNotFound, fmt.Sprintf(
+			"there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.checkpoint", o.missingClaim, o.job.Namespace)
+	}
+	return "", ""
+}
+
+func resumeSource(job *mlv1.TrainingJob) string {
+	if job.Spec.Checkpoint == nil {
+		return ""
+	}
+	return job.Spec.Checkpoint.ResumeFrom
+}
+
+// refused is the plan after the API server refused an object: the job waits with the reason in its status or, when its
+// spec can never be met, fails.
+func refused(o observed, reason, message string, permanent bool) desired {
+	d := desired{status: *o.job.Status.DeepCopy()}
+	d.status.ObservedGeneration = o.job.Generation
+	if permanent {
+		fail(o, &d, reason, message)
+		return d
+	}
+	if o.workers == nil {
+		hold(o, &d, reason, message)
+	} else {
+		initializing(o, &d, reason, message)
+	}
+	d.lookAgain(retryRefused)
+	return d
+}
+
+// planStart makes the children, once no worker of an earlier attempt runs any more and the backoff is over.
+func planStart(o observed, d *desired) {
+	if wait := lingering(o, d); wait > 0 {
+		d.lookAgain(wait)
+		return
+	}
+	if d.status.State == mlv1.StateRestarting && d.status.LastRestartTime != nil {
+		if wait := d.status.LastRestartTime.Add(backoff(o.job)).Sub(o.now); wait > 0 {
+			d.lookAgain(wait)
+			return
+		}
+	}
+	d.apply = firstChildren(o, d.status.RestartCount)
+	d.more = true
+}
+
+// firstChildren are what the pods of an attempt wait for: in a burst of new jobs these are made for all jobs before
+// the rest is made for any.
+func firstChildren(o observed, attempt int32) []client.Object {
+	var list []client.Object
+	if o.job.Spec.ServiceAccountName == "" {
+		list = append(list, buildServiceAccount(o.job))
+	}
+	if createsClaim(o.job) {
+		list = append(list, buildClaim(o.job))
+	}
+	return append(list, buildWorkers(o.job, o.settings, attempt))
+}
+
+// children are all objects of the job.
+func children(o observed, attempt int32) []client.Object {
+	return append(firstChildren(o, attempt), buildConfig(o.job), buildHeadless(o.job), buildMaster(o.job))
+}
+
+// lingering is how long to wait at the most for pods of an earlier attempt; 0 when none runs. They must be gone before
+// others start, because these would take their host names and read the checkpoints that they still write. The garbage
+// collector deletes them with their Job; pods that were orphaned are deleted here.
+func lingering(o observed, d *desired) time.Duration {
+	var wait time.Duration
+	for _, pod := range o.pods {
+		if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		limit := (gracePeriodSeconds * time.Second) + overdue
+		if pod.DeletionTimestamp != nil { // which is when it should be gone
+			limit = pod.DeletionTimestamp.Add(overdue).Sub(o.now)
+		} else if metav1.GetControllerOf(pod) == nil {
+			d.remove(pod)
+		}
+		wait = max(wait, limit)
+	}
+	return wait
+}
+
+// planAttempt follows the workers that exist.
+func planAttempt(o observed, d *desired) {
+	pods := o.podsOf(o.workers.UID)
+	switch {
+	case o.workers.DeletionTimestamp != nil:
+		return // its end brings us back
+	case attemptOf(o.workers) < d.status.RestartCount:
+		d.remove(o.workers)
+		return
+	case succeeded(o.workers, pods):
+		complete(o, d)
+		return
+	}
+	if found := findFailure(o.workers, pods); found != nil {
+		planFailure(o, d, *found)
+		return
+	}
+	if size := ptr.Deref(o.workers.Spec.Completions, 0); size != o.job.Spec.NumWorkers {
+		restart(o, d, failure{reason: mlv1.ReasonRescaled, disrupted: true, message: fmt.Sprintf(
+			"spec.numWorkers changed from %d to %d", size, o.job.Spec.NumWorkers)})
+		return
+	}
+	d.apply = children(o, attemptOf(o.workers))
+	for _, pod := range pods {
+		if with := replicaLabels(pod); with != nil && pod.DeletionTimestamp == nil {
+			d.label[pod] = with
+		}
+	}
+	d.status.Workers.Active, d.status.Workers.Succeeded = countWorkers(pods)
+	if d.status.Workers.Active+d.status.Workers.Succeeded >= d.status.Workers.Total {
+		running(o, d)
+	} else if d.status.State != mlv1.StateRunning {
+		reason, message := waitingFor(o, pods, d.status.Workers)
+		initializing(o, d, reason, message)
+	}
+	d.scrape = metricsURL(o.job, pods)
+	if deadline := deadlineOf(o, d); deadline != nil {
+		d.lookAgain(deadline.Sub(o.now))
+	}
+}
+
+func planFailure(o observed, d *desired, found failure) {
+	judged := judge(o.job, found)
+	if judged.restart {
+		restart(o, d, found)
+		return
+	}
+	d.status.Workers.Failed = countFailed(o.podsOf(o.workers.UID))
+	fail(o, d, judged.reason, judged.message)
+}
+
+// planSuspended stops the workers, by deleting their Job. The Job's own suspension would count the stopped pods as
+// failures.
+func planSuspended(o observed, d *desired) {
+	if o.workers != nil {
+		d.remove(o.workers)
+		stopping(o, d)
+		return
+	}
+	if wait := lingering(o, d); wait > 0 {
+		stopping(o, d)
+		d.lookAgain(wait)
+		return
+	}
+	suspended(o, d)
+}
+
+// planFinished deletes what the clean-up policy says, and the job itself when its time to live is over.
+func planFinished(o observed, d *desired) {
+	if ttl := o.job.Spec.TTLSecondsAfterFinished; ttl != nil && d.status.CompletionTime != nil {
+		left := d.status.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(o.now)
+		if left <= 0 {
+			d.deleteSelf = true
+			return
+		}
+		d.lookAgain(left)
+	}
+	switch o.job.Spec.CleanupPolicy {
+	case mlv1.CleanupAll:
+		d.remove(o.workers)
+		d.remove(o.headless)
+		d.remove(o.master)
+		d.remove(o.config)
+	case mlv1.CleanupRunning:
+		if o.workers == nil {
+			return
+		}
+		for _, pod := range o.podsOf(o.workers.UID) {
+			if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
+				d.remove(pod)
+			}
+		}
+	}
+}
+
+func pastDeadline(o observed, d *desired) bool {
+	deadline := deadlineOf(o, d)
+	return deadline != nil && !o.now.Before(*deadline)
+}
+
+// deadlineOf is the end of activeDeadlineSeconds; nil when there is none or the job has not started. Like a Job's, it
+// begins anew when the job is resumed.
+func deadlineOf(o observed, d *desired) *time.Time {
+	seconds := o.job.Spec.FailurePolicy.ActiveDeadlineSeconds
+	if seconds == nil || d.status.StartTime == nil || d.status.State == mlv1.StateSuspended {
+		return nil
+	}
+	start := d.status.StartTime.Time
+	if resumed := resumedAt(&d.status); resumed.After(start) {
+		start = resumed
+	}
+	deadline := start.Add(time.Duration(*seconds) * time.Second)
+	return &deadline
+}
+
+// succeeded says whether every worker ended with exit code 0. The pods tell before the Job controller does, which
+// gathers their ends for a second.
+func succeeded(workers *batchv1.Job, pods []*corev1.Pod) bool {
+	for _, condition := range workers.Status.Conditions {
+		if condition.Type == batchv1.JobComplete && condition.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	done := map[string]bool{}
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodSucceeded {
+			done[replicaOf(pod)] = true
+		}
+	}
+	return len(done) == int(ptr.Deref(workers.Spec.Completions, 0))
+}
+
+func countWorkers(pods []*corev1.Pod) (active, succeeded int32) {
+	for _, pod := range pods {
+		switch {
+		case pod.Status.Phase == corev1.PodSucceeded:
+			succeeded++
+		case pod.Status.Phase == corev1.PodRunning && ready(pod):
+			active++
+		}
+	}
+	return active, succeeded
+}
+
+func countFailed(pods []*corev1.Pod) int32 {
+	return int32(len(slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.Status.Phase != corev1.PodFailed })))
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// remove deletes an object; nil pointers, which stand for objects that do not exist, are passed over.
+func (d *desired) remove(object client.Object) {
+	switch o := object.(type) {
+	case *batchv1.Job:
+		if o == nil {
+			return
+		}
+	case *corev1.Service:
+		if o == nil {
+			return
+		}
+	case *corev1.ConfigMap:
+		if o == nil {
+			return
+		}
+	}
+	d.delete = append(d.delete, object)
+}
+
+// lookAgain asks for another look after the time, or before when another asked for less.
+func (d *desired) lookAgain(after time.Duration) {
+	if d.again == 0 || after < d.again {
+		d.again = max(after, time.Millisecond)
+	}
+}

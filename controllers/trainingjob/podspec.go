@@ -1,0 +1,198 @@
+package trainingjob
+
+import (
+	"path"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+)
+
+const (
+	// workerContainer is the name of the container that trains.
+	workerContainer = "trainer"
+
+	checkpointMount = "/checkpoints"
+	resumeMount     = "/resume"
+	configMount     = "/etc/training"
+
+	// gracePeriodSeconds is the time that a worker has to save a checkpoint when it is told to stop.
+	gracePeriodSeconds = 60
+
+	// trainerID is the user and group that workers run as by default.
+	trainerID = 1000
+
+	gpuResource         = corev1.ResourceName("nvidia.com/gpu")
+	defaultRDMAResource = "rdma/hca"
+)
+
+// podSpec is the one template of all workers of a job.
+func podSpec(job *mlv1.TrainingJob, settings Settings) corev1.PodSpec {
+	spec := corev1.PodSpec{
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		Subdomain:                     headlessName(job),
+		ServiceAccountName:            serviceAccountName(job),
+		EnableServiceLinks:            ptr.To(false),
+		TerminationGracePeriodSeconds: ptr.To[int64](gracePeriodSeconds),
+		SecurityContext:               podSecurity(job),
+		ImagePullSecrets:              job.Spec.ImagePullSecrets,
+		Containers:                    []corev1.Container{trainer(job, settings)},
+		Volumes:                       volumes(job),
+	}
+	if s := job.Spec.Scheduling; s != nil {
+		spec.PriorityClassName, spec.SchedulerName = s.Priority, s.SchedulerName
+		spec.NodeSelector, spec.Affinity, spec.Tolerations = s.NodeSelector, s.Affinity, s.Tolerations
+	}
+	return spec
+}
+
+func trainer(job *mlv1.TrainingJob, settings Settings) corev1.Container {
+	image := job.Spec.Image
+	if image == "" {
+		image = settings.WorkerImage
+	}
+	return corev1.Container{
+		Name: workerContainer, Image: image, ImagePullPolicy: job.Spec.ImagePullPolicy,
+		Command: job.Spec.Command, Args: job.Spec.Args,
+		Env:       environment(job),
+		Resources: workerResources(job),
+		Ports: []corev1.ContainerPort{
+			{Name: "metrics", ContainerPort: job.Spec.Monitoring.MetricsPort, Protocol: corev1.ProtocolTCP},
+			{Name: "master", ContainerPort: job.Spec.Networking.MasterPort, Protocol: corev1.ProtocolTCP},
+		},
+		VolumeMounts:             mounts(job),
+		SecurityContext:          containerSecurity(job),
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}
+}
+
+// podSecurity meets the Pod Security level restricted unless the spec says otherwise.
+func podSecurity(job *mlv1.TrainingJob) *corev1.PodSecurityContext {
+	if job.Spec.SecurityContext != nil {
+		return job.Spec.SecurityContext
+	}
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](trainerID), RunAsGroup: ptr.To[int64](trainerID),
+		FSGroup: ptr.To[int64](trainerID), FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+func containerSecurity(job *mlv1.TrainingJob) *corev1.SecurityContext {
+	capabilities := &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
+	if ptr.Deref(job.Spec.Networking.RDMAEnabled, false) {
+		capabilities.Add = []corev1.Capability{"IPC_LOCK"}
+	}
+	return &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: capabilities}
+}
+
+// workerResources are those of one worker. The API server has checked that a GPU count in the spec is either one
+// worker's or the whole job's, so that gpusPerWorker is right in both cases.
+func workerResources(job *mlv1.TrainingJob) corev1.ResourceRequirements {
+	resources := corev1.ResourceRequirements{}
+	if job.Spec.Resources != nil {
+		resources = *job.Spec.Resources.DeepCopy()
+	}
+	set := func(name corev1.ResourceName, count int64) {
+		quantity := *resource.NewQuantity(count, resource.DecimalSI)
+		for _, list := range []*corev1.ResourceList{&resources.Requests, &resources.Limits} {
+			if *list == nil {
+				*list = corev1.ResourceList{}
+			}
+			(*list)[name] = quantity
+		}
+	}
+	delete(resources.Requests, gpuResource)
+	delete(resources.Limits, gpuResource)
+	if gpus := gpusPerWorker(job); gpus > 0 {
+		set(gpuResource, int64(gpus))
+	}
+	if ptr.Deref(job.Spec.Networking.RDMAEnabled, false) {
+		set(rdmaResource(job), 1)
+	}
+	return resources
+}
+
+// dividesGPUs says whether the spec's GPU count is the whole job's, so that a worker gets a part of it.
+func dividesGPUs(job *mlv1.TrainingJob) bool {
+	if job.Spec.Resources == nil || job.Spec.NumWorkers == 1 {
+		return false
+	}
+	for _, list := range []corev1.ResourceList{job.Spec.Resources.Limits, job.Spec.Resources.Requests} {
+		if quantity, ok := list[gpuResource]; ok && quantity.Value() != int64(gpusPerWorker(job)) {
+			return true
+		}
+	}
+	return false
+}
+
+func gpusPerWorker(job *mlv1.TrainingJob) int32 { return ptr.Deref(job.Spec.GPUsPerWorker, 1) }
+
+func rdmaResource(job *mlv1.TrainingJob) corev1.ResourceName {
+	if name := job.Spec.Networking.RDMAResource; name != "" {
+		return corev1.ResourceName(name)
+	}
+	return defaultRDMAResource
+}
+
+func volumes(job *mlv1.TrainingJob) []corev1.Volume {
+	list := []corev1.Volume{
+		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: configName(job)},
+		}}},
+		// Data loaders and NCCL share memory between processes, for which the runtime's 64 MiB are too little.
+		{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+	}
+	if usesClaim(job) {
+		list = append(list, claimVolume("checkpoints", claimName(job), false))
+	}
+	if claim, _, ok := resumeClaim(job); ok {
+		list = append(list, claimVolume("resume", claim, true))
+	}
+	return list
+}
+
+func claimVolume(name, claim string, readOnly bool) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: readOnly},
+	}}
+}
+
+func mounts(job *mlv1.TrainingJob) []corev1.VolumeMount {
+	list := []corev1.VolumeMount{
+		{Name: "config", MountPath: configMount, ReadOnly: true},
+		{Name: "shm", MountPath: "/dev/shm"},
+	}
+	if usesClaim(job) {
+		list = append(list, corev1.VolumeMount{Name: "checkpoints", MountPath: checkpointMount})
+	}
+	if _, _, ok := resumeClaim(job); ok {
+		list = append(list, corev1.VolumeMount{Name: "resume", MountPath: resumeMount, ReadOnly: true})
+	}
+	return list
+}
+
+// checkpointDir is the job's own directory in the volume. It has the UID in it, so that a job that is deleted and
+// created again under the same name does not go on from the old one's checkpoints unless resumeFrom says so.
+func checkpointDir(job *mlv1.TrainingJob) string {
+	return path.Join(checkpointMount, job.Name, string(job.UID))
+}
+
+// resumeDir is resumeFrom as a path that the worker sees; empty when there is nothing to resume from.
+func resumeDir(job *mlv1.TrainingJob) string {
+	if job.Spec.Checkpoint == nil || job.Spec.Checkpoint.ResumeFrom == "" {
+		return ""
+	}
+	if _, sub, ok := resumeClaim(job); ok {
+		return path.Join(resumeMount, sub)
+	}
+	if job.Spec.Checkpoint.ResumeFrom == resumeLatest {
+		return path.Join(checkpointMount, job.Name)
+	}
+	return path.Join(checkpointMount, job.Spec.Checkpoint.ResumeFrom)
+}
+
+// resumeLatest as resumeFrom means the newest checkpoint of a job of the same name.
+const resumeLatest = "latest"

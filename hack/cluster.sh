@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Starts and stops the local one-node cluster: hack/cluster.sh up | down
+# shellcheck source-path=SCRIPTDIR
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+case ${1:-} in
+up | down | status) localcluster "$@" ;;
+*) die "usage: hack/cluster.sh up | down | status" ;;
+esac

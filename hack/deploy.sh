@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Deploys the operator with kustomize into the cluster of KUBECONFIG, or into the local cluster.
+#
+#   hack/deploy.sh apply          everything, with the images IMG and WORKER_IMG; waits until it is ready
+#   hack/deploy.sh delete         everything, the CRDs (and so all objects of these kinds) first
+#   hack/deploy.sh install        the CRDs only;  uninstall removes them
+#   hack/deploy.sh render         prints what apply would send
+#
+# DEPLOY_COMPONENTS names kustomize components below config/ to add, for example "local" or "network-policy prometheus".
+# shellcheck source-path=SCRIPTDIR
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# A throw-away overlay, so that naming the images changes no file of the repository.
+OVERLAY=$BIN/deploy
+
+render() {
+  local component
+  rm -rf "$OVERLAY"
+  mkdir -p "$OVERLAY"
+  {
+    echo "apiVersion: kustomize.config.k8s.io/v1beta1"
+    echo "kind: Kustomization"
+    echo "resources:"
+    echo "- $(config_path "$(base)")"
+    if [[ -n ${DEPLOY_COMPONENTS:-} ]]; then
+      echo "components:"
+      for component in $DEPLOY_COMPONENTS; do echo "- $(config_path "$component")"; done
+    fi
+    echo "patches:"
+    echo "- path: images.yaml"
+  } >"$OVERLAY/kustomization.yaml"
+  cat >"$OVERLAY/images.yaml" <<EOF
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: $DEPLOYMENT
+  namespace: $NAMESPACE
+spec:
+  template:
+    metadata:
+      annotations:
+        # A new build under the same name starts new pods.
+        ml.example.com/manager-build: "$(build_id)"
+    spec:
+      containers:
+      - name: manager
+        image: $IMG
+        env:
+        - name: RELATED_IMAGE_TRAINING_WORKER
+          value: $WORKER_IMG
+EOF
+  kubectl kustomize "$OVERLAY"
+}
+
+config_path() { realpath --relative-to="$OVERLAY" "config/$1"; }
+
+# What hack/images.sh loaded last under the name IMG; otherwise the name alone.
+build_id() {
+  local loaded
+  loaded=$(cat "$STATE/images/manager.loaded" 2>/dev/null || true)
+  if [[ $loaded == "$IMG "* ]]; then echo "${loaded#"$IMG "}"; else echo "$IMG"; fi
+}
+
+# A cluster that does not serve the admission policy does without it.
+base() {
+  if kubectl get --raw /apis/admissionregistration.k8s.io/v1 | grep -q '"mutatingadmissionpolicies"'; then
+    echo default
+  else
+    note "this cluster serves no MutatingAdmissionPolicy v1: the manager labels pods itself" >&2
+    echo base
+  fi
+}
+
+apply() {
+  say "deploying the operator"
+  # Server-side: the CRDs are longer than the annotation that a client-side apply would keep them in.
+  render | kubectl apply --server-side --force-conflicts -f - | sed 's/^/    /'
+  if ! kubectl -n "$NAMESPACE" rollout status "deployment/$DEPLOYMENT" --timeout=180s | sed 's/^/    /'; then
+    show_manager >&2
+    die "the operator did not become ready within 180 s"
+  fi
+}
+
+show_manager() {
+  kubectl -n "$NAMESPACE" get pods -o wide || true
+  kubectl -n "$NAMESPACE" get events --sort-by=.lastTimestamp | tail -n 20 || true
+  kubectl -n "$NAMESPACE" logs "deployment/$DEPLOYMENT" --tail=50 || true
+}
+
+# While the manager runs, its finalizers can do their work.
+delete() {
+  say "removing the CRDs and every object of these kinds"
+  uninstall
+  say "removing the operator"
+  render | kubectl delete --ignore-not-found -f -
+}
+
+install() { kubectl apply --server-side --force-conflicts -k config/crd; }
+
+uninstall() { kubectl delete --ignore-not-found --timeout=180s -k config/crd; }
+
+main() {
+  if [[ -z $USER_CLUSTER ]]; then
+    cluster_is_up || die "KUBECONFIG is not set and the local cluster is not up: run make cluster-up, or set KUBECONFIG"
+    use_local_cluster
+  fi
+  need_kubectl
+  case ${1:-} in
+  apply | delete | install | uninstall | render) "$1" ;;
+  *) die "usage: hack/deploy.sh apply | delete | install | uninstall | render" ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# make e2e: the tests of test/e2e on the live node, which is started if it is not up and then stopped again; or on the
+# cluster of KUBECONFIG, which must be able to pull IMG and WORKER_IMG. E2E_ARGS: more arguments for go test.
+# shellcheck source-path=SCRIPTDIR
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+STARTED_NODE=
+
+main() {
+  trap cleanup EXIT
+  if [[ -z $USER_CLUSTER ]]; then
+    bring_node_up
+    hack/images.sh load
+  else
+    need_kubectl
+  fi
+  DEPLOY_COMPONENTS=local hack/deploy.sh apply
+  say "end-to-end tests"
+  # shellcheck disable=SC2086 # E2E_ARGS are several words
+  IMG=$IMG WORKER_IMG=$WORKER_IMG "$BIN/gotestsum" --format testname -- \
+    -tags e2e -count=1 -timeout 30m ./test/e2e/... ${E2E_ARGS:-}
+}
+
+bring_node_up() {
+  if ! cluster_is_up; then
+    say "starting the node"
+    STARTED_NODE=yes
+    localcluster up
+  fi
+  use_local_cluster
+}
+
+# Quiet, so that the tests' summary is the last thing to be read.
+cleanup() {
+  stop_background
+  if [[ -n $STARTED_NODE ]]; then
+    mkdir -p "$LOG_DIR"
+    localcluster down >"$LOG_DIR/e2e-down.log" 2>&1 || note "stopping the node failed: see ${LOG_DIR#"$ROOT"/}/e2e-down.log" >&2
+  fi
+}
+
+main "$@"

@@ -1,0 +1,94 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # the scripts use what is set here
+# What the scripts in hack/ share. Source it: it sets strict mode and changes to the repository's top folder.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$ROOT"
+
+BIN=${BIN:-$ROOT/.bin}
+STATE=$ROOT/.localcluster
+LOG_DIR=$STATE/logs
+IMG=${IMG:-spot-training-operator:dev}
+WORKER_IMG=${WORKER_IMG:-spot-training-operator-worker:dev}
+VERSION=${VERSION:-dev}
+NAMESPACE=spot-training-operator-system
+DEPLOYMENT=spot-training-operator-controller-manager
+MODULE=github.com/dcnlab/spot-training-operator
+
+# Binaries carry VERSION; a checkout that belongs to another user must not stop the build.
+export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
+
+# The cluster of KUBECONFIG, when the caller named one; the local cluster otherwise.
+USER_CLUSTER=${KUBECONFIG:-}
+
+say() { printf '==> [%4ds] %s\n' "$SECONDS" "$*"; }
+note() { printf '    %s\n' "$*"; }
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# localcluster ARGS...: the command of hack/localcluster; go's cache makes the build a matter of a second.
+localcluster() {
+  go build -C hack/localcluster -o "$BIN/localcluster" .
+  "$BIN/localcluster" "$@"
+}
+
+cluster_is_up() { localcluster status >/dev/null 2>&1; }
+
+use_local_cluster() {
+  KUBECONFIG=$(localcluster kubeconfig)
+  export KUBECONFIG
+  export PATH="$STATE/bin:$PATH"
+}
+
+# Also needed with a cluster of the user's own, where kubectl may be missing on this machine.
+need_kubectl() {
+  if command -v kubectl >/dev/null; then return; fi
+  if [[ ! -x $STATE/bin/kubectl ]]; then
+    say "kubectl is not installed: building it (minutes the first time)"
+    localcluster binaries >/dev/null
+  fi
+  export PATH="$PATH:$STATE/bin"
+}
+
+# in_background NAME COMMAND...: runs it with its output in a log; finish NAME waits for it, and shows the log's end
+# when it failed.
+declare -A JOBS=()
+in_background() {
+  local name=$1
+  shift
+  mkdir -p "$LOG_DIR"
+  "$@" >"$LOG_DIR/$name.log" 2>&1 </dev/null &
+  JOBS[$name]=$!
+}
+
+finish() {
+  local name=$1 pid=${JOBS[$1]}
+  unset "JOBS[$name]"
+  if wait "$pid"; then return; fi
+  tail -n 40 "$LOG_DIR/$name.log" >&2
+  die "$name failed; all of its output is in ${LOG_DIR#"$ROOT"/}/$name.log"
+}
+
+# For an EXIT trap: what still runs in the background ends with the script.
+stop_background() {
+  local pid
+  for pid in "${JOBS[@]}"; do kill "$pid" 2>/dev/null || true; done
+}
+
+# content_of PATH...: one hash over the files below the paths, to see whether something must be built again.
+content_of() {
+  find "$@" -type f -not -path '*/__pycache__/*' -not -path '*/tests/*' -print0 |
+    LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16
+}
+
+# Root file systems for images are made with it. The scripts call this before they start anything in parallel, since
+# only one apt-get at a time can hold its lock.
+ensure_mmdebstrap() {
+  if command -v mmdebstrap >/dev/null; then return; fi
+  note "installing the Debian package mmdebstrap"
+  apt-get update -qq || note "apt-get update complained; going on with the package lists at hand"
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mmdebstrap >/dev/null
+}

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
+)
+
+// Layout says where the files of one cluster are.
+type Layout struct {
+	// Source is the folder of the component modules.
+	Source string
+	// State is the folder that holds everything of this cluster.
+	State string
+	// Bin is the folder of the programs; several clusters can share it.
+	Bin string
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (l Layout) Kubeconfig() string { return filepath.Join(l.State, "kubeconfig") }
+
+// run holds what is of use only while the cluster runs: configuration, sockets, process records.
+func (l Layout) run(elem ...string) string { return l.path("run", elem) }
+
+// data holds what survives a restart when asked to: etcd, images, volumes, keys.
+func (l Layout) data(elem ...string) string { return l.path("data", elem) }
+
+// log is the log file of a process.
+func (l Layout) log(name string) string { return filepath.Join(l.State, "logs", name+".log") }
+
+// program is the path of an executable.
+func (l Layout) program(name string) string { return filepath.Join(l.Bin, name) }
+
+// kubeconfig is the path of a component's kubeconfig.
+func (l Layout) kubeconfig(name string) string { return l.run("kubeconfig", name) }
+
+// containerdSocket is where containerd serves.
+func (l Layout) containerdSocket() string { return l.run("containerd.sock") }
+
+func (l Layout) optionsFile() string { return l.data("options.json") }
+
+func (l Layout) processes() process.Table { return process.NewTable(l.run("processes")) }
+
+func (l Layout) path(top string, elem []string) string {
+	return filepath.Join(append([]string{l.State, top}, elem...)...)
+}
+
+// validate checks what would otherwise fail in a way that is hard to understand.
+func (l Layout) validate() error {
+	// The kernel's limit for the path of a socket is 107 bytes.
+	if socket := l.containerdSocket(); len(socket) > 100 {
+		return fmt.Errorf("--state %s: the path is too long by %d characters for the sockets inside", l.State, len(socket)-100)
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+// Package cluster starts, watches and stops a Kubernetes cluster of processes on this machine.
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Options say what the cluster is like. They are saved when it is started, so that later commands need
+// only know the state folder.
+type Options struct {
+	// Simulate asks for simulated nodes: no pod really runs, no root is needed.
+	Simulate bool `json:"simulate"`
+	// NodeIP is the address of the node and of the servers on it; unused in simulation (127.0.0.1).
+	NodeIP string `json:"nodeIP"`
+	// PodCIDR is the network of the pods, ServiceCIDR that of the services' cluster IPs.
+	PodCIDR     string `json:"podCIDR"`
+	ServiceCIDR string `json:"serviceCIDR"`
+	// Ports are the TCP ports of the servers.
+	Ports Ports `json:"ports"`
+	// AuditLog asks for a JSON audit log of all requests, level Metadata, in logs/audit.log.
+	AuditLog bool `json:"auditLog"`
+	// ExtraArgs are further arguments by program ("kube-apiserver").
+	ExtraArgs map[string][]string `json:"extraArgs,omitempty"`
+	// Simulation describes the simulated nodes.
+	Simulation Simulation `json:"simulation"`
+}
+
+// Simulation describes simulated nodes, all alike.
+type Simulation struct {
+	// Nodes is their number.
+	Nodes int `json:"nodes"`
+	// Pods, CPU and Memory are the allocatable resources of each.
+	Pods   int    `json:"pods"`
+	CPU    string `json:"cpu"`
+	Memory string `json:"memory"`
+	// Resources are further allocatable resources, such as nvidia.com/gpu=8.
+	Resources map[string]string `json:"resources,omitempty"`
+	// Labels are further node labels.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Stages are the paths of files with further Stages: how simulated objects change over time.
+	Stages []string `json:"stages,omitempty"`
+}
+
+// Ports are the TCP ports of the cluster's servers.
+type Ports struct {
+	API               int `json:"api"`
+	Etcd              int `json:"etcd"`
+	EtcdPeer          int `json:"etcdPeer"`
+	ControllerManager int `json:"controllerManager"`
+	Scheduler         int `json:"scheduler"`
+	Kubelet           int `json:"kubelet"`
+	KubeletHealth     int `json:"kubeletHealth"`
+	ProxyHealth       int `json:"proxyHealth"`
+	ProxyMetrics      int `json:"proxyMetrics"`
+	DNSHealth         int `json:"dnsHealth"`
+	DNSReady          int `json:"dnsReady"`
+	Registry          int `json:"registry"`
+	Kwok              int `json:"kwok"`
+}
+
+// DefaultPorts returns the usual ports of Kubernetes for a live cluster, and others for a simulated
+// one, so that one of each can run side by side.
+func DefaultPorts(simulate bool) Ports {
+	live := Ports{
+		API: 6443, Etcd: 2379, EtcdPeer: 2380, ControllerManager: 10257, Scheduler: 10259,
+		Kubelet: 10250, KubeletHealth: 10248, ProxyHealth: 10256, ProxyMetrics: 10249,
+		DNSHealth: 10253, DNSReady: 10254, Registry: 5000, Kwok: 10247,
+	}
+	if simulate {
+		return live.Offset(10000)
+	}
+	return live
+}
+
+// Offset returns the ports with n added to each.
+func (p Ports) Offset(n int) Ports {
+	for _, port := range []*int{
+		&p.API, &p.Etcd, &p.EtcdPeer, &p.ControllerManager, &p.Scheduler, &p.Kubelet, &p.KubeletHealth,
+		&p.ProxyHealth, &p.ProxyMetrics, &p.DNSHealth, &p.DNSReady, &p.Registry, &p.Kwok,
+	} {
+		*port += n
+	}
+	return p
+}
+
+// Validate returns an error that names the option at fault.
+func (o Options) Validate() error {
+	if ip, err := netip.ParseAddr(o.NodeIP); err != nil || !ip.Is4() || ip.IsLoopback() {
+		return fmt.Errorf("--node-ip %q: want an IPv4 address that is not loopback", o.NodeIP)
+	}
+	for flag, cidr := range map[string]string{"pod-cidr": o.PodCIDR, "service-cidr": o.ServiceCIDR} {
+		if prefix, err := netip.ParsePrefix(cidr); err != nil || !prefix.Addr().Is4() {
+			return fmt.Errorf("--%s %q: want an IPv4 network such as 10.78.0.0/16", flag, cidr)
+		}
+	}
+	if o.Simulate && o.Simulation.Nodes < 1 {
+		return errors.New("--nodes: want at least 1")
+	}
+	for program := range o.ExtraArgs {
+		if !extendable[program] {
+			return fmt.Errorf("--extra-arg %s=...: no such program; known are kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, etcd, kwok", program)
+		}
+	}
+	return nil
+}
+
+// extendable are the programs that Options.ExtraArgs may name.
+var extendable = map[string]bool{
+	"kube-apiserver": true, "kube-controller-manager": true, "kube-scheduler": true, "kubelet": true,
+	"kube-proxy": true, "etcd": true, "kwok": true,
+}
+
+// address is where the API server and the node's servers listen.
+func (o Options) address() string {
+	if o.Simulate {
+		return "127.0.0.1"
+	}
+	return o.NodeIP
+}
+
+// APIServer is the URL of the API server.
+func (o Options) APIServer() string { return fmt.Sprintf("https://%s:%d", o.address(), o.Ports.API) }
+
+// Registry is the host and port of the image registry.
+func (o Options) Registry() string { return fmt.Sprintf("%s:%d", o.NodeIP, o.Ports.Registry) }
+
+// nthAddress returns the n-th address of a network.
+func nthAddress(cidr string, n int) (string, error) {
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return "", err
+	}
+	address := prefix.Masked().Addr()
+	for range n {
+		address = address.Next()
+	}
+	return address.String(), nil
+}
+
+// save writes the options into the state folder.
+func (o Options) save(layout Layout) error {
+	content, err := json.MarshalIndent(o, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(layout.optionsFile()), 0o755); err != nil {
+		return err
+	}
+	partial := layout.optionsFile() + ".partial"
+	if err := os.WriteFile(partial, content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(partial, layout.optionsFile())
+}
+
+// LoadOptions reads the options with which the cluster in layout was started; ok is false when none was.
+func LoadOptions(layout Layout) (options Options, ok bool, err error) {
+	content, err := os.ReadFile(layout.optionsFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return Options{}, false, nil
+	}
+	if err != nil {
+		return Options{}, false, err
+	}
+	if err := json.Unmarshal(content, &options); err != nil {
+		return Options{}, false, fmt.Errorf("read %s: %w", layout.optionsFile(), err)
+	}
+	return options, true, nil
+}
+
+// DefaultTimeout is how long `up` waits for each condition of readiness.
+const DefaultTimeout = 90 * time.Second

@@ -1,0 +1,198 @@
+package component
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Builder builds components into a folder.
+type Builder struct {
+	// Source is the folder that holds the component folders.
+	Source string
+	// Bin receives the programs.
+	Bin string
+	// Out receives the progress, one line at a time.
+	Out io.Writer
+}
+
+// tick is how often a long build says that it is still at work.
+const tick = 20 * time.Second
+
+// Ensure builds those of components that are missing in Bin or were built from something else, one
+// after the other, each using all cores. Two callers with the same Bin take turns.
+func (b Builder) Ensure(ctx context.Context, components []Component) error {
+	if err := os.MkdirAll(filepath.Join(b.Bin, ".stamps"), 0o755); err != nil {
+		return err
+	}
+	goVersion, err := b.goVersion(ctx)
+	if err != nil {
+		return err
+	}
+	unlock, err := b.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	type job struct {
+		component Component
+		stamp     string
+	}
+	var jobs []job
+	for _, c := range components {
+		stamp, err := c.Stamp(filepath.Join(b.Source, c.Name), goVersion)
+		if err != nil {
+			return err
+		}
+		if !c.Current(b.Bin, stamp) {
+			jobs = append(jobs, job{c, stamp})
+		}
+	}
+	for i, j := range jobs {
+		if err := b.build(ctx, j.component, fmt.Sprintf("[%d/%d]", i+1, len(jobs))); err != nil {
+			return err
+		}
+		if err := os.WriteFile(stampFile(b.Bin, j.component.Name), []byte(j.stamp+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Download fetches the modules of components into the module cache, so that later builds need no network.
+func (b Builder) Download(ctx context.Context, components []Component) error {
+	for i, c := range components {
+		fmt.Fprintf(b.Out, "[%d/%d] modules of %s\n", i+1, len(components), c.Name)
+		if err := b.run(ctx, c, "mod", "download"); err != nil {
+			return fmt.Errorf("download modules of %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// build builds all programs of one component and makes their links.
+func (b Builder) build(ctx context.Context, c Component, step string) error {
+	version, err := c.Version(filepath.Join(b.Source, c.Name))
+	if err != nil {
+		return err
+	}
+	hint := ""
+	if c.FirstBuild != "" {
+		hint = fmt.Sprintf(" (the first time: %s on 2 cores)", c.FirstBuild)
+	}
+	fmt.Fprintf(b.Out, "%s building %s %s%s\n", step, c.Name, version, hint)
+	begin := time.Now()
+	done := make(chan struct{})
+	defer close(done)
+	go b.report(done, begin, step+" "+c.Name)
+
+	_ = os.Remove(stampFile(b.Bin, c.Name)) // a stopped build must not look complete
+	for _, program := range c.Programs {
+		partial := filepath.Join(b.Bin, "."+program.Name+".partial")
+		if err := b.run(ctx, c, c.buildArgs(program, version, partial)...); err != nil {
+			return fmt.Errorf("build %s of %s %s: %w", program.Name, c.Name, version, err)
+		}
+		if err := os.Rename(partial, filepath.Join(b.Bin, program.Name)); err != nil {
+			return err
+		}
+		for _, link := range program.Links {
+			if err := replaceLink(program.Name, filepath.Join(b.Bin, link)); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Fprintf(b.Out, "%s %s built in %s\n", step, c.Name, time.Since(begin).Round(time.Second))
+	return nil
+}
+
+// buildArgs are the arguments of the go command that builds program to the file output: without
+// local paths and symbol tables, so that equal sources give equal and small files.
+func (c Component) buildArgs(program Program, version, output string) []string {
+	flags := []string{"-s", "-w"}
+	if c.LinkFlags != nil {
+		flags = append(flags, c.LinkFlags(version)...)
+	}
+	args := []string{"build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", strings.Join(flags, " ")}
+	if len(c.Tags) > 0 {
+		args = append(args, "-tags", strings.Join(c.Tags, ","))
+	}
+	return append(args, "-o", output, program.Package)
+}
+
+// run runs the go command in the component's folder. Its output is shown only when it fails.
+func (b Builder) run(ctx context.Context, c Component, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Join(b.Source, c.Name)
+	// A go.work of the caller must not change what is built, and static programs run anywhere.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", args[0], err, lastLines(output.String(), 30))
+	}
+	return nil
+}
+
+// goVersion asks the go command for its version.
+func (b Builder) goVersion(ctx context.Context) (string, error) {
+	output, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", errors.New("the go command is needed to build the cluster's programs and is not on the PATH: install Go 1.26 or newer")
+	}
+	if err != nil {
+		return "", fmt.Errorf("go env GOVERSION: %w", err)
+	}
+	return strings.TrimSpace(string(output)), nil
+}
+
+// lock waits until no other process builds into the same folder.
+func (b Builder) lock() (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(b.Bin, ".stamps", "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		fmt.Fprintf(b.Out, "waiting for another build in %s\n", b.Bin)
+		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", b.Bin, err)
+		}
+	}
+	return func() { file.Close() }, nil
+}
+
+// report prints a line every tick until done.
+func (b Builder) report(done <-chan struct{}, begin time.Time, what string) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+			fmt.Fprintf(b.Out, "%s: %s so far\n", what, time.Since(begin).Round(time.Second))
+		}
+	}
+}
+
+// replaceLink makes link a symbolic link to target, whatever it was before.
+func replaceLink(target, link string) error {
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(target, link)
+}
+
+// lastLines returns the last n lines of text.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,73 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Spec says what to start.
+type Spec struct {
+	// Name is the name to record the process under.
+	Name string
+	// Program is the path of the executable; argv[0] is the same.
+	Program string
+	// Args are the arguments after argv[0].
+	Args []string
+	// Env is added to (and overrides) the environment of this process.
+	Env []string
+	// Log is the file for standard output and error; an older one is kept as Log + ".old".
+	Log string
+	// Owner is the value of MarkVariable.
+	Owner string
+}
+
+// Start starts the process in a session of its own, so that it outlives this one and does not get the
+// terminal's signals, and records it in table.
+func Start(spec Spec, table Table) (Record, error) {
+	if err := os.MkdirAll(filepath.Dir(spec.Log), 0o755); err != nil {
+		return Record{}, err
+	}
+	if err := keepOld(spec.Log); err != nil {
+		return Record{}, err
+	}
+	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return Record{}, fmt.Errorf("open log of %s: %w", spec.Name, err)
+	}
+	defer log.Close()
+
+	cmd := exec.Command(spec.Program, spec.Args...)
+	cmd.Env = append(append(os.Environ(), spec.Env...), MarkVariable+"="+spec.Owner)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir = filepath.Dir(spec.Log)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return Record{}, fmt.Errorf("start %s: %w", spec.Name, err)
+	}
+	// Collect the process if it ends while we still run, else it would look alive as a zombie.
+	go func() { _ = cmd.Wait() }()
+
+	id, err := Identify(cmd.Process.Pid)
+	if err != nil {
+		return Record{}, fmt.Errorf("%s ended at once (log: %s): %w", spec.Name, spec.Log, err)
+	}
+	record := Record{
+		Name: spec.Name, Identity: id, Command: cmd.Args, Log: spec.Log, Started: time.Now().UTC().Truncate(time.Second),
+	}
+	if err := table.Save(record); err != nil {
+		return Record{}, fmt.Errorf("record %s: %w", spec.Name, err)
+	}
+	return record, nil
+}
+
+// keepOld renames an existing log so that the reason of an earlier failure is still there to read.
+func keepOld(log string) error {
+	if _, err := os.Stat(log); err != nil {
+		return nil
+	}
+	return os.Rename(log, log+".old")
+}

@@ -1,0 +1,64 @@
+package process
+
+import (
+	"sync"
+	"syscall"
+	"time"
+)
+
+// pollEvery is how often a process that was told to end is looked at.
+const pollEvery = 20 * time.Millisecond
+
+// Stop asks the process to end (SIGTERM) and ends it (SIGKILL) when it still runs after grace. It
+// returns when the process is gone, and reports whether it had to be killed. A process that is gone
+// already, or whose id now belongs to another, is left alone.
+func Stop(id Identity, grace time.Duration) (killed bool) {
+	if !id.Alive() {
+		return false
+	}
+	_ = syscall.Kill(id.PID, syscall.SIGTERM)
+	if gone(id, grace) {
+		return false
+	}
+	Kill(id)
+	return true
+}
+
+// Kill ends the process at once and waits until it is gone, a few seconds at most: a process that
+// hangs in the kernel cannot be waited for.
+func Kill(id Identity) {
+	if !id.Alive() {
+		return
+	}
+	_ = syscall.Kill(id.PID, syscall.SIGKILL)
+	gone(id, 5*time.Second)
+}
+
+// StopAll stops all processes at the same time and returns the names of those that had to be killed.
+func StopAll(records []Record, grace time.Duration) (killed []string) {
+	var wait sync.WaitGroup
+	var guard sync.Mutex
+	for _, record := range records {
+		wait.Go(func() {
+			if Stop(record.Identity, grace) {
+				guard.Lock()
+				defer guard.Unlock()
+				killed = append(killed, record.Name)
+			}
+		})
+	}
+	wait.Wait()
+	return killed
+}
+
+// gone polls until the process has ended, for at most limit.
+func gone(id Identity, limit time.Duration) bool {
+	for deadline := time.Now().Add(limit); ; time.Sleep(pollEvery) {
+		if !id.Alive() {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# make test: the Python workers' tests, the local cluster's own tests, and all Go tests that need no live node, the
+# last against a real API server. Installs the Debian packages that it needs. TEST_ARGS: more arguments for go test.
+# shellcheck source-path=SCRIPTDIR
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+main() {
+  say "training worker (Python)"
+  workers/training/run-tests.sh
+
+  say "API server and etcd for the tests (built the first time, which takes minutes)"
+  localcluster binaries >/dev/null
+  KUBEBUILDER_ASSETS=$(localcluster binaries | tail -n 1)
+  export KUBEBUILDER_ASSETS
+
+  say "local cluster (Go)"
+  (cd hack/localcluster && "$BIN/gotestsum" --format pkgname -- -timeout 10m ./...)
+
+  say "operator (Go)"
+  local packages
+  mapfile -t packages < <(go list ./... | grep -v -E "^$MODULE/test/(e2e|performance)(/|$)")
+  # shellcheck disable=SC2086 # TEST_ARGS are several words
+  "$BIN/gotestsum" --format pkgname -- -race -timeout 20m ${TEST_ARGS:-} "${packages[@]}"
+}
+
+main "$@"

@@ -1,0 +1,221 @@
+// Package manager is the subcommand that runs the operator's controllers.
+package manager
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/controllers/unserved"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/progress"
+)
+
+// options are the flags of the subcommand.
+type options struct {
+	metricsAddress   string
+	metricsSecure    bool
+	metricsMaxJobs   int
+	probeAddress     string
+	leaderElect      bool
+	leaderNamespace  string
+	concurrency      int
+	resync           time.Duration
+	qps              float32
+	burst            int
+	progressInterval time.Duration
+	progressWorkers  int
+	workerImage      string
+	logLevel         string
+}
+
+// workerImageVariable names the default worker image, under the prefix that OLM's tools look for.
+const workerImageVariable = "RELATED_IMAGE_TRAINING_WORKER"
+
+// New returns the subcommand.
+func New() *cobra.Command {
+	var o options
+	command := &cobra.Command{
+		Use:   "manager",
+		Short: "Run the controllers of all kinds",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return run(command.Context(), o)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics server; 0 turns it off")
+	flags.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics over TLS to authenticated and authorized clients only")
+	flags.IntVar(&o.metricsMaxJobs, "metrics-max-jobs", 500, "number of training jobs that get metric series of their own")
+	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false, "work only while holding the leader's lease, so that several replicas can run")
+	flags.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the leader's lease (default: the manager's own)")
+	flags.IntVar(&o.concurrency, "concurrency", 10, "number of training jobs reconciled at the same time")
+	flags.DurationVar(&o.resync, "resync", 5*time.Minute, "interval at which every object is looked at again")
+	flags.Float32Var(&o.qps, "kube-api-qps", 500, "requests per second to the API server; -1 for no limit")
+	flags.IntVar(&o.burst, "kube-api-burst", 1000, "requests to the API server at once above --kube-api-qps")
+	flags.DurationVar(&o.progressInterval, "progress-interval", 30*time.Second, "interval at which the metrics of a running job are read")
+	flags.IntVar(&o.progressWorkers, "progress-workers", 20, "number of running jobs whose metrics are read at the same time")
+	flags.StringVar(&o.workerImage, "training-worker-image", envOr(workerImageVariable, "spot-training-operator-worker:latest"),
+		"image of workers whose job names none (environment: "+workerImageVariable+")")
+	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
+	return command
+}
+
+func envOr(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}
+
+func run(ctx context.Context, o options) error {
+	if err := setLogger(o.logLevel); err != nil {
+		return err
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w", err)
+	}
+	config.QPS, config.Burst = o.qps, o.burst
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cacheOptions(o.resync),
+		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics:                       metricsOptions(o),
+		HealthProbeBindAddress:        o.probeAddress,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              "spot-training-operator.ml.example.com",
+		LeaderElectionNamespace:       o.leaderNamespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the manager: %w", err)
+	}
+	if err := addControllers(ctx, mgr, o); err != nil {
+		return err
+	}
+	err = errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping))
+	if err != nil {
+		return fmt.Errorf("add the health checks: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run the manager: %w", err)
+	}
+	return nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register the API types: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// cacheOptions keep the cache small: of built-in kinds only the children of training jobs, of pods only what is read.
+func cacheOptions(resync time.Duration) cache.Options {
+	children := cache.ByObject{Label: hasLabel(mlv1.LabelTrainingJob)}
+	pods := children
+	pods.Transform = trainingjob.BarePod
+	jobs := children
+	jobs.Transform = trainingjob.BareJob
+	return cache.Options{
+		SyncPeriod:       &resync,
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: pods, &batchv1.Job{}: jobs, &corev1.Service{}: children, &corev1.ConfigMap{}: children,
+			&corev1.ServiceAccount{}: children, &corev1.PersistentVolumeClaim{}: children,
+		},
+	}
+}
+
+func hasLabel(name string) labels.Selector {
+	selector, err := labels.Parse(name)
+	if err != nil {
+		panic(err) // a constant of the API
+	}
+	return selector
+}
+
+func metricsOptions(o options) metricsserver.Options {
+	server := metricsserver.Options{
+		BindAddress: o.metricsAddress, SecureServing: o.metricsSecure,
+		// HTTP/2 has had denial-of-service flaws, and metrics gain nothing from it.
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
+	}
+	if o.metricsSecure {
+		server.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return server
+}
+
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
+	reported := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
+	scraper := progress.NewScraper(progress.ScraperOptions{
+		Interval: o.progressInterval, Workers: o.progressWorkers,
+		Changed: func(job types.NamespacedName) {
+			select {
+			case reported <- event.TypedGenericEvent[types.NamespacedName]{Object: job}:
+			case <-ctx.Done():
+			}
+		},
+	})
+	if err := mgr.Add(scraper); err != nil {
+		return fmt.Errorf("add the progress scraper: %w", err)
+	}
+	trainingJobs := &trainingjob.Reconciler{
+		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
+		Metrics:  metrics.NewTrainingJobs(ctrlmetrics.Registry, o.metricsMaxJobs),
+		Settings: trainingjob.Settings{WorkerImage: o.workerImage},
+	}
+	err := trainingJobs.SetupWithManager(ctx, mgr, trainingjob.Options{Concurrency: o.concurrency, Reported: reported})
+	if err != nil {
+		return fmt.Errorf("set up the TrainingJob controller: %w", err)
+	}
+	ctrlmetrics.Registry.MustRegister(metrics.NewTrainingJobStatus(mgr.GetCache(), o.metricsMaxJobs, clock.RealClock{}))
+	if err := unserved.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up the controller of unserved kinds: %w", err)
+	}
+	return nil
+}

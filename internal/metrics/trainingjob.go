@@ -1,0 +1,124 @@
+// Package metrics holds every Prometheus collector of the product, one file per subsystem. docs/metrics.md lists them.
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TrainingJobs counts what happens to training jobs.
+type TrainingJobs struct {
+	reconciliations *prometheus.CounterVec
+	durations       *prometheus.HistogramVec
+	errors          *prometheus.CounterVec
+	created         *prometheus.CounterVec
+	completed       *prometheus.CounterVec
+	failed          *prometheus.CounterVec
+
+	names *boundedNames
+}
+
+// Results of a reconciliation, as the label result.
+const (
+	ResultSuccess = "success"
+	ResultError   = "error"
+)
+
+// NewTrainingJobs registers the counters. At most maxJobs jobs get series of their own under the label training_job;
+// all others share the series whose label is empty, so that the number of series is bounded.
+func NewTrainingJobs(registry prometheus.Registerer, maxJobs int) *TrainingJobs {
+	perJob := []string{"namespace", "training_job"}
+	m := &TrainingJobs{
+		names: &boundedNames{limit: maxJobs, known: map[jobName]bool{}},
+		reconciliations: counter("trainingjob_reconciliation_total",
+			"Reconciliations of training jobs, by result.", append(perJob, "result")...),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "trainingjob_reconciliation_duration_seconds",
+			Help:    "Time that a reconciliation of a training job took.",
+			Buckets: []float64{.001, .005, .025, .1, .5, 2.5},
+		}, perJob),
+		errors: counter("trainingjob_reconciliation_errors_total",
+			"Reconciliations of training jobs that ended with an error, by its type.", append(perJob, "error_type")...),
+		created:   counter("trainingjob_created_total", "Training jobs taken up.", "namespace"),
+		completed: counter("trainingjob_completed_total", "Training jobs that ended, by result: success or failure.", "namespace", "result"),
+		failed:    counter("trainingjob_failed_total", "Training jobs that failed for good, by reason.", "namespace", "reason"),
+	}
+	registry.MustRegister(m.reconciliations, m.durations, m.errors, m.created, m.completed, m.failed)
+	return m
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// Reconciled counts one reconciliation of a job. The error type is empty when there was no error.
+func (m *TrainingJobs) Reconciled(namespace, name string, took time.Duration, errorType string) {
+	name = m.names.admit(namespace, name)
+	result := ResultSuccess
+	if errorType != "" {
+		result = ResultError
+		m.errors.WithLabelValues(namespace, name, errorType).Inc()
+	}
+	m.reconciliations.WithLabelValues(namespace, name, result).Inc()
+	m.durations.WithLabelValues(namespace, name).Observe(took.Seconds())
+}
+
+// Created counts a job that was taken up.
+func (m *TrainingJobs) Created(namespace string) { m.created.WithLabelValues(namespace).Inc() }
+
+// Completed counts a job that ended well.
+func (m *TrainingJobs) Completed(namespace string) {
+	m.completed.WithLabelValues(namespace, "success").Inc()
+}
+
+// Failed counts a job that failed for good.
+func (m *TrainingJobs) Failed(namespace, reason string) {
+	m.completed.WithLabelValues(namespace, "failure").Inc()
+	m.failed.WithLabelValues(namespace, reason).Inc()
+}
+
+// Forget drops the series of a job that no longer exists.
+func (m *TrainingJobs) Forget(namespace, name string) {
+	if !m.names.release(namespace, name) {
+		return
+	}
+	for _, result := range []string{ResultSuccess, ResultError} {
+		m.reconciliations.DeleteLabelValues(namespace, name, result)
+	}
+	m.durations.DeleteLabelValues(namespace, name)
+	m.errors.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "training_job": name})
+}
+
+type jobName struct{ namespace, name string }
+
+// boundedNames is the set of jobs that have series of their own.
+type boundedNames struct {
+	mu    sync.Mutex
+	limit int
+	known map[jobName]bool
+}
+
+// admit returns the name for use as a label: itself when the job has a place in the set, else empty.
+func (b *boundedNames) admit(namespace, name string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	job := jobName{namespace, name}
+	if !b.known[job] {
+		if len(b.known) >= b.limit {
+			return ""
+		}
+		b.known[job] = true
+	}
+	return name
+}
+
+func (b *boundedNames) release(namespace, name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	job := jobName{namespace, name}
+	had := b.known[job]
+	delete(b.known, job)
+	return had
+}
