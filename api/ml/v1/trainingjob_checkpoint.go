@@ -50,7 +50,7 @@ type Checkpoint struct {
 
 	// storage says where checkpoints are kept. Default: a PersistentVolumeClaim of the job.
 	// +optional
-	// +kubebuilder:default={}
+	// +kubebuilder:default={type: "pvc"}
 	Storage CheckpointStorage `json:"storage,omitzero"`
 }
 

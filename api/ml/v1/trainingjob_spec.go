@@ -6,11 +6,11 @@ import (
 
 // TrainingJobSpec says what to train, with which resources, and what to do when it fails or ends.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.elastic) || (self.numWorkers >= self.elastic.minWorkers && self.numWorkers <= self.elastic.maxWorkers)",fieldPath=".numWorkers",messageExpression="'spec.numWorkers: ' + string(self.numWorkers) + ' lies outside spec.elastic (' + string(self.elastic.minWorkers) + ' to ' + string(self.elastic.maxWorkers) + '): choose a number within these bounds or widen them'"
+// +kubebuilder:validation:XValidation:rule="!has(self.elastic) || (self.numWorkers >= self.elastic.minWorkers && self.numWorkers <= self.elastic.maxWorkers)",fieldPath=".numWorkers",messageExpression="'spec.numWorkers: %d lies outside spec.elastic (%d to %d): choose a number within these bounds or widen them'.format([self.numWorkers, self.elastic.minWorkers, self.elastic.maxWorkers])"
 // +kubebuilder:validation:XValidation:rule="self.numWorkers == oldSelf.numWorkers || has(self.elastic)",fieldPath=".numWorkers",message="spec.numWorkers: can only be changed when spec.elastic is set: set spec.elastic when creating the job, or delete the job and create it again"
 // +kubebuilder:validation:XValidation:rule="!has(self.networking) || !has(self.networking.backend) || self.networking.backend != 'nccl' || self.gpusPerWorker > 0",fieldPath=".networking.backend",message="spec.networking.backend: nccl needs GPUs, but spec.gpusPerWorker is 0: use gloo or mpi, or ask for GPUs"
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('nvidia.com/gpu' in self.resources.limits) || int(string(self.resources.limits['nvidia.com/gpu'])) in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker]",fieldPath=".resources.limits",messageExpression="'spec.resources.limits[nvidia.com/gpu]: ' + string(self.resources.limits['nvidia.com/gpu']) + ' is neither spec.gpusPerWorker (' + string(self.gpusPerWorker) + ', per worker) nor spec.numWorkers x spec.gpusPerWorker (' + string(self.numWorkers * self.gpusPerWorker) + ', the whole job): remove it, or set gpusPerWorker to the number that each worker needs'"
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.requests) || !('nvidia.com/gpu' in self.resources.requests) || int(string(self.resources.requests['nvidia.com/gpu'])) in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker]",fieldPath=".resources.requests",messageExpression="'spec.resources.requests[nvidia.com/gpu]: ' + string(self.resources.requests['nvidia.com/gpu']) + ' is neither spec.gpusPerWorker (' + string(self.gpusPerWorker) + ', per worker) nor spec.numWorkers x spec.gpusPerWorker (' + string(self.numWorkers * self.gpusPerWorker) + ', the whole job): remove it, or set gpusPerWorker to the number that each worker needs'"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('nvidia.com/gpu' in self.resources.limits) || int(string(self.resources.limits['nvidia.com/gpu'])) in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker]",fieldPath=".resources.limits",messageExpression="'spec.resources.limits[nvidia.com/gpu]: %s is neither spec.gpusPerWorker (%d, per worker) nor spec.numWorkers x spec.gpusPerWorker (%d, the whole job): remove it, or set gpusPerWorker to the number that each worker needs'.format([self.resources.limits['nvidia.com/gpu'], self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.requests) || !('nvidia.com/gpu' in self.resources.requests) || int(string(self.resources.requests['nvidia.com/gpu'])) in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker]",fieldPath=".resources.requests",messageExpression="'spec.resources.requests[nvidia.com/gpu]: %s is neither spec.gpusPerWorker (%d, per worker) nor spec.numWorkers x spec.gpusPerWorker (%d, the whole job): remove it, or set gpusPerWorker to the number that each worker needs'.format([self.resources.requests['nvidia.com/gpu'], self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])"
 // +kubebuilder:validation:XValidation:rule="self.model == oldSelf.model",fieldPath=".model",message="spec.model: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="self.dataset == oldSelf.dataset",fieldPath=".dataset",message="spec.dataset: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="self.gpusPerWorker == oldSelf.gpusPerWorker",fieldPath=".gpusPerWorker",message="spec.gpusPerWorker: is immutable: delete the job and create it again, its checkpoints are kept"
@@ -251,7 +251,7 @@ type Hyperparameters struct {
 	// example weight_decay as WEIGHT_DECAY. At most 100.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[A-Za-z_][A-Za-z0-9_.-]*$'))",messageExpression="'spec.hyperparameters.additionalParams: ' + self.filter(k, !k.matches('^[A-Za-z_][A-Za-z0-9_.-]*$')).map(k, \"'\" + k + \"'\").join(', ') + ' cannot be made an environment variable: use letters, digits, _, - and ., starting with a letter or _'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[A-Za-z_][A-Za-z0-9_.-]*$'))",message="spec.hyperparameters.additionalParams: a name cannot be made an environment variable: use letters, digits, _, - and . in names, starting with a letter or _"
 	AdditionalParams map[string]ParamValue `json:"additionalParams,omitempty"`
 }
 
@@ -381,7 +381,7 @@ type Networking struct {
 
 // Elastic are the bounds within which the number of workers may change.
 //
-// +kubebuilder:validation:XValidation:rule="self.minWorkers <= self.maxWorkers",fieldPath=".minWorkers",messageExpression="'spec.elastic.minWorkers: ' + string(self.minWorkers) + ' is more than maxWorkers ' + string(self.maxWorkers) + ': lower it or raise maxWorkers'"
+// +kubebuilder:validation:XValidation:rule="self.minWorkers <= self.maxWorkers",fieldPath=".minWorkers",messageExpression="'spec.elastic.minWorkers: %d is more than maxWorkers %d: lower it or raise maxWorkers'.format([self.minWorkers, self.maxWorkers])"
 type Elastic struct {
 	// minWorkers is the smallest number of workers with which the training goes on, 1 to 100.
 	// +required
