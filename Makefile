@@ -54,7 +54,8 @@ generate: manifests ## Generate deepcopy code, CRDs and the manager's role from 
 
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the manager's role only.
-	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+	@# Dangerous types: learning rates and backoff factors are plain numbers in the published manifests.
+	$(CONTROLLER_GEN) crd:allowDangerousTypes=true paths=./api/... output:crd:dir=config/crd/bases
 	go generate ./api/...
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... paths=./internal/... output:rbac:dir=config/rbac
 

@@ -12,8 +12,12 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cmd/manager"
 )
 
+// version of the product; the build sets it.
+var version = "dev"
+
 func main() {
 	root := &cobra.Command{
+		Version:       version,
 		Use:           "spot-training-operator",
 		Short:         "Train machine-learning models on Kubernetes and keep them alive on spot instances",
 		SilenceUsage:  true,

@@ -63,7 +63,9 @@ build_id() {
 
 # A cluster that does not serve the admission policy does without it.
 base() {
-  if kubectl get --raw /apis/admissionregistration.k8s.io/v1 | grep -q '"mutatingadmissionpolicies"'; then
+  local served
+  served=$(kubectl get --raw /apis/admissionregistration.k8s.io/v1)
+  if [[ $served == *'"mutatingadmissionpolicies"'* ]]; then
     echo default
   else
     note "this cluster serves no MutatingAdmissionPolicy v1: the manager labels pods itself" >&2

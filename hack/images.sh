@@ -3,46 +3,51 @@
 # local cluster. Nothing is done for an image that is built and loaded already.
 #
 #   hack/images.sh                both, into the running local cluster
-#   hack/images.sh prepare        only what needs no cluster: the manager's binary, the worker's file systems
+#   hack/images.sh prepare        only what needs no cluster: the layers of both; prepare-worker: those of the worker
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-MANAGER_BIN=$STATE/images/manager/manager
+MANAGER_DIR=$STATE/images/manager
 WORKER_DIR=$STATE/images/training
 
-build_manager_binary() {
-  mkdir -p "$(dirname "$MANAGER_BIN")"
-  CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o "$MANAGER_BIN" .
+# The manager's image is this one layer on nothing: a static binary, the certificate authorities, a user that is not root.
+build_manager_tar() {
+  local root=$MANAGER_DIR/root
+  mkdir -p "$root/etc/ssl/certs" "$root/tmp"
+  chmod 1777 "$root/tmp"
+  CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o "$root/manager" .
+  cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+  echo 'nonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin' >"$root/etc/passwd"
+  echo 'nonroot:x:65532:' >"$root/etc/group"
+  # The same files give the same bytes.
+  tar --create --file "$MANAGER_DIR/manager.tar" --directory "$root" --sort=name --mtime=@0 --numeric-owner \
+    --owner=0 --group=0 .
 }
 
-# rootfs.tar (Debian with PyTorch) and app.tar (the worker) are made again only when workers/training has changed.
+# rootfs.tar (Debian with PyTorch) is made again only when its recipe has changed, app.tar (the worker) every time.
 build_worker_tars() (
   mkdir -p "$WORKER_DIR"
   # Another script may be at the same.
   exec 9>"$WORKER_DIR/.lock"
   flock 9
-  local content
-  content=$(content_of workers/training)
-  if [[ -f $WORKER_DIR/rootfs.tar && -f $WORKER_DIR/app.tar && $(cat "$WORKER_DIR/.content" 2>/dev/null) == "$content" ]]; then
-    return
-  fi
   ensure_mmdebstrap
-  rm -f "$WORKER_DIR/.content"
   workers/training/build-rootfs.sh "$WORKER_DIR"
-  echo "$content" >"$WORKER_DIR/.content"
 )
 
 load_manager() {
-  build_manager_binary
-  load_once manager "$IMG" "$(content_of "$MANAGER_BIN")" \
-    --file "$MANAGER_BIN:/manager" --user 65532:65532 --entrypoint /manager --cmd manager
+  build_manager_tar
+  load_once manager "$IMG" "$(content_of "$MANAGER_DIR/manager.tar")" \
+    --layer "$MANAGER_DIR/manager.tar" --user 65532:65532 --entrypoint /manager --cmd manager
 }
 
 load_worker() {
   build_worker_tars
-  load_once worker "$WORKER_IMG" "$(cat "$WORKER_DIR/.content")" \
-    --rootfs "$WORKER_DIR/rootfs.tar" --layer "$WORKER_DIR/app.tar" --user 1000:1000 \
-    --entrypoint python3 --entrypoint -m --entrypoint training_worker
+  load_once worker "$WORKER_IMG" "$(content_of "$WORKER_DIR/rootfs.stamp" "$WORKER_DIR/app.tar")" \
+    --rootfs "$WORKER_DIR/rootfs.tar" --layer "$WORKER_DIR/app.tar" --user 1000:1000 --workdir /tmp \
+    --entrypoint /usr/bin/python3 --entrypoint -m --entrypoint training_worker \
+    --env PATH=/usr/local/bin:/usr/bin:/bin --env PYTHONPATH=/opt/training-worker \
+    --env PYTHONDONTWRITEBYTECODE=1 --env PYTHONUNBUFFERED=1 \
+    --env DATA_DIR=/opt/training-worker/data --env HOME=/tmp --env USER=trainer
 }
 
 # load_once NAME IMAGE CONTENT FLAGS...: an image is loaded when its content is new, or the node has none of that name.
@@ -58,13 +63,15 @@ load_once() {
 }
 
 node_has() {
-  kubectl get nodes -o jsonpath='{range .items[*].status.images[*]}{.names}{"\n"}{end}' | grep -qF "$1\""
+  local names
+  names=$(kubectl get nodes -o jsonpath='{.items[*].status.images[*].names}')
+  [[ $names == *"/$1\""* || $names == *"\"$1\""* ]]
 }
 
 case ${1:-load} in
 prepare)
   build_worker_tars
-  build_manager_binary
+  build_manager_tar
   ;;
 prepare-worker)
   build_worker_tars

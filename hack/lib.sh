@@ -54,13 +54,13 @@ need_kubectl() {
 }
 
 # in_background NAME COMMAND...: runs it with its output in a log; finish NAME waits for it, and shows the log's end
-# when it failed.
+# when it failed. Each is a process group of its own, so that all of it can be ended.
 declare -A JOBS=()
 in_background() {
   local name=$1
   shift
   mkdir -p "$LOG_DIR"
-  "$@" >"$LOG_DIR/$name.log" 2>&1 </dev/null &
+  setsid "$@" >"$LOG_DIR/$name.log" 2>&1 </dev/null &
   JOBS[$name]=$!
 }
 
@@ -75,7 +75,7 @@ finish() {
 # For an EXIT trap: what still runs in the background ends with the script.
 stop_background() {
   local pid
-  for pid in "${JOBS[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${JOBS[@]}"; do kill -- "-$pid" 2>/dev/null || true; done
 }
 
 # content_of PATH...: one hash over the files below the paths, to see whether something must be built again.

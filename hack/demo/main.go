@@ -29,7 +29,7 @@ import (
 
 func main() {
 	file := flag.String("job", "config/samples/ml_v1_trainingjob.yaml", "the TrainingJob to apply")
-	pace := flag.String("step-delay", "", "seconds that the worker waits after each step, so that there is something to watch")
+	pace := flag.String("step-delay", "0.1", "seconds that the worker waits after each step, so that there is something to watch")
 	timeout := flag.Duration("timeout", 10*time.Minute, "give up after this time")
 	flag.Parse()
 

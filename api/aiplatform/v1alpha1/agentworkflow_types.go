@@ -69,9 +69,9 @@ type AgentWorkflowSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.dependsOn) || s.dependsOn.all(d, self.exists(p, p.name == d)))",messageExpression="'spec.stages: ' + self.filter(s, has(s.dependsOn) && s.dependsOn.exists(d, !self.exists(p, p.name == d))).map(s, s.name + '.dependsOn names ' + s.dependsOn.filter(d, !self.exists(p, p.name == d)).join(' and ')).join('; ') + ', which is no stage: correct the name or add the stage'"
-	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.dependsOn) || s.dependsOn.all(d, self.map(p, p.name).indexOf(d) < self.map(p, p.name).indexOf(s.name)))",message="spec.stages: a stage depends on itself or on one that is listed after it: list every stage after those in its dependsOn, and remove a dependency if they go in a circle"
-	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.inputs) || s.inputs.all(k, !s.inputs[k].startsWith('$(stages.') || (has(s.dependsOn) && s.dependsOn.exists(d, s.inputs[k].startsWith('$(stages.' + d + '.outputs.')))))",messageExpression="'spec.stages: ' + self.filter(s, has(s.inputs) && s.inputs.exists(k, s.inputs[k].startsWith('$(stages.') && !(has(s.dependsOn) && s.dependsOn.exists(d, s.inputs[k].startsWith('$(stages.' + d + '.outputs.'))))).map(s, s.name).join(' and ') + ' refers in inputs to a stage that is not in its dependsOn: add that stage to dependsOn, and write $(stages.STAGE.outputs.OUTPUT)'"
+	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.dependsOn) || s.dependsOn.all(d, self.exists(p, p.name == d)))",message="spec.stages: a stage depends on one that does not exist: correct the name in its dependsOn or add the stage"
+	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.dependsOn) || s.dependsOn.all(d, d != s.name && (!self.exists(p, p.name == d) || self.filter(p, p.name == d || p.name == s.name)[0].name == d)))",message="spec.stages: a stage depends on itself or on one that is listed after it: list every stage after those in its dependsOn, and remove a dependency if they go in a circle"
+	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.inputs) || s.inputs.all(k, !s.inputs[k].startsWith('$(stages.') || (has(s.dependsOn) && s.dependsOn.exists(d, s.inputs[k].startsWith('$(stages.' + d + '.outputs.')))))",message="spec.stages: an input refers to a stage that is not in dependsOn: add that stage to dependsOn, and write the reference as $(stages.STAGE.outputs.OUTPUT)"
 	Stages []Stage `json:"stages,omitempty"`
 
 	// inputs are values that stages refer to as $(inputs.NAME). At most 32.
@@ -101,9 +101,9 @@ type AgentWorkflowSpec struct {
 
 // Trigger says what starts a workflow.
 //
-// +kubebuilder:validation:XValidation:rule="self.type != 'schedule' || (has(self.config) && 'schedule' in self.config)",fieldPath=".config",message="spec.trigger.config: lacks schedule, which type schedule needs: add schedule with a cron expression, for example 0 3 * * *"
-// +kubebuilder:validation:XValidation:rule="self.type != 'event' || (has(self.config) && 'kind' in self.config && 'reason' in self.config)",fieldPath=".config",message="spec.trigger.config: lacks kind or reason, which type event needs: add kind and reason of the Kubernetes event to wait for"
-// +kubebuilder:validation:XValidation:rule="self.type != 'manual' || !has(self.config)",fieldPath=".config",message="spec.trigger.config: has no use with type manual: remove it, or set type to schedule or event"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'schedule' || (has(self.config) && 'schedule' in self.config)",fieldPath=".config",message="spec.trigger.config: lacks schedule, which type schedule needs: add schedule with a cron expression, for example 0 3 * * *"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'event' || (has(self.config) && 'kind' in self.config && 'reason' in self.config)",fieldPath=".config",message="spec.trigger.config: lacks kind or reason, which type event needs: add kind and reason of the Kubernetes event to wait for"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'manual' || !has(self.config)",fieldPath=".config",message="spec.trigger.config: has no use with type manual: remove it, or set type to schedule or event"
 type Trigger struct {
 	// type is manual, the default, for once when the workflow is created; schedule, for each time of a cron expression;
 	// or event, for each Kubernetes event of a kind and reason in the workflow's namespace.

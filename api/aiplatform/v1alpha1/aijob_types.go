@@ -210,9 +210,9 @@ type LabelValue string
 
 // Gang says how many pods start together or not at all.
 //
-// +kubebuilder:validation:XValidation:rule="!self.enabled || self.minMembers >= 2",fieldPath=".minMembers",messageExpression="'spec.gang.minMembers: is ' + string(self.minMembers) + ', but a gang has at least 2 members: set it to the number of pods, or set enabled to false'"
-// +kubebuilder:validation:XValidation:rule="self.enabled || self.minMembers == 1",fieldPath=".enabled",messageExpression="'spec.gang.enabled: is false, but minMembers is ' + string(self.minMembers) + ': set enabled to true to start that many pods together, or remove minMembers'"
-// +kubebuilder:validation:XValidation:rule="self.enabled || !has(self.topology)",fieldPath=".topology",message="spec.gang.topology: has no use without a gang: set enabled to true or remove topology"
+// +kubebuilder:validation:XValidation:rule="!has(self.enabled) || !self.enabled || (has(self.minMembers) && self.minMembers >= 2)",fieldPath=".minMembers",message="spec.gang.minMembers: is 1, but a gang has at least 2 members: set it to the number of pods, or set enabled to false"
+// +kubebuilder:validation:XValidation:rule="(has(self.enabled) && self.enabled) || !has(self.minMembers) || self.minMembers == 1",fieldPath=".enabled",messageExpression="'spec.gang.enabled: is false, but minMembers is %d: set enabled to true to start that many pods together, or remove minMembers'.format([self.minMembers])"
+// +kubebuilder:validation:XValidation:rule="(has(self.enabled) && self.enabled) || !has(self.topology)",fieldPath=".topology",message="spec.gang.topology: has no use without a gang: set enabled to true or remove topology"
 type Gang struct {
 	// enabled starts minMembers pods together or not at all. Default false.
 	// +optional
@@ -236,7 +236,7 @@ type Gang struct {
 
 // RetryPolicy says how often and after which delay a failed job is tried again.
 //
-// +kubebuilder:validation:XValidation:rule="duration(self.initialBackoff) <= duration(self.maxBackoff)",fieldPath=".initialBackoff",messageExpression="'spec.retryPolicy.initialBackoff: ' + self.initialBackoff + ' is more than maxBackoff ' + self.maxBackoff + ': lower it or raise maxBackoff'"
+// +kubebuilder:validation:XValidation:rule="!has(self.initialBackoff) || !has(self.maxBackoff) || duration(self.initialBackoff) <= duration(self.maxBackoff)",fieldPath=".initialBackoff",messageExpression="'spec.retryPolicy.initialBackoff: ' + self.initialBackoff + ' is more than maxBackoff ' + self.maxBackoff + ': lower it or raise maxBackoff'"
 type RetryPolicy struct {
 	// maxRetries is the number of tries after the first, 0 to 100; then the job goes to DeadLetter, from where the
 	// annotation aiplatform.example.com/requeue brings it back. Default 3.

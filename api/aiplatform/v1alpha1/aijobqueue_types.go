@@ -59,8 +59,8 @@ func (q *AIJobQueue) StatusConditions() *[]metav1.Condition { return &q.Status.C
 
 // AIJobQueueSpec says which jobs are admitted, and in which order.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.userLimits) || !has(self.userLimits.maxConcurrency) || self.userLimits.maxConcurrency <= self.maxConcurrency",fieldPath=".userLimits.maxConcurrency",messageExpression="'spec.userLimits.maxConcurrency: ' + string(self.userLimits.maxConcurrency) + ' is more than maxConcurrency ' + string(self.maxConcurrency) + ' of the whole queue: lower it or raise spec.maxConcurrency'"
-// +kubebuilder:validation:XValidation:rule="!has(self.namespaceLimits) || !has(self.namespaceLimits.maxConcurrency) || self.namespaceLimits.maxConcurrency <= self.maxConcurrency",fieldPath=".namespaceLimits.maxConcurrency",messageExpression="'spec.namespaceLimits.maxConcurrency: ' + string(self.namespaceLimits.maxConcurrency) + ' is more than maxConcurrency ' + string(self.maxConcurrency) + ' of the whole queue: lower it or raise spec.maxConcurrency'"
+// +kubebuilder:validation:XValidation:rule="!has(self.userLimits) || !has(self.userLimits.maxConcurrency) || self.userLimits.maxConcurrency <= self.maxConcurrency",fieldPath=".userLimits.maxConcurrency",messageExpression="'spec.userLimits.maxConcurrency: %d is more than maxConcurrency %d of the whole queue: lower it or raise spec.maxConcurrency'.format([self.userLimits.maxConcurrency, self.maxConcurrency])"
+// +kubebuilder:validation:XValidation:rule="!has(self.namespaceLimits) || !has(self.namespaceLimits.maxConcurrency) || self.namespaceLimits.maxConcurrency <= self.maxConcurrency",fieldPath=".namespaceLimits.maxConcurrency",messageExpression="'spec.namespaceLimits.maxConcurrency: %d is more than maxConcurrency %d of the whole queue: lower it or raise spec.maxConcurrency'.format([self.namespaceLimits.maxConcurrency, self.maxConcurrency])"
 type AIJobQueueSpec struct {
 	// maxConcurrency is the number of jobs that may run at a time, 1 to 100000. Default 100.
 	// +optional

@@ -58,13 +58,13 @@ func (c *ComputeCluster) StatusConditions() *[]metav1.Condition { return &c.Stat
 
 // ComputeClusterSpec says which nodes belong to the cluster and what may run there.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.minNodes) || !has(self.maxNodes) || self.minNodes <= self.maxNodes",fieldPath=".minNodes",messageExpression="'spec.minNodes: ' + string(self.minNodes) + ' is more than maxNodes ' + string(self.maxNodes) + ': lower it or raise maxNodes'"
+// +kubebuilder:validation:XValidation:rule="!has(self.minNodes) || !has(self.maxNodes) || self.minNodes <= self.maxNodes",fieldPath=".minNodes",messageExpression="'spec.minNodes: %d is more than maxNodes %d: lower it or raise maxNodes'.format([self.minNodes, self.maxNodes])"
 type ComputeClusterSpec struct {
 	// nodeSelector are the labels of the nodes that belong to it, at most 64. Default: none, so that all nodes do.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 316 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",messageExpression="'spec.nodeSelector: ' + self.filter(k, !k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')).map(k, \"'\" + k + \"'\").join(', ') + ' is no label key: use letters, digits, -, _ and ., after an optional prefix and /'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 316 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",message="spec.nodeSelector: has a key that is no label key: use letters, digits, -, _ and ., after an optional prefix and /"
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
 	// capacity limits what runs in the cluster, whatever its nodes could hold.

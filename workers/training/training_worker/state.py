@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import math
+import pickle
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -48,12 +50,15 @@ class TrainingState:
     scaler: Any
 
     def dump(self, stream: Any) -> None:
-        """Write the state to ``stream``, tensors and plain values only."""
+        """Write the state to ``stream``: tensors, and everything else as JSON.
+
+        Such a file loads without running code from it (weights_only), which PyTorch 1.13 does not allow for floats.
+        """
         document = {
-            "position": asdict(self.position),
+            "position": json.dumps(asdict(self.position)),
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
+            "optimizer": self.optimizer.state_dict()["state"],
+            "scaler": json.dumps(self.scaler.state_dict()),
         }
         torch.save(document, stream)
 
@@ -65,17 +70,15 @@ class TrainingState:
         try:
             document = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
             self.model.load_state_dict(document["model"])
-            optimizer = {
-                "state": document["optimizer"]["state"],
-                "param_groups": self.optimizer.state_dict()["param_groups"],
-            }
-            self.optimizer.load_state_dict(optimizer)
-            if document["scaler"]:
-                self.scaler.load_state_dict(document["scaler"])
+            settings = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({"state": document["optimizer"], "param_groups": settings})
+            scaler = json.loads(document["scaler"])
+            if scaler:
+                self.scaler.load_state_dict(scaler)
             known = {item.name for item in fields(Position)}
-            saved = {name: value for name, value in document["position"].items() if name in known}
+            saved = {name: value for name, value in json.loads(document["position"]).items() if name in known}
             self.position.__dict__.update(saved)
-        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, pickle.UnpicklingError) as error:
             raise DataError(f"the checkpoint does not fit this job: {error}") from error
 
 

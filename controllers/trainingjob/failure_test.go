@@ -1,0 +1,294 @@
+package trainingjob
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/builders"
+)
+
+func TestFindFailureNamesTheCause(t *testing.T) {
+	job := builders.TrainingJob("bert").Workers(3).Obj()
+	workers := builders.Workers(job).Obj()
+	pod := func(replica int) *builders.PodBuilder { return builders.Pod(workers, replica) }
+	lost := func(message string) *failure {
+		return &failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: message}
+	}
+	failed := func(code int32, message string) *failure {
+		return &failure{reason: mlv1.ReasonWorkerFailed, exitCode: code, message: message}
+	}
+
+	tests := map[string]struct {
+		workers *batchv1.Job
+		pods    []*corev1.Pod
+		want    *failure
+	}{
+		"nothing failed while all run": {
+			pods: []*corev1.Pod{pod(0).Running().Obj(), pod(1).Running().Obj()},
+		},
+		"nothing failed when one has succeeded and is being deleted": {
+			pods: []*corev1.Pod{pod(0).Succeeded("").Deleting(0).Obj()},
+		},
+		"an exit code": {
+			pods: []*corev1.Pod{pod(0).Running().Obj(), pod(1).Failed(1).Obj()},
+			want: failed(1, "worker 1 (pod bert-training-1-a0) ended with exit code 1"),
+		},
+		"an exit code with the worker's last words": {
+			pods: []*corev1.Pod{pod(1).Failed(2).Saying(" no such file: train.py\n").Obj()},
+			want: failed(2, "worker 1 (pod bert-training-1-a0) ended with exit code 2: no such file: train.py"),
+		},
+		"an exit code with the message of the worker contract": {
+			pods: []*corev1.Pod{pod(1).Failed(1).Saying(`{"training_epoch": 3, "message": "loss is NaN"}`).Obj()},
+			want: failed(1, "worker 1 (pod bert-training-1-a0) ended with exit code 1: loss is NaN"),
+		},
+		"an exit code with a contract message that says nothing": {
+			pods: []*corev1.Pod{pod(1).Failed(1).Saying(`{"training_epoch": 3}`).Obj()},
+			want: failed(1, "worker 1 (pod bert-training-1-a0) ended with exit code 1"),
+		},
+		"exit code 128, which stands for no signal": {
+			pods: []*corev1.Pod{pod(0).Failed(128).Obj()},
+			want: failed(128, "worker 0 (pod bert-training-0-a0) ended with exit code 128"),
+		},
+		"a signal": {
+			pods: []*corev1.Pod{pod(0).Failed(139).Obj()},
+			want: failed(139, "worker 0 (pod bert-training-0-a0) was killed by signal 11 (exit code 139)"),
+		},
+		"exit code 137 without OOMKilled is signal 9": {
+			pods: []*corev1.Pod{pod(0).Failed(137).Obj()},
+			want: failed(137, "worker 0 (pod bert-training-0-a0) was killed by signal 9 (exit code 137)"),
+		},
+		"too much memory": {
+			pods: []*corev1.Pod{pod(0).OutOfMemory().Obj()},
+			want: &failure{
+				reason: mlv1.ReasonOutOfMemory, exitCode: 137,
+				message: "worker 0 (pod bert-training-0-a0) was killed for using more memory than its limit (exit code 137)",
+			},
+		},
+		"a pod that failed before any container ended": {
+			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("UnexpectedAdmissionError", "no GPU left").Obj()},
+			want: failed(0, "worker 0 (pod bert-training-0-a0) failed: UnexpectedAdmissionError no GPU left"),
+		},
+		"a pod that failed and says nothing at all": {
+			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("", "").Obj()},
+			want: failed(0, "worker 0 (pod bert-training-0-a0) failed: no container ended"),
+		},
+		"an eviction by the kubelet is a disruption": {
+			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("Evicted", "low on memory").Obj()},
+			want: lost("worker 0 (pod bert-training-0-a0) was lost: Evicted: low on memory"),
+		},
+		"a shutdown of the node is a disruption": {
+			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("Terminated", "node shutdown").Obj()},
+			want: lost("worker 0 (pod bert-training-0-a0) was lost: Terminated: node shutdown"),
+		},
+		"preemption is a disruption, whatever the exit code": {
+			pods: []*corev1.Pod{pod(2).Failed(137).Disrupted("PreemptionByScheduler", "for a more important pod").Obj()},
+			want: lost("worker 2 (pod bert-training-2-a0) was lost: PreemptionByScheduler: for a more important pod"),
+		},
+		"a disruption before its pod has ended": {
+			pods: []*corev1.Pod{pod(2).Running().Disrupted("DeletionByTaintManager", "node gone").Deleting(time.Minute).Obj()},
+			want: lost("worker 2 (pod bert-training-2-a0) was lost: DeletionByTaintManager: node gone"),
+		},
+		"a disruption goes before a failure of its own": {
+			pods: []*corev1.Pod{
+				pod(0).Failed(1).After(-time.Second).Obj(),
+				pod(1).Failed(143).Disrupted("EvictionByEvictionAPI", "drained").Obj(),
+			},
+			want: lost("worker 1 (pod bert-training-1-a0) was lost: EvictionByEvictionAPI: drained"),
+		},
+		"a deleted pod that still ends": {
+			pods: []*corev1.Pod{pod(1).Running().Deleting(time.Minute).Obj()},
+			want: lost("worker 1 (pod bert-training-1-a0) was deleted"),
+		},
+		"a deleted pod that ended on SIGTERM": {
+			pods: []*corev1.Pod{pod(1).Failed(143).Deleting(time.Minute).Obj()},
+			want: lost("worker 1 (pod bert-training-1-a0) was deleted"),
+		},
+		"SIGTERM without a deletion is a failure": {
+			pods: []*corev1.Pod{pod(1).Failed(143).Obj()},
+			want: failed(143, "worker 1 (pod bert-training-1-a0) was killed by signal 15 (exit code 143)"),
+		},
+		"the culprit, not those that lost their peer before it was seen to end": {
+			pods: []*corev1.Pod{
+				pod(0).Failed(75).After(-time.Second).Obj(),
+				pod(1).Failed(75).Obj(),
+				pod(2).Failed(1).After(time.Second).Obj(),
+			},
+			want: failed(1, "worker 2 (pod bert-training-2-a0) ended with exit code 1"),
+		},
+		"the culprit, not those that were stopped then": {
+			pods: []*corev1.Pod{
+				pod(0).Failed(143).After(-time.Second).Deleting(0).Obj(),
+				pod(1).Failed(1).Obj(),
+			},
+			want: failed(1, "worker 1 (pod bert-training-1-a0) ended with exit code 1"),
+		},
+		"the deleted pod, not those that lost it as their peer": {
+			pods: []*corev1.Pod{pod(0).Failed(75).Obj(), pod(1).Running().Deleting(time.Minute).Obj()},
+			want: lost("worker 1 (pod bert-training-1-a0) was deleted"),
+		},
+		"the first of two that failed on their own": {
+			pods: []*corev1.Pod{pod(0).Failed(1).After(time.Second).Obj(), pod(1).Failed(2).Obj()},
+			want: failed(2, "worker 1 (pod bert-training-1-a0) ended with exit code 2"),
+		},
+		"the lower replica of two that failed in the same second": {
+			pods: []*corev1.Pod{pod(1).Failed(1).Obj(), pod(0).Failed(1).Obj()},
+			want: failed(1, "worker 0 (pod bert-training-0-a0) ended with exit code 1"),
+		},
+		"a lost peer when nothing else is known": {
+			pods: []*corev1.Pod{pod(0).Failed(75).Obj()},
+			want: failed(75, "worker 0 (pod bert-training-0-a0) ended with exit code 75"),
+		},
+		"the Job's word when its pods are gone": {
+			workers: builders.Workers(job).Condition(batchv1.JobFailed, "PodFailurePolicy", "Container trainer exited with 1").Obj(),
+			want:    failed(0, "PodFailurePolicy: Container trainer exited with 1"),
+		},
+		"the Job's word of a disruption": {
+			workers: builders.Workers(job).
+				Condition(batchv1.JobFailureTarget, "PodFailurePolicy", "Pod has condition DisruptionTarget matching").Obj(),
+			want: lost("PodFailurePolicy: Pod has condition DisruptionTarget matching"),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.workers == nil {
+				test.workers = workers
+			}
+			assert.Empty(t, cmp.Diff(test.want, findFailure(test.workers, test.pods), cmp.AllowUnexported(failure{})))
+		})
+	}
+}
+
+func TestLastWordsAreBounded(t *testing.T) {
+	workers := builders.Workers(builders.TrainingJob("bert").Obj()).Obj()
+	log := strings.Repeat("ä", 5000) + "the end"
+
+	found := findFailure(workers, []*corev1.Pod{builders.Pod(workers, 0).Failed(1).Saying(log).Obj()})
+
+	assert.True(t, strings.HasSuffix(found.message, "the end"), "the end of a log says more than its beginning")
+	assert.Less(t, len([]rune(found.message)), maxReasonLength+100)
+}
+
+func TestJudge(t *testing.T) {
+	restarted := func(restarts, disruptions int32) mlv1.TrainingJobStatus {
+		return mlv1.TrainingJobStatus{RestartCount: restarts, DisruptionCount: disruptions}
+	}
+	crash := failure{exitCode: 1, message: "crash"}
+	tests := map[string]struct {
+		job   *builders.TrainingJobBuilder
+		found failure
+		want  verdict
+	}{
+		"the first failure is forgiven": {
+			job: builders.TrainingJob("a"), found: crash,
+			want: verdict{restart: true},
+		},
+		"the last failure within backoffLimit is forgiven": {
+			job: builders.TrainingJob("a").Status(restarted(2, 0)), found: crash,
+			want: verdict{restart: true},
+		},
+		"one failure more than backoffLimit ends the job": {
+			job: builders.TrainingJob("a").Status(restarted(3, 0)), found: crash,
+			want: verdict{reason: mlv1.ReasonBackoffLimitExceeded, message: "failed 4 times, more than backoffLimit 3 allows; last: crash"},
+		},
+		"backoffLimit 0 forgives nothing": {
+			job: builders.TrainingJob("a").BackoffLimit(0), found: crash,
+			want: verdict{reason: mlv1.ReasonBackoffLimitExceeded, message: "failed 1 times, more than backoffLimit 0 allows; last: crash"},
+		},
+		"restarts after disruptions do not use up backoffLimit": {
+			job: builders.TrainingJob("a").Status(restarted(12, 10)), found: crash,
+			want: verdict{restart: true},
+		},
+		"a disruption is forgiven after backoffLimit is used up": {
+			job: builders.TrainingJob("a").Status(restarted(3, 0)), found: failure{disrupted: true},
+			want: verdict{restart: true},
+		},
+		"a disruption is forgiven with restartPolicy Never": {
+			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartNever), found: failure{disrupted: true},
+			want: verdict{restart: true},
+		},
+		"restartPolicy Never ends the job at the first failure": {
+			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartNever), found: crash,
+			want: verdict{reason: mlv1.ReasonRestartPolicyNever, message: "restartPolicy is Never: crash"},
+		},
+		"a non-retryable exit code ends the job": {
+			job: builders.TrainingJob("a"), found: failure{exitCode: 64, message: "bad usage"},
+			want: verdict{reason: mlv1.ReasonNonRetryableExitCode, message: "bad usage"},
+		},
+		"restartPolicy ExitCode ends the job after a code below 128": {
+			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartExitCode), found: failure{exitCode: 127, message: "no program"},
+			want: verdict{
+				reason:  mlv1.ReasonNonRetryableExitCode,
+				message: "restartPolicy ExitCode restarts after codes of 128 and more only: no program",
+			},
+		},
+		"restartPolicy ExitCode restarts after a signal": {
+			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartExitCode), found: failure{exitCode: 137},
+			want: verdict{restart: true},
+		},
+		"restartPolicy ExitCode restarts when no container ended": {
+			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartExitCode), found: failure{},
+			want: verdict{restart: true},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, test.want, judge(test.job.Obj(), test.found))
+		})
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	tests := map[string]struct {
+		status mlv1.TrainingJobStatus
+		least  time.Duration
+	}{
+		"none after the first failure": {
+			status: mlv1.TrainingJobStatus{RestartCount: 1, Reason: mlv1.ReasonWorkerFailed},
+		},
+		"10s after the second failure": {
+			status: mlv1.TrainingJobStatus{RestartCount: 2, Reason: mlv1.ReasonWorkerFailed}, least: 10 * time.Second,
+		},
+		"20s after the third failure": {
+			status: mlv1.TrainingJobStatus{RestartCount: 3, Reason: mlv1.ReasonWorkerFailed}, least: 20 * time.Second,
+		},
+		"5m at the most": {
+			status: mlv1.TrainingJobStatus{RestartCount: 900, Reason: mlv1.ReasonWorkerFailed}, least: 5 * time.Minute,
+		},
+		"disruptions before do not count": {
+			status: mlv1.TrainingJobStatus{RestartCount: 7, DisruptionCount: 5, Reason: mlv1.ReasonOutOfMemory}, least: 10 * time.Second,
+		},
+		"none after a disruption": {
+			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 1, Reason: mlv1.ReasonDisrupted},
+		},
+		"none after a change of the number of workers": {
+			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 1, Reason: mlv1.ReasonRescaled},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := builders.TrainingJob("a").Status(test.status).Obj()
+
+			pause := backoff(job)
+
+			assert.GreaterOrEqual(t, pause, test.least)
+			assert.LessOrEqual(t, pause, test.least+test.least/4, "jitter is a quarter at the most")
+			assert.Equal(t, pause, backoff(job), "the same attempt waits the same time, whenever it is asked")
+		})
+	}
+}
+
+func TestBackoffOfJobsThatFailedTogetherDiffers(t *testing.T) {
+	status := mlv1.TrainingJobStatus{RestartCount: 2, Reason: mlv1.ReasonWorkerFailed}
+	pauses := map[time.Duration]bool{}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		pauses[backoff(builders.TrainingJob(name).Status(status).Obj())] = true
+	}
+	assert.Len(t, pauses, 4)
+}

@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
+)
+
+// cgroupRoot is where control groups are mounted, in one folder (v2) or one for each controller (v1).
+const cgroupRoot = "/sys/fs/cgroup"
+
+// endContainers ends all containers that containerd runs for this cluster, and their shims. It works
+// from the containers' own files, so that it also works when containerd itself is dead.
+func endContainers(layout Layout) {
+	for _, group := range containerCgroups(layout.run("containerd", "io.containerd.runtime.v2.task")) {
+		for range 50 { // a group may still be forking
+			pids := cgroupProcesses(group)
+			if len(pids) == 0 {
+				break
+			}
+			for _, pid := range pids {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+// endLeftovers ends every process that carries this cluster's mark and is not the caller: shims,
+// and processes that were started just before a crash.
+func endLeftovers(layout Layout) {
+	for _, id := range process.Marked(layout.State) {
+		if id.PID != os.Getpid() {
+			process.Kill(id)
+		}
+	}
+}
+
+// containerCgroups returns the control groups of the containers whose bundles are below tasks, as
+// paths that start at a controller's root.
+func containerCgroups(tasks string) []string {
+	bundles, _ := filepath.Glob(filepath.Join(tasks, "*", "*", "config.json"))
+	var groups []string
+	for _, file := range bundles {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		var spec struct {
+			Linux struct {
+				CgroupsPath string `json:"cgroupsPath"`
+			} `json:"linux"`
+		}
+		// An empty path would be the root, with every process of the machine in it.
+		if json.Unmarshal(content, &spec) == nil && strings.Trim(spec.Linux.CgroupsPath, "/") != "" {
+			groups = append(groups, filepath.Clean("/"+spec.Linux.CgroupsPath))
+		}
+	}
+	return groups
+}
+
+// cgroupProcesses returns the ids of the processes in a control group, in whichever hierarchy it is.
+func cgroupProcesses(group string) []int {
+	seen := map[int]bool{}
+	var pids []int
+	for _, hierarchy := range hierarchies() {
+		content, err := os.ReadFile(filepath.Join(hierarchy, group, "cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		for field := range strings.FieldsSeq(string(content)) {
+			// Zero stands for a process of another PID namespace, which cannot be signalled by number.
+			if pid, err := strconv.Atoi(field); err == nil && pid > 1 && !seen[pid] {
+				seen[pid] = true
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// removeCgroups removes the control groups that the kubelet made. A group that still holds processes,
+// of another kubelet for example, cannot be removed and stays.
+func removeCgroups() {
+	for _, hierarchy := range hierarchies() {
+		removeCgroup(filepath.Join(hierarchy, "kubepods"))
+	}
+}
+
+func removeCgroup(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			removeCgroup(filepath.Join(dir, entry.Name()))
+		}
+	}
+	_ = syscall.Rmdir(dir)
+}
+
+// hierarchies returns the mount points of the control group hierarchies.
+func hierarchies() []string {
+	found := []string{cgroupRoot}
+	entries, err := os.ReadDir(cgroupRoot)
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			found = append(found, filepath.Join(cgroupRoot, entry.Name()))
+		}
+	}
+	return found
+}
+
+// removeShimSockets removes the sockets of the cluster's shims, which lie outside the state folder.
+// Each bundle says where its socket is.
+func removeShimSockets(layout Layout) {
+	files, _ := filepath.Glob(filepath.Join(layout.run("containerd", "io.containerd.runtime.v2.task"), "*", "*", "bootstrap.json"))
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		var params struct {
+			Address string `json:"address"`
+		}
+		if json.Unmarshal(content, &params) == nil {
+			_ = os.Remove(strings.TrimPrefix(params.Address, "unix://"))
+		}
+	}
+	_ = os.Remove("/run/containerd/s") // fails, as it should, when others use it
+	_ = os.Remove("/run/containerd")
+}
+
+// removeLogLinks removes the links that the kubelet makes for each container's log.
+func removeLogLinks(layout Layout) {
+	links, _ := filepath.Glob("/var/log/containers/*.log")
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, layout.State+"/") {
+			_ = os.Remove(link)
+		}
+	}
+	_ = os.Remove("/var/log/containers") // fails, as it should, when others use it
+}

@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// daemon is one background process of the cluster.
+type daemon struct {
+	// name is the name of the record and of the log.
+	name string
+	// program is the file in the binary folder.
+	program string
+	args    []string
+	env     []string
+	// phase orders starting; daemons of one phase start together, and stop together in reverse order.
+	phase phase
+	// grace is how long it may take to end before it is killed.
+	grace time.Duration
+}
+
+// phase is a step of the start; each needs the one before.
+type phase int
+
+const (
+	// storing is etcd: it outlives the API server, which without it does not end on SIGTERM.
+	storing phase = iota
+	// serving is what others talk to: the API server, the container runtime, the registry.
+	serving
+	// controlling needs a ready API server.
+	controlling
+	// working runs pods and serves them.
+	working
+	phases = working + 1
+)
+
+// daemons returns all processes of the cluster.
+func daemons(layout Layout, options Options) ([]daemon, error) {
+	list, err := controlPlane(layout, options)
+	if err != nil {
+		return nil, err
+	}
+	if options.Simulate {
+		list = append(list, simulator(layout, options))
+	} else {
+		list = append(list, node(layout, options)...)
+	}
+	list = append(list, provisioner(layout))
+	for i := range list {
+		list[i].args = append(list[i].args, options.ExtraArgs[list[i].program]...)
+		if list[i].grace == 0 {
+			list[i].grace = 10 * time.Second
+		}
+	}
+	return list, nil
+}
+
+// provisioner makes the volumes of the default StorageClass. It is this command itself.
+func provisioner(layout Layout) daemon {
+	return daemon{
+		name: "provisioner", program: selfName, phase: working,
+		args: []string{"provisioner", "--kubeconfig", layout.Kubeconfig(), "--volumes", layout.data("volumes"), "--name", Provisioner},
+	}
+}
+
+// selfName is the name of this command in the binary folder.
+const selfName = "localcluster"
+
+// flags turns pairs of name and value into arguments, sorted as given.
+func flags(pairs ...string) []string {
+	args := make([]string, 0, len(pairs)/2)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		args = append(args, fmt.Sprintf("--%s=%s", pairs[i], pairs[i+1]))
+	}
+	return args
+}
+
+// searchPath is a PATH with the cluster's programs first (containerd finds its shim there, runc a
+// criu), then the caller's, then the system folders that an ordinary user's PATH lacks.
+func searchPath(layout Layout, callers string) string {
+	return strings.Join([]string{layout.Bin, callers, "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"}, ":")
+}

@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
+)
+
+// bridge is the device that holds the node's address. A bridge without ports serves where the kernel
+// has no dummy devices.
+const bridge = "lc0"
+
+// ruleComment marks the firewall rules of this cluster, by which they are found again.
+const ruleComment = "localcluster"
+
+// setUpNetwork gives the machine the node's address, lets it forward packets of pods and hides pods
+// behind the machine's address on their way out. Doing it twice changes nothing.
+func setUpNetwork(ctx context.Context, layout Layout, options Options) error {
+	if err := refuseForeignNetwork(options); err != nil {
+		return err
+	}
+	if err := saveSysctls(layout.run("sysctl.json")); err != nil {
+		return err
+	}
+	if _, err := net.InterfaceByName(bridge); err != nil {
+		if err := command(ctx, "ip", "link", "add", bridge, "type", "bridge"); err != nil {
+			return fmt.Errorf("make network device %s: %w", bridge, err)
+		}
+	}
+	if err := command(ctx, "ip", "address", "replace", options.NodeIP+"/32", "dev", bridge); err != nil {
+		return fmt.Errorf("give %s to %s: %w", options.NodeIP, bridge, err)
+	}
+	if err := command(ctx, "ip", "link", "set", bridge, "up"); err != nil {
+		return fmt.Errorf("set %s up: %w", bridge, err)
+	}
+	if err := writeSysctl("net.ipv4.ip_forward", "1"); err != nil {
+		return err
+	}
+	for _, rule := range firewallRules(options) {
+		if command(ctx, "iptables", rule.arguments("-C")...) == nil {
+			continue
+		}
+		if err := command(ctx, "iptables", rule.arguments("-A")...); err != nil {
+			return fmt.Errorf("add firewall rule: %w", err)
+		}
+	}
+	return nil
+}
+
+// rule is one firewall rule.
+type rule struct {
+	table, chain string
+	match        []string
+	target       string
+}
+
+// firewallRules returns the rules of this cluster; kube-proxy adds its own.
+func firewallRules(options Options) []rule {
+	pods := options.PodCIDR
+	return []rule{
+		// A container engine on the same machine may have set the default to drop.
+		{table: "filter", chain: "FORWARD", match: []string{"-s", pods}, target: "ACCEPT"},
+		{table: "filter", chain: "FORWARD", match: []string{"-d", pods}, target: "ACCEPT"},
+		{table: "nat", chain: "POSTROUTING", match: []string{"-s", pods, "!", "-d", pods}, target: "MASQUERADE"},
+	}
+}
+
+// arguments are the iptables arguments that apply action (-A, -C) to the rule. -w waits for others
+// that change the rules at this moment.
+func (r rule) arguments(action string) []string {
+	args := append([]string{"-w", "5", "-t", r.table, action, r.chain}, r.match...)
+	return append(args, "-m", "comment", "--comment", ruleComment, "-j", r.target)
+}
+
+// refuseForeignNetwork returns an error when another device already uses the node's address or network.
+func refuseForeignNetwork(options Options) error {
+	devices, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	_, pods, err := net.ParseCIDR(options.PodCIDR)
+	if err != nil {
+		return err
+	}
+	for _, device := range devices {
+		addresses, _ := device.Addrs()
+		for _, address := range addresses {
+			ip, network, err := net.ParseCIDR(address.String())
+			if err != nil || device.Name == bridge {
+				continue
+			}
+			// The cluster's own pods have devices with an address of the pod network, one host each.
+			ones, _ := network.Mask.Size()
+			if ip.String() == options.NodeIP || (pods.Contains(ip) && ones < 32) {
+				return fmt.Errorf("network device %s already has the address %s: choose others with --node-ip and --pod-cidr", device.Name, address)
+			}
+		}
+	}
+	return nil
+}
+
+// tearDownNetwork removes what setUpNetwork, kube-proxy, kubelet and the CNI plugins left on the host.
+func tearDownNetwork(ctx context.Context, layout Layout) []error {
+	var problems []error
+	for _, family := range []string{"iptables", "ip6tables"} {
+		if err := cleanFirewall(ctx, family); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if _, err := net.InterfaceByName(bridge); err == nil {
+		if err := command(ctx, "ip", "link", "delete", bridge); err != nil {
+			problems = append(problems, fmt.Errorf("delete network device %s: %w", bridge, err))
+		}
+	}
+	// The CNI library keeps results here, with no way to choose another place.
+	results, _ := filepath.Glob(filepath.Join("/var/lib/cni/results", networkName+"-*"))
+	for _, result := range results {
+		_ = os.Remove(result)
+	}
+	_ = os.Remove("/var/lib/cni/results") // fails, as it should, when others use it
+	_ = os.Remove("/var/lib/cni")
+	if err := restoreSysctls(layout.run("sysctl.json")); err != nil {
+		problems = append(problems, err)
+	}
+	return problems
+}
+
+// cleanFirewall loads the rules of one address family without those that belong to the cluster.
+func cleanFirewall(ctx context.Context, family string) error {
+	save, err := host.Find(family + "-save")
+	if err != nil {
+		return nil // never installed, so there are no rules
+	}
+	rules, err := exec.CommandContext(ctx, save).Output()
+	if err != nil {
+		return nil // a kernel without this address family
+	}
+	clean, changed := withoutClusterRules(string(rules))
+	if !changed {
+		return nil
+	}
+	restore, err := host.Find(family + "-restore")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, restore, "-w", "5")
+	cmd.Stdin = strings.NewReader(clean)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(restore), err, bytes.TrimSpace(output))
+	}
+	return nil
+}
+
+// withoutClusterRules removes the chains of Kubernetes and of the CNI plugins, every rule in or to
+// them, and the rules with this cluster's comment, from the output of iptables-save.
+func withoutClusterRules(saved string) (clean string, changed bool) {
+	var kept strings.Builder
+	for line := range strings.Lines(saved) {
+		if ofCluster(line) {
+			changed = true
+			continue
+		}
+		kept.WriteString(line)
+	}
+	return kept.String(), changed
+}
+
+// ofCluster reports whether a line of iptables-save declares or mentions a chain of the cluster.
+func ofCluster(line string) bool {
+	for _, field := range strings.Fields(line) {
+		name := strings.TrimPrefix(field, ":")
+		for _, prefix := range []string{"KUBE-", "CNI-HOSTPORT-", "CNI-DN-", "CNI-SN-"} {
+			if strings.HasPrefix(name, prefix) {
+				return true
+			}
+		}
+	}
+	return strings.Contains(line, "--comment "+ruleComment+" ") || strings.Contains(line, `--comment "`+ruleComment+`"`)
+}
+
+// command runs a program of the system and returns what it said as the error when it fails.
+func command(ctx context.Context, program string, args ...string) error {
+	path, err := host.Find(program)
+	if err != nil {
+		return err
+	}
+	output, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, bytes.TrimSpace(output))
+	}
+	return nil
+}

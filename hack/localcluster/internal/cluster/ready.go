@@ -1,0 +1,190 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// waitServing waits for what the control loops and the node need.
+func (c Cluster) waitServing(ctx context.Context) error {
+	conditions := []condition{
+		{what: "the API server is ready", daemons: []string{"kube-apiserver", "etcd"}, check: c.apiReady},
+	}
+	if !c.Options.Simulate {
+		conditions = append(conditions,
+			condition{what: "containerd serves", daemons: []string{"containerd"}, check: c.containerdServes},
+			condition{what: "the image registry answers", daemons: []string{"registry"}, check: c.registryAnswers},
+		)
+	}
+	for _, cond := range conditions {
+		if err := c.wait(ctx, cond); err != nil {
+			return err
+		}
+	}
+	if c.Options.Simulate {
+		return nil
+	}
+	return c.loadPause(ctx)
+}
+
+// waitReady waits until pods can be made, scheduled and run.
+func (c Cluster) waitReady(ctx context.Context) error {
+	if c.Options.Simulate {
+		if err := c.makeNodes(ctx); err != nil {
+			return err
+		}
+	}
+	runner := "kubelet"
+	if c.Options.Simulate {
+		runner = "kwok"
+	}
+	conditions := []condition{
+		{what: "the API server is ready", daemons: []string{"kube-apiserver", "etcd"}, check: c.apiReady},
+		{what: "all nodes are ready", daemons: []string{runner, "kube-controller-manager", "kube-scheduler"}, check: c.nodesReady},
+		{what: "the default service account exists", daemons: []string{"kube-controller-manager"}, check: c.serviceAccountExists},
+	}
+	if !c.Options.Simulate {
+		conditions = append(conditions,
+			condition{what: "names of services resolve", daemons: []string{"coredns"}, check: c.dnsResolves},
+			condition{what: "cluster IPs lead somewhere", daemons: []string{"kube-proxy"}, check: c.serviceReachable},
+		)
+	}
+	for _, cond := range conditions {
+		if err := c.wait(ctx, cond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// client returns a client with the administrator's rights.
+func (c Cluster) client() (*kubernetes.Clientset, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Layout.Kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = -1, -1
+	config.WarningHandler = rest.NoWarnings{}
+	return kubernetes.NewForConfig(config)
+}
+
+func (c Cluster) apiReady(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+}
+
+func (c Cluster) containerdServes(ctx context.Context) error {
+	_, err := c.ctr(ctx, nil, "version")
+	return err
+}
+
+func (c Cluster) registryAnswers(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.Options.Registry()+"/v2/", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+// nodesReady wants every node ready and free of the taints that keep pods off a new node.
+func (c Cluster) nodesReady(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	want := 1
+	if c.Options.Simulate {
+		want = c.Options.Simulation.Nodes
+	}
+	ready := 0
+	for _, node := range nodes.Items {
+		if nodeReady(node) {
+			ready++
+		}
+	}
+	if ready < want {
+		return fmt.Errorf("%d of %d nodes are ready", ready, want)
+	}
+	return nil
+}
+
+func nodeReady(node corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if strings.HasPrefix(taint.Key, "node.kubernetes.io/") || strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/") {
+			return false
+		}
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// serviceAccountExists checks what every pod in the default namespace needs to be admitted.
+func (c Cluster) serviceAccountExists(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+	return err
+}
+
+func (c Cluster) dnsResolves(ctx context.Context) error {
+	return lookup(ctx, c.Options.NodeIP, "kubernetes.default.svc.cluster.local.")
+}
+
+// serviceReachable connects to the API server by its cluster IP, which only works when kube-proxy has
+// written its rules.
+func (c Cluster) serviceReachable(ctx context.Context) error {
+	ip, err := nthAddress(c.Options.ServiceCIDR, 1)
+	if err != nil {
+		return err
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(ip, "443"))
+	if err != nil {
+		return err
+	}
+	return connection.Close()
+}
+
+// applyAddons makes the objects that the cluster consists of besides its processes.
+func (c Cluster) applyAddons(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, c.Layout.program("kubectl"), "--kubeconfig", c.Layout.Kubeconfig(),
+		"apply", "--server-side", "--force-conflicts", "-f", c.Layout.run("addons.yaml"))
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make the cluster's own objects: %w: %s", err, bytes.TrimSpace(output))
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"text/template"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
+)
+
+//go:embed templates
+var templates embed.FS
+
+const (
+	// NodeName is the name of the live node.
+	NodeName = "localcluster"
+	// PauseImage is the image of the container that holds a pod's namespaces; it is made at start.
+	PauseImage = "localhost/localcluster/pause:1"
+	// Provisioner is the name by which the default StorageClass asks for volumes.
+	Provisioner = "localcluster.dcnlab.com/host-path"
+	// networkName is the name of the pods' network; its parts on the host are found by it again.
+	networkName = "localcluster"
+	// cniBin is where Debian puts the CNI plugins.
+	cniBin = "/usr/lib/cni"
+)
+
+// values is what the configuration templates may use.
+type values struct {
+	NodeName, NodeIP, PodCIDR, NetworkName                                string
+	Ports                                                                 Ports
+	CA, KubeletCert, KubeletKey                                           string
+	ContainerdRoot, ContainerdState, ContainerdSocket, ContainerdOpt      string
+	PauseImage, RegistryHosts, Runc, RuncRoot, CNIConf, IPAMData          string
+	CNIBin, Upstream                                                      []string
+	ResolvConf, VolumePlugins, PodLogs                                    string
+	ProxyKubeconfig, DNSKubeconfig, Registry, RegistryData, Provisioner   string
+	KubernetesVersion                                                     string
+}
+
+// templateValues gathers the values for this cluster.
+func templateValues(layout Layout, options Options, kubernetesVersion string) values {
+	runc, err := host.Find("runc")
+	if err != nil {
+		runc = "runc" // simulation does not use it
+	}
+	return values{
+		NodeName: NodeName, NodeIP: options.NodeIP, PodCIDR: options.PodCIDR, NetworkName: networkName,
+		Ports:       options.Ports,
+		CA:          layout.pki("ca.crt"),
+		KubeletCert: layout.pki("kubelet.crt"), KubeletKey: layout.pki("kubelet.key"),
+		ContainerdRoot: layout.data("containerd"), ContainerdState: layout.run("containerd"),
+		ContainerdSocket: layout.containerdSocket(), ContainerdOpt: layout.data("containerd-opt"),
+		PauseImage: PauseImage, RegistryHosts: layout.run("registry-hosts"),
+		Runc: runc, RuncRoot: layout.run("runc"),
+		CNIConf: layout.run("cni"), CNIBin: []string{cniBin}, IPAMData: layout.run("ipam"),
+		Upstream:   upstreamNameservers("/etc/resolv.conf"),
+		ResolvConf: layout.run("resolv.conf"), VolumePlugins: layout.data("volume-plugins"), PodLogs: layout.data("pod-logs"),
+		ProxyKubeconfig: layout.kubeconfig("kube-proxy"), DNSKubeconfig: layout.kubeconfig("coredns"),
+		Registry: options.Registry(), RegistryData: layout.data("registry"), Provisioner: Provisioner,
+		KubernetesVersion: kubernetesVersion,
+	}
+}
+
+// configFiles maps the files below run/ to the templates they are rendered from.
+func configFiles(options Options) map[string]string {
+	files := map[string]string{
+		"audit-policy.yaml":   "audit-policy.yaml",
+		"authentication.yaml": "authentication.yaml",
+		"addons.yaml":         "addons.yaml",
+	}
+	if options.Simulate {
+		files["kwok.yaml"] = "kwok.yaml"
+		return files
+	}
+	files["containerd.toml"] = "containerd.toml"
+	files["cni/10-localcluster.conflist"] = "cni.conflist"
+	files["kubelet.yaml"] = "kubelet.yaml"
+	files["kube-proxy.yaml"] = "kube-proxy.yaml"
+	files["Corefile"] = "Corefile"
+	files["registry.yml"] = "registry.yml"
+	files[filepath.Join("registry-hosts", options.Registry(), "hosts.toml")] = "hosts.toml"
+	return files
+}
+
+// writeConfig renders all configuration files into run/.
+func writeConfig(layout Layout, options Options, kubernetesVersion string) error {
+	v := templateValues(layout, options, kubernetesVersion)
+	for file, name := range configFiles(options) {
+		content, err := render(name, v)
+		if err != nil {
+			return err
+		}
+		path := layout.run(file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return err
+		}
+	}
+	// Pods with dnsPolicy Default ask the same server; the host's search domains would only slow lookups down.
+	return os.WriteFile(layout.run("resolv.conf"), []byte("nameserver "+options.NodeIP+"\n"), 0o644)
+}
+
+// render fills in one template. The delimiters are << and >>, because kwok's stages are themselves
+// templates with braces.
+func render(name string, v values) ([]byte, error) {
+	functions := template.FuncMap{
+		"quote":     func(text string) (string, error) { return toJSON(text) },
+		"quoteList": func(list []string) (string, error) { return toJSON(list) },
+	}
+	parsed, err := template.New(name).Delims("<<", ">>").Funcs(functions).Option("missingkey=error").
+		ParseFS(templates, "templates/"+name)
+	if err != nil {
+		return nil, fmt.Errorf("template %s: %w", name, err)
+	}
+	var out bytes.Buffer
+	if err := parsed.Execute(&out, v); err != nil {
+		return nil, fmt.Errorf("render %s: %w", name, err)
+	}
+	return out.Bytes(), nil
+}
+
+// toJSON quotes for JSON, which is also right for YAML and TOML.
+func toJSON(v any) (string, error) {
+	content, err := json.Marshal(v)
+	return string(content), err
+}

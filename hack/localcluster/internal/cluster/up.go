@@ -1,0 +1,258 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/component"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
+)
+
+// Free disk space that a start asks for: programs with their build cache, and the cluster's data.
+const (
+	spaceToBuild = 8 * host.GiB
+	spaceToRun   = 2 * host.GiB
+)
+
+// Cluster is a cluster that may or may not be running.
+type Cluster struct {
+	Layout  Layout
+	Options Options
+	// Timeout is how long to wait for each condition of readiness; zero means DefaultTimeout.
+	Timeout time.Duration
+	// Out receives what happens, one line at a time.
+	Out io.Writer
+}
+
+// Up starts whatever of the cluster is not running, and returns when it is ready to use. It builds and
+// installs what it needs first.
+func (c Cluster) Up(ctx context.Context) error {
+	begin := time.Now()
+	if err := c.check(); err != nil {
+		return err
+	}
+	unlock, err := lock(c.Layout)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := c.agreesWithRunning(); err != nil {
+		return err
+	}
+	list, err := daemons(c.Layout, c.Options)
+	if err != nil {
+		return err
+	}
+	missing, err := c.notRunning(list)
+	if err != nil {
+		return err
+	}
+	if len(missing) == 0 {
+		if err := c.waitReady(ctx); err != nil {
+			return err
+		}
+		c.say("already running; nothing to do")
+		c.sayWhere()
+		return nil
+	}
+	if err := c.prepare(ctx, len(missing) == len(list), missing); err != nil {
+		return err
+	}
+	starting := time.Now()
+	if err := c.start(ctx, missing); err != nil {
+		return err
+	}
+	c.say("ready: %s to start, %s in all", time.Since(starting).Round(100*time.Millisecond), time.Since(begin).Round(100*time.Millisecond))
+	c.sayWhere()
+	return nil
+}
+
+// check returns an error for what makes a start hopeless.
+func (c Cluster) check() error {
+	if err := errors.Join(c.Options.Validate(), c.Layout.validate()); err != nil {
+		return err
+	}
+	if !c.Options.Simulate && os.Geteuid() != 0 {
+		return errors.New("a node that runs pods needs root: use sudo, or SIMULATE=1 for a cluster whose pods only seem to run, " +
+			"or do without this cluster and point KUBECONFIG at one that you have (kind, for example)")
+	}
+	return nil
+}
+
+// agreesWithRunning returns an error when the state folder holds a cluster of the other kind.
+func (c Cluster) agreesWithRunning() error {
+	saved, ok, err := LoadOptions(c.Layout)
+	if err != nil || !ok || saved.Simulate == c.Options.Simulate {
+		return err
+	}
+	kind := map[bool]string{true: "simulated", false: "live"}
+	return fmt.Errorf("%s holds a %s cluster: run \"localcluster down\" first, or choose another folder with --state for a %s one beside it",
+		c.Layout.State, kind[saved.Simulate], kind[c.Options.Simulate])
+}
+
+// notRunning returns the daemons that have no live process.
+func (c Cluster) notRunning(list []daemon) ([]daemon, error) {
+	table := c.Layout.processes()
+	var missing []daemon
+	for _, d := range list {
+		record, ok, err := table.Get(d.name)
+		if err != nil {
+			return nil, err
+		}
+		if !ok || !record.Alive() {
+			missing = append(missing, d)
+		}
+	}
+	return missing, nil
+}
+
+// prepare makes everything that the processes need; fresh says that none of them runs.
+func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) error {
+	if c.Options.Simulate {
+		c.say("simulated nodes: pods will be scheduled and seem to run, but nothing really runs in them")
+	}
+	if err := c.build(ctx); err != nil {
+		return err
+	}
+	if err := host.NeedSpace(c.Layout.State, spaceToRun, "the cluster"); err != nil {
+		return err
+	}
+	if fresh {
+		// What an interrupted start or stop left behind would be in the way. Its data is of use.
+		if err := c.stop(ctx, true); err != nil {
+			return err
+		}
+	}
+	if err := host.PortsFree(c.ports(missing)); err != nil {
+		return err
+	}
+	if err := c.Options.save(c.Layout); err != nil {
+		return err
+	}
+	if !c.Options.Simulate {
+		if err := host.Install(ctx, host.NodePackages(), c.Out); err != nil {
+			return err
+		}
+		if err := setUpNetwork(ctx, c.Layout, c.Options); err != nil {
+			return err
+		}
+	}
+	if fresh {
+		if err := writeCredentials(c.Layout, c.Options); err != nil {
+			return err
+		}
+	}
+	version, err := component.All()[0].Version(filepath.Join(c.Layout.Source, component.All()[0].Name))
+	if err != nil {
+		return err
+	}
+	return writeConfig(c.Layout, c.Options, version)
+}
+
+// build makes sure that all programs are there and up to date.
+func (c Cluster) build(ctx context.Context) error {
+	use := component.Live
+	if c.Options.Simulate {
+		use = component.Simulated
+	}
+	if _, err := os.Stat(c.Layout.program("kubernetes")); err != nil {
+		if err := host.NeedSpace(c.Layout.Bin, spaceToBuild, "building the programs"); err != nil {
+			return err
+		}
+	}
+	builder := component.Builder{Source: c.Layout.Source, Bin: c.Layout.Bin, Out: c.Out}
+	if err := builder.Ensure(ctx, component.For(use)); err != nil {
+		return err
+	}
+	_, err := component.CopySelf(c.Layout.Bin, selfName)
+	return err
+}
+
+// start starts the daemons phase by phase, and waits for each phase to be of use to the next.
+func (c Cluster) start(ctx context.Context, missing []daemon) error {
+	for p := storing; p < phases; p++ {
+		for _, d := range missing {
+			if d.phase != p {
+				continue
+			}
+			if err := c.launch(d); err != nil {
+				return err
+			}
+		}
+		if p == serving {
+			c.say("waiting for the API server")
+			if err := c.waitServing(ctx); err != nil {
+				return err
+			}
+			if err := c.applyAddons(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	c.say("waiting for the node to be ready")
+	return c.waitReady(ctx)
+}
+
+// launch starts one daemon.
+func (c Cluster) launch(d daemon) error {
+	_, err := process.Start(process.Spec{
+		Name: d.name, Program: c.Layout.program(d.program), Args: d.args, Env: d.env,
+		Log: c.Layout.log(d.name), Owner: c.Layout.State,
+	}, c.Layout.processes())
+	return err
+}
+
+// ports returns the ports that the daemons are going to bind.
+func (c Cluster) ports(list []daemon) []host.Port {
+	p := c.Options.Ports
+	all := map[string][]host.Port{
+		"etcd": {
+			bind("etcd", "etcd-port", "127.0.0.1", p.Etcd), bind("etcd (peers)", "etcd-peer-port", "127.0.0.1", p.EtcdPeer),
+		},
+		"kube-apiserver":          {bind("the API server", "api-port", c.Options.address(), p.API)},
+		"kube-controller-manager": {bind("the controller manager", "controller-manager-port", "127.0.0.1", p.ControllerManager)},
+		"kube-scheduler":          {bind("the scheduler", "scheduler-port", "127.0.0.1", p.Scheduler)},
+		"kwok":                    {bind("kwok", "kwok-port", "127.0.0.1", p.Kwok)},
+		"registry":                {bind("the image registry", "registry-port", c.Options.NodeIP, p.Registry)},
+		"coredns": {
+			bind("the name server", "", c.Options.NodeIP, 53),
+			bind("the name server (health)", "", "127.0.0.1", p.DNSHealth), bind("the name server (ready)", "", "127.0.0.1", p.DNSReady),
+		},
+		"kube-proxy": {
+			bind("kube-proxy (health)", "", "127.0.0.1", p.ProxyHealth), bind("kube-proxy (metrics)", "", "127.0.0.1", p.ProxyMetrics),
+		},
+		"kubelet": {
+			bind("the kubelet", "kubelet-port", c.Options.NodeIP, p.Kubelet), bind("the kubelet (health)", "", "127.0.0.1", p.KubeletHealth),
+		},
+	}
+	var needed []host.Port
+	for _, d := range list {
+		needed = append(needed, all[d.name]...)
+	}
+	return needed
+}
+
+func bind(purpose, flag, address string, port int) host.Port {
+	return host.Port{Purpose: purpose, Flag: flag, Address: netip.AddrPortFrom(netip.MustParseAddr(address), uint16(port))}
+}
+
+func (c Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
+
+// sayWhere tells how to use the running cluster.
+func (c Cluster) sayWhere() {
+	c.say("  API server  %s", c.Options.APIServer())
+	c.say("  kubeconfig  %s", c.Layout.Kubeconfig())
+	if !c.Options.Simulate {
+		c.say("  registry    %s", c.Options.Registry())
+	}
+	c.say("  kubectl     %s --kubeconfig %s", c.Layout.program("kubectl"), c.Layout.Kubeconfig())
+}
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

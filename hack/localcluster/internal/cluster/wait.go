@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// pollEvery is how often a condition of readiness is looked at.
+const pollEvery = 100 * time.Millisecond
+
+// condition is something that has to become true for the cluster to be ready.
+type condition struct {
+	// what says it in words for the user ("the API server is ready").
+	what string
+	// daemons are the processes that make it true, the likeliest to fail first.
+	daemons []string
+	// check returns nil when it is true.
+	check func(ctx context.Context) error
+}
+
+// wait polls until the condition holds. It fails when one of the condition's processes has ended or the
+// time is over, with the end of that process's log in the error.
+func (c Cluster) wait(ctx context.Context, cond condition) error {
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	begin := time.Now()
+	for {
+		tryCtx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := cond.check(tryCtx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if name := c.ended(cond.daemons); name != "" {
+			return fmt.Errorf("%s ended while waiting until %s\n%s", name, cond.what, c.logTail(name))
+		}
+		if time.Since(begin) > timeout {
+			name := cond.daemons[0]
+			return fmt.Errorf("after %s still not true: %s (%s): %w\n%s", timeout, cond.what, name, err, c.logTail(name))
+		}
+		time.Sleep(pollEvery)
+	}
+}
+
+// ended returns the first of the daemons whose recorded process is gone.
+func (c Cluster) ended(names []string) string {
+	for _, name := range names {
+		record, ok, err := c.Layout.processes().Get(name)
+		if err == nil && ok && !record.Alive() {
+			return name
+		}
+	}
+	return ""
+}
+
+// logTail returns the last lines of a daemon's log, under a line that says where it is.
+func (c Cluster) logTail(name string) string {
+	const lines = 15
+	path := c.Layout.log(name)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "no log: " + err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return fmt.Sprintf("the end of %s:\n  %s", path, strings.Join(all[max(0, len(all)-lines):], "\n  "))
+}

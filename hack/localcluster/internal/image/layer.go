@@ -1,0 +1,114 @@
+package image
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// plainLayer is a layer that is not compressed: on one machine, compressing gigabytes takes far longer
+// than copying them.
+type plainLayer struct {
+	path   string
+	digest v1.Hash
+	size   int64
+}
+
+var _ v1.Layer = plainLayer{}
+
+// Digest is the hash of the layer's file.
+func (l plainLayer) Digest() (v1.Hash, error) { return l.digest, nil }
+
+// DiffID is the hash of the uncompressed layer, which is the same.
+func (l plainLayer) DiffID() (v1.Hash, error) { return l.digest, nil }
+
+// Compressed returns the layer's content as it is transferred.
+func (l plainLayer) Compressed() (io.ReadCloser, error) { return os.Open(l.path) }
+
+// Uncompressed returns the layer's tar archive.
+func (l plainLayer) Uncompressed() (io.ReadCloser, error) { return os.Open(l.path) }
+
+// Size is the number of bytes of the layer's file.
+func (l plainLayer) Size() (int64, error) { return l.size, nil }
+
+// MediaType says that the layer is a plain tar archive.
+func (l plainLayer) MediaType() (types.MediaType, error) { return types.OCIUncompressedLayer, nil }
+
+// layerWriter receives the entries of a layer.
+type layerWriter interface {
+	WriteHeader(*tar.Header) error
+	io.Writer
+}
+
+// spool writes a layer into a temporary file, hashing it on the way.
+func (i *Image) spool(write func(layerWriter) error) (layer v1.Layer, err error) {
+	file, err := os.CreateTemp("", "localcluster-layer-*.tar")
+	if err != nil {
+		return nil, err
+	}
+	i.temporary = append(i.temporary, file.Name())
+	sum := sha256.New()
+	buffered := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<20)
+	archive := tar.NewWriter(buffered)
+	err = write(archive)
+	err = errors.Join(err, archive.Close(), buffered.Flush())
+	info, statErr := file.Stat()
+	if err := errors.Join(err, statErr, file.Close()); err != nil {
+		return nil, err
+	}
+	return plainLayer{path: file.Name(), digest: hashOf(sum), size: info.Size()}, nil
+}
+
+// plainLayerOf makes a layer of a plain tar file that exists.
+func plainLayerOf(path string) (v1.Layer, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	size, err := io.CopyBuffer(sum, file, make([]byte, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	return plainLayer{path: path, digest: hashOf(sum), size: size}, nil
+}
+
+func hashOf(sum hash.Hash) v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
+}
+
+// isGzip looks at the first bytes of a file.
+func isGzip(path string) (bool, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(file, head); err != nil {
+		return false, err
+	}
+	return bytes.Equal(head, []byte{0x1f, 0x8b}), nil
+}
+
+// epoch is the time given to everything made here: the start of Unix time, or SOURCE_DATE_EPOCH
+// (seconds since then), the usual variable of reproducible builds.
+func epoch() time.Time {
+	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
+	if err != nil {
+		seconds = 0
+	}
+	return time.Unix(seconds, 0).UTC()
+}

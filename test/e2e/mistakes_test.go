@@ -1,0 +1,62 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+)
+
+func eviction(pod *corev1.Pod) *policyv1.Eviction {
+	return &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+}
+
+// The commonest mistakes are told in the status, with the way out.
+func TestMistakesAreTold(t *testing.T) {
+	ns := namespace(t)
+	missingClaim := digits(ns, "claim").obj()
+	missingClaim.Spec.Checkpoint.Storage = mlv1.CheckpointStorage{Type: mlv1.StoragePVC, ClaimName: "forgotten"}
+	missingSecret := digits(ns, "secret").obj()
+	missingSecret.Spec.Monitoring.WandbProject = "digits"
+	missingSecret.Spec.Monitoring.WandbSecretRef = &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "forgotten"}, Key: "key",
+	}
+	for name, mistake := range map[string]struct {
+		job     *mlv1.TrainingJob
+		reason  string
+		message string
+	}{
+		"an image that cannot be pulled": {
+			digits(ns, "image").image("127.0.0.1:1/none:none").obj(), mlv1.ReasonImagePullFailed, "127.0.0.1:1/none:none",
+		},
+		"more GPUs than any node has": {digits(ns, "gpus").gpus(64).obj(), mlv1.ReasonUnschedulable, "nvidia.com/gpu"},
+		"a claim that is not there":   {missingClaim, mlv1.ReasonClaimNotFound, "forgotten"},
+		"a Secret that is not there":  {missingSecret, mlv1.ReasonContainerConfigError, "forgotten"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, cluster.Create(t.Context(), mistake.job))
+			told := reaches(t, mistake.job, "the mistake is told", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mistake.reason })
+			condition := meta.FindStatusCondition(told.Status.Conditions, mlv1.ConditionInitialized)
+			require.NotNil(t, condition)
+			assert.Equal(t, metav1.ConditionFalse, condition.Status)
+			assert.Contains(t, condition.Message, mistake.message)
+		})
+	}
+	t.Run("a model that the worker does not know", func(t *testing.T) {
+		job := digits(ns, "model").obj()
+		job.Spec.Model = "no-such-model"
+		require.NoError(t, cluster.Create(t.Context(), job))
+		failed := reaches(t, job, "it is Failed", inState(mlv1.StateFailed))
+		assert.Equal(t, mlv1.ReasonNonRetryableExitCode, failed.Status.Reason)
+		assert.Contains(t, failed.Status.FailureReason, "no-such-model")
+		assert.Zero(t, failed.Status.RestartCount)
+	})
+}

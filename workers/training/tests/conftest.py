@@ -1,0 +1,110 @@
+"""Helpers to run real worker processes and to wait for what they do."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+WORKER_ROOT = Path(__file__).resolve().parent.parent
+DEADLINE_SECONDS = 40.0
+sys.path.insert(0, str(WORKER_ROOT))
+
+T = TypeVar("T")
+
+
+def wait_for(condition: Callable[[], T], what: str, seconds: float = DEADLINE_SECONDS) -> T:
+    """The first true result of ``condition``; fails the test when there is none within ``seconds``."""
+    end = time.monotonic() + seconds
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > end:
+            pytest.fail(f"waited {seconds:.0f} s for {what}")
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Process:
+    """One worker process whose output goes to a file."""
+
+    def __init__(self, directory: Path, name: str, env: dict[str, str]) -> None:
+        self._log = directory / f"{name}.log"
+        self._message = directory / f"{name}.termination"
+        base = {"PATH": os.environ["PATH"], "PYTHONPATH": str(WORKER_ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        settings = {
+            "MODEL": "mlp",
+            "DATASET": "digits",
+            "METRICS_PORT": "0",
+            "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "TERMINATION_MESSAGE_PATH": str(self._message),
+        }
+        with open(self._log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "training_worker"], env={**base, **settings, **env}, stdout=log, stderr=log
+            )
+
+    @property
+    def output(self) -> str:
+        """What the process has written so far."""
+        return self._log.read_text()
+
+    def wait_for_line(self, text: str) -> str:
+        """The first line with ``text``."""
+
+        def look() -> str | None:
+            found = next((line for line in self.output.splitlines() if text in line), None)
+            if found is None and self.process.poll() is not None and text not in self.output:
+                pytest.fail(f"the worker ended without {text!r}:\n{self.output}")
+            return found
+
+        return wait_for(look, f"{text!r} in:\n{self.output}")
+
+    def exit_code(self, seconds: float = DEADLINE_SECONDS) -> int:
+        """The exit code, once the process has ended."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running after {seconds:.0f} s:\n{self.output}")
+
+    def termination_message(self) -> dict[str, Any]:
+        """The termination message of the ended process."""
+        return json.loads(self._message.read_text())
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., list[Process]]]:
+    """Start the ranks of a job: ``start(ranks=2, EPOCHS=3)`` gives one Process per rank."""
+    processes: list[Process] = []
+
+    def start_ranks(ranks: int = 1, **env: object) -> list[Process]:
+        port = free_port()
+        started = []
+        for rank in range(ranks):
+            place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": ranks, "RANK": rank}
+            settings = {name: str(value) for name, value in {**place, **env}.items()}
+            started.append(Process(tmp_path, f"{len(processes) + len(started)}-rank{rank}", settings))
+        processes.extend(started)
+        return started
+
+    yield start_ranks
+    for item in processes:
+        if item.process.poll() is None:
+            item.process.kill()
+            item.process.wait()
