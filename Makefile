@@ -96,7 +96,7 @@ e2e: $(GOTESTSUM) ## Run the end-to-end tests on the live node (started if it is
 	@hack/e2e.sh
 
 .PHONY: bench
-bench: ## Run the benchmarks of test/performance (BENCH_ARGS: more arguments for go test).
+bench: ## Measure the operator on simulated nodes (BENCH_ARGS='-full' for 200 and 1,000 jobs).
 	@hack/bench.sh
 
 .PHONY: benchstat

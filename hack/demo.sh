@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # make demo: a real one-node Kubernetes, the operator deployed in it, and a TrainingJob of two workers until it is
 # Completed. With KUBECONFIG set that cluster is used, and it must be able to pull IMG and WORKER_IMG.
+# DEMO_ARGS: arguments for hack/demo.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -13,7 +14,8 @@ main() {
   fi
   DEPLOY_COMPONENTS=local hack/deploy.sh apply
   say "training"
-  "$BIN/demo"
+  # shellcheck disable=SC2086 # DEMO_ARGS are several words
+  "$BIN/demo" ${DEMO_ARGS:-}
   farewell
 }
 
@@ -24,36 +26,36 @@ prepare_user_cluster() {
   note "  WORKER_IMG=$WORKER_IMG"
   need_kubectl
   kubectl version >/dev/null || die "the cluster of KUBECONFIG does not answer"
-  build_demo
+  go build -o "$BIN/demo" ./hack/demo
 }
 
-# The worker's file system comes over the network while the processor compiles; the rest waits for neither.
+# The worker's file system comes over the network while the processor compiles, and programs compile while others
+# start; none of them waits for another.
 prepare_local_cluster() {
-  local first=
-  [[ -x $STATE/bin/kubectl ]] || first=yes
-  if [[ -n $first ]]; then
+  ((EUID == 0)) || die "a node whose pods really run needs root: run this with sudo, or set KUBECONFIG to a cluster that you have"
+  if [[ ! -x $PROGRAMS/kubectl ]]; then
     say "first run: Kubernetes, containerd and the images are built from source, about 20 minutes on 2 cores"
   fi
   ensure_mmdebstrap
   in_background worker-image hack/images.sh prepare-worker
+  in_background manager-image hack/images.sh prepare-manager
+  in_background demo-program go build -o "$BIN/demo" ./hack/demo
   say "starting the node"
   localcluster up
   use_local_cluster
-  say "building the manager"
-  build_demo
-  if [[ -n $first ]]; then say "waiting for the worker's file system (log: .localcluster/logs/worker-image.log)"; fi
+  say "waiting for what is built beside it (logs in ${LOG_DIR#"$ROOT"/})"
+  finish demo-program
+  finish manager-image
   finish worker-image
-  say "building the images and loading them into the node"
+  say "loading the images into the node"
   hack/images.sh load
 }
-
-build_demo() { go build -o "$BIN/demo" ./hack/demo; }
 
 farewell() {
   say "done; everything is still running"
   if [[ -z $USER_CLUSTER ]]; then
     note "Look at it:"
-    note "  export KUBECONFIG=$KUBECONFIG PATH=$STATE/bin:\$PATH"
+    note "  export KUBECONFIG=$KUBECONFIG PATH=$PROGRAMS:\$PATH"
   else
     note "Look at it:"
   fi

@@ -76,7 +76,7 @@ base() {
 apply() {
   say "deploying the operator"
   # Server-side: the CRDs are longer than the annotation that a client-side apply would keep them in.
-  render | kubectl apply --server-side --force-conflicts -f - | sed 's/^/    /'
+  render | kubectl apply --server-side --force-conflicts -f - | awk 'END {print "    " NR " objects applied"}'
   if ! kubectl -n "$NAMESPACE" rollout status "deployment/$DEPLOYMENT" --timeout=180s | sed 's/^/    /'; then
     show_manager >&2
     die "the operator did not become ready within 180 s"

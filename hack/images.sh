@@ -2,49 +2,48 @@
 # Builds the images of the manager and of the training worker without a container engine and loads them into the
 # local cluster. Nothing is done for an image that is built and loaded already.
 #
-#   hack/images.sh                both, into the running local cluster
-#   hack/images.sh prepare        only what needs no cluster: the layers of both; prepare-worker: those of the worker
+#   hack/images.sh                   both, into the running local cluster
+#   hack/images.sh prepare-manager   only what needs no cluster: the manager's binary
+#   hack/images.sh prepare-worker    the same for the worker: its file system
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-MANAGER_DIR=$STATE/images/manager
+# What lies in an image must be readable to its user.
+umask 022
+
+MANAGER=$STATE/images/manager/manager
 WORKER_DIR=$STATE/images/training
 
-# The manager's image is this one layer on nothing: a static binary, the certificate authorities, a user that is not root.
-build_manager_tar() {
-  local root=$MANAGER_DIR/root
-  mkdir -p "$root/etc/ssl/certs" "$root/tmp"
-  chmod 1777 "$root/tmp"
-  CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o "$root/manager" .
-  cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-  echo 'nonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin' >"$root/etc/passwd"
-  echo 'nonroot:x:65532:' >"$root/etc/group"
-  # The same files give the same bytes.
-  tar --create --file "$MANAGER_DIR/manager.tar" --directory "$root" --sort=name --mtime=@0 --numeric-owner \
-    --owner=0 --group=0 .
+prepare_manager() {
+  mkdir -p "$(dirname "$MANAGER")"
+  CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o "$MANAGER" .
 }
 
-# rootfs.tar (Debian with PyTorch) is made again only when its recipe has changed, app.tar (the worker) every time.
-build_worker_tars() (
+# rootfs.tar (Debian with PyTorch) is made again only when its recipe has changed, app (the worker) every time.
+prepare_worker() (
   mkdir -p "$WORKER_DIR"
   # Another script may be at the same.
   exec 9>"$WORKER_DIR/.lock"
   flock 9
   ensure_mmdebstrap
   workers/training/build-rootfs.sh "$WORKER_DIR"
+  rm -rf "$WORKER_DIR/app"
+  mkdir "$WORKER_DIR/app"
+  tar --extract --file "$WORKER_DIR/app.tar" --directory "$WORKER_DIR/app"
 )
 
+# The same contents as the Dockerfile's: a static binary, the certificate authorities, a user that is not root.
 load_manager() {
-  build_manager_tar
-  load_once manager "$IMG" "$(content_of "$MANAGER_DIR/manager.tar")" \
-    --layer "$MANAGER_DIR/manager.tar" --user 65532:65532 --entrypoint /manager --cmd manager
+  load_once manager "$IMG" "$(content_of "$MANAGER")" \
+    --file "$MANAGER:/manager:0755" --passwd-nonroot --with-ca-certificates --user 65532:65532 \
+    --entrypoint /manager --cmd manager
 }
 
+# Configured as workers/training/build-rootfs.sh says.
 load_worker() {
-  build_worker_tars
   load_once worker "$WORKER_IMG" "$(content_of "$WORKER_DIR/rootfs.stamp" "$WORKER_DIR/app.tar")" \
-    --rootfs "$WORKER_DIR/rootfs.tar" --layer "$WORKER_DIR/app.tar" --user 1000:1000 --workdir /tmp \
-    --entrypoint /usr/bin/python3 --entrypoint -m --entrypoint training_worker \
+    --rootfs "$WORKER_DIR/rootfs.tar" --file "$WORKER_DIR/app/opt/training-worker:/opt/training-worker" \
+    --user 1000:1000 --workdir /tmp --entrypoint '["/usr/bin/python3", "-m", "training_worker"]' \
     --env PATH=/usr/local/bin:/usr/bin:/bin --env PYTHONPATH=/opt/training-worker \
     --env PYTHONDONTWRITEBYTECODE=1 --env PYTHONUNBUFFERED=1 \
     --env DATA_DIR=/opt/training-worker/data --env HOME=/tmp --env USER=trainer
@@ -58,28 +57,26 @@ load_once() {
     note "$image is on the node already"
     return
   fi
-  localcluster build-image --tag "$image" "$@" --load
+  localcluster build-image --tag "$image" "$@" --load | sed 's/^/    /'
   echo "$loaded" >"$stamp"
 }
 
+# The kubelet's own list in the node's status is up to a minute behind, so containerd is asked.
 node_has() {
   local names
-  names=$(kubectl get nodes -o jsonpath='{.items[*].status.images[*].names}')
-  [[ $names == *"/$1\""* || $names == *"\"$1\""* ]]
+  names=$("$PROGRAMS/ctr" --address "$STATE/run/containerd.sock" --namespace k8s.io images ls --quiet 2>/dev/null || true)
+  grep -qE "(^|/)${1//./\\.}\$" <<<"$names"
 }
 
 case ${1:-load} in
-prepare)
-  build_worker_tars
-  build_manager_tar
-  ;;
-prepare-worker)
-  build_worker_tars
-  ;;
+prepare-manager) prepare_manager ;;
+prepare-worker) prepare_worker ;;
 load)
   use_local_cluster
+  prepare_manager
   load_manager
+  prepare_worker | sed 's/^/    /'
   load_worker
   ;;
-*) die "usage: hack/images.sh [prepare | prepare-worker | load]" ;;
+*) die "usage: hack/images.sh [prepare-manager | prepare-worker | load]" ;;
 esac

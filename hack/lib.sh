@@ -7,7 +7,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT"
 
 BIN=${BIN:-$ROOT/.bin}
-STATE=$ROOT/.localcluster
+STATE=${LOCALCLUSTER_STATE:-$ROOT/.localcluster}
+PROGRAMS=${LOCALCLUSTER_BIN:-$ROOT/.localcluster/bin}
 LOG_DIR=$STATE/logs
 IMG=${IMG:-spot-training-operator:dev}
 WORKER_IMG=${WORKER_IMG:-spot-training-operator-worker:dev}
@@ -21,6 +22,10 @@ export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
 
 # The cluster of KUBECONFIG, when the caller named one; the local cluster otherwise.
 USER_CLUSTER=${KUBECONFIG:-}
+
+# One clock for a script and the scripts that it calls.
+export BEGAN_AT="${BEGAN_AT:-$EPOCHSECONDS}"
+SECONDS=$((EPOCHSECONDS - BEGAN_AT))
 
 say() { printf '==> [%4ds] %s\n' "$SECONDS" "$*"; }
 note() { printf '    %s\n' "$*"; }
@@ -40,17 +45,17 @@ cluster_is_up() { localcluster status >/dev/null 2>&1; }
 use_local_cluster() {
   KUBECONFIG=$(localcluster kubeconfig)
   export KUBECONFIG
-  export PATH="$STATE/bin:$PATH"
+  export PATH="$PROGRAMS:$PATH"
 }
 
 # Also needed with a cluster of the user's own, where kubectl may be missing on this machine.
 need_kubectl() {
   if command -v kubectl >/dev/null; then return; fi
-  if [[ ! -x $STATE/bin/kubectl ]]; then
+  if [[ ! -x $PROGRAMS/kubectl ]]; then
     say "kubectl is not installed: building it (minutes the first time)"
     localcluster binaries >/dev/null
   fi
-  export PATH="$PATH:$STATE/bin"
+  export PATH="$PATH:$PROGRAMS"
 }
 
 # in_background NAME COMMAND...: runs it with its output in a log; finish NAME waits for it, and shows the log's end

@@ -9,8 +9,7 @@ main() {
   workers/training/run-tests.sh
 
   say "API server and etcd for the tests (built the first time, which takes minutes)"
-  localcluster binaries >/dev/null
-  KUBEBUILDER_ASSETS=$(localcluster binaries | tail -n 1)
+  KUBEBUILDER_ASSETS=$(localcluster binaries)
   export KUBEBUILDER_ASSETS
 
   say "local cluster (Go)"

@@ -107,10 +107,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Named("trainingjob").
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
 		Watches(&mlv1.TrainingJob{}, &newJobsFirst{}).
-		Owns(&batchv1.Job{}).
-		Owns(&corev1.Service{}).
-		Owns(&corev1.ConfigMap{}).
-		Owns(&corev1.ServiceAccount{}).
+		Watches(&batchv1.Job{}, byLabel).
+		Watches(&corev1.Service{}, byLabel).
+		Watches(&corev1.ConfigMap{}, byLabel).
+		Watches(&corev1.ServiceAccount{}, byLabel).
 		Watches(&corev1.PersistentVolumeClaim{}, byLabel).
 		Watches(&corev1.Pod{}, byLabel).
 		WatchesRawSource(source.TypedChannel(options.Reported, reported)).
@@ -153,6 +153,9 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 	err = r.apply(ctx, o, d)
 	if errors.Is(err, errLeftover) {
 		return ctrl.Result{RequeueAfter: retryLeftover}, nil
+	}
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // the job goes with its namespace
+		return ctrl.Result{}, nil
 	}
 	if reason, message, permanent := userError(err); reason != "" && o.job.Status.State != mlv1.StateRunning {
 		d, err = refused(o, reason, message, permanent), nil

@@ -214,12 +214,12 @@ func judge(job *mlv1.TrainingJob, found failure) verdict {
 	return verdict{restart: true}
 }
 
-// backoff is the pause before the next attempt. There is none after a disruption or a first failure, so that
-// training goes on at once; from then on it doubles. A jitter of up to a quarter, which is the same for the same
+// backoff is the pause before the next attempt. There is none after a disruption, a rescaling or a first failure, so
+// that training goes on at once; from then on it doubles. A jitter of up to a quarter, which is the same for the same
 // attempt, keeps jobs that failed together from coming back together.
 func backoff(job *mlv1.TrainingJob) time.Duration {
 	failures := job.Status.RestartCount - job.Status.DisruptionCount
-	if failures <= 1 || job.Status.Reason == mlv1.ReasonDisrupted {
+	if failures <= 1 || job.Status.Reason == mlv1.ReasonDisrupted || job.Status.Reason == mlv1.ReasonRescaled {
 		return 0
 	}
 	pause := time.Duration(math.Min(float64(firstBackoff)*math.Pow(2, float64(failures-2)), float64(maxBackoff)))

@@ -130,7 +130,7 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 			want: failed(1, "worker 1 (pod bert-training-1-a0) ended with exit code 1"),
 		},
 		"the deleted pod, not those that lost it as their peer": {
-			pods: []*corev1.Pod{pod(0).Failed(75).Obj(), pod(1).Running().Deleting(time.Minute).Obj()},
+			pods: []*corev1.Pod{pod(0).Failed(75).After(time.Second).Obj(), pod(1).Running().Deleting(time.Minute).Obj()},
 			want: lost("worker 1 (pod bert-training-1-a0) was deleted"),
 		},
 		"the first of two that failed on their own": {

@@ -65,6 +65,9 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 			child.keep(child.into)
 		}
 	}
+	if err := r.observeLostWorkers(ctx, &o); err != nil {
+		return o, err
+	}
 	if err := r.observeClaims(ctx, &o); err != nil {
 		return o, err
 	}
@@ -75,6 +78,23 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 		o.figures = &observedFigures{Figures: figures, time: at}
 	}
 	return o, nil
+}
+
+// observeLostWorkers reads the Job of a running training from the API server when it is not in the cache: somebody
+// deleted it, or only took away the label by which the cache finds it.
+func (r *Reconciler) observeLostWorkers(ctx context.Context, o *observed) error {
+	if o.workers != nil || o.job.Status.State != mlv1.StateRunning {
+		return nil
+	}
+	var workers batchv1.Job
+	err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: workersName(o.job)}, &workers)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Job %s from the API server: %w", workersName(o.job), err)
+	}
+	if err == nil && metav1.IsControlledBy(&workers, o.job) {
+		o.workers = &workers
+	}
+	return nil
 }
 
 func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {

@@ -51,7 +51,11 @@ func plan(o observed) desired {
 		planFinished(o, &d)
 		return d
 	}
-	if reason, message := obstacle(o); reason != "" && o.workers == nil {
+	suspend := ptr.Deref(o.job.Spec.Suspend, false)
+	if !suspend {
+		resumed(o, &d)
+	}
+	if reason, message := obstacle(o); reason != "" && o.workers == nil && !suspend {
 		hold(o, &d, reason, message)
 		return d
 	}
@@ -62,12 +66,15 @@ func plan(o observed) desired {
 		limit := *o.job.Spec.FailurePolicy.ActiveDeadlineSeconds
 		fail(o, &d, mlv1.ReasonDeadlineExceeded, fmt.Sprintf("ran longer than activeDeadlineSeconds %d", limit))
 		d.remove(o.workers)
-	case ptr.Deref(o.job.Spec.Suspend, false):
+	case suspend:
 		planSuspended(o, &d)
 	case o.workers == nil:
 		planStart(o, &d)
 	default:
 		planAttempt(o, &d)
+	}
+	if deadline := deadlineOf(o, &d); deadline != nil && !finished(&d.status) {
+		d.lookAgain(deadline.Sub(o.now))
 	}
 	return d
 }
@@ -108,6 +115,7 @@ func resumeSource(job *mlv1.TrainingJob) string {
 func refused(o observed, reason, message string, permanent bool) desired {
 	d := desired{status: *o.job.Status.DeepCopy()}
 	d.status.ObservedGeneration = o.job.Generation
+	resumed(o, &d)
 	if permanent {
 		fail(o, &d, reason, message)
 		return d
@@ -123,7 +131,14 @@ func refused(o observed, reason, message string, permanent bool) desired {
 
 // planStart makes the children, once no worker of an earlier attempt runs any more and the backoff is over.
 func planStart(o observed, d *desired) {
+	if d.status.State == mlv1.StateRunning {
+		restart(o, d, failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: "the Job " + workersName(o.job) + " was deleted"})
+		return
+	}
 	if wait := lingering(o, d); wait > 0 {
+		if d.status.State != mlv1.StateRestarting {
+			initializing(o, d, mlv1.ReasonWorkersStarting, "pods of earlier workers are ending")
+		}
 		d.lookAgain(wait)
 		return
 	}
@@ -204,16 +219,14 @@ func planAttempt(o observed, d *desired) {
 		}
 	}
 	d.status.Workers.Active, d.status.Workers.Succeeded = countWorkers(pods)
+	d.status.Workers.Failed = 0 // those that are known failed in an earlier attempt
 	if d.status.Workers.Active+d.status.Workers.Succeeded >= d.status.Workers.Total {
 		running(o, d)
 	} else if d.status.State != mlv1.StateRunning {
-		reason, message := waitingFor(o, pods, d.status.Workers)
+		reason, message := waitingFor(o, d, pods)
 		initializing(o, d, reason, message)
 	}
 	d.scrape = metricsURL(o.job, pods)
-	if deadline := deadlineOf(o, d); deadline != nil {
-		d.lookAgain(deadline.Sub(o.now))
-	}
 }
 
 func planFailure(o observed, d *desired, found failure) {
@@ -279,7 +292,7 @@ func pastDeadline(o observed, d *desired) bool {
 // begins anew when the job is resumed.
 func deadlineOf(o observed, d *desired) *time.Time {
 	seconds := o.job.Spec.FailurePolicy.ActiveDeadlineSeconds
-	if seconds == nil || d.status.StartTime == nil || d.status.State == mlv1.StateSuspended {
+	if seconds == nil || d.status.StartTime == nil || ptr.Deref(o.job.Spec.Suspend, false) {
 		return nil
 	}
 	start := d.status.StartTime.Time

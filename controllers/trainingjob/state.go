@@ -19,6 +19,9 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 )
 
+// podCreation is how long the Job controller takes at the most to create a first pod, unless it is not allowed to.
+const podCreation = 10 * time.Second
+
 var phases = map[mlv1.State]mlv1.Phase{
 	mlv1.StatePending: mlv1.PhasePending, mlv1.StateInitializing: mlv1.PhasePending, mlv1.StateSuspended: mlv1.PhasePending,
 	mlv1.StateRunning: mlv1.PhaseRunning, mlv1.StateRestarting: mlv1.PhaseRunning,
@@ -57,6 +60,10 @@ func finished(status *mlv1.TrainingJobStatus) bool {
 func hold(o observed, d *desired, reason, message string) {
 	d.enter(mlv1.StatePending, reason)
 	d.condition(o, mlv1.ConditionInitialized, false, reason, message)
+	d.conclude(o, mlv1.ConditionRunning, reason, message)
+	if d.status.Workers != nil {
+		d.status.Workers.Active = 0
+	}
 	if reason == mlv1.ReasonStorageNotSupported || reason == mlv1.ReasonClaimNotFound {
 		d.condition(o, mlv1.ConditionCheckpointReady, false, reason, message)
 		d.lookAgain(15 * time.Second) // claims of others are not watched
@@ -71,7 +78,7 @@ func admit(o observed, d *desired) {
 		message = "this version of the operator admits every job at once and does not act upon " + strings.Join(unserved, ", ") + " yet"
 	}
 	d.condition(o, mlv1.ConditionAdmitted, true, reason, message)
-	if usesClaim(o.job) {
+	if usesClaim(o.job) && o.missingClaim == "" {
 		d.condition(o, mlv1.ConditionCheckpointReady, true, mlv1.ReasonStorageReady, "checkpoints are kept on the claim "+claimName(o.job))
 	}
 	workers := o.job.Spec.NumWorkers
@@ -140,7 +147,6 @@ func initializing(o observed, d *desired, reason, message string) {
 	d.enter(state, reason)
 	d.condition(o, mlv1.ConditionInitialized, false, reason, message)
 	d.condition(o, mlv1.ConditionRunning, false, reason, message)
-	d.conclude(o, mlv1.ConditionSuspended, mlv1.ReasonResumed, "spec.suspend is not true")
 }
 
 func running(o observed, d *desired) {
@@ -152,7 +158,6 @@ func running(o observed, d *desired) {
 	d.condition(o, mlv1.ConditionInitialized, true, mlv1.ReasonWorkersRunning, message)
 	d.condition(o, mlv1.ConditionRunning, true, mlv1.ReasonWorkersRunning, message)
 	d.conclude(o, mlv1.ConditionRestarting, mlv1.ReasonWorkersRunning, message)
-	d.conclude(o, mlv1.ConditionSuspended, mlv1.ReasonResumed, "spec.suspend is not true")
 }
 
 // restart writes the decision to start the whole job again into the status; the workers are replaced only once it is
@@ -164,7 +169,10 @@ func restart(o observed, d *desired, found failure) {
 	}
 	d.status.FailureReason = found.message
 	d.status.LastRestartTime = ptr.To(metav1.NewTime(o.now))
-	d.status.Workers = &mlv1.WorkersStatus{Total: o.job.Spec.NumWorkers, Failed: countFailed(o.pods)}
+	d.status.Workers = &mlv1.WorkersStatus{Total: o.job.Spec.NumWorkers}
+	if o.workers != nil {
+		d.status.Workers.Failed = countFailed(o.podsOf(o.workers.UID))
+	}
 	message := fmt.Sprintf("restart %d: %s", d.status.RestartCount, found.message)
 	d.enter(mlv1.StateRestarting, found.reason)
 	d.condition(o, mlv1.ConditionRestarting, true, found.reason, message)
@@ -173,6 +181,9 @@ func restart(o observed, d *desired, found failure) {
 }
 
 func stopping(o observed, d *desired) {
+	if d.status.State == mlv1.StateSuspended { // suspended again before its resumption was reported
+		return
+	}
 	d.status.Reason = mlv1.ReasonSuspended
 	d.condition(o, mlv1.ConditionSuspended, false, mlv1.ReasonSuspended, "the workers are being stopped")
 }
@@ -185,6 +196,14 @@ func suspended(o observed, d *desired) {
 	d.condition(o, mlv1.ConditionRunning, false, mlv1.ReasonSuspended, message)
 	d.condition(o, mlv1.ConditionInitialized, false, mlv1.ReasonSuspended, message)
 	d.conclude(o, mlv1.ConditionRestarting, mlv1.ReasonSuspended, message)
+}
+
+// resumed says that a job which was suspended is so no longer.
+func resumed(o observed, d *desired) {
+	d.conclude(o, mlv1.ConditionSuspended, mlv1.ReasonResumed, "spec.suspend is not true")
+	if d.status.State == mlv1.StateSuspended {
+		initializing(o, d, mlv1.ReasonWorkersStarting, "the job was resumed")
+	}
 }
 
 // resumedAt is when the job was last resumed; zero when it never was suspended.
@@ -311,17 +330,21 @@ func metricsURL(job *mlv1.TrainingJob, pods []*corev1.Pod) string {
 }
 
 // waitingFor says why not all workers run.
-func waitingFor(o observed, pods []*corev1.Pod, count *mlv1.WorkersStatus) (reason, message string) {
+func waitingFor(o observed, d *desired, pods []*corev1.Pod) (reason, message string) {
 	for _, pod := range pods {
 		if reason, message := stuck(pod); reason != "" {
 			return reason, message
 		}
 	}
-	if len(pods) == 0 && o.now.Sub(o.workers.CreationTimestamp.Time) > 10*time.Second {
-		return mlv1.ReasonPodCreationFailed, fmt.Sprintf(
-			"no pod could be created: see the events of the Job, kubectl describe job %s -n %s", o.workers.Name, o.job.Namespace)
+	if len(pods) == 0 {
+		left := o.workers.CreationTimestamp.Add(podCreation).Sub(o.now)
+		if left <= 0 {
+			return mlv1.ReasonPodCreationFailed, fmt.Sprintf(
+				"no pod could be created: see the events of the Job, kubectl describe job %s -n %s", o.workers.Name, o.job.Namespace)
+		}
+		d.lookAgain(left) // nothing else tells that no pod came
 	}
-	return mlv1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers run", count.Active, count.Total)
+	return mlv1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers run", d.status.Workers.Active, d.status.Workers.Total)
 }
 
 // stuck says why a pod does not start; empty when nothing is known to be wrong.

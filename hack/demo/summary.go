@@ -27,7 +27,7 @@ func (d *demo) summarize(ctx context.Context, job *mlv1.TrainingJob) error {
 	if err := d.showCheckpoint(ctx, job); err != nil {
 		return err
 	}
-	kubectl(ctx, "get", "trainingjob,job,pod,service,configmap,pvc", "-l", mlv1.LabelTrainingJob+"="+job.Name, "-n", job.Namespace)
+	kubectl(ctx, "get", "job,pod,service,configmap,serviceaccount,pvc", "-l", mlv1.LabelTrainingJob+"="+job.Name, "-n", job.Namespace)
 	kubectl(ctx, "get", "trainingjob", job.Name, "-n", job.Namespace, "-o", "wide")
 	return nil
 }

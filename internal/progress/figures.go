@@ -4,6 +4,8 @@ package progress
 
 import (
 	"maps"
+	"math"
+	"strconv"
 	"time"
 )
 
@@ -17,7 +19,7 @@ type Figures struct {
 	Ratio *float64
 	// GPUUtilizationPercent is 0 to 100; nil when not reported.
 	GPUUtilizationPercent *float64
-	// Metrics are loss, accuracy and whatever else the worker reports, by name.
+	// Metrics are loss, accuracy and whatever else the worker reports, by name, rounded to six significant digits.
 	Metrics map[string]float64
 	// Checkpoint is the newest checkpoint that the worker made; nil when it reported none.
 	Checkpoint *Checkpoint
@@ -53,4 +55,18 @@ func equalPointers[T comparable](a, b *T) bool {
 		return a == b
 	}
 	return *a == *b
+}
+
+// significantDigits of a metric are kept: more only make figures hard to read, and a change of theirs is no news.
+const significantDigits = 6
+
+// addMetric keeps a metric unless it is not finite, which JSON cannot hold, or there are too many.
+func addMetric(metrics map[string]float64, name string, value float64) {
+	if name == "" || math.IsNaN(value) || math.IsInf(value, 0) || len(metrics) >= maxMetrics {
+		return
+	}
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', significantDigits, 64), 64)
+	if err == nil {
+		metrics[name] = rounded
+	}
 }

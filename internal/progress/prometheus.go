@@ -37,14 +37,11 @@ func namedMetrics(families map[string]*dto.MetricFamily) map[string]float64 {
 	metrics := map[string]float64{}
 	for family, name := range map[string]string{"training_loss": "loss", "training_accuracy": "accuracy"} {
 		if value := optional(families, family); value != nil {
-			metrics[name] = *value
+			addMetric(metrics, name, *value)
 		}
 	}
 	for _, metric := range families["training_metric"].GetMetric() {
-		name, value := label(metric, "name"), sample(metric)
-		if name != "" && finite(value) && len(metrics) < maxMetrics {
-			metrics[name] = value
-		}
+		addMetric(metrics, label(metric, "name"), sample(metric))
 	}
 	if len(metrics) == 0 {
 		return nil

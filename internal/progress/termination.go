@@ -52,15 +52,13 @@ func ParseTermination(text string) (Figures, bool) {
 func (m terminationMessage) metrics() map[string]float64 {
 	metrics := map[string]float64{}
 	if m.Loss != nil {
-		metrics["loss"] = *m.Loss
+		addMetric(metrics, "loss", *m.Loss)
 	}
 	if m.Accuracy != nil {
-		metrics["accuracy"] = *m.Accuracy
+		addMetric(metrics, "accuracy", *m.Accuracy)
 	}
 	for name, value := range m.Metrics {
-		if len(metrics) < maxMetrics {
-			metrics[name] = value
-		}
+		addMetric(metrics, name, value)
 	}
 	if len(metrics) == 0 {
 		return nil

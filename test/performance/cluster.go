@@ -159,7 +159,7 @@ func (c *cluster) kubeconfig(name string, groups ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(c.folder, name+".kubeconfig")
+	path := filepath.Join(c.folder, strings.ReplaceAll(name, ":", "-")+".kubeconfig") // KUBECONFIG separates paths by colons
 	return path, os.WriteFile(path, text, 0o600)
 }
 
@@ -236,9 +236,7 @@ func (c *cluster) makeNodes(ctx context.Context) error {
 			corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti"),
 			corev1.ResourcePods: resource.MustParse("10000"),
 		}
-		node.Status = corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated", LastTransitionTime: metav1.Now()},
-		}}
+		node.Status = corev1.NodeStatus{Capacity: capacity, Allocatable: capacity}
 		if err := c.client.Status().Update(ctx, node); err != nil {
 			return err
 		}
@@ -313,11 +311,11 @@ func (c *cluster) create(ctx context.Context, path string) error {
 	}
 }
 
-// await waits until something is so, while the parts of the cluster run.
-func (c *cluster) await(ctx context.Context, what string, limit time.Duration, met func() (bool, error)) error {
-	parts := c.parts
+// await waits until something is so, while the parts of the cluster and the others run.
+func (c *cluster) await(ctx context.Context, what string, limit time.Duration, met func() (bool, error), others ...*process) error {
+	parts := append(others, c.parts...)
 	if c.kwok != nil {
-		parts = append(parts[:len(parts):len(parts)], c.kwok)
+		parts = append(parts, c.kwok)
 	}
-	return await(ctx, what, limit, 200*time.Millisecond, parts, met)
+	return await(ctx, what, limit, parts, met)
 }

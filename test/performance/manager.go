@@ -71,13 +71,7 @@ func (m *manager) warmUp(ctx context.Context) error {
 
 // await waits until something is so, while the cluster and the manager run.
 func (m *manager) await(ctx context.Context, what string, limit time.Duration, met func() (bool, error)) error {
-	return m.cluster.await(ctx, what, limit, func() (bool, error) {
-		ok, err := met()
-		if ended := m.alive(); ended != nil {
-			return false, ended
-		}
-		return ok, err
-	})
+	return m.cluster.await(ctx, what, limit, met, m.process)
 }
 
 // awaitState waits until so many jobs of the namespace are in the state.

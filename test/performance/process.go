@@ -111,8 +111,8 @@ func (p *process) peakMemory() (int64, error) {
 	return 0, fmt.Errorf("/proc/%d/status has no VmHWM", p.pid)
 }
 
-// await asks again and again until the answer is yes, the time is over, or one of the processes has ended.
-func await(ctx context.Context, what string, limit, pause time.Duration, needed []*process, met func() (bool, error)) error {
+// await asks several times a second until the answer is yes, the time is over, or one of the processes has ended.
+func await(ctx context.Context, what string, limit time.Duration, needed []*process, met func() (bool, error)) error {
 	deadline := time.Now().Add(limit)
 	for {
 		ok, err := met()
@@ -130,7 +130,7 @@ func await(ctx context.Context, what string, limit, pause time.Duration, needed 
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pause):
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

@@ -79,9 +79,11 @@ install_mmdebstrap() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends mmdebstrap
 }
 
-# The trimmed system must still train: a backward pass, and a process group over gloo.
+# The trimmed system must still train: a backward pass, and a process group over gloo. PyTorch reads /proc/cpuinfo.
 check_rootfs() {
-    chroot --userspec=1000:1000 "$1" /usr/bin/env -i HOME=/tmp PATH=/usr/bin GLOO_SOCKET_IFNAME=lo /usr/bin/python3 -B - <<'PYTHON'
+    # shellcheck disable=SC2016  # $0 belongs to the inner shell
+    unshare --mount sh -c 'mount -t proc proc "$0/proc" && exec chroot --userspec=1000:1000 "$0" \
+        /usr/bin/env -i HOME=/tmp PATH=/usr/bin GLOO_SOCKET_IFNAME=lo /usr/bin/python3 -B -' "$1" <<'PYTHON'
 import tempfile
 
 import numpy
@@ -89,9 +91,10 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-store = dist.FileStore(tempfile.mktemp(), 1)
+store = dist.FileStore(tempfile.mkdtemp() + "/store", 1)
 dist.init_process_group("gloo", store=store, rank=0, world_size=1)
 model = DistributedDataParallel(torch.nn.Conv2d(1, 2, 3))
+torch.set_num_threads(2)
 model(torch.from_numpy(numpy.ones((1, 1, 8, 8), dtype=numpy.float32))).sum().backward()
 print("PyTorch", torch.__version__, "with gloo works for user 1000")
 PYTHON

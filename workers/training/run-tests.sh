@@ -19,4 +19,4 @@ if ! "$python" -c 'import torch, numpy, pytest' 2>/dev/null; then
 fi
 
 export PYTHONDONTWRITEBYTECODE=1
-exec "$python" -m pytest -p no:cacheprovider tests "$@"
+exec "$python" -m pytest -p no:cacheprovider "$@"

@@ -45,6 +45,7 @@ UNUSED = (
 )
 UNUSED_IN_LIBRARIES = ("dri", "gconv", "gdk-pixbuf-2.0", "gio", "mfx", "perl", "qt5", "vdpau", "gstreamer-1.0", "gdcm")
 UNUSED_IN_TORCH = ("include", "share", "test")
+UNUSED_PYTHON_PACKAGES = ("hypothesis", "mpmath", "sympy")  # symbolic shapes and property tests, not training
 # Loaded by name at run time, so that no linker entry tells of them.
 LOADED_BY_NAME = ("libnss_", "libresolv", "libgcc_s", "ld-linux")
 
@@ -59,6 +60,11 @@ def main() -> None:
         _remove(LIBRARIES / name)
     for name in UNUSED_IN_TORCH:
         _remove(PYTHON_PACKAGES / "torch" / name)
+    for name in UNUSED_PYTHON_PACKAGES:
+        _remove(PYTHON_PACKAGES / name)
+    for program in (PYTHON_PACKAGES / "torch" / "bin").glob("*[tT]est*"):
+        _remove(program)
+    _remove(PYTHON_PACKAGES / "torch" / "bin" / "tutorial_tensorexpr")
     for tests in PYTHON_PACKAGES.glob("**/tests"):
         if "torch" not in tests.parts:
             _remove(tests)

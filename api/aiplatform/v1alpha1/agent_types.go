@@ -12,8 +12,6 @@ import (
 // +kubebuilder:resource:path=agents,singular=agent,shortName=ag,categories=ml
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.jobType`,description="Kind of workload"
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`,description="Image that is run"
-// +kubebuilder:printcolumn:name="Inputs",type=string,JSONPath=`.spec.inputs[*].name`,description="Names of the inputs"
-// +kubebuilder:printcolumn:name="Outputs",type=string,JSONPath=`.spec.outputs[*].name`,description="Names of the outputs"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether workflows can use the agent"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Workflows",type=integer,priority=1,JSONPath=`.status.workflows`,description="Workflows that use the agent"
@@ -91,10 +89,16 @@ type AgentSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="spec.env: a variable has an empty name: give it one or remove it"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.value) || e.value == '' || !has(e.valueFrom))",message="spec.env: a variable has both value and valueFrom: keep one of the two"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// resources are the requests and limits of the agent's pod. Default: none, so that it runs where there is room left.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0))",fieldPath=".limits",message="spec.resources.limits: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('nvidia.com/gpu' in self.requests) || !('nvidia.com/gpu' in self.limits) || string(self.requests['nvidia.com/gpu']) == string(self.limits['nvidia.com/gpu'])",fieldPath=".requests",message="spec.resources.requests: asks for another number of nvidia.com/gpu than the limit, but GPUs cannot be overcommitted: set both to the same number or remove one"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// inputs are the values that a stage gives the agent; the container sees each as INPUT_ and its name in upper snake

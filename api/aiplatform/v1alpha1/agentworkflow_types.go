@@ -83,6 +83,7 @@ type AgentWorkflowSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	QueueName string `json:"queueName,omitempty"`
 
 	// priority of the stages in their queue, 0 to 100. Default 50.
@@ -153,6 +154,7 @@ type Stage struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Agent string `json:"agent,omitempty"`
 
 	// inputs are the values of the agent's inputs by name: a text; $(inputs.NAME) for an input of the workflow; or

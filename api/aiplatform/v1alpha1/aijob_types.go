@@ -68,7 +68,9 @@ func (j *AIJob) StatusConditions() *[]metav1.Condition { return &j.Status.Condit
 // +kubebuilder:validation:XValidation:rule="has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args)",fieldPath=".args",message="spec.args: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.env) == has(oldSelf.env) && (!has(self.env) || self.env == oldSelf.env)",fieldPath=".env",message="spec.env: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.config) == has(oldSelf.config) && (!has(self.config) || self.config == oldSelf.config)",fieldPath=".config",message="spec.config: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.resources) == has(oldSelf.resources) && (!has(self.resources) || self.resources == oldSelf.resources)",fieldPath=".resources",message="spec.resources: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.resources) == has(oldSelf.resources)",fieldPath=".resources",message="spec.resources: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(oldSelf.resources) || (has(self.resources.limits) == has(oldSelf.resources.limits) && (!has(self.resources.limits) || (self.resources.limits.size() == oldSelf.resources.limits.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.resources.limits) == (k in oldSelf.resources.limits) && (!(k in self.resources.limits) || quantity(string(self.resources.limits[k])).compareTo(quantity(string(oldSelf.resources.limits[k]))) == 0)))))",fieldPath=".resources",message="spec.resources: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(oldSelf.resources) || (has(self.resources.requests) == has(oldSelf.resources.requests) && (!has(self.resources.requests) || (self.resources.requests.size() == oldSelf.resources.requests.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.resources.requests) == (k in oldSelf.resources.requests) && (!(k in self.resources.requests) || quantity(string(self.resources.requests[k])).compareTo(quantity(string(oldSelf.resources.requests[k]))) == 0)))))",fieldPath=".resources",message="spec.resources: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) == has(oldSelf.nodeSelector) && (!has(self.nodeSelector) || self.nodeSelector == oldSelf.nodeSelector)",fieldPath=".nodeSelector",message="spec.nodeSelector: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.tolerations) == has(oldSelf.tolerations) && (!has(self.tolerations) || self.tolerations == oldSelf.tolerations)",fieldPath=".tolerations",message="spec.tolerations: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName) && (!has(self.clusterName) || self.clusterName == oldSelf.clusterName)",fieldPath=".clusterName",message="spec.clusterName: is immutable: create another AIJob"
@@ -91,12 +93,14 @@ type AIJobSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	QueueName string `json:"queueName,omitempty"`
 
 	// clusterName is the ComputeCluster in which the job must run. Default: any whose nodes fit.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	ClusterName string `json:"clusterName,omitempty"`
 
 	// preemptible says whether a job of higher priority may take this one's place, where its queue allows that. It is
@@ -132,6 +136,8 @@ type AIJobSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="spec.env: a variable has an empty name: give it one or remove it"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.value) || e.value == '' || !has(e.valueFrom))",message="spec.env: a variable has both value and valueFrom: keep one of the two"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// config is any object; the container sees it as JSON in CONFIG.
@@ -142,7 +148,10 @@ type AIJobSpec struct {
 
 	// resources are the requests and limits of each pod. Default: none, so that the pod runs where there is room left.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('nvidia.com/gpu' in self.requests) || !('nvidia.com/gpu' in self.limits) || string(self.requests['nvidia.com/gpu']) == string(self.limits['nvidia.com/gpu'])",fieldPath=".requests",messageExpression="'spec.resources.requests[nvidia.com/gpu]: ' + string(self.requests['nvidia.com/gpu']) + ' is not the limit ' + string(self.limits['nvidia.com/gpu']) + ', but GPUs cannot be overcommitted: set both to the same number or remove one'"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0))",fieldPath=".limits",message="spec.resources.limits: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('nvidia.com/gpu' in self.requests) || !('nvidia.com/gpu' in self.limits) || string(self.requests['nvidia.com/gpu']) == string(self.limits['nvidia.com/gpu'])",fieldPath=".requests",message="spec.resources.requests: asks for another number of nvidia.com/gpu than the limit, but GPUs cannot be overcommitted: set both to the same number or remove one"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// gang says how many pods the job has, and that they start together or not at all. Default: one pod.
@@ -181,6 +190,8 @@ type AIJobSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Exists', 'Equal', 'Lt', 'Gt'])",message="spec.tolerations: has an unknown operator: use Exists, or Equal with a value"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="spec.tolerations: has an unknown effect: use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all of them"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
 	// serviceAccountName is the ServiceAccount of the pods. Default: the namespace's default one, whose token is not
@@ -188,6 +199,7 @@ type AIJobSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
@@ -253,7 +265,7 @@ type RetryPolicy struct {
 	// +kubebuilder:validation:Maximum=10
 	BackoffMultiplier float64 `json:"backoffMultiplier,omitempty"`
 
-	// initialBackoff is the delay before the first retry. Default 10s.
+	// initialBackoff is the delay before the first retry, up to maxBackoff. Default 10s.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
@@ -261,12 +273,13 @@ type RetryPolicy struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	InitialBackoff *metav1.Duration `json:"initialBackoff,omitempty"`
 
-	// maxBackoff is the longest delay before a retry. Default 10m.
+	// maxBackoff is the longest delay before a retry, up to 24h. Default 10m.
 	// +optional
-	// +kubebuilder:default="10m"
+	// +kubebuilder:default="10m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.retryPolicy.maxBackoff: is more than 24h: choose less"
 	MaxBackoff *metav1.Duration `json:"maxBackoff,omitempty"`
 }
 

@@ -32,7 +32,7 @@ type AIJobQueue struct {
 
 	// spec says which jobs are admitted, and in which order. It can be changed at any time; jobs that run stay.
 	// +required
-	Spec AIJobQueueSpec `json:"spec,omitzero"`
+	Spec AIJobQueueSpec `json:"spec"`
 
 	// status is what the operator observed. It is written by the operator only.
 	// +optional

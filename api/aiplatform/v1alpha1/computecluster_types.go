@@ -31,7 +31,7 @@ type ComputeCluster struct {
 
 	// spec says which nodes belong to it and what may run there. It can be changed at any time; jobs that run stay.
 	// +required
-	Spec ComputeClusterSpec `json:"spec,omitzero"`
+	Spec ComputeClusterSpec `json:"spec"`
 
 	// status is what the operator observed. It is written by the operator only.
 	// +optional

@@ -20,12 +20,13 @@ type Checkpoint struct {
 	// +kubebuilder:validation:Minimum=1
 	Frequency int32 `json:"frequency,omitempty"`
 
-	// interval saves a checkpoint when this much time has passed since the last one, at least 10s, for example 15m.
-	// Workers see it in seconds as CHECKPOINT_INTERVAL. Default: by epochs only.
+	// interval saves a checkpoint when this much time has passed since the last one, 10s to 168h, in hours, minutes and
+	// seconds, for example 15m or 1h30m. Workers see it in seconds as CHECKPOINT_INTERVAL. Default: by epochs only.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Format=duration
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="spec.checkpoint.interval: is less than 10s: choose 10s or more, so that training does not only save"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="spec.checkpoint.interval: is less than 10s or more than 168h: choose a time between, so that training neither only saves nor never"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
 	// retention is the number of newest checkpoints to keep, 1 to 1000. The newest valid one is never deleted.
@@ -79,6 +80,7 @@ type CheckpointStorage struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	ClaimName string `json:"claimName,omitempty"`
 
 	// size of the claim that is created, for example 50Gi. Default 10Gi.
@@ -89,6 +91,7 @@ type CheckpointStorage struct {
 	// storageClassName of the claim that is created. Default: the cluster's default StorageClass.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
 	// accessModes of the claim that is created. Default ReadWriteOnce, with which all workers must run on one node;
@@ -171,6 +174,7 @@ type SecretReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 }
 

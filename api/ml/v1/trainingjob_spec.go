@@ -9,8 +9,10 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.elastic) || (self.numWorkers >= self.elastic.minWorkers && self.numWorkers <= self.elastic.maxWorkers)",fieldPath=".numWorkers",messageExpression="'spec.numWorkers: %d lies outside spec.elastic (%d to %d): choose a number within these bounds or widen them'.format([self.numWorkers, self.elastic.minWorkers, self.elastic.maxWorkers])"
 // +kubebuilder:validation:XValidation:rule="self.numWorkers == oldSelf.numWorkers || has(self.elastic)",fieldPath=".numWorkers",message="spec.numWorkers: can only be changed when spec.elastic is set: set spec.elastic when creating the job, or delete the job and create it again"
 // +kubebuilder:validation:XValidation:rule="!has(self.networking) || !has(self.networking.backend) || self.networking.backend != 'nccl' || self.gpusPerWorker > 0",fieldPath=".networking.backend",message="spec.networking.backend: nccl needs GPUs, but spec.gpusPerWorker is 0: use gloo or mpi, or ask for GPUs"
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('nvidia.com/gpu' in self.resources.limits) || int(string(self.resources.limits['nvidia.com/gpu'])) in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker]",fieldPath=".resources.limits",messageExpression="'spec.resources.limits[nvidia.com/gpu]: %s is neither spec.gpusPerWorker (%d, per worker) nor spec.numWorkers x spec.gpusPerWorker (%d, the whole job): remove it, or set gpusPerWorker to the number that each worker needs'.format([self.resources.limits['nvidia.com/gpu'], self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])"
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.requests) || !('nvidia.com/gpu' in self.resources.requests) || int(string(self.resources.requests['nvidia.com/gpu'])) in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker]",fieldPath=".resources.requests",messageExpression="'spec.resources.requests[nvidia.com/gpu]: %s is neither spec.gpusPerWorker (%d, per worker) nor spec.numWorkers x spec.gpusPerWorker (%d, the whole job): remove it, or set gpusPerWorker to the number that each worker needs'.format([self.resources.requests['nvidia.com/gpu'], self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('nvidia.com/gpu' in self.resources.limits) || (isQuantity(string(self.resources.limits['nvidia.com/gpu'])) && quantity(string(self.resources.limits['nvidia.com/gpu'])).isInteger() && quantity(string(self.resources.limits['nvidia.com/gpu'])).asInteger() in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])",fieldPath=".resources.limits",messageExpression="'spec.resources.limits[nvidia.com/gpu]: %s is neither spec.gpusPerWorker (%d, per worker) nor spec.numWorkers x spec.gpusPerWorker (%d, the whole job): remove it, or set gpusPerWorker to the number that each worker needs'.format([self.resources.limits['nvidia.com/gpu'], self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.requests) || !('nvidia.com/gpu' in self.resources.requests) || (isQuantity(string(self.resources.requests['nvidia.com/gpu'])) && quantity(string(self.resources.requests['nvidia.com/gpu'])).isInteger() && quantity(string(self.resources.requests['nvidia.com/gpu'])).asInteger() in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])",fieldPath=".resources.requests",messageExpression="'spec.resources.requests[nvidia.com/gpu]: %s is neither spec.gpusPerWorker (%d, per worker) nor spec.numWorkers x spec.gpusPerWorker (%d, the whole job): remove it, or set gpusPerWorker to the number that each worker needs'.format([self.resources.requests['nvidia.com/gpu'], self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])"
+// +kubebuilder:validation:XValidation:rule="!has(self.monitoring.metricsPort) || !has(self.networking.masterPort) || self.monitoring.metricsPort != self.networking.masterPort",fieldPath=".monitoring.metricsPort",messageExpression="'spec.monitoring.metricsPort: %d is spec.networking.masterPort as well: choose another port for one of them'.format([self.monitoring.metricsPort])"
+// +kubebuilder:validation:XValidation:rule="self.numWorkers == 1 || !has(self.checkpoint) || !has(self.checkpoint.storage.accessModes) || !('ReadWriteOncePod' in self.checkpoint.storage.accessModes)",fieldPath=".checkpoint.storage.accessModes",message="spec.checkpoint.storage.accessModes: ReadWriteOncePod allows one worker only: use ReadWriteMany, or ReadWriteOnce with all workers on one node, or set numWorkers to 1"
 // +kubebuilder:validation:XValidation:rule="self.model == oldSelf.model",fieldPath=".model",message="spec.model: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="self.dataset == oldSelf.dataset",fieldPath=".dataset",message="spec.dataset: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="self.gpusPerWorker == oldSelf.gpusPerWorker",fieldPath=".gpusPerWorker",message="spec.gpusPerWorker: is immutable: delete the job and create it again, its checkpoints are kept"
@@ -21,7 +23,9 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.command) == has(oldSelf.command) && (!has(self.command) || self.command == oldSelf.command)",fieldPath=".command",message="spec.command: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args)",fieldPath=".args",message="spec.args: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="has(self.env) == has(oldSelf.env) && (!has(self.env) || self.env == oldSelf.env)",fieldPath=".env",message="spec.env: is immutable: delete the job and create it again, its checkpoints are kept"
-// +kubebuilder:validation:XValidation:rule="has(self.resources) == has(oldSelf.resources) && (!has(self.resources) || self.resources == oldSelf.resources)",fieldPath=".resources",message="spec.resources: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.resources) == has(oldSelf.resources)",fieldPath=".resources",message="spec.resources: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(oldSelf.resources) || (has(self.resources.limits) == has(oldSelf.resources.limits) && (!has(self.resources.limits) || (self.resources.limits.size() == oldSelf.resources.limits.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.resources.limits) == (k in oldSelf.resources.limits) && (!(k in self.resources.limits) || quantity(string(self.resources.limits[k])).compareTo(quantity(string(oldSelf.resources.limits[k]))) == 0)))))",fieldPath=".resources",message="spec.resources: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(oldSelf.resources) || (has(self.resources.requests) == has(oldSelf.resources.requests) && (!has(self.resources.requests) || (self.resources.requests.size() == oldSelf.resources.requests.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.resources.requests) == (k in oldSelf.resources.requests) && (!(k in self.resources.requests) || quantity(string(self.resources.requests[k])).compareTo(quantity(string(oldSelf.resources.requests[k]))) == 0)))))",fieldPath=".resources",message="spec.resources: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="has(self.hyperparameters) == has(oldSelf.hyperparameters) && (!has(self.hyperparameters) || self.hyperparameters == oldSelf.hyperparameters)",fieldPath=".hyperparameters",message="spec.hyperparameters: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="has(self.checkpoint) == has(oldSelf.checkpoint) && (!has(self.checkpoint) || self.checkpoint == oldSelf.checkpoint)",fieldPath=".checkpoint",message="spec.checkpoint: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="has(self.scheduling) == has(oldSelf.scheduling) && (!has(self.scheduling) || self.scheduling == oldSelf.scheduling)",fieldPath=".scheduling",message="spec.scheduling: is immutable: delete the job and create it again, its checkpoints are kept"
@@ -105,12 +109,18 @@ type TrainingJobSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="spec.env: a variable has an empty name: give it one or remove it"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.value) || e.value == '' || !has(e.valueFrom))",message="spec.env: a variable has both value and valueFrom: keep one of the two"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// resources are the requests and limits of one worker. A nvidia.com/gpu count that equals gpusPerWorker says the
 	// same twice; one that equals numWorkers x gpusPerWorker is taken for the whole job's and divided, with a
 	// warning event; any other is rejected.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0))",fieldPath=".limits",message="spec.resources.limits: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('nvidia.com/gpu' in self.requests) || !('nvidia.com/gpu' in self.limits) || string(self.requests['nvidia.com/gpu']) == string(self.limits['nvidia.com/gpu'])",fieldPath=".requests",message="spec.resources.requests: asks for another number of nvidia.com/gpu than the limit, but GPUs cannot be overcommitted: set both to the same number or remove one"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// hyperparameters of the training. Workers see them as JSON in HYPERPARAMETERS and one by one, for example
@@ -172,6 +182,7 @@ type TrainingJobSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// securityContext is the pod security context of the workers. Default: user and group 1000, not root, with the
@@ -265,6 +276,7 @@ type Scheduling struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Priority string `json:"priority,omitempty"`
 
 	// nodeSelector are labels that a node must have, at most 64.
@@ -281,12 +293,15 @@ type Scheduling struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Exists', 'Equal', 'Lt', 'Gt'])",message="spec.scheduling.tolerations: has an unknown operator: use Exists, or Equal with a value"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="spec.scheduling.tolerations: has an unknown effect: use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all of them"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
 	// queueName is the AIJobQueue that admits the job.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	QueueName string `json:"queueName,omitempty"`
 
 	// gang starts no worker before all of them fit. Default true when there is more than one worker.
@@ -297,6 +312,7 @@ type Scheduling struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	SchedulerName string `json:"schedulerName,omitempty"`
 
 	// spot provisions spot instances for the workers.
@@ -310,6 +326,7 @@ type SpotReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 }
 

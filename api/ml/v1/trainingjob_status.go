@@ -43,7 +43,8 @@ type TrainingJobStatus struct {
 	// +optional
 	TotalEpochs int32 `json:"totalEpochs,omitempty"`
 
-	// metrics are the figures last reported by replica 0, by name, for example loss and accuracy. At most 64.
+	// metrics are the figures last reported by replica 0, by name, for example loss and accuracy, rounded to six
+	// significant digits. At most 64.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Metrics map[string]float64 `json:"metrics,omitempty"`
@@ -82,7 +83,7 @@ type TrainingJobStatus struct {
 
 	// restartCount is the number of times that the whole job was started again, for whatever reason.
 	// +optional
-	RestartCount int32 `json:"restartCount,omitempty"`
+	RestartCount int32 `json:"restartCount"`
 
 	// disruptionCount is how many of these restarts were due to preemption, eviction or the loss of a node. They do
 	// not count against backoffLimit.

@@ -34,7 +34,8 @@ type SpotInstanceJob struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec says what to run, how often, and how it is kept alive. All but jobTemplate can be changed.
+	// spec says what to run, how often, and how it is kept alive. All but what the containers
+	// run can be changed.
 	// +required
 	Spec SpotInstanceJobSpec `json:"spec,omitzero"`
 
@@ -70,10 +71,14 @@ type SpotInstanceJobSpec struct {
 	// +kubebuilder:validation:Maximum=16
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// jobTemplate is the Job that each replica runs. It cannot be changed, because a checkpoint of the old containers
-	// cannot be continued in new ones. restartPolicy must be Never or OnFailure; selectors are set by Kubernetes.
+	// jobTemplate is the Job that each replica runs. Names, images, commands and arguments of its containers cannot be
+	// changed, because a checkpoint of the old processes cannot be continued in new ones; other changes count when a
+	// replica is started again. restartPolicy must be Never or OnFailure; selectors are set by Kubernetes.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.jobTemplate: is immutable: create another SpotInstanceJob; checkpoint images are kept"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.template.spec) || !has(oldSelf.spec) || !has(oldSelf.spec.template.spec) || self.spec.template.spec.containers.map(c, c.name) == oldSelf.spec.template.spec.containers.map(c, c.name)",fieldPath=".spec.template.spec.containers",message="spec.jobTemplate.spec.template.spec.containers: their names are immutable, since checkpoints of the old ones cannot be continued: create another SpotInstanceJob"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.template.spec) || !has(oldSelf.spec) || !has(oldSelf.spec.template.spec) || self.spec.template.spec.containers.map(c, has(c.image) ? c.image : '') == oldSelf.spec.template.spec.containers.map(c, has(c.image) ? c.image : '')",fieldPath=".spec.template.spec.containers",message="spec.jobTemplate.spec.template.spec.containers: their images are immutable, since checkpoints of the old ones cannot be continued: create another SpotInstanceJob"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.template.spec) || !has(oldSelf.spec) || !has(oldSelf.spec.template.spec) || self.spec.template.spec.containers.map(c, has(c.command), c.command) == oldSelf.spec.template.spec.containers.map(c, has(c.command), c.command)",fieldPath=".spec.template.spec.containers",message="spec.jobTemplate.spec.template.spec.containers: their commands are immutable, since checkpoints of the old ones cannot be continued: create another SpotInstanceJob"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.template.spec) || !has(oldSelf.spec) || !has(oldSelf.spec.template.spec) || self.spec.template.spec.containers.map(c, has(c.args), c.args) == oldSelf.spec.template.spec.containers.map(c, has(c.args), c.args)",fieldPath=".spec.template.spec.containers",message="spec.jobTemplate.spec.template.spec.containers: their arguments are immutable, since checkpoints of the old ones cannot be continued: create another SpotInstanceJob"
 	// +kubebuilder:validation:XValidation:rule="has(self.spec) && has(self.spec.template.spec)",message="spec.jobTemplate.spec.template.spec: is required: describe the pod, with at least one container"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.template.spec) || (has(self.spec.template.spec.restartPolicy) && self.spec.template.spec.restartPolicy in ['Never', 'OnFailure'])",fieldPath=".spec.template.spec.restartPolicy",message="spec.jobTemplate.spec.template.spec.restartPolicy: must be Never or OnFailure for a Job: set it to Never, so that a failed container is replaced by a pod that starts from the checkpoint"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() > 0",fieldPath=".spec.template.spec.containers",message="spec.jobTemplate.spec.template.spec.containers: is empty: add the container to run"
@@ -106,13 +111,13 @@ type CheckpointConfig struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$')",messageExpression="\"spec.checkpointConfig.checkpointImageRepo: '\" + self + \"' is not registry/repository: write for example registry.example.com/team/checkpoints, in lower case and without a tag\""
 	CheckpointImageRepo string `json:"checkpointImageRepo,omitempty"`
 
-	// checkpointInterval is the time between two checkpoints, 1m or more. Default 30m.
+	// checkpointInterval is the time between two checkpoints, 1m to 168h. Default 30m.
 	// +optional
-	// +kubebuilder:default="30m"
+	// +kubebuilder:default="30m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.checkpointConfig.checkpointInterval: is less than 1m: choose 1m or more, so that the job does not only save"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="spec.checkpointConfig.checkpointInterval: is less than 1m or more than 168h: choose a time between, so that the job neither only saves nor never"
 	CheckpointInterval metav1.Duration `json:"checkpointInterval,omitzero"`
 
 	// retention is the number of newest checkpoints of each replica to keep, 1 to 100. Default 3.
@@ -169,6 +174,7 @@ type SpotInstanceVMReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 }
 
@@ -178,6 +184,7 @@ type SecretReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
 	// namespace of the Secret. Default: the namespace of the object that refers to it. No other is allowed, since who

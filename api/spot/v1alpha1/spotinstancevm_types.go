@@ -109,23 +109,24 @@ type SpotInstanceVMSpec struct {
 	// +kubebuilder:default={}
 	KubeadmJoinConfig KubeadmJoinConfig `json:"kubeadmJoinConfig,omitzero"`
 
-	// joinTimeout is the time from an instance's creation within which its node must be Ready and show its GPUs, 1m or
-	// more; after it the instance is deleted and another one tried. Default 15m.
+	// joinTimeout is the time from an instance's creation within which its node must be Ready and show its GPUs, 1m to
+	// 24h; after it the instance is deleted and another one tried. Default 15m.
 	// +optional
-	// +kubebuilder:default="15m"
+	// +kubebuilder:default="15m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.joinTimeout: is less than 1m, in which no instance can start: choose 1m or more"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="spec.joinTimeout: is less than 1m or more than 24h: choose a time between, in which an instance surely starts"
 	JoinTimeout metav1.Duration `json:"joinTimeout,omitzero"`
 
-	// idleTimeout is the time without a pod of a job after which an instance is deleted; 0s deletes it at once.
+	// idleTimeout is the time without a pod of a job after which an instance is deleted, 0s (at once) to 168h.
 	// Default 10m.
 	// +optional
-	// +kubebuilder:default="10m"
+	// +kubebuilder:default="10m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('168h')",message="spec.idleTimeout: is more than 168h: choose less, or run STANDARD instances outside of the operator"
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 }
 
@@ -266,6 +267,7 @@ type KubeadmJoinConfig struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	TokenSecretRef string `json:"tokenSecretRef,omitempty"`
 
 	// caCertHash is the hash of the cluster's root certificate, as sha256: and 64 hexadecimal digits, by which an

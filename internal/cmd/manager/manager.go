@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -213,7 +214,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	if err != nil {
 		return fmt.Errorf("set up the TrainingJob controller: %w", err)
 	}
-	ctrlmetrics.Registry.MustRegister(metrics.NewTrainingJobStatus(mgr.GetCache(), o.metricsMaxJobs, clock.RealClock{}))
+	// Runnables start with the leadership: two replicas must not both report the state of the same jobs.
+	err = mgr.Add(ctrlmanager.RunnableFunc(func(context.Context) error {
+		return ctrlmetrics.Registry.Register(metrics.NewTrainingJobStatus(mgr.GetCache(), o.metricsMaxJobs, clock.RealClock{}))
+	}))
+	if err != nil {
+		return fmt.Errorf("add the collector of job figures: %w", err)
+	}
 	if err := unserved.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the controller of unserved kinds: %w", err)
 	}

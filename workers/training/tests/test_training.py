@@ -223,7 +223,9 @@ def test_accumulated_batches_equal_one_large_batch(start: Start) -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-@pytest.mark.parametrize(("optimizer", "extra"), [("sgd", {"MIXED_PRECISION": "true"}), ("rmsprop", {"WARMUP_STEPS": 9})])
+@pytest.mark.parametrize(
+    ("optimizer", "extra"), [("sgd", {"MIXED_PRECISION": "true"}), ("rmsprop", {"WARMUP_STEPS": 9})]
+)
 def test_other_optimizers_train_and_resume(
     start: Start, tmp_path: Path, optimizer: str, extra: dict[str, object]
 ) -> None:

@@ -53,7 +53,7 @@ class RequestFile:
 
     def answer(self, request: Request, checkpoint: Checkpoint | None, error: str = "") -> None:
         """Write the answer and remove the request, unless a new one has taken its place. Raises OSError."""
-        document = {"id": request.id, "time": utc_now()}
+        document: dict[str, str | int] = {"id": request.id, "time": utc_now()}
         if checkpoint is None:
             document["error"] = error
         else:

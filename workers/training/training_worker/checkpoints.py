@@ -28,7 +28,7 @@ WRITING_PREFIX = ".writing-"
 DELETING_PREFIX = ".deleting-"
 SEARCH_DEPTH = 2
 
-FileWriter = Callable[[BinaryIO], None]
+FileWriter = Callable[[BinaryIO], object]
 
 
 class InvalidCheckpointError(Exception):

@@ -117,5 +117,5 @@ def _samples(x: np.ndarray, name: str) -> np.ndarray:
 
 def _labels(y: np.ndarray, name: str) -> np.ndarray:
     if y.ndim != 1 or y.dtype.kind not in "biu" or len(y) == 0 or y.min() < 0:
-        raise DataError(f"data set {name!r}: y must be class numbers from 0 in one dimension, but is {y.dtype} {y.shape}")
+        raise DataError(f"data set {name!r}: y must be a list of class numbers from 0, but is {y.dtype} {y.shape}")
     return y.astype(np.int64)

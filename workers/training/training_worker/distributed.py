@@ -77,7 +77,11 @@ class Ranks:
     @contextlib.contextmanager
     def gradients(self, model: nn.Module, last: bool) -> Iterator[None]:
         """Surround a backward pass with this; gradients are averaged only in the ``last`` one before a step."""
-        silent = contextlib.nullcontext() if last or self.world_size == 1 else model.no_sync()
+        silent = (
+            model.no_sync()
+            if isinstance(model, DistributedDataParallel) and not last
+            else contextlib.nullcontext()
+        )
         with self._peers("averaging gradients"), silent:
             yield
 

@@ -56,13 +56,13 @@ class Worker:
 
     def _train(self, config: Config) -> tuple[str, str]:
         topology = config.topology
-        self._progress.update(
-            epochs=config.hyperparameters.epochs, epoch=1, world_size=topology.world_size
-        )
+        self._progress.update(epochs=config.hyperparameters.epochs, epoch=1, world_size=topology.world_size)
         self._serve_metrics(config)
         threads = configuration.cpu_threads(self._env, topology.local_world_size)
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-        # Imported here since PyTorch takes most of the start-up time, and reads OMP_NUM_THREADS as it loads.
+        # Idle threads sleep instead of spinning, since other pods share the processors.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        # Imported here since PyTorch takes most of the start-up time, and reads these variables as it loads.
         import torch
 
         from training_worker import data, models

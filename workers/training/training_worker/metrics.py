@@ -43,14 +43,14 @@ def _families(report: Report, gpu_utilization: float | None) -> Iterator[tuple[s
     yield "training_metric", "Other metrics of the training by name.", named
     yield "training_world_size", "Ranks that take part.", _one(report.world_size)
     yield "training_restored_step", "Step that this run resumed at, 0 when it began anew.", _one(report.restored_step)
-    yield "training_checkpoint_epoch", "Epochs done in the newest checkpoint.", _one(saved and saved.epoch)
-    yield "training_checkpoint_step", "Optimizer steps done in the newest checkpoint.", _one(saved and saved.step)
+    yield "training_checkpoint_epoch", "Epochs in the newest checkpoint.", _one(saved.epoch if saved else None)
+    yield "training_checkpoint_step", "Optimizer steps in the newest checkpoint.", _one(saved.step if saved else None)
     yield (
         "training_checkpoint_timestamp_seconds",
         "Time of the newest checkpoint in seconds since 1970.",
-        _one(saved and saved.timestamp),
+        _one(saved.timestamp if saved else None),
     )
-    yield "training_checkpoint_size_bytes", "Size of the newest checkpoint.", _one(saved and saved.size_bytes)
+    yield "training_checkpoint_size_bytes", "Size of the newest checkpoint.", _one(saved.size_bytes if saved else None)
     info = [({"path": saved.path}, 1.0)] if saved else []
     yield "training_checkpoint_info", "Path of the newest checkpoint; always 1.", info
     yield (
@@ -79,7 +79,7 @@ def _number(value: float) -> str:
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
 class GpuUtilization:
@@ -98,12 +98,12 @@ class GpuUtilization:
             return None
         with self._lock:
             if time.monotonic() - self._sampled >= GPU_SAMPLE_SECONDS:
-                self._value = self._sample()
+                self._value = self._sample(self._program)
                 self._sampled = time.monotonic()
             return self._value
 
-    def _sample(self) -> float | None:
-        query = [self._program, f"--id={self._index}", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    def _sample(self, program: str) -> float | None:
+        query = [program, f"--id={self._index}", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
         try:
             answer = subprocess.run(query, capture_output=True, text=True, timeout=3, check=True)
             return float(answer.stdout.split()[0])

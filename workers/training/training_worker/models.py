@@ -54,6 +54,13 @@ def _cnn(sample_shape: tuple[int, ...], classes: int, dropout: float) -> nn.Modu
     )
 
 
+class _GroupNorm(nn.GroupNorm):
+    """Group normalization in float32, since PyTorch 1.13 has no mixed precision for it on CPUs."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.float())
+
+
 class _ResidualBlock(nn.Module):
     """Two convolutions beside a shortcut, with group normalization."""
 
@@ -61,10 +68,10 @@ class _ResidualBlock(nn.Module):
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(channels_in, channels_out, 3, stride, padding=1, bias=False),
-            nn.GroupNorm(4, channels_out),
+            _GroupNorm(4, channels_out),
             nn.ReLU(),
             nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False),
-            nn.GroupNorm(4, channels_out),
+            _GroupNorm(4, channels_out),
         )
         same = channels_in == channels_out and stride == 1
         self.shortcut = nn.Identity() if same else nn.Conv2d(channels_in, channels_out, 1, stride, bias=False)
@@ -77,7 +84,7 @@ def _resnet_tiny(sample_shape: tuple[int, ...], classes: int, dropout: float) ->
     """Three residual blocks of 16, 32 and 64 channels."""
     return nn.Sequential(
         nn.Conv2d(sample_shape[0], 16, kernel_size=3, padding=1, bias=False),
-        nn.GroupNorm(4, 16),
+        _GroupNorm(4, 16),
         nn.ReLU(),
         _ResidualBlock(16, 16, stride=1),
         _ResidualBlock(16, 32, stride=2),

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import pickle
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -23,8 +24,8 @@ class Position:
     """Where the training stands, always at the end of an optimizer step.
 
     ``offset`` counts the samples of the present epoch that all ranks together have used; ``loss_sum`` adds up
-    the losses of ``loss_samples`` of them. ``metrics``, ``best`` and ``stale_epochs`` are of the epochs that are done. ``outcome`` and
-    ``outcome_message`` say why training ended, once a success policy has ended it.
+    the losses of ``loss_samples`` of them. ``metrics``, ``best`` and ``stale_epochs`` are of the epochs that are done.
+    ``outcome`` and ``outcome_message`` say why training ended, once a success policy has ended it.
     """
 
     epoch: int = 0
@@ -101,7 +102,7 @@ def manifest(config: Config, position: Position, world_size: int) -> dict[str, A
     }
 
 
-def check_manifest(config: Config, saved: dict[str, Any], where: str) -> None:
+def check_manifest(config: Config, saved: Mapping[str, Any], where: str) -> None:
     """Raise DataError when a checkpoint belongs to another model, data set or optimizer than this job's."""
     expected = {"model": config.model, "dataset": config.dataset, "optimizer": config.hyperparameters.optimizer}
     for key, value in expected.items():

@@ -34,7 +34,8 @@ class SuccessTracker:
         """Take in the metrics of a finished epoch; a verdict when training should end."""
         value = metrics[self._metric]
         policy = self._policy
-        if policy.metric and not math.isnan(policy.value) and (value == policy.value or self._better(value, policy.value)):
+        has_target = policy.metric is not None and not math.isnan(policy.value)
+        if has_target and (value == policy.value or self._better(value, policy.value)):
             return Verdict(TARGET_REACHED, f"{self._metric} is {value:.4g}, and {policy.value:g} was the target")
         if self.best is None or self._better(value, self.best):
             self.best, self.stale_epochs = value, 0

@@ -7,7 +7,6 @@ import math
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from training_worker import checkpoints, data, models
-from training_worker.checkpoint_request import Request, RequestFile
-from training_worker.checkpoints import Checkpoint, CheckpointDirectory
+from training_worker import data, models
+from training_worker.checkpointer import Checkpointer
 from training_worker.config import Config, Hyperparameters
 from training_worker.distributed import Ranks
-from training_worker.errors import CheckpointWriteError, DataError, DivergedError, PeerLostError, StoppedError
+from training_worker.errors import CheckpointWriteError, DivergedError, PeerLostError, StoppedError
 from training_worker.logs import Log
-from training_worker.progress import CheckpointReport, Progress
+from training_worker.progress import Progress
 from training_worker.signals import StopRequest
-from training_worker.state import STATE_FILE, Position, TrainingState, check_manifest, manifest
+from training_worker.state import Position, TrainingState
 from training_worker.success import COMPLETED, SuccessTracker, Verdict
 
 SEED_STRIDE = 1_000_003
@@ -47,11 +45,7 @@ class Trainer:
         # Held while model, optimizer and position change together, and while they are written to a checkpoint.
         self._consistent = threading.RLock()
         self._half_applied = False
-        self._directory: CheckpointDirectory | None = None
-        self._requests: RequestFile | None = None
-        self._restored_from: Path | None = None
-        self._saved: Checkpoint | None = None
-        self._last_save = time.monotonic()
+        self._checkpoints = Checkpointer(config, ranks, progress, log)
         self._trained_here = 0
         self._epoch_started = time.monotonic()
         self._epoch_samples = 0
@@ -66,7 +60,8 @@ class Trainer:
         self._state = TrainingState(
             Position(seed=parameters.seed), model, _optimizer(parameters, model), _scaler(parameters, device)
         )
-        self._restore()
+        self._checkpoints.restore(self._state)
+        self._success.best, self._success.stale_epochs = self._state.position.best, self._state.position.stale_epochs
         self._model = self._ranks.wrap(model)
         self._inputs = torch.from_numpy(self._dataset.x_train)
         self._targets = torch.from_numpy(self._dataset.y_train)
@@ -95,12 +90,12 @@ class Trainer:
                 self._log.warning("checkpoint-impossible", "no checkpoint: an optimizer step was only half applied")
                 return
             with contextlib.suppress(CheckpointWriteError):
-                self._save()
+                self._checkpoints.save(self._state)
 
     @property
     def saved_step(self) -> int | None:
         """Step of the newest checkpoint of this run, if any."""
-        return self._saved.step if self._saved else None
+        return self._checkpoints.saved_step
 
     # --- the loop ---
 
@@ -194,19 +189,15 @@ class Trainer:
         self._ranks.leave()
         try:
             self._save()
-            note = "" if self._directory is None else f"; checkpoint at step {position.step}"
+            note = f"; checkpoint at step {position.step}" if self._config.checkpoints.directory else ""
         except CheckpointWriteError as error:
             note = f"; {error}"
         raise StoppedError(f"{name} at {who} after step {position.step}{note}", signum)
 
     def _between_steps(self) -> None:
-        """What rank 0 does between steps, beside what the slow pace of a demonstration asks for."""
-        request = self._requests.pending() if self._requests else None
-        if request is not None:
-            self._serve(request)
-        interval = self._config.checkpoints.every_seconds
-        if self._directory and interval and time.monotonic() - self._last_save >= interval:
-            self._try_save()
+        """Take the checkpoints that are due, and keep the slow pace that a demonstration asks for."""
+        with self._consistent:
+            self._checkpoints.after_step(self._state)
         if self._config.step_delay_seconds:
             self._stop.wait(self._config.step_delay_seconds)
 
@@ -244,7 +235,13 @@ class Trainer:
         every = self._config.checkpoints.every_epochs
         ends = verdict or position.epoch >= self._parameters.epochs
         if every and position.epoch % every == 0 and not ends:
-            self._try_save()
+            with self._consistent, contextlib.suppress(CheckpointWriteError):
+                self._checkpoints.save(self._state)
+
+    def _save(self) -> None:
+        """Take the last checkpoint, on rank 0. Raises CheckpointWriteError."""
+        with self._consistent:
+            self._checkpoints.save(self._state)
 
     def _validate(self) -> tuple[float, float]:
         """Accuracy and mean loss on the validation part, each rank computing its share."""
@@ -295,118 +292,6 @@ class Trainer:
             elapsed = max(time.monotonic() - self._epoch_started, 1e-9)
             named["samples_per_second"] = self._epoch_samples / elapsed
         self._progress.update(metrics=named, **changes)
-
-    # --- checkpoints ---
-
-    def _restore(self) -> None:
-        """Rank 0 finds and reads the checkpoint, every rank takes it over."""
-        header, payload = self._ranks.share(self._find_checkpoint)
-        if not header:
-            return
-        self._state.load(payload)
-        position = self._state.position
-        if not header["own"]:
-            position.outcome = position.outcome_message = ""
-        self._success.best, self._success.stale_epochs = position.best, position.stale_epochs
-        self._progress.update(restored_step=position.step)
-        self._log.info(
-            "restored",
-            f"restored at epoch {position.epoch} step {position.step} from {header['path']}",
-            epoch=position.epoch,
-            step=position.step,
-            path=header["path"],
-        )
-        if position.seed != self._parameters.seed:
-            self._log.warning("seed", f"going on with seed {position.seed} of the checkpoint")
-
-    def _find_checkpoint(self) -> tuple[dict[str, Any], bytes]:
-        settings = self._config.checkpoints
-        found, own = None, True
-        if settings.directory is not None:
-            self._directory = CheckpointDirectory(settings.directory, settings.retention, self._log)
-            self._directory.clean()
-            self._requests = RequestFile(settings.directory)
-            found = self._directory.newest_valid()
-        if found is None and settings.resume_from:
-            own = False
-            if "://" in settings.resume_from:
-                raise DataError(f"RESUME_FROM {settings.resume_from}: must be a directory, not a URI")
-            found = checkpoints.find_to_resume(Path(settings.resume_from), self._log)
-        if found is None:
-            return {}, b""
-        check_manifest(self._config, dict(found.manifest), str(found.path))
-        self._restored_from = found.path
-        if own:
-            self._note_saved(found)
-        try:
-            return {"path": str(found.path), "own": own}, (found.path / STATE_FILE).read_bytes()
-        except OSError as error:
-            raise DataError(f"checkpoint {found.path} cannot be read: {error}") from error
-
-    def _save(self) -> Checkpoint | None:
-        """Take a checkpoint of the present position, on rank 0, unless there is one. Raises CheckpointWriteError."""
-        if self._directory is None:
-            return None
-        with self._consistent:
-            position = self._state.position
-            whole_epochs = position.offset == 0
-            name = checkpoints.epoch_name(position.epoch) if whole_epochs else checkpoints.step_name(position.step)
-            if self._saved and self._saved.path.name == name:
-                return self._saved
-            started = time.monotonic()
-            document = manifest(self._config, position, self._ranks.world_size)
-            try:
-                saved = self._directory.save(name, {STATE_FILE: self._state.dump}, document)
-            except CheckpointWriteError as error:
-                failures = self._progress.read().checkpoint_failures + 1
-                self._progress.update(checkpoint_failures=failures)
-                self._log.warning("checkpoint-failed", str(error))
-                raise
-            self._note_saved(saved)
-        took = time.monotonic() - started
-        self._log.info(
-            "checkpoint",
-            f"checkpoint {name} saved: epoch {saved.epoch} step {saved.step}, {saved.size_bytes} bytes in {took:.2f} s",
-            path=str(saved.path),
-            epoch=saved.epoch,
-            step=saved.step,
-            bytes=saved.size_bytes,
-        )
-        self._prune()
-        return saved
-
-    def _try_save(self) -> None:
-        """Take a checkpoint; training goes on when that fails, and the next one is due a full interval later."""
-        self._last_save = time.monotonic()
-        with contextlib.suppress(CheckpointWriteError):
-            self._save()
-
-    def _serve(self, request: Request) -> None:
-        try:
-            saved, error = self._save(), ""
-        except CheckpointWriteError as failure:
-            saved, error = None, str(failure)
-        try:
-            self._requests.answer(request, saved, error)
-        except OSError as failure:
-            self._log.warning("request", f"the checkpoint request could not be answered: {failure}")
-
-    def _prune(self) -> None:
-        protected = [self._restored_from] if self._restored_from else []
-        try:
-            removed = self._directory.prune(protected)
-        except OSError as error:
-            self._log.warning("retention", f"old checkpoints could not be deleted: {error}")
-            return
-        for path in removed:
-            self._log.info("retention", f"checkpoint {path.name} deleted", path=str(path))
-
-    def _note_saved(self, saved: Checkpoint) -> None:
-        self._saved = saved
-        self._last_save = time.monotonic()
-        self._progress.update(
-            checkpoint=CheckpointReport(str(saved.path), saved.epoch, saved.step, saved.created, saved.size_bytes)
-        )
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:

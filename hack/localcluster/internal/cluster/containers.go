@@ -141,13 +141,17 @@ func removeShimSockets(layout Layout) {
 	_ = os.Remove("/run/containerd")
 }
 
-// removeLogLinks removes the links that the kubelet makes for each container's log.
-func removeLogLinks(layout Layout) {
+// removeKubeletTraces removes what the kubelet makes outside its own folder: a link for each container's
+// log, and the folder of device plugins' sockets.
+func removeKubeletTraces(layout Layout) {
 	links, _ := filepath.Glob("/var/log/containers/*.log")
 	for _, link := range links {
 		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, layout.State+"/") {
 			_ = os.Remove(link)
 		}
 	}
-	_ = os.Remove("/var/log/containers") // fails, as it should, when others use it
+	// Removing a folder fails, as it should, when something else uses it.
+	_ = os.Remove("/var/log/containers")
+	_ = os.Remove("/var/lib/kubelet/device-plugins")
+	_ = os.Remove("/var/lib/kubelet")
 }

@@ -10,7 +10,7 @@ import (
 type daemon struct {
 	// name is the name of the record and of the log.
 	name string
-	// program is the file in the binary folder.
+	// program is the name of a file in the binary folder, or a path.
 	program string
 	args    []string
 	env     []string
@@ -59,13 +59,10 @@ func daemons(layout Layout, options Options) ([]daemon, error) {
 // provisioner makes the volumes of the default StorageClass. It is this command itself.
 func provisioner(layout Layout) daemon {
 	return daemon{
-		name: "provisioner", program: selfName, phase: working,
+		name: "provisioner", program: layout.self(), phase: working,
 		args: []string{"provisioner", "--kubeconfig", layout.Kubeconfig(), "--volumes", layout.data("volumes"), "--name", Provisioner},
 	}
 }
-
-// selfName is the name of this command in the binary folder.
-const selfName = "localcluster"
 
 // flags turns pairs of name and value into arguments, sorted as given.
 func flags(pairs ...string) []string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
@@ -14,11 +13,6 @@ import (
 // kept; etcd's data, images and volumes only with keepData. It is no error when nothing is running.
 func (c Cluster) Down(ctx context.Context, keepData bool) error {
 	begin := time.Now()
-	unlock, err := lock(c.Layout)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	saved, ok, err := LoadOptions(c.Layout)
 	if err != nil {
 		return err
@@ -26,10 +20,15 @@ func (c Cluster) Down(ctx context.Context, keepData bool) error {
 	if ok && !saved.Simulate && os.Geteuid() != 0 {
 		return errors.New("this cluster was started by root, and only root can stop it: use sudo")
 	}
+	unlock, err := lock(c.Layout)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if ok {
 		c.Options = saved
 	}
-	if err := c.stop(ctx, keepData); err != nil {
+	if err := c.stop(ctx); err != nil {
 		return err
 	}
 	if !keepData {
@@ -46,7 +45,7 @@ func (c Cluster) Down(ctx context.Context, keepData bool) error {
 
 // stop stops all processes in the reverse order of starting, then clears the machine of mounts,
 // network devices, firewall rules and control groups, and the state folder of run/.
-func (c Cluster) stop(ctx context.Context, keepData bool) error {
+func (c Cluster) stop(ctx context.Context) error {
 	records, err := c.Layout.processes().List()
 	if err != nil {
 		return err
@@ -73,16 +72,12 @@ func (c Cluster) stop(ctx context.Context, keepData bool) error {
 		removeShimSockets(c.Layout)
 		problems = append(problems, unmountBelow(c.Layout.run()), unmountBelow(c.Layout.data()))
 		removeCgroups()
-		removeLogLinks(c.Layout)
+		removeKubeletTraces(c.Layout)
 		problems = append(problems, tearDownNetwork(ctx, c.Layout)...)
 	}
 	if err := errors.Join(problems...); err != nil {
 		// run/ stays, so that the next attempt knows what is left to do.
 		return err
-	}
-	if keepData {
-		// The container runtime's notes of running containers and pods' mounts are void now.
-		_ = os.RemoveAll(filepath.Join(c.Layout.data("kubelet"), "pods"))
 	}
 	return os.RemoveAll(c.Layout.run())
 }

@@ -28,7 +28,7 @@ func (c Cluster) LoadImage(ctx context.Context, archive io.Reader) ([]string, er
 	}
 	var names []string
 	for line := range strings.Lines(output) {
-		if fields := strings.Fields(line); len(fields) > 0 && strings.Contains(fields[0], "/") {
+		if fields := strings.Fields(line); len(fields) == 2 && fields[1] == "saved" {
 			names = append(names, fields[0])
 		}
 	}

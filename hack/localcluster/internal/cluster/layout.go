@@ -30,7 +30,15 @@ func (l Layout) data(elem ...string) string { return l.path("data", elem) }
 func (l Layout) log(name string) string { return filepath.Join(l.State, "logs", name+".log") }
 
 // program is the path of an executable.
-func (l Layout) program(name string) string { return filepath.Join(l.Bin, name) }
+func (l Layout) program(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(l.Bin, name)
+}
+
+// self is this command's own executable, copied for its background process.
+func (l Layout) self() string { return l.run("bin", "localcluster") }
 
 // kubeconfig is the path of a component's kubeconfig.
 func (l Layout) kubeconfig(name string) string { return l.run("kubeconfig", name) }

@@ -1,9 +1,6 @@
 package cluster
 
-import (
-	"os"
-	"strings"
-)
+import "os"
 
 // node returns the processes of a node that runs pods.
 func node(layout Layout, options Options) []daemon {
@@ -43,7 +40,7 @@ func node(layout Layout, options Options) []daemon {
 // simulator returns kwok, which plays the part of all kubelets.
 func simulator(layout Layout, options Options) daemon {
 	configs := append([]string{layout.run("kwok.yaml")}, options.Simulation.Stages...)
-	args := flags("kubeconfig", layout.Kubeconfig(), "server-address", loopback(options.Ports.Kwok))
+	args := flags("kubeconfig", layout.Kubeconfig(), "server-address", loopback(options.Ports.Kwok), "v", "WARN")
 	for _, config := range configs {
 		args = append(args, "--config="+config)
 	}
@@ -51,6 +48,3 @@ func simulator(layout Layout, options Options) daemon {
 	env := []string{"HOME=" + layout.run("kwok"), "KWOK_WORKDIR=" + layout.run("kwok")}
 	return daemon{name: "kwok", program: "kwok", phase: working, args: args, env: env}
 }
-
-// describe names a daemon's program and arguments for an error message.
-func (d daemon) describe() string { return strings.Join(append([]string{d.program}, d.args...), " ") }

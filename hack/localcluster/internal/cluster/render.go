@@ -30,15 +30,15 @@ const (
 
 // values is what the configuration templates may use.
 type values struct {
-	NodeName, NodeIP, PodCIDR, NetworkName                                string
-	Ports                                                                 Ports
-	CA, KubeletCert, KubeletKey                                           string
-	ContainerdRoot, ContainerdState, ContainerdSocket, ContainerdOpt      string
-	PauseImage, RegistryHosts, Runc, RuncRoot, CNIConf, IPAMData          string
-	CNIBin, Upstream                                                      []string
-	ResolvConf, VolumePlugins, PodLogs                                    string
-	ProxyKubeconfig, DNSKubeconfig, Registry, RegistryData, Provisioner   string
-	KubernetesVersion                                                     string
+	NodeName, NodeIP, PodCIDR, NetworkName                              string
+	Ports                                                               Ports
+	CA, KubeletCert, KubeletKey                                         string
+	ContainerdRoot, ContainerdState, ContainerdSocket, ContainerdOpt    string
+	PauseImage, RegistryHosts, Runc, RuncRoot, CNIConf, IPAMData        string
+	CNIBin, Upstream                                                    []string
+	ResolvConf, VolumePlugins, PodLogs                                  string
+	ProxyKubeconfig, DNSKubeconfig, Registry, RegistryData, Provisioner string
+	KubernetesVersion                                                   string
 }
 
 // templateValues gathers the values for this cluster.

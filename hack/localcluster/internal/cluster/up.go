@@ -126,7 +126,7 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 	}
 	if fresh {
 		// What an interrupted start or stop left behind would be in the way. Its data is of use.
-		if err := c.stop(ctx, true); err != nil {
+		if err := c.stop(ctx); err != nil {
 			return err
 		}
 	}
@@ -149,6 +149,9 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 			return err
 		}
 	}
+	if err := component.CopySelf(c.Layout.self()); err != nil {
+		return err
+	}
 	version, err := component.All()[0].Version(filepath.Join(c.Layout.Source, component.All()[0].Name))
 	if err != nil {
 		return err
@@ -168,11 +171,7 @@ func (c Cluster) build(ctx context.Context) error {
 		}
 	}
 	builder := component.Builder{Source: c.Layout.Source, Bin: c.Layout.Bin, Out: c.Out}
-	if err := builder.Ensure(ctx, component.For(use)); err != nil {
-		return err
-	}
-	_, err := component.CopySelf(c.Layout.Bin, selfName)
-	return err
+	return builder.Ensure(ctx, component.For(use))
 }
 
 // start starts the daemons phase by phase, and waits for each phase to be of use to the next.

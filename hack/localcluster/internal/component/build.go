@@ -30,11 +30,15 @@ const tick = 20 * time.Second
 // Ensure builds those of components that are missing in Bin or were built from something else, one
 // after the other, each using all cores. Two callers with the same Bin take turns.
 func (b Builder) Ensure(ctx context.Context, components []Component) error {
-	if err := os.MkdirAll(filepath.Join(b.Bin, ".stamps"), 0o755); err != nil {
-		return err
-	}
 	goVersion, err := b.goVersion(ctx)
 	if err != nil {
+		return err
+	}
+	// Looking needs no lock and no right to write, so a folder of another user will do when it is complete.
+	if jobs, err := b.outdated(components, goVersion); err != nil || len(jobs) == 0 {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(b.Bin, ".stamps"), 0o755); err != nil {
 		return err
 	}
 	unlock, err := b.lock()
@@ -42,20 +46,9 @@ func (b Builder) Ensure(ctx context.Context, components []Component) error {
 		return err
 	}
 	defer unlock()
-
-	type job struct {
-		component Component
-		stamp     string
-	}
-	var jobs []job
-	for _, c := range components {
-		stamp, err := c.Stamp(filepath.Join(b.Source, c.Name), goVersion)
-		if err != nil {
-			return err
-		}
-		if !c.Current(b.Bin, stamp) {
-			jobs = append(jobs, job{c, stamp})
-		}
+	jobs, err := b.outdated(components, goVersion) // another process may have built them meanwhile
+	if err != nil {
+		return err
 	}
 	for i, j := range jobs {
 		if err := b.build(ctx, j.component, fmt.Sprintf("[%d/%d]", i+1, len(jobs))); err != nil {
@@ -66,6 +59,27 @@ func (b Builder) Ensure(ctx context.Context, components []Component) error {
 		}
 	}
 	return nil
+}
+
+// job is a component to build and the stamp that it will have.
+type job struct {
+	component Component
+	stamp     string
+}
+
+// outdated returns those of components that have to be built.
+func (b Builder) outdated(components []Component, goVersion string) ([]job, error) {
+	var jobs []job
+	for _, c := range components {
+		stamp, err := c.Stamp(filepath.Join(b.Source, c.Name), goVersion)
+		if err != nil {
+			return nil, err
+		}
+		if !c.Current(b.Bin, stamp) {
+			jobs = append(jobs, job{c, stamp})
+		}
+	}
+	return jobs, nil
 }
 
 // Download fetches the modules of components into the module cache, so that later builds need no network.

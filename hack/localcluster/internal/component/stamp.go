@@ -3,9 +3,7 @@ package component
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -89,34 +87,3 @@ func (c Component) Current(bin, stamp string) bool {
 
 // stampFile is where the stamp of the built component is kept.
 func stampFile(bin, name string) string { return filepath.Join(bin, ".stamps", name) }
-
-// CopySelf puts the running executable into bin under name, so that background processes do not
-// depend on where it was started from ("go run" deletes its executable). It returns the new path.
-func CopySelf(bin, name string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	target := filepath.Join(bin, name)
-	if self == target {
-		return target, nil
-	}
-	if err := os.MkdirAll(bin, 0o755); err != nil {
-		return "", err
-	}
-	source, err := os.Open(self)
-	if err != nil {
-		return "", fmt.Errorf("open own executable: %w", err)
-	}
-	defer source.Close()
-	partial, err := os.CreateTemp(bin, "."+name+"-*")
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(partial.Name())
-	_, err = io.Copy(partial, source)
-	if err := errors.Join(err, partial.Chmod(0o755), partial.Close()); err != nil {
-		return "", fmt.Errorf("copy own executable to %s: %w", bin, err)
-	}
-	return target, os.Rename(partial.Name(), target)
-}

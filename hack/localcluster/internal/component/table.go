@@ -66,8 +66,9 @@ func All() []Component {
 				{Name: "containerd-shim-runc-v2", Package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
 				{Name: "ctr", Package: "github.com/containerd/containerd/v2/cmd/ctr"},
 			},
-			Tags: []string{"no_btrfs", "no_zfs", "no_devmapper"},
-			Use:  Live,
+			Tags:      []string{"no_btrfs", "no_zfs", "no_devmapper"},
+			LinkFlags: containerdVersion,
+			Use:       Live,
 		},
 		{
 			Name:     "pause",
@@ -116,4 +117,9 @@ func kubernetesVersion(version string) []string {
 		"-X", pkg + "gitTreeState=clean",
 		"-X", pkg + "buildDate=1970-01-01T00:00:00Z",
 	}
+}
+
+// containerdVersion makes containerd report its version without "+unknown".
+func containerdVersion(version string) []string {
+	return []string{"-X", "github.com/containerd/containerd/v2/version.Version=" + version}
 }

@@ -8,7 +8,7 @@ import (
 	"io"
 	"path"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/distribution/reference"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -17,17 +17,16 @@ import (
 const containerdName = "io.containerd.image.name"
 
 // FullName returns the name under which container runtimes know the image that people call tag: with
-// a registry, a repository and a tag.
+// a registry, a repository and a tag ("latest" when none is given).
 func FullName(tag string) (string, error) {
-	parsed, err := name.NewTag(tag, name.WithDefaultRegistry("docker.io"))
+	named, err := reference.ParseNormalizedNamed(tag)
 	if err != nil {
 		return "", fmt.Errorf("image name %q: %w", tag, err)
 	}
-	repository := parsed.RepositoryStr()
-	if parsed.RegistryStr() == "docker.io" && path.Dir(repository) == "." {
-		repository = "library/" + repository
+	if _, digested := named.(reference.Digested); digested {
+		return "", fmt.Errorf("image name %q: an image that is built gets a tag, not a digest", tag)
 	}
-	return parsed.RegistryStr() + "/" + repository + ":" + parsed.TagStr(), nil
+	return reference.TagNameOnly(named).String(), nil
 }
 
 // WriteArchive writes the image under the given names as one tar archive that is both an OCI image
@@ -42,7 +41,9 @@ func (i *Image) WriteArchive(w io.Writer, tags []string) error {
 		_, err := io.Copy(archive, content)
 		return err
 	}
-	putBytes := func(file string, content []byte) error { return put(file, int64(len(content)), bytes.NewReader(content)) }
+	putBytes := func(file string, content []byte) error {
+		return put(file, int64(len(content)), bytes.NewReader(content))
+	}
 	putJSON := func(file string, v any) error {
 		content, err := json.Marshal(v)
 		if err != nil {

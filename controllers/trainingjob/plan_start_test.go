@@ -1,0 +1,311 @@
+package trainingjob
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/builders"
+)
+
+const admitted = "True " + mlv1.ReasonAdmittedUnqueued
+
+func TestANewJobIsStartedInTwoStages(t *testing.T) {
+	tests := map[string]struct {
+		job         *builders.TrainingJobBuilder
+		first, both []string
+	}{
+		"with what it needs and no more": {
+			job:   builders.TrainingJob("bert"),
+			first: []string{"ServiceAccount bert-training", "Job bert-training, attempt 0"},
+			both: []string{
+				"ServiceAccount bert-training", "Job bert-training, attempt 0",
+				"ConfigMap bert-config", "Service bert-headless", "Service bert-master",
+			},
+		},
+		"with a claim of its own, before the pods that mount it": {
+			job:   builders.TrainingJob("bert").Checkpoints(),
+			first: []string{"ServiceAccount bert-training", "PersistentVolumeClaim bert-checkpoints", "Job bert-training, attempt 0"},
+			both: []string{
+				"ServiceAccount bert-training", "PersistentVolumeClaim bert-checkpoints", "Job bert-training, attempt 0",
+				"ConfigMap bert-config", "Service bert-headless", "Service bert-master",
+			},
+		},
+		"with somebody else's claim and ServiceAccount": {
+			job:   builders.TrainingJob("bert").Claim("shared").Spec(func(s *mlv1.TrainingJobSpec) { s.ServiceAccountName = "team" }),
+			first: []string{"Job bert-training, attempt 0"},
+			both: []string{
+				"Job bert-training, attempt 0", "ConfigMap bert-config", "Service bert-headless", "Service bert-master",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := test.job.Obj()
+
+			first := outlineOf(plan(see(job, nil)))
+			second := outlineOf(plan(see(job, builders.Workers(job).Obj())))
+
+			assert.Equal(t, test.first, first.Apply)
+			assert.True(t, first.More, "the rest, and the report, follow at once")
+			assert.Equal(t, test.both, second.Apply)
+			assert.False(t, second.More)
+			assert.Equal(t, mlv1.StateInitializing, second.State)
+		})
+	}
+}
+
+func TestWorkersStart(t *testing.T) {
+	job := builders.TrainingJob("bert").Workers(2).Obj()
+	workers := builders.Workers(job).Obj()
+	pod := func(replica int) *builders.PodBuilder { return builders.Pod(workers, replica) }
+	all := []string{
+		"ServiceAccount bert-training", "Job bert-training, attempt 0",
+		"ConfigMap bert-config", "Service bert-headless", "Service bert-master",
+	}
+	waiting := func(reason string, active int32) outline {
+		return outline{
+			Apply: all, State: mlv1.StateInitializing, Reason: reason, Workers: mlv1.WorkersStatus{Total: 2, Active: active},
+			Conditions: conditions{"Admitted": admitted, "Initialized": "False " + reason, "Running": "False " + reason},
+		}
+	}
+	with := func(o outline, change func(*outline)) outline {
+		change(&o)
+		return o
+	}
+	tests := map[string]struct {
+		observed observed
+		want     outline
+		message  string // of the condition Initialized
+	}{
+		"no pod exists yet: wait, and look whether one could be created": {
+			observed: see(job, workers).after(4 * time.Second),
+			want:     with(waiting(mlv1.ReasonWorkersStarting, 0), func(o *outline) { o.Again = 6 * time.Second }),
+			message:  "0 of 2 workers run",
+		},
+		"no pod could be created": {
+			observed: see(job, workers).after(11 * time.Second),
+			want:     waiting(mlv1.ReasonPodCreationFailed, 0),
+			message:  "no pod could be created: see the events of the Job, kubectl describe job bert-training -n default",
+		},
+		"one of two runs and its metrics are read": {
+			observed: see(job, workers, pod(0).Running().Obj(), pod(1).Obj()),
+			want:     with(waiting(mlv1.ReasonWorkersStarting, 1), func(o *outline) { o.Scrape = "http://10.0.0.10:8080/metrics" }),
+			message:  "1 of 2 workers run",
+		},
+		"a pod fits on no node": {
+			observed: see(job, workers, pod(0).Obj(), pod(1).Unschedulable("0/3 nodes are available").Obj()),
+			want:     waiting(mlv1.ReasonUnschedulable, 0),
+			message:  "pod bert-training-1-a0 fits on no node: 0/3 nodes are available",
+		},
+		"an image cannot be pulled": {
+			observed: see(job, workers, pod(0).Waiting("ImagePullBackOff", "no such tag").Obj()),
+			want:     waiting(mlv1.ReasonImagePullFailed, 0),
+			message:  "pod bert-training-0-a0 cannot pull image trainer:1: no such tag",
+		},
+		"a container lacks a Secret": {
+			observed: see(job, workers, pod(0).Waiting("CreateContainerConfigError", "secret wandb not found").Obj()),
+			want:     waiting(mlv1.ReasonContainerConfigError, 0),
+			message:  "pod bert-training-0-a0 cannot start its container: secret wandb not found",
+		},
+		"a container is being created": {
+			observed: see(job, workers, pod(0).Waiting("ContainerCreating", "").Obj()),
+			want:     waiting(mlv1.ReasonWorkersStarting, 0),
+			message:  "0 of 2 workers run",
+		},
+		"pods without replica-id get it": {
+			observed: see(job, workers, pod(0).Unlabelled().Obj(), pod(1).Unlabelled().Obj()),
+			want: with(waiting(mlv1.ReasonWorkersStarting, 0), func(o *outline) {
+				o.Label = []string{"bert-training-0-a0 replica-id=0", "bert-training-1-a0 replica-id=1"}
+			}),
+			message: "0 of 2 workers run",
+		},
+		"all run": {
+			observed: see(job, workers, pod(0).Running().Obj(), pod(1).Running().Obj()),
+			want: outline{
+				Apply: all, Scrape: "http://10.0.0.10:8080/metrics",
+				State: mlv1.StateRunning, Reason: mlv1.ReasonWorkersRunning, Workers: mlv1.WorkersStatus{Total: 2, Active: 2},
+				Conditions: conditions{"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "True WorkersRunning"},
+			},
+			message: "all 2 workers run",
+		},
+		"one runs and the other has already succeeded": {
+			observed: see(job, workers, pod(0).Succeeded("").Obj(), pod(1).Running().Obj()),
+			want: outline{
+				Apply: all, State: mlv1.StateRunning, Reason: mlv1.ReasonWorkersRunning,
+				Workers:    mlv1.WorkersStatus{Total: 2, Active: 1, Succeeded: 1},
+				Conditions: conditions{"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "True WorkersRunning"},
+			},
+			message: "all 2 workers run",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := plan(test.observed)
+
+			lookingLike(t, test.want, got)
+			assert.Equal(t, test.message, waitingMessage(&got.status))
+		})
+	}
+}
+
+func TestObstaclesKeepAJobPending(t *testing.T) {
+	s3 := func(c *mlv1.Checkpoint) { c.Storage = mlv1.CheckpointStorage{Type: mlv1.StorageS3, S3Bucket: "b"} }
+	checkpoint := func(changes ...func(*mlv1.Checkpoint)) *builders.TrainingJobBuilder {
+		return builders.TrainingJob("bert").Checkpoints().Spec(func(spec *mlv1.TrainingJobSpec) {
+			for _, change := range changes {
+				change(spec.Checkpoint)
+			}
+		})
+	}
+	off := func(c *mlv1.Checkpoint) { c.Enabled = ptr.To(false) }
+	from := func(source string) func(*mlv1.Checkpoint) { return func(c *mlv1.Checkpoint) { c.ResumeFrom = source } }
+
+	tests := map[string]struct {
+		job     *builders.TrainingJobBuilder
+		missing string
+		reason  string
+		message string
+	}{
+		"a framework of a later version": {
+			job:     builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkRay }),
+			reason:  mlv1.ReasonFrameworkNotSupported,
+			message: "spec.framework: this version of the operator does not run ray yet: use pytorch",
+		},
+		"a storage of a later version": {
+			job: checkpoint(s3), reason: mlv1.ReasonStorageNotSupported,
+			message: "spec.checkpoint.storage.type: this version of the operator does not keep checkpoints in s3 yet: use pvc",
+		},
+		"a checkpoint in a storage of a later version": {
+			job: checkpoint(from("gs://bucket/run")), reason: mlv1.ReasonStorageNotSupported,
+			message: "spec.checkpoint.resumeFrom: this version of the operator does not resume from gs://bucket/run yet: use pvc://claim/path",
+		},
+		"a path in a volume that the job does not have": {
+			job: checkpoint(off, from("latest")), reason: mlv1.ReasonStorageNotSupported,
+			message: "spec.checkpoint.resumeFrom: needs the job's own volume, but spec.checkpoint.enabled is false: enable it or use pvc://claim/path",
+		},
+		"a claim that does not exist": {
+			job: builders.TrainingJob("bert").Claim("shared"), missing: "shared", reason: mlv1.ReasonClaimNotFound,
+			message: "there is no PersistentVolumeClaim shared in namespace default: create it, or correct spec.checkpoint",
+		},
+		"nothing: storage of a later version that is turned off":   {job: checkpoint(s3, off)},
+		"nothing: resuming from a claim without saving":            {job: checkpoint(off, from("pvc://old/run"))},
+		"nothing: resuming from the job's own volume":              {job: checkpoint(from("/run/checkpoint-epoch-1"))},
+		"nothing: resuming from the newest checkpoint of its name": {job: checkpoint(from("latest"))},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := see(test.job.Obj(), nil)
+			o.missingClaim = test.missing
+
+			got := plan(o)
+
+			if test.reason == "" {
+				assert.True(t, got.more, "the job is started")
+				return
+			}
+			want := outline{
+				State: mlv1.StatePending, Reason: test.reason, Conditions: conditions{"Initialized": "False " + test.reason},
+			}
+			if test.reason != mlv1.ReasonFrameworkNotSupported {
+				want.Conditions["CheckpointReady"] = "False " + test.reason
+				want.Again = 15 * time.Second
+			}
+			lookingLike(t, want, got)
+			assert.Equal(t, test.message, waitingMessage(&got.status))
+		})
+	}
+}
+
+func TestAJobThatWaitedForItsClaimStartsOnceItIsThere(t *testing.T) {
+	o := see(builders.TrainingJob("bert").Claim("shared").Obj(), nil)
+	o.missingClaim = "shared"
+	job := o.job.DeepCopy()
+	job.Status = plan(o).status
+
+	first := plan(see(job, nil))
+	second := outlineOf(plan(see(job, builders.Workers(job).Obj())))
+
+	assert.True(t, first.more)
+	assert.Equal(t, "True StorageReady", second.Conditions["CheckpointReady"])
+	assert.Equal(t, mlv1.StateInitializing, second.State)
+}
+
+func TestFieldsOfLaterVersionsAreNamed(t *testing.T) {
+	job := builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Scheduling = &mlv1.Scheduling{QueueName: "q", Gang: ptr.To(true), Spot: &mlv1.SpotReference{Name: "vm"}}
+		s.Monitoring.TensorboardEnabled = ptr.To(true)
+	}).Obj()
+
+	d := plan(see(job, builders.Workers(job).Obj()))
+
+	assert.Equal(t, "True QueueNotServed", outlineOf(d).Conditions["Admitted"])
+	assert.Equal(t, "this version of the operator admits every job at once and does not act upon spec.scheduling.queueName, "+
+		"spec.scheduling.gang, spec.scheduling.spot, spec.monitoring.tensorboardEnabled yet", d.status.Conditions[0].Message)
+}
+
+func TestNoAttemptStartsWhilePodsOfAnEarlierOneRun(t *testing.T) {
+	job := builders.TrainingJob("bert").Obj()
+	old := func() *builders.PodBuilder { return builders.Pod(builders.Workers(job).Obj(), 0) }
+	started := outline{Apply: []string{"ServiceAccount bert-training", "Job bert-training, attempt 0"}, More: true}
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		want outline
+	}{
+		"a pod whose Job has just been deleted, until the garbage collector deletes it too": {
+			pod: old().Running().Obj(), want: outline{Again: 75 * time.Second},
+		},
+		"a pod that ends, for its grace period and a little": {
+			pod: old().Deleting(30 * time.Second).Obj(), want: outline{Again: 45 * time.Second},
+		},
+		"a pod that should be gone long ago is given up, for its node no longer answers": {
+			pod: old().Deleting(-16 * time.Second).Obj(), want: started,
+		},
+		"a pod that has failed is not waited for":    {pod: old().Deleting(time.Minute).Failed(1).Obj(), want: started},
+		"a pod that has succeeded is not waited for": {pod: old().Deleting(time.Minute).Succeeded("").Obj(), want: started},
+		"a pod that was orphaned is deleted": {
+			pod:  old().Running().Orphaned().Obj(),
+			want: outline{Delete: []string{"Pod bert-training-0-a0"}, Again: 75 * time.Second},
+		},
+		"an orphan that is being deleted is not deleted again": {
+			pod:  old().Running().Orphaned().Deleting(time.Minute).Obj(),
+			want: outline{Again: 75 * time.Second},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.want.Workers.Total = 1
+			if test.want.More {
+				test.want.State, test.want.Conditions = mlv1.StatePending, conditions{"Admitted": admitted}
+			} else {
+				test.want.State, test.want.Reason = mlv1.StateInitializing, mlv1.ReasonWorkersStarting
+				test.want.Conditions = conditions{
+					"Admitted": admitted, "Initialized": "False WorkersStarting", "Running": "False WorkersStarting",
+				}
+			}
+
+			lookingLike(t, test.want, plan(see(job, nil, test.pod)))
+		})
+	}
+}
+
+func TestPodsOfAnEarlierJobOfThisNameDoNotCount(t *testing.T) {
+	job := builders.TrainingJob("bert").Obj()
+	workers := builders.Workers(job).Attempt(1).Obj()
+	earlier := builders.Workers(job).Attempt(0).Obj()
+	job.Status.RestartCount = 1
+
+	d := plan(see(job, workers, builders.Pod(earlier, 0).Failed(1).Obj(), builders.Pod(workers, 0).Obj()))
+
+	assert.Equal(t, mlv1.StateInitializing, d.status.State)
+	assert.Equal(t, int32(1), d.status.RestartCount, "an old failure is not counted again")
+}
+
+func TestAJobMadeByAnotherVersionWithoutAnAttemptIsItsFirst(t *testing.T) {
+	assert.Zero(t, attemptOf(&batchv1.Job{}))
+}

@@ -1,0 +1,126 @@
+package trainingjob
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/builders"
+)
+
+// suspendedJob is a job that ran and was suspended at noon.
+func suspendedJob(t *testing.T, b *builders.TrainingJobBuilder) *mlv1.TrainingJob {
+	t.Helper()
+	job := runningJob(t, b)
+	job.Spec.Suspend = ptr.To(true)
+	job.Status = plan(see(job, nil)).status
+	require.Equal(t, mlv1.StateSuspended, job.Status.State)
+	return job
+}
+
+func TestANewJobThatIsSuspendedGetsNoChildren(t *testing.T) {
+	lookingLike(t, outline{
+		State: mlv1.StateSuspended, Reason: mlv1.ReasonSuspended, Workers: mlv1.WorkersStatus{Total: 1},
+		Conditions: conditions{
+			"Admitted": admitted, "Suspended": "True SuspendedBySpec", "Running": "False SuspendedBySpec", "Initialized": "False SuspendedBySpec",
+		},
+	}, plan(see(builders.TrainingJob("bert").Suspended().Obj(), nil)))
+}
+
+func TestSuspendStopsTheWorkersAndThenSaysSo(t *testing.T) {
+	job := runningJob(t, builders.TrainingJob("bert").Workers(2))
+	job.Spec.Suspend = ptr.To(true)
+
+	stopping := plan(see(job, builders.Workers(job).Obj(), runningPods(job, 0)...))
+
+	want := outline{
+		Delete: []string{"Job bert-training, attempt 0"},
+		State:  mlv1.StateRunning, Reason: mlv1.ReasonSuspended, Workers: mlv1.WorkersStatus{Total: 2, Active: 2},
+		Conditions: conditions{
+			"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "True WorkersRunning", "Suspended": "False SuspendedBySpec",
+		},
+	}
+	lookingLike(t, want, stopping)
+
+	job.Status = stopping.status
+	ending := builders.Pod(builders.Workers(job).Obj(), 0).Running().Deleting(time.Minute).Obj()
+	want.Delete, want.Again = nil, 75*time.Second
+	lookingLike(t, want, plan(see(job, nil, ending)))
+
+	lookingLike(t, outline{
+		State: mlv1.StateSuspended, Reason: mlv1.ReasonSuspended, Workers: mlv1.WorkersStatus{Total: 2},
+		Conditions: conditions{
+			"Admitted": admitted, "Initialized": "False SuspendedBySpec", "Running": "False SuspendedBySpec", "Suspended": "True SuspendedBySpec",
+		},
+	}, plan(see(job, nil)))
+}
+
+func TestResumeStartsTheWorkersAgain(t *testing.T) {
+	job := suspendedJob(t, builders.TrainingJob("bert"))
+	job.Spec.Suspend = ptr.To(false)
+	workers := builders.Workers(job).Obj()
+
+	start := outlineOf(plan(see(job, nil).after(time.Hour)))
+	starting := plan(see(job, workers, builders.Pod(workers, 0).Obj()).after(time.Hour))
+
+	assert.Equal(t, []string{"ServiceAccount bert-training", "Job bert-training, attempt 0"}, start.Apply, "a resumption is no restart")
+	assert.Equal(t, mlv1.StateInitializing, starting.status.State)
+	assert.Equal(t, conditions{
+		"Admitted": admitted, "Initialized": "False WorkersStarting", "Running": "False WorkersStarting", "Suspended": "False Resumed",
+	}, outlineOf(starting).Conditions)
+	assert.Equal(t, builders.Noon.Add(time.Hour), resumedAt(&starting.status))
+}
+
+func TestARestartThatIsSuspendedIsNoLongerRestarting(t *testing.T) {
+	job := failingJob(t, builders.TrainingJob("bert"), 3)
+	job.Spec.Suspend = ptr.To(true)
+
+	job.Status = plan(see(job, nil)).status
+	assert.Equal(t, "False SuspendedBySpec", outlineOf(desired{status: job.Status}).Conditions["Restarting"])
+
+	job.Spec.Suspend = nil
+	assert.Equal(t, []string{"ServiceAccount bert-training", "Job bert-training, attempt 3"}, outlineOf(plan(see(job, nil))).Apply,
+		"after a resumption there is no backoff")
+}
+
+func TestAResumedJobThatMeetsAnObstacleIsPendingAndNotSuspended(t *testing.T) {
+	job := suspendedJob(t, builders.TrainingJob("bert").Claim("shared"))
+	job.Spec.Suspend = nil
+	o := see(job, nil)
+	o.missingClaim = "shared"
+
+	d := plan(o)
+
+	assert.Equal(t, mlv1.StatePending, d.status.State)
+	assert.Equal(t, "False Resumed", outlineOf(d).Conditions["Suspended"])
+}
+
+func TestASuspendedJobStaysSuspendedWhateverItWillMeet(t *testing.T) {
+	job := suspendedJob(t, builders.TrainingJob("bert").Claim("shared"))
+	o := see(job, nil)
+	o.missingClaim = "shared"
+
+	assert.Equal(t, mlv1.StateSuspended, plan(o).status.State)
+}
+
+func TestAResumedJobThatEndsBeforeItIsSeenRunningIsNotSuspended(t *testing.T) {
+	for name, end := range map[string]func(*builders.PodBuilder) *builders.PodBuilder{
+		"completed": func(pod *builders.PodBuilder) *builders.PodBuilder { return pod.Succeeded("") },
+		"failed":    func(pod *builders.PodBuilder) *builders.PodBuilder { return pod.Failed(64) },
+		"restarted": func(pod *builders.PodBuilder) *builders.PodBuilder { return pod.Failed(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := suspendedJob(t, builders.TrainingJob("bert"))
+			job.Spec.Suspend = nil
+			workers := builders.Workers(job).Obj()
+
+			d := plan(see(job, workers, end(builders.Pod(workers, 0)).Obj()))
+
+			assert.Equal(t, "False Resumed", outlineOf(d).Conditions["Suspended"])
+		})
+	}
+}

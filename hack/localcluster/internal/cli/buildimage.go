@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/image"
+)
+
+// imageFlags are the flags of build-image.
+type imageFlags struct {
+	spec                             image.Spec
+	files, labels, annotations, tags []string
+	entrypoint, cmd                  string
+	output                           string
+	load, push                       bool
+}
+
+func buildImageCommand(f *folders) *cobra.Command {
+	var i imageFlags
+	cmd := &cobra.Command{
+		Use: "build-image --tag NAME [flags]", Short: "Build an image without a container engine", Args: cobra.NoArgs,
+		Example: "  localcluster build-image --tag demo:dev --file bin/manager:/manager:0755 --entrypoint /manager \\\n" +
+			"    --user 65532:65532 --passwd-nonroot --with-ca-certificates --load",
+		RunE: func(cmd *cobra.Command, _ []string) error { return i.run(cmd.Context(), f) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&i.tags, "tag", nil, "name of the image; may be repeated")
+	flags.StringVar(&i.spec.RootFS, "rootfs", "", "folder or tar file with the root file system to start from")
+	flags.StringArrayVar(&i.files, "file", nil, "file or folder to add, source:/path[:mode]; may be repeated")
+	flags.StringVar(&i.entrypoint, "entrypoint", "", "entrypoint: a path, or a JSON list of program and arguments")
+	flags.StringVar(&i.cmd, "cmd", "", "default arguments: a word, or a JSON list")
+	flags.StringVar(&i.spec.User, "user", "", "user or user:group to run as")
+	flags.StringArrayVar(&i.spec.Env, "env", nil, "environment variable NAME=value; may be repeated")
+	flags.StringArrayVar(&i.labels, "label", nil, "label name=value; may be repeated")
+	flags.StringArrayVar(&i.annotations, "annotation", nil, "annotation of the manifest, name=value; may be repeated")
+	flags.StringVar(&i.spec.WorkDir, "workdir", "", "folder to start in")
+	flags.BoolVar(&i.spec.CACertificates, "with-ca-certificates", false, "add this machine's trusted certificates")
+	flags.BoolVar(&i.spec.Accounts, "passwd-nonroot", false, "add accounts nonroot (65532) and trainer (1000), and a /tmp that all can write")
+	flags.StringVar(&i.output, "output", "", "write the image to this tar file")
+	flags.BoolVar(&i.load, "load", false, "load the image into the running cluster's node")
+	flags.BoolVar(&i.push, "push", false, "push the image to the running cluster's registry")
+	return cmd
+}
+
+// run builds the image and takes it to where it is wanted.
+func (i imageFlags) run(ctx context.Context, f *folders) error {
+	begin := time.Now()
+	spec, err := i.resolve()
+	if err != nil {
+		return err
+	}
+	var c cluster.Cluster
+	if i.load || i.push {
+		if c, err = f.open(); err != nil {
+			return err
+		}
+		if c.Options.Simulate {
+			return cluster.ErrSimulated
+		}
+	}
+	built, err := image.Build(spec)
+	if err != nil {
+		return err
+	}
+	defer built.Close()
+	digest, err := built.Digest()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("built %s %s\n", strings.Join(i.tags, ", "), digest)
+	if i.output != "" {
+		if err := writeFile(i.output, built, i.tags); err != nil {
+			return err
+		}
+		fmt.Println("wrote", i.output)
+	}
+	if i.load {
+		reader, writer := io.Pipe()
+		go func() { writer.CloseWithError(built.WriteArchive(writer, i.tags)) }()
+		names, err := c.LoadImage(ctx, reader)
+		reader.Close()
+		if err != nil {
+			return err
+		}
+		fmt.Println("loaded", strings.Join(names, ", "))
+	}
+	if i.push {
+		for _, tag := range i.tags {
+			reference, err := built.Push(ctx, c.Options.Registry(), tag)
+			if err != nil {
+				return err
+			}
+			fmt.Println("pushed", reference)
+		}
+	}
+	fmt.Printf("done in %s\n", time.Since(begin).Round(100*time.Millisecond))
+	return nil
+}
+
+// resolve turns the flags into a specification of the image.
+func (i imageFlags) resolve() (image.Spec, error) {
+	spec := i.spec
+	if len(i.tags) == 0 {
+		return spec, errors.New("--tag is needed")
+	}
+	if i.output == "" && !i.load && !i.push {
+		return spec, errors.New("say where the image shall go: --output, --load or --push")
+	}
+	for _, tag := range i.tags {
+		if _, err := image.FullName(tag); err != nil {
+			return spec, err
+		}
+	}
+	for _, text := range i.files {
+		file, err := image.ParseFile(text)
+		if err != nil {
+			return spec, err
+		}
+		spec.Files = append(spec.Files, file)
+	}
+	var err error
+	if spec.Labels, err = split("label", i.labels); err != nil {
+		return spec, err
+	}
+	if spec.Annotations, err = split("annotation", i.annotations); err != nil {
+		return spec, err
+	}
+	if spec.Entrypoint, err = words("entrypoint", i.entrypoint); err != nil {
+		return spec, err
+	}
+	spec.Cmd, err = words("cmd", i.cmd)
+	return spec, err
+}
+
+// words reads a JSON list, or takes the whole text as one word.
+func words(flag, text string) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if !strings.HasPrefix(text, "[") {
+		return []string{text}, nil
+	}
+	var list []string
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, fmt.Errorf("--%s %q: %w", flag, text, err)
+	}
+	return list, nil
+}
+
+// writeFile writes the archive so that the file is complete or not there.
+func writeFile(path string, built *image.Image, tags []string) error {
+	partial := path + ".partial"
+	file, err := os.Create(partial)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	err = built.WriteArchive(buffered, tags)
+	if err := errors.Join(err, buffered.Flush(), file.Close()); err != nil {
+		_ = os.Remove(partial)
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.Rename(partial, path)
+}

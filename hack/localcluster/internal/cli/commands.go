@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/component"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/provision"
+)
+
+func downCommand(f *folders) *cobra.Command {
+	var keepData bool
+	cmd := &cobra.Command{
+		Use: "down", Short: "Stop the cluster and remove what it left on the machine", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			layout, err := f.layout()
+			if err != nil {
+				return err
+			}
+			return cluster.Cluster{Layout: layout, Out: os.Stdout}.Down(cmd.Context(), keepData)
+		},
+	}
+	cmd.Flags().BoolVar(&keepData, "keep-data", false, "keep etcd's data, images and volumes for the next up")
+	return cmd
+}
+
+func statusCommand(f *folders) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show the cluster's processes and whether it is ready; exit code 1 when it is not", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			layout, err := f.layout()
+			if err != nil {
+				return err
+			}
+			ready, err := cluster.Cluster{Layout: layout, Out: os.Stdout}.Status(cmd.Context())
+			if err == nil && !ready {
+				return ErrNotReady
+			}
+			return err
+		},
+	}
+}
+
+// ErrNotReady is returned by status, which has already said why.
+var ErrNotReady = errors.New("the cluster is not ready")
+
+func kubeconfigCommand(f *folders) *cobra.Command {
+	var raw bool
+	cmd := &cobra.Command{
+		Use: "kubeconfig", Short: "Print the path of the administrator's kubeconfig", Args: cobra.NoArgs,
+		Example: "  export KUBECONFIG=$(localcluster kubeconfig)",
+		RunE: func(*cobra.Command, []string) error {
+			c, err := f.open()
+			if err != nil {
+				return err
+			}
+			if !raw {
+				fmt.Println(c.Layout.Kubeconfig())
+				return nil
+			}
+			content, err := os.ReadFile(c.Layout.Kubeconfig())
+			if err != nil {
+				return err
+			}
+			_, err = os.Stdout.Write(content)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the content instead of the path")
+	return cmd
+}
+
+func binariesCommand(f *folders) *cobra.Command {
+	return &cobra.Command{
+		Use: "binaries", Short: "Build etcd, kube-apiserver and kubectl, and print their folder for KUBEBUILDER_ASSETS", Args: cobra.NoArgs,
+		Long:    "Builds the Kubernetes programs if needed and prints the folder that holds them. Needs no root and no Debian packages.",
+		Example: "  export KUBEBUILDER_ASSETS=$(localcluster binaries)",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			layout, err := f.layout()
+			if err != nil {
+				return err
+			}
+			// Progress goes to standard error, as the output is for use in a shell.
+			builder := component.Builder{Source: layout.Source, Bin: layout.Bin, Out: os.Stderr}
+			if err := builder.Ensure(cmd.Context(), component.For(component.Assets)); err != nil {
+				return err
+			}
+			fmt.Println(layout.Bin)
+			return nil
+		},
+	}
+}
+
+func prepareDepsCommand(f *folders) *cobra.Command {
+	return &cobra.Command{
+		Use: "prepare-deps", Short: "Download all Go modules and install the Debian packages, so that up needs no network", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			layout, err := f.layout()
+			if err != nil {
+				return err
+			}
+			builder := component.Builder{Source: layout.Source, Bin: layout.Bin, Out: os.Stdout}
+			if err := builder.Download(cmd.Context(), component.All()); err != nil {
+				return err
+			}
+			if os.Geteuid() != 0 {
+				fmt.Println("not root: Debian packages are left out; simulated clusters do without them")
+				return nil
+			}
+			return host.Install(cmd.Context(), host.NodePackages(), os.Stdout)
+		},
+	}
+}
+
+func loadImageCommand(f *folders) *cobra.Command {
+	return &cobra.Command{
+		Use: "load-image ARCHIVE...", Short: "Load image archives (docker save or OCI) into the node's images", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, archives []string) error {
+			c, err := f.open()
+			if err != nil {
+				return err
+			}
+			for _, path := range archives {
+				archive, err := os.Open(path)
+				if err != nil {
+					return err
+				}
+				names, err := c.LoadImage(cmd.Context(), archive)
+				archive.Close()
+				if errors.Is(err, cluster.ErrSimulated) {
+					fmt.Println("nothing loaded:", err)
+					return nil
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %w", path, err)
+				}
+				fmt.Println("loaded", strings.Join(names, ", "))
+			}
+			return nil
+		},
+	}
+}
+
+// provisionerCommand is the background process that makes volumes; up starts it.
+func provisionerCommand() *cobra.Command {
+	var kubeconfig, name, volumes string
+	cmd := &cobra.Command{
+		Use: "provisioner", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return provision.Run(cmd.Context(), kubeconfig, name, volumes)
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig to use")
+	cmd.Flags().StringVar(&name, "name", "", "provisioner name in StorageClasses")
+	cmd.Flags().StringVar(&volumes, "volumes", "", "folder of the volumes")
+	return cmd
+}

@@ -1,0 +1,117 @@
+// Package cli is the command line of localcluster: flags and wiring, nothing else.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
+)
+
+// folders are the flags that say where things are.
+type folders struct{ source, state, bin string }
+
+// New returns the root command.
+func New() *cobra.Command {
+	var f folders
+	root := &cobra.Command{
+		Use:   "localcluster",
+		Short: "A one-node Kubernetes cluster of plain processes, built from source",
+		Long: "localcluster builds the programs of Kubernetes from Go modules and runs them as processes of this machine:\n" +
+			"as root with a node that runs pods, or with simulated nodes (SIMULATE=1) for tests of control loops at scale.",
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&f.source, "source", os.Getenv("LOCALCLUSTER_SOURCE"),
+		"folder of the component modules; default: hack/localcluster/components of the repository around the current folder [LOCALCLUSTER_SOURCE]")
+	flags.StringVar(&f.state, "state", os.Getenv("LOCALCLUSTER_STATE"),
+		"folder that holds everything of the cluster; default: .localcluster in the repository [LOCALCLUSTER_STATE]")
+	flags.StringVar(&f.bin, "bin", os.Getenv("LOCALCLUSTER_BIN"),
+		"folder of the programs, which clusters can share; default: .localcluster/bin in the repository [LOCALCLUSTER_BIN]")
+	root.AddCommand(
+		upCommand(&f), downCommand(&f), statusCommand(&f), kubeconfigCommand(&f),
+		loadImageCommand(&f), buildImageCommand(&f), binariesCommand(&f), prepareDepsCommand(&f), provisionerCommand(),
+	)
+	return root
+}
+
+// layout finds the folders that were not given.
+func (f folders) layout() (cluster.Layout, error) {
+	source, err := f.components()
+	if err != nil {
+		return cluster.Layout{}, err
+	}
+	home := filepath.Join(source, "..", "..", "..", ".localcluster")
+	if f.state == "" {
+		f.state = home
+	}
+	if f.bin == "" {
+		f.bin = filepath.Join(home, "bin")
+	}
+	state, err := filepath.Abs(f.state)
+	if err != nil {
+		return cluster.Layout{}, err
+	}
+	bin, err := filepath.Abs(f.bin)
+	if err != nil {
+		return cluster.Layout{}, err
+	}
+	return cluster.Layout{Source: source, State: state, Bin: bin}, nil
+}
+
+// components finds the component modules: where the flag says, else in a parent of the current folder
+// or of this executable.
+func (f folders) components() (string, error) {
+	if f.source != "" {
+		return filepath.Abs(f.source)
+	}
+	var starts []string
+	if here, err := os.Getwd(); err == nil {
+		starts = append(starts, here)
+	}
+	if self, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(self))
+	}
+	for _, start := range starts {
+		for dir := start; ; dir = filepath.Dir(dir) {
+			candidate := filepath.Join(dir, "hack", "localcluster", "components")
+			if info, err := os.Stat(candidate); err == nil && info.IsDir() {
+				return candidate, nil
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return "", errors.New("cannot find hack/localcluster/components: run this inside the repository or give --source")
+}
+
+// open returns the cluster of the state folder with the options it runs with.
+func (f folders) open() (cluster.Cluster, error) {
+	layout, err := f.layout()
+	if err != nil {
+		return cluster.Cluster{}, err
+	}
+	options, err := cluster.Running(layout)
+	if err != nil {
+		return cluster.Cluster{}, err
+	}
+	return cluster.Cluster{Layout: layout, Options: options, Out: os.Stdout}, nil
+}
+
+// split reads NAME=value flags into a map.
+func split(flag string, assignments []string) (map[string]string, error) {
+	values := map[string]string{}
+	for _, assignment := range assignments {
+		name, value, ok := cut(assignment)
+		if !ok {
+			return nil, fmt.Errorf("--%s %q: want name=value", flag, assignment)
+		}
+		values[name] = value
+	}
+	return values, nil
+}

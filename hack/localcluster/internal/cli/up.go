@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
+)
+
+// upFlags are the flags of up that need more than to be copied.
+type upFlags struct {
+	options                      cluster.Options
+	ports                        cluster.Ports
+	offset                       int
+	extraArgs, resources, labels []string
+	timeout                      time.Duration
+}
+
+func upCommand(f *folders) *cobra.Command {
+	var u upFlags
+	cmd := &cobra.Command{
+		Use: "up", Short: "Build what is missing, start the cluster and wait until it is ready", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			layout, err := f.layout()
+			if err != nil {
+				return err
+			}
+			options, err := u.resolve()
+			if err != nil {
+				return err
+			}
+			c := cluster.Cluster{Layout: layout, Options: options, Timeout: u.timeout, Out: os.Stdout}
+			return c.Up(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	o := &u.options
+	flags.BoolVar(&o.Simulate, "simulate", truthy(os.Getenv("SIMULATE")), "simulated nodes: no root, and no pod really runs [SIMULATE=1]")
+	flags.IntVar(&o.Simulation.Nodes, "nodes", 1, "number of simulated nodes")
+	flags.IntVar(&o.Simulation.Pods, "pods-per-node", 110, "pods that fit on a simulated node")
+	flags.StringVar(&o.Simulation.CPU, "node-cpu", "32", "CPUs of a simulated node")
+	flags.StringVar(&o.Simulation.Memory, "node-memory", "256Gi", "memory of a simulated node")
+	flags.StringArrayVar(&u.resources, "node-resource", nil, "further resource of a simulated node, such as nvidia.com/gpu=8; may be repeated")
+	flags.StringArrayVar(&u.labels, "node-label", nil, "label of a simulated node, name=value; may be repeated")
+	flags.StringArrayVar(&o.Simulation.Stages, "stages", nil, "file with further kwok Stages; may be repeated")
+	flags.BoolVar(&o.AuditLog, "audit-log", false, "write a JSON audit log of all requests (level Metadata) to logs/audit.log")
+	flags.StringArrayVar(&u.extraArgs, "extra-arg", nil, "further argument of a program, such as kube-apiserver=--v=2; may be repeated")
+	flags.StringVar(&o.NodeIP, "node-ip", "10.77.0.1", "address of the node, given to a network device of its own")
+	flags.StringVar(&o.PodCIDR, "pod-cidr", "10.78.0.0/16", "network of the pods")
+	flags.StringVar(&o.ServiceCIDR, "service-cidr", "10.96.0.0/16", "network of the services' cluster IPs")
+	flags.DurationVar(&u.timeout, "timeout", cluster.DefaultTimeout, "how long to wait for each condition of readiness")
+	flags.IntVar(&u.offset, "port-offset", 0, "number added to every default port")
+	u.portFlags(flags)
+	return cmd
+}
+
+// portFlags adds a flag for each port that users may care about; zero means the default.
+func (u *upFlags) portFlags(flags *pflag.FlagSet) {
+	const usage = "TCP port of %s (default %d, simulated %d)"
+	live, simulated := cluster.DefaultPorts(false), cluster.DefaultPorts(true)
+	add := func(target *int, name, what string, live, simulated int) {
+		flags.IntVar(target, name, 0, fmt.Sprintf(usage, what, live, simulated))
+	}
+	add(&u.ports.API, "api-port", "the API server", live.API, simulated.API)
+	add(&u.ports.Etcd, "etcd-port", "etcd", live.Etcd, simulated.Etcd)
+	add(&u.ports.EtcdPeer, "etcd-peer-port", "etcd for its peers", live.EtcdPeer, simulated.EtcdPeer)
+	add(&u.ports.ControllerManager, "controller-manager-port", "the controller manager", live.ControllerManager, simulated.ControllerManager)
+	add(&u.ports.Scheduler, "scheduler-port", "the scheduler", live.Scheduler, simulated.Scheduler)
+	add(&u.ports.Kubelet, "kubelet-port", "the kubelet", live.Kubelet, simulated.Kubelet)
+	add(&u.ports.Registry, "registry-port", "the image registry", live.Registry, simulated.Registry)
+	add(&u.ports.Kwok, "kwok-port", "kwok", live.Kwok, simulated.Kwok)
+}
+
+// resolve turns the flags into options.
+func (u upFlags) resolve() (cluster.Options, error) {
+	options := u.options
+	options.Ports = cluster.DefaultPorts(options.Simulate).Offset(u.offset)
+	for _, port := range []struct{ given, target *int }{
+		{&u.ports.API, &options.Ports.API}, {&u.ports.Etcd, &options.Ports.Etcd}, {&u.ports.EtcdPeer, &options.Ports.EtcdPeer},
+		{&u.ports.ControllerManager, &options.Ports.ControllerManager}, {&u.ports.Scheduler, &options.Ports.Scheduler},
+		{&u.ports.Kubelet, &options.Ports.Kubelet}, {&u.ports.Registry, &options.Ports.Registry}, {&u.ports.Kwok, &options.Ports.Kwok},
+	} {
+		if *port.given != 0 {
+			*port.target = *port.given
+		}
+	}
+	var err error
+	if options.Simulation.Resources, err = split("node-resource", u.resources); err != nil {
+		return options, err
+	}
+	if options.Simulation.Labels, err = split("node-label", u.labels); err != nil {
+		return options, err
+	}
+	options.ExtraArgs = map[string][]string{}
+	for _, extra := range u.extraArgs {
+		program, arg, ok := cut(extra)
+		if !ok {
+			return options, fmt.Errorf("--extra-arg %q: want program=argument", extra)
+		}
+		options.ExtraArgs[program] = append(options.ExtraArgs[program], arg)
+	}
+	for i, stage := range options.Simulation.Stages {
+		if options.Simulation.Stages[i], err = filepath.Abs(stage); err != nil {
+			return options, err
+		}
+	}
+	return options, nil
+}
+
+// cut splits name=value at the first equals sign; the name may not be empty.
+func cut(assignment string) (name, value string, ok bool) {
+	name, value, ok = strings.Cut(assignment, "=")
+	return name, value, ok && name != ""
+}
+
+// truthy reads an environment variable that switches something on.
+func truthy(value string) bool {
+	return value != "" && value != "0" && !strings.EqualFold(value, "false")
+}

@@ -1,0 +1,167 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// create stores an object for the time of a test.
+func create(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	require.NoError(t, k8s.Create(t.Context(), o))
+	t.Cleanup(func() {
+		// The test's context is over by now.
+		if err := client.IgnoreNotFound(k8s.Delete(context.Background(), o)); err != nil {
+			t.Error(err)
+		}
+	})
+	return o
+}
+
+// change is an update of an object that exists: it is accepted when field is empty, else refused.
+type change struct {
+	rejection
+	// before is the document laid over the base to make the object that exists.
+	before string
+	// status of the object that exists, as YAML.
+	status string
+}
+
+func testChanges(t *testing.T, base string, tests []change) {
+	t.Helper()
+	for i, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o := with(t, object(t, base), fmt.Sprintf(`metadata: {name: change-%d}`, i))
+			o = create(t, with(t, o, test.before))
+			if test.status != "" {
+				setStatus(t, o, test.status)
+			}
+			err := k8s.Patch(t.Context(), o, mergePatch(t, test.change), client.DryRunAll,
+				client.FieldValidation(metav1.FieldValidationStrict))
+			if test.field == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assertRejected(t, err, test.rejection)
+		})
+	}
+}
+
+func setStatus(t *testing.T, o *unstructured.Unstructured, status string) {
+	t.Helper()
+	content := map[string]any{}
+	require.NoError(t, yaml.Unmarshal([]byte(status), &content))
+	data, err := json.Marshal(map[string]any{"status": content})
+	require.NoError(t, err)
+	require.NoError(t, k8s.Status().Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", data)))
+}
+
+func mergePatch(t *testing.T, document string) client.Patch {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(document))
+	require.NoError(t, err)
+	return client.RawPatch("application/merge-patch+json", data)
+}
+
+func accepted(name, change string) rejection { return rejection{name: name, change: change} }
+
+func TestTrainingJobChanges(t *testing.T) {
+	const remedy = "is immutable: delete the job and create it again, its checkpoints are kept"
+	elastic := `spec: {elastic: {minWorkers: 1, maxWorkers: 4}}`
+	tests := []change{
+		{rejection: accepted("suspend", `spec: {suspend: true}`)},
+		{rejection: accepted("time to live", `spec: {ttlSecondsAfterFinished: 60}`)},
+		{rejection: accepted("clean-up", `spec: {cleanupPolicy: All}`)},
+		{rejection: accepted("a label", `metadata: {labels: {team: vision}}`)},
+		{rejection: accepted("workers within elastic", `spec: {numWorkers: 4}`), before: elastic},
+		{rejection: rejection{"workers beyond elastic", `spec: {numWorkers: 5}`, "spec.numWorkers", "choose a number within these bounds or widen them"}, before: elastic},
+		{rejection: rejection{"workers of a job of fixed size", `spec: {numWorkers: 3}`, "spec.numWorkers", "set spec.elastic when creating the job"}},
+		{rejection: rejection{"elastic afterwards", elastic, "spec.elastic", remedy}},
+		{rejection: accepted("resources written another way", `spec: {resources: {limits: {cpu: "1", memory: 1Gi, nvidia.com/gpu: "1"}}}`),
+			before: `spec: {resources: {limits: {cpu: 1000m, memory: 1024Mi, nvidia.com/gpu: 1}}}`},
+		{rejection: rejection{"a limit", `spec: {resources: {limits: {memory: 2Gi}}}`, "spec.resources", remedy},
+			before: `spec: {resources: {limits: {memory: 1Gi}}}`},
+		{rejection: rejection{"a limit more", `spec: {resources: {limits: {rdma/hca: 1}}}`, "spec.resources", remedy},
+			before: `spec: {resources: {limits: {memory: 1Gi}}}`},
+		{rejection: rejection{"a request less", `spec: {resources: {requests: {cpu: null}}}`, "spec.resources", remedy},
+			before: `spec: {resources: {requests: {cpu: 1, memory: 1Gi}}}`},
+	}
+	for field, value := range map[string]string{
+		"model": "vgg", "dataset": "cifar", "gpusPerWorker": "2", "framework": "jax", "image": "other:v1",
+		"imagePullPolicy": "Never", "imagePullSecrets": "[{name: s}]", "command": "[a]", "args": "[a]", "env": "[{name: A, value: b}]",
+		"resources": "{limits: {cpu: 1}}", "hyperparameters": "{epochs: 3}", "checkpoint": "{frequency: 2}", "scheduling": "{gang: true}",
+		"monitoring": "{metricsPort: 9000}", "networking": "{masterPort: 9001}", "failurePolicy": "{backoffLimit: 7}",
+		"successPolicy": "{targetAccuracy: 0.9}", "serviceAccountName": "other", "securityContext": "{runAsUser: 7}",
+	} {
+		tests = append(tests, change{rejection: rejection{field, "spec: {" + field + ": " + value + "}", "spec." + field, remedy}})
+	}
+	testChanges(t, trainingJob, tests)
+}
+
+func TestSpotChanges(t *testing.T) {
+	testChanges(t, spotInstanceJob, []change{
+		{rejection: accepted("replicas", `spec: {replicas: 3}`)},
+		{rejection: accepted("interval", `spec: {checkpointConfig: {checkpointInterval: 5m}}`)},
+		{rejection: rejection{"the image", `spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: train, image: "train:v2"}]}}}}}`,
+			"spec.jobTemplate.spec.template.spec.containers", "images are immutable, since checkpoints of the old ones cannot be continued: create another"}},
+		{rejection: rejection{"the arguments", `spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: train, image: "train:v1", args: [--fast]}]}}}}}`,
+			"spec.jobTemplate.spec.template.spec.containers", "arguments are immutable"}},
+		{rejection: accepted("the resources", `spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: train, image: "train:v1", resources: {limits: {cpu: 1}}}]}}}}}`)},
+	})
+	testChanges(t, spotInstanceVM, []change{
+		{rejection: accepted("zone", `spec: {gcp: {zone: europe-west4-a}}`)},
+		{rejection: accepted("maximum", `spec: {maxInstances: 9}`)},
+		{rejection: rejection{"project", `spec: {gcp: {project: other-project}}`, "spec.gcp.project", "create another SpotInstanceVM"}},
+	})
+}
+
+func TestAIPlatformChanges(t *testing.T) {
+	const remedy = "is immutable: create another AIJob"
+	tests := []change{
+		{rejection: accepted("priority", `spec: {priority: 90}`)},
+		{rejection: accepted("cancel", `spec: {cancel: true}`)},
+		{rejection: accepted("retries", `spec: {retryPolicy: {maxRetries: 9}}`)},
+		{rejection: accepted("the queue of a job that waits", `spec: {queueName: b}`), before: `spec: {queueName: a}`, status: `phase: Queued`},
+		{rejection: accepted("the queue of a job that nobody has seen", `spec: {queueName: b}`)},
+		{rejection: rejection{"the queue of a job that runs", `spec: {queueName: b}`, "spec.queueName", "create another AIJob in the other queue"},
+			before: `spec: {queueName: a}`, status: `phase: Running`},
+		{rejection: rejection{"cancel taken back", `spec: {cancel: false}`, "spec.cancel", "create another AIJob"}, before: `spec: {cancel: true}`},
+	}
+	for field, value := range map[string]string{
+		"jobType": "training", "image": "other:v1", "command": "[a]", "args": "[a]", "env": "[{name: A, value: b}]", "config": "{a: {b: 1}}",
+		"resources": "{limits: {cpu: 1}}", "gang": "{enabled: true, minMembers: 2}", "nodeSelector": "{a: b}",
+		"tolerations": "[{key: a}]", "clusterName": "other", "serviceAccountName": "other",
+	} {
+		tests = append(tests, change{rejection: rejection{field, "spec: {" + field + ": " + value + "}", "spec." + field, remedy}})
+	}
+	testChanges(t, aiJob, tests)
+	testChanges(t, agentWorkflow, []change{
+		{rejection: accepted("stages at rest", `spec: {stages: [{name: a, agent: b}]}`), status: `phase: Succeeded`},
+		{rejection: accepted("priority while it runs", `spec: {priority: 1}`), status: `phase: Running`},
+		{rejection: rejection{"stages while it runs", `spec: {stages: [{name: a, agent: b}]}`, "spec.stages", "wait for its end, or create another AgentWorkflow"},
+			status: `phase: Running`},
+	})
+}
+
+// kubectl scale and the HPA are held to the same bounds.
+func TestTrainingJobScale(t *testing.T) {
+	job := create(t, with(t, object(t, trainingJob), `{metadata: {name: scaled}, spec: {elastic: {minWorkers: 1, maxWorkers: 4}}}`))
+	scaleTo := func(replicas int32) error {
+		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+		return k8s.SubResource("scale").Update(t.Context(), job, client.WithSubResourceBody(scale))
+	}
+	require.NoError(t, scaleTo(3))
+	require.NoError(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+	assert.EqualValues(t, 3, job.Object["spec"].(map[string]any)["numWorkers"])
+	assertRejected(t, scaleTo(5), rejection{field: "spec.numWorkers", remedy: "choose a number within these bounds or widen them"})
+}
