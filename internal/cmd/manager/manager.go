@@ -187,9 +187,6 @@ func metricsOptions(o options) metricsserver.Options {
 	return server
 }
 
-// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
-// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
-
 func addControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	reported := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
 	scraper := progress.NewScraper(progress.ScraperOptions{

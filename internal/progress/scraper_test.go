@@ -1,0 +1,328 @@
+package progress
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// soon bounds every wait of these tests.
+const soon = 10 * time.Second
+
+// worker is a training worker that serves metrics.
+type worker struct {
+	*httptest.Server
+
+	scrapes atomic.Int64
+	mu      sync.Mutex
+	answer  func(http.ResponseWriter, *http.Request)
+}
+
+func startWorker(t *testing.T) *worker {
+	t.Helper()
+	w := &worker{}
+	w.serve(http.StatusOK, "training_epoch 1\n")
+	w.Server = httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		w.mu.Lock()
+		answer := w.answer
+		w.mu.Unlock()
+		answer(response, request)
+		w.scrapes.Add(1)
+	}))
+	t.Cleanup(w.Close)
+	return w
+}
+
+// serve sets the answer to scrapes from now on.
+func (w *worker) serve(code int, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = func(response http.ResponseWriter, _ *http.Request) {
+		response.WriteHeader(code)
+		_, _ = fmt.Fprint(response, text)
+	}
+}
+
+// scrapedTimes waits until the worker was scraped so many times in all.
+func (w *worker) scrapedTimes(t *testing.T, times int64) {
+	t.Helper()
+	require.Eventually(t, func() bool { return w.scrapes.Load() >= times }, soon, time.Millisecond,
+		"the worker was not scraped %d times", times)
+}
+
+// running is a scraper that runs, with a clock that stands still until it is stepped.
+type running struct {
+	*Scraper
+
+	clock   *clocktesting.FakeClock
+	changed chan types.NamespacedName
+}
+
+func startScraper(t *testing.T, options ScraperOptions) *running {
+	t.Helper()
+	r := &running{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), changed: make(chan types.NamespacedName, 1000)}
+	options.Clock, options.Changed = r.clock, func(job types.NamespacedName) { r.changed <- job }
+	r.Scraper = NewScraper(options)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- r.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			assert.NoError(t, err)
+		case <-time.After(soon):
+			t.Error("the scraper does not end with its context")
+		}
+	})
+	return r
+}
+
+// pass waits until the scraper waits for the clock, and steps it.
+func (r *running) pass(t *testing.T, duration time.Duration) {
+	t.Helper()
+	require.Eventually(t, r.clock.HasWaiters, soon, time.Millisecond, "the scraper waits for nothing")
+	r.clock.Step(duration)
+}
+
+func (r *running) news(t *testing.T) types.NamespacedName {
+	t.Helper()
+	select {
+	case job := <-r.changed:
+		return job
+	case <-time.After(soon):
+		require.FailNow(t, "there is no news")
+		return types.NamespacedName{}
+	}
+}
+
+// knows waits until the scraper has read an epoch.
+func (r *running) knows(t *testing.T, job types.NamespacedName, epoch int32) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		figures, _, ok := r.Latest(job)
+		return ok && figures.Epoch == epoch
+	}, soon, time.Millisecond, "epoch %d was not read", epoch)
+}
+
+var bert = types.NamespacedName{Namespace: "a", Name: "bert"}
+
+func TestANewJobIsScrapedAtOnce(t *testing.T) {
+	w, s := startWorker(t), startScraper(t, ScraperOptions{})
+	_, _, known := s.Latest(bert)
+	assert.False(t, known)
+
+	s.Follow(bert, w.URL)
+
+	assert.Equal(t, bert, s.news(t))
+	figures, at, known := s.Latest(bert)
+	assert.True(t, known)
+	assert.Equal(t, Figures{Epoch: 1}, figures)
+	assert.Equal(t, s.clock.Now(), at)
+}
+
+func TestOnlyChangedFiguresAreNews(t *testing.T) {
+	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
+	s.Follow(bert, w.URL)
+	s.news(t)
+
+	w.serve(http.StatusOK, "# another order\ntraining_epoch 1\n")
+	s.pass(t, 30*time.Second)
+	w.scrapedTimes(t, 2)
+	w.serve(http.StatusOK, "training_epoch 2\n")
+	s.pass(t, 30*time.Second)
+
+	s.news(t)
+	s.knows(t, bert, 2)
+	assert.Empty(t, s.changed, "the second scrape told nothing new")
+}
+
+func TestScrapesKeepTheirInterval(t *testing.T) {
+	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
+	s.Follow(bert, w.URL)
+	s.news(t)
+
+	s.pass(t, 29*time.Second)
+	s.Follow(bert, w.URL) // every reconciliation says this again
+	s.Follow(types.NamespacedName{Namespace: "a", Name: "other"}, w.URL)
+	s.news(t) // of the other
+
+	assert.Equal(t, int64(2), w.scrapes.Load(), "once for each job, and not again before the interval is over")
+	s.pass(t, time.Second)
+	w.scrapedTimes(t, 3)
+}
+
+func TestAFailedScrapeIsTriedAgainSoon(t *testing.T) {
+	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
+	w.serve(http.StatusServiceUnavailable, "")
+	s.Follow(bert, w.URL)
+	w.scrapedTimes(t, 1)
+
+	s.pass(t, time.Second)
+	w.scrapedTimes(t, 2)
+	w.serve(http.StatusOK, "training_epoch 1\n")
+	s.pass(t, 2*time.Second)
+
+	s.news(t)
+	s.knows(t, bert, 1)
+}
+
+func TestRetriesBecomeRarerUpToTheInterval(t *testing.T) {
+	s := NewScraper(ScraperOptions{Interval: 30 * time.Second})
+	s.Follow(bert, "http://x")
+	var pauses []time.Duration
+	for range 7 {
+		again, changed := s.record(bert, "http://x", Figures{}, assert.AnError)
+		assert.False(t, changed)
+		pauses = append(pauses, again)
+	}
+	assert.Equal(t, []time.Duration{1e9, 2e9, 4e9, 8e9, 16e9, 30e9, 30e9}, pauses)
+
+	again, _ := s.record(bert, "http://x", Figures{}, nil)
+	assert.Equal(t, 30*time.Second, again)
+	again, _ = s.record(bert, "http://x", Figures{}, assert.AnError)
+	assert.Equal(t, time.Second, again, "after a success retries begin anew")
+}
+
+func TestFiguresStayWhenAScrapeFails(t *testing.T) {
+	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
+	s.Follow(bert, w.URL)
+	s.news(t)
+	for name, answer := range map[string]func(){
+		"an error":           func() { w.serve(http.StatusInternalServerError, "training_epoch 9\n") },
+		"no Prometheus text": func() { w.serve(http.StatusOK, "<html>") },
+		"more than can be right": func() {
+			w.serve(http.StatusOK, "training_epoch 9\n"+strings.Repeat("x 1\n", maxBody/4)+"training_loss")
+		},
+	} {
+		before := w.scrapes.Load()
+		answer()
+		s.pass(t, 30*time.Second)
+		w.scrapedTimes(t, before+1)
+		figures, _, _ := s.Latest(bert)
+		assert.Equal(t, Figures{Epoch: 1}, figures, "after %s", name)
+	}
+	assert.Empty(t, s.changed)
+}
+
+func TestAWorkerCannotSendTheManagerElsewhere(t *testing.T) {
+	inside := startWorker(t)
+	w, s := startWorker(t), startScraper(t, ScraperOptions{})
+	w.mu.Lock()
+	w.answer = func(response http.ResponseWriter, request *http.Request) {
+		http.Redirect(response, request, inside.URL, http.StatusFound)
+	}
+	w.mu.Unlock()
+
+	_, err := s.fetch(t.Context(), w.URL)
+
+	assert.ErrorContains(t, err, "302 Found instead of 200")
+	assert.Zero(t, inside.scrapes.Load(), "a redirect is not followed")
+}
+
+func TestASlowWorkerIsGivenUp(t *testing.T) {
+	w := startWorker(t)
+	release := make(chan struct{})
+	w.mu.Lock()
+	w.answer = func(http.ResponseWriter, *http.Request) { <-release }
+	w.mu.Unlock()
+	defer close(release)
+
+	_, err := NewScraper(ScraperOptions{Timeout: 20 * time.Millisecond}).fetch(t.Context(), w.URL)
+
+	assert.ErrorContains(t, err, "scrape "+w.URL)
+}
+
+func TestAJobWithANewAddressIsScrapedAtOnce(t *testing.T) {
+	first, second := startWorker(t), startWorker(t)
+	second.serve(http.StatusOK, "training_epoch 5\n")
+	s := startScraper(t, ScraperOptions{})
+	s.Follow(bert, first.URL)
+	s.knows(t, bert, 1)
+
+	s.Follow(bert, second.URL)
+
+	s.knows(t, bert, 5)
+	assert.Equal(t, int64(1), first.scrapes.Load())
+}
+
+func TestAJobThatIsNoLongerFollowedKeepsItsFigures(t *testing.T) {
+	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
+	s.Follow(bert, w.URL)
+	s.news(t)
+
+	s.Follow(bert, "")
+	s.pass(t, time.Minute)
+	s.Follow(types.NamespacedName{Name: "other"}, w.URL) // scraped after what was due before
+	s.news(t)
+
+	assert.Equal(t, int64(2), w.scrapes.Load(), "once for each job")
+	figures, _, ok := s.Latest(bert)
+	assert.True(t, ok)
+	assert.Equal(t, Figures{Epoch: 1}, figures)
+
+	s.Forget(bert)
+	_, _, ok = s.Latest(bert)
+	assert.False(t, ok, "a forgotten job has no figures")
+}
+
+func TestNotToFollowAnUnknownJobIsNothing(t *testing.T) {
+	s := NewScraper(ScraperOptions{})
+	s.Follow(bert, "")
+	assert.Empty(t, s.targets)
+}
+
+func TestAScrapeThatEndsAfterItsJobIsForgottenIsDropped(t *testing.T) {
+	s := NewScraper(ScraperOptions{})
+	s.Follow(bert, "http://old")
+	s.Follow(bert, "http://new")
+	again, changed := s.record(bert, "http://old", Figures{Epoch: 9}, nil)
+	assert.Zero(t, again)
+	assert.False(t, changed, "figures of an earlier attempt's worker are no news")
+
+	s.Forget(bert)
+	_, changed = s.record(bert, "http://new", Figures{Epoch: 9}, nil)
+	assert.False(t, changed)
+	_, _, ok := s.Latest(bert)
+	assert.False(t, ok)
+}
+
+func TestNoMoreJobsAreScrapedAtATimeThanThereAreWorkers(t *testing.T) {
+	const workers, jobs = 3, 12
+	var now, most atomic.Int64
+	release := make(chan struct{})
+	w := startWorker(t)
+	w.mu.Lock()
+	w.answer = func(response http.ResponseWriter, _ *http.Request) {
+		most.Store(max(most.Load(), now.Add(1)))
+		<-release
+		now.Add(-1)
+		_, _ = fmt.Fprintln(response, "training_epoch 1")
+	}
+	w.mu.Unlock()
+	s := startScraper(t, ScraperOptions{Workers: workers, Timeout: soon})
+	for i := range jobs {
+		s.Follow(types.NamespacedName{Name: fmt.Sprint(i)}, w.URL)
+	}
+
+	require.Eventually(t, func() bool { return now.Load() == workers }, soon, time.Millisecond, "not all workers scrape")
+	close(release)
+
+	seen := map[types.NamespacedName]bool{}
+	for range jobs {
+		seen[s.news(t)] = true
+	}
+	assert.Len(t, seen, jobs, "every job is scraped in the end")
+	assert.Equal(t, int64(workers), most.Load())
+}
