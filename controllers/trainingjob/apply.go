@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -166,7 +167,9 @@ func drifted(object, live client.Object) bool {
 		// The rest of a Job cannot be changed, and must not be: a new version of the operator may build it otherwise.
 		return !equality.Semantic.DeepEqual(want.Spec.Parallelism, live.(*batchv1.Job).Spec.Parallelism)
 	case *corev1.Service:
-		return !equality.Semantic.DeepDerivative(want.Spec, live.(*corev1.Service).Spec)
+		is := live.(*corev1.Service).Spec
+		// A selector is one value: with a label more it selects other pods.
+		return !equality.Semantic.DeepDerivative(want.Spec, is) || !maps.Equal(want.Spec.Selector, is.Selector)
 	case *corev1.ConfigMap:
 		return !equality.Semantic.DeepDerivative(want.Data, live.(*corev1.ConfigMap).Data)
 	}

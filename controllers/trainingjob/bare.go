@@ -4,13 +4,32 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	labelselector "k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
-// BarePod strips a pod, before it enters the cache, of all that this package does not read: with thousands of pods
+// CachedObjects keep the manager's cache small: of built-in kinds it holds only the children of training jobs, and of
+// pods and Jobs only what is read.
+func CachedObjects() map[client.Object]cache.ByObject {
+	selector, err := labelselector.Parse(mlv1.LabelTrainingJob)
+	if err != nil {
+		panic(err) // a constant of the API
+	}
+	children := cache.ByObject{Label: selector}
+	pods, jobs := children, children
+	pods.Transform, jobs.Transform = barePod, bareJob
+	return map[client.Object]cache.ByObject{
+		&corev1.Pod{}: pods, &batchv1.Job{}: jobs, &corev1.Service{}: children, &corev1.ConfigMap{}: children,
+		&corev1.ServiceAccount{}: children, &corev1.PersistentVolumeClaim{}: children,
+	}
+}
+
+// barePod strips a pod, before it enters the cache, of all that this package does not read: with thousands of pods
 // most of the manager's memory would be their specs.
-func BarePod(object any) (any, error) {
+func barePod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
@@ -35,8 +54,8 @@ func BarePod(object any) (any, error) {
 	return pod, nil
 }
 
-// BareJob strips a Job of its pod template, which cannot change.
-func BareJob(object any) (any, error) {
+// bareJob strips a Job of its pod template, which cannot change.
+func bareJob(object any) (any, error) {
 	job, ok := object.(*batchv1.Job)
 	if !ok {
 		return object, nil

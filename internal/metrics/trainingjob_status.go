@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +29,7 @@ type trainingJobStatus struct {
 }
 
 // NewTrainingJobStatus returns a collector of the figures in the status of all training jobs, read from the cache.
-// Gauges per job are given for the first maxJobs jobs only; trainingjob_total counts all.
+// Gauges per job are given for the maxJobs oldest jobs only; trainingjob_total counts all.
 func NewTrainingJobStatus(jobs client.Reader, maxJobs int, now clock.PassiveClock) prometheus.Collector {
 	perJob := []string{"namespace", "training_job"}
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
@@ -63,6 +65,10 @@ func (c *trainingJobStatus) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(c.total, err)
 		return
 	}
+	slices.SortFunc(list.Items, func(a, b mlv1.TrainingJob) int { // the cache has no order of its own
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	type group struct{ namespace, state string }
 	counts := map[group]int{}
 	for i := range list.Items {

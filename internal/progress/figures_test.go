@@ -44,6 +44,10 @@ training_checkpoint_timestamp_seconds 1893589200.75
 				},
 			},
 		},
+		"metrics are rounded to what can be read": {
+			text: "training_loss 0.123456789\ntraining_metric{name=\"n\"} 123456789\n",
+			want: Figures{Metrics: map[string]float64{"loss": 0.123457, "n": 123457000}},
+		},
 		"counters and gauges alike": {
 			text: "# TYPE training_epoch counter\ntraining_epoch 3\n# TYPE training_loss gauge\ntraining_loss 1\n",
 			want: Figures{Epoch: 3, Metrics: map[string]float64{"loss": 1}},

@@ -70,7 +70,11 @@ func NewScraper(options ScraperOptions) *Scraper {
 	transport := &http.Transport{IdleConnTimeout: 2 * options.Interval, MaxIdleConnsPerHost: 1, DisableCompression: true}
 	return &Scraper{
 		options: options,
-		client:  &http.Client{Timeout: options.Timeout, Transport: transport},
+		client: &http.Client{
+			Timeout: options.Timeout, Transport: transport,
+			// A worker runs its user's code, which must not send the manager to other addresses.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
 			Name: "progress-scraper", Clock: options.Clock,
 		}),

@@ -2,6 +2,8 @@ package progress
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -57,8 +59,8 @@ func (m terminationMessage) metrics() map[string]float64 {
 	if m.Accuracy != nil {
 		addMetric(metrics, "accuracy", *m.Accuracy)
 	}
-	for name, value := range m.Metrics {
-		addMetric(metrics, name, value)
+	for _, name := range slices.Sorted(maps.Keys(m.Metrics)) { // so that the same are left out each time
+		addMetric(metrics, name, m.Metrics[name])
 	}
 	if len(metrics) == 0 {
 		return nil

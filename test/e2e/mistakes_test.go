@@ -22,6 +22,7 @@ func eviction(pod *corev1.Pod) *policyv1.Eviction {
 
 // The commonest mistakes are told in the status, with the way out.
 func TestMistakesAreTold(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	missingClaim := digits(ns, "claim").obj()
 	missingClaim.Spec.Checkpoint.Storage = mlv1.CheckpointStorage{Type: mlv1.StoragePVC, ClaimName: "forgotten"}

@@ -40,6 +40,7 @@ func restoredStep(t *testing.T, job *mlv1.TrainingJob) int64 {
 }
 
 func TestKilledWorkerRestartsTheJobFromItsNewestCheckpoint(t *testing.T) {
+	t.Parallel()
 	job := digits(namespace(t), "killed").pace(150e6).killable().obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
 	before := reaches(t, job, "there is a checkpoint of epoch 2", afterCheckpoint(2))
@@ -61,6 +62,7 @@ func TestKilledWorkerRestartsTheJobFromItsNewestCheckpoint(t *testing.T) {
 }
 
 func TestKilledManagerLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	job := digits(namespace(t), "manager").pace(150e6).obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "it trains", func(job *mlv1.TrainingJob) bool {
@@ -89,6 +91,7 @@ func uids(pods map[string]corev1.Pod) map[string]types.UID {
 }
 
 func TestEvictedWorkerDoesNotCountAgainstTheBackoffLimit(t *testing.T) {
+	t.Parallel()
 	job := digits(namespace(t), "evicted").pace(100e6).obj()
 	job.Spec.FailurePolicy.BackoffLimit = ptr.To[int32](0)
 	require.NoError(t, cluster.Create(t.Context(), job))
@@ -104,6 +107,7 @@ func TestEvictedWorkerDoesNotCountAgainstTheBackoffLimit(t *testing.T) {
 }
 
 func TestSuspendSavesACheckpointAndResumeGoesOnFromIt(t *testing.T) {
+	t.Parallel()
 	job := digits(namespace(t), "suspend").pace(150e6).obj()
 	job.Spec.Checkpoint.Frequency = 100 // only the suspension saves one
 	require.NoError(t, cluster.Create(t.Context(), job))
@@ -133,6 +137,7 @@ func setSuspend(t *testing.T, job *mlv1.TrainingJob, suspend bool) {
 }
 
 func TestDeletionRemovesAllButTheCheckpoints(t *testing.T) {
+	t.Parallel()
 	job := digits(namespace(t), "deleted").pace(100e6).obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "there is a checkpoint", afterCheckpoint(1))

@@ -17,6 +17,7 @@ import (
 )
 
 func TestTwoWorkersTrainTogetherUntilCompleted(t *testing.T) {
+	t.Parallel()
 	job := digits(namespace(t), "train").pace(100e6).obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
 

@@ -121,8 +121,11 @@ func (c *cluster) startAPIServer(context.Context) error {
 		ControlPlaneStopTimeout:  30 * time.Second,
 	}
 	server := c.env.ControlPlane.GetAPIServer()
-	// A pod needs its ServiceAccount to exist, as in any cluster. Nodes are ready when they are made.
+	// A pod needs its ServiceAccount to exist, as in any cluster. Nodes are ready when they are made. What is measured is
+	// the work, not how it is held back.
 	server.Configure().
+		Set("max-requests-inflight", "2000").
+		Set("max-mutating-requests-inflight", "1000").
 		Set("disable-admission-plugins", "TaintNodesByCondition").
 		Set("endpoint-reconciler-type", "none")
 	if c.options.audit {

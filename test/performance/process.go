@@ -96,6 +96,28 @@ func (p *process) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, errors.Join(errUser, errSystem)
 }
 
+// processorTimes is the processor time that this program and each of its child processes has used, by name.
+func processorTimes() map[string]time.Duration {
+	used := map[string]time.Duration{}
+	folders, _ := filepath.Glob("/proc/[0-9]*")
+	for _, folder := range folders {
+		pid, _ := strconv.Atoi(filepath.Base(folder))
+		text, err := os.ReadFile(filepath.Join(folder, "stat"))
+		if err != nil {
+			continue // it has ended
+		}
+		name := string(text[bytes.IndexByte(text, '(')+1 : bytes.LastIndexByte(text, ')')])
+		parent := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))[1]
+		if pid != os.Getpid() && parent != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		if time, err := (&process{pid: pid}).cpu(); err == nil {
+			used[name] += time
+		}
+	}
+	return used
+}
+
 // peakMemory is the most memory that was resident at any time, in bytes.
 func (p *process) peakMemory() (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))

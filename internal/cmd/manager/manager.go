@@ -10,9 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -150,29 +147,12 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// cacheOptions keep the cache small: of built-in kinds only the children of training jobs, of pods only what is read.
 func cacheOptions(resync time.Duration) cache.Options {
-	children := cache.ByObject{Label: hasLabel(mlv1.LabelTrainingJob)}
-	pods := children
-	pods.Transform = trainingjob.BarePod
-	jobs := children
-	jobs.Transform = trainingjob.BareJob
 	return cache.Options{
 		SyncPeriod:       &resync,
 		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: pods, &batchv1.Job{}: jobs, &corev1.Service{}: children, &corev1.ConfigMap{}: children,
-			&corev1.ServiceAccount{}: children, &corev1.PersistentVolumeClaim{}: children,
-		},
+		ByObject:         trainingjob.CachedObjects(),
 	}
-}
-
-func hasLabel(name string) labels.Selector {
-	selector, err := labels.Parse(name)
-	if err != nil {
-		panic(err) // a constant of the API
-	}
-	return selector
 }
 
 func metricsOptions(o options) metricsserver.Options {

@@ -51,6 +51,7 @@ def test_the_example_trains_and_resumes(tmp_path: Path) -> None:
             "WORLD_SIZE": "2",
             "GLOO_SOCKET_IFNAME": "lo",
             "OMP_NUM_THREADS": "1",
+            "USE_LIBUV": "0",  # for builds of PyTorch without libuv, such as Debian 13's
             "EPOCHS": str(epochs),
             "CHECKPOINT_DIR": str(tmp_path / "checkpoints"),
             "TERMINATION_MESSAGE_PATH": str(tmp_path / "message"),

@@ -160,6 +160,7 @@ class Ranks:
     def _connect(self, wait: _Patience) -> dist.Store:
         """The store that rank 0 (or the agent of torchrun) serves at MASTER_ADDR:MASTER_PORT."""
         host, port = self.topology.master_addr, self.topology.master_port
+        options: dict[str, Any] = {"timeout": timedelta(seconds=ATTEMPT_SECONDS), "wait_for_workers": False}
         serves = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         while True:
             try:
@@ -170,15 +171,11 @@ class Ranks:
             try:
                 if not serves:
                     socket.create_connection((host, port), timeout=ATTEMPT_SECONDS).close()
-                return dist.TCPStore(
-                    host,
-                    port,
-                    self.world_size,
-                    serves,
-                    timeout=timedelta(seconds=ATTEMPT_SECONDS),
-                    wait_for_workers=False,
-                )
+                return dist.TCPStore(host, port, self.world_size, serves, **options)
             except (OSError, RuntimeError) as error:
+                if "libuv" in str(error) and "use_libuv" not in options:
+                    options["use_libuv"] = False  # PyTorch 2.4 and later ask for it, even when built without
+                    continue
                 what = f"to listen at port {port}" if serves else f"for rank 0 at {host}:{port}"
                 wait.pause(f"{what}: {str(error).splitlines()[0]}")
 

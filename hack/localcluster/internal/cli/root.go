@@ -4,6 +4,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -52,15 +53,35 @@ func (f folders) layout() (cluster.Layout, error) {
 	if f.bin == "" {
 		f.bin = filepath.Join(home, "bin")
 	}
-	state, err := filepath.Abs(f.state)
+	state, err := realPath(f.state)
 	if err != nil {
 		return cluster.Layout{}, err
 	}
-	bin, err := filepath.Abs(f.bin)
+	bin, err := realPath(f.bin)
 	if err != nil {
 		return cluster.Layout{}, err
 	}
 	return cluster.Layout{Source: source, State: state, Bin: bin}, nil
+}
+
+// realPath makes path absolute and resolves the links in the part of it that exists, because that is how
+// the kernel will name the mounts below it.
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	rest := ""
+	for dir := path; ; dir = filepath.Dir(dir) {
+		resolved, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			return filepath.Join(resolved, rest), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return "", err
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
 }
 
 // components finds the component modules: where the flag says, else in a parent of the current folder

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -121,24 +123,27 @@ func hierarchies() []string {
 	return found
 }
 
-// removeShimSockets removes the sockets of the cluster's shims, which lie outside the state folder.
-// Each bundle says where its socket is.
-func removeShimSockets(layout Layout) {
-	files, _ := filepath.Glob(filepath.Join(layout.run("containerd", "io.containerd.runtime.v2.task"), "*", "*", "bootstrap.json"))
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		var params struct {
-			Address string `json:"address"`
-		}
-		if json.Unmarshal(content, &params) == nil {
-			_ = os.Remove(strings.TrimPrefix(params.Address, "unix://"))
-		}
+// shimSockets is where containerd puts its shims' sockets, with no way to choose another place.
+const shimSockets = "/run/containerd/s"
+
+// removeShimSockets removes the sockets of shims that have ended.
+func removeShimSockets() {
+	sockets, _ := filepath.Glob(filepath.Join(shimSockets, "*"))
+	for _, socket := range sockets {
+		removeDeadSocket(socket)
 	}
-	_ = os.Remove("/run/containerd/s") // fails, as it should, when others use it
-	_ = os.Remove("/run/containerd")
+	_ = os.Remove(shimSockets) // fails, as it should, when others use it
+	_ = os.Remove(filepath.Dir(shimSockets))
+}
+
+// removeDeadSocket removes a socket on which nobody listens any more.
+func removeDeadSocket(path string) {
+	connection, err := net.Dial("unix", path)
+	if err == nil {
+		connection.Close()
+	} else if errors.Is(err, syscall.ECONNREFUSED) {
+		_ = os.Remove(path)
+	}
 }
 
 // removeKubeletTraces removes what the kubelet makes outside its own folder: a link for each container's
@@ -150,6 +155,7 @@ func removeKubeletTraces(layout Layout) {
 			_ = os.Remove(link)
 		}
 	}
+	removeDeadSocket("/var/lib/kubelet/device-plugins/kubelet.sock")
 	// Removing a folder fails, as it should, when something else uses it.
 	_ = os.Remove("/var/log/containers")
 	_ = os.Remove("/var/lib/kubelet/device-plugins")

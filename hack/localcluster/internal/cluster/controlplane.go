@@ -14,12 +14,10 @@ const (
 )
 
 // controlPlane returns etcd, the API server, the controller manager and the scheduler.
-func controlPlane(layout Layout, options Options) ([]daemon, error) {
-	apiServer, err := apiServer(layout, options)
-	if err != nil {
-		return nil, err
+func controlPlane(layout Layout, options Options) []daemon {
+	return []daemon{
+		etcd(layout, options), apiServer(layout, options), controllerManager(layout, options), scheduler(layout, options),
 	}
-	return []daemon{etcd(layout, options), apiServer, controllerManager(layout, options), scheduler(layout, options)}, nil
 }
 
 func etcd(layout Layout, options Options) daemon {
@@ -49,8 +47,7 @@ func etcd(layout Layout, options Options) daemon {
 	}
 }
 
-func apiServer(layout Layout, options Options) (daemon, error) {
-	dnsAndServices := options.ServiceCIDR
+func apiServer(layout Layout, options Options) daemon {
 	args := flags(
 		"bind-address", options.address(),
 		"advertise-address", options.address(),
@@ -59,7 +56,7 @@ func apiServer(layout Layout, options Options) (daemon, error) {
 		"etcd-cafile", layout.pki("etcd-ca.crt"),
 		"etcd-certfile", layout.pki("kube-apiserver-etcd-client.crt"),
 		"etcd-keyfile", layout.pki("kube-apiserver-etcd-client.key"),
-		"service-cluster-ip-range", dnsAndServices,
+		"service-cluster-ip-range", options.ServiceCIDR,
 		"client-ca-file", layout.pki("ca.crt"),
 		"tls-cert-file", layout.pki("kube-apiserver.crt"),
 		"tls-private-key-file", layout.pki("kube-apiserver.key"),
@@ -97,7 +94,7 @@ func apiServer(layout Layout, options Options) (daemon, error) {
 			"audit-log-format", "json",
 		)...)
 	}
-	return daemon{name: "kube-apiserver", program: "kube-apiserver", phase: serving, args: args, grace: 20 * time.Second}, nil
+	return daemon{name: "kube-apiserver", program: "kube-apiserver", phase: serving, args: args, grace: 20 * time.Second}
 }
 
 func controllerManager(layout Layout, options Options) daemon {

@@ -36,11 +36,8 @@ const (
 )
 
 // daemons returns all processes of the cluster.
-func daemons(layout Layout, options Options) ([]daemon, error) {
-	list, err := controlPlane(layout, options)
-	if err != nil {
-		return nil, err
-	}
+func daemons(layout Layout, options Options) []daemon {
+	list := controlPlane(layout, options)
 	if options.Simulate {
 		list = append(list, simulator(layout, options))
 	} else {
@@ -53,7 +50,7 @@ func daemons(layout Layout, options Options) ([]daemon, error) {
 			list[i].grace = 10 * time.Second
 		}
 	}
-	return list, nil
+	return list
 }
 
 // provisioner makes the volumes of the default StorageClass. It is this command itself.

@@ -50,10 +50,7 @@ func (c Cluster) stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := daemons(c.Layout, c.Options)
-	if err != nil {
-		return err
-	}
+	list := daemons(c.Layout, c.Options)
 	for p := phases - 1; p >= storing; p-- {
 		if p == serving && !c.Options.Simulate {
 			// The kubelet, which would start them again, is gone; containerd, which owns them, is not yet.
@@ -69,7 +66,7 @@ func (c Cluster) stop(ctx context.Context) error {
 
 	var problems []error
 	if os.Geteuid() == 0 && !c.Options.Simulate {
-		removeShimSockets(c.Layout)
+		removeShimSockets()
 		problems = append(problems, unmountBelow(c.Layout.run()), unmountBelow(c.Layout.data()))
 		removeCgroups()
 		removeKubeletTraces(c.Layout)

@@ -133,6 +133,26 @@ func (c Cluster) nodesReady(ctx context.Context) error {
 	if ready < want {
 		return fmt.Errorf("%d of %d nodes are ready", ready, want)
 	}
+	if c.Options.Simulate {
+		return nil
+	}
+	return c.kubeletReports(ctx, client)
+}
+
+// kubeletReports wants a sign of life of the kubelet that runs now: with data of an earlier run, the
+// node is called ready before anybody has looked.
+func (c Cluster) kubeletReports(ctx context.Context, client kubernetes.Interface) error {
+	record, ok, err := c.Layout.processes().Get("kubelet")
+	if err != nil || !ok {
+		return err
+	}
+	lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, NodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(record.Started) {
+		return errors.New("the kubelet has not reported yet")
+	}
 	return nil
 }
 

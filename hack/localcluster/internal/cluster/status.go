@@ -18,10 +18,7 @@ func (c Cluster) Status(ctx context.Context) (ready bool, err error) {
 		return false, nil
 	}
 	c.Options = saved
-	list, err := daemons(c.Layout, saved)
-	if err != nil {
-		return false, err
-	}
+	list := daemons(c.Layout, saved)
 	running, err := c.printProcesses(list)
 	if err != nil {
 		return false, err

@@ -46,10 +46,7 @@ func (c Cluster) Up(ctx context.Context) error {
 	if err := c.agreesWithRunning(); err != nil {
 		return err
 	}
-	list, err := daemons(c.Layout, c.Options)
-	if err != nil {
-		return err
-	}
+	list := daemons(c.Layout, c.Options)
 	missing, err := c.notRunning(list)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ type Spec struct {
 	Owner string
 }
 
-// Start starts the process in a session of its own, so that it outlives this one and does not get the
+// Start starts the process apart from this one, so that it outlives it and does not get the
 // terminal's signals, and records it in table.
 func Start(spec Spec, table Table) (Record, error) {
 	if err := os.MkdirAll(filepath.Dir(spec.Log), 0o755); err != nil {

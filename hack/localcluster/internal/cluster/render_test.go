@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// live returns the options of an ordinary live cluster, and simulated those of a simulated one.
+func live() Options {
+	return Options{NodeIP: "10.77.0.1", PodCIDR: "10.78.0.0/16", ServiceCIDR: "10.96.0.0/16", Ports: DefaultPorts(false)}
+}
+
+func simulated() Options {
+	o := live()
+	o.Simulate, o.Ports, o.Simulation = true, DefaultPorts(true), Simulation{Nodes: 2, Pods: 128, CPU: "8", Memory: "32Gi"}
+	return o
+}
+
+func TestConfigurationIsWellFormed(t *testing.T) {
+	for name, options := range map[string]Options{"live": live(), "simulated": simulated()} {
+		t.Run(name, func(t *testing.T) {
+			layout := Layout{State: filepath.Join(t.TempDir(), `with "quotes"`), Bin: "/bin"}
+			if err := writeConfig(layout, options, "v1.36.3"); err != nil {
+				t.Fatal(err)
+			}
+			for file := range configFiles(options) {
+				content, err := os.ReadFile(layout.run(file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(string(content), "<<") || strings.Contains(string(content), "<no value>") {
+					t.Errorf("%s was not filled in:\n%s", file, content)
+				}
+				checkSyntax(t, file, content)
+			}
+		})
+	}
+}
+
+func checkSyntax(t *testing.T, file string, content []byte) {
+	t.Helper()
+	switch filepath.Ext(file) {
+	case ".yaml", ".yml":
+		for _, document := range bytes.Split(content, []byte("\n---\n")) {
+			var parsed map[string]any
+			if err := yaml.UnmarshalStrict(document, &parsed); err != nil {
+				t.Errorf("%s: %v in\n%s", file, err, document)
+			}
+		}
+	case ".conflist":
+		if !json.Valid(content) {
+			t.Errorf("%s is not JSON:\n%s", file, content)
+		}
+	}
+}
+
+func TestKubeletConfiguration(t *testing.T) {
+	layout := Layout{State: "/state"}
+	content, err := render("kubelet.yaml", templateValues(layout, live(), "v1.36.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := yaml.Unmarshal(content, &got); err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]any{
+		"failCgroupV1": false, "cgroupDriver": "cgroupfs", "serializeImagePulls": false, "maxPods": float64(110),
+		"containerRuntimeEndpoint": "unix:///state/run/containerd.sock", "address": "10.77.0.1",
+	} {
+		if got[field] != want {
+			t.Errorf("%s is %v, want %v", field, got[field], want)
+		}
+	}
+	anonymous := got["authentication"].(map[string]any)["anonymous"].(map[string]any)
+	if anonymous["enabled"] != false {
+		t.Error("the kubelet lets anybody in")
+	}
+	for _, field := range []string{"systemReserved", "kubeReserved"} {
+		if _, set := got[field]; set {
+			t.Errorf("%s takes resources from pods", field)
+		}
+	}
+}
+
+func TestCorefileForwardsOnlyWhenThereIsAnUpstream(t *testing.T) {
+	v := templateValues(Layout{State: "/state"}, live(), "v1.36.3")
+	for _, test := range []struct {
+		upstream     []string
+		want, forbid string
+	}{
+		{upstream: []string{"192.0.2.53"}, want: "forward . 192.0.2.53 {", forbid: "NXDOMAIN"},
+		{upstream: nil, want: "rcode NXDOMAIN", forbid: "forward"},
+	} {
+		v.Upstream = test.upstream
+		content, err := render("Corefile", v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(content), test.want) || strings.Contains(string(content), test.forbid) {
+			t.Errorf("upstream %v: want %q and no %q in\n%s", test.upstream, test.want, test.forbid, content)
+		}
+	}
+}
+
+func TestUpstreamNameservers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	content := "# comment\nsearch example.org\nnameserver 127.0.0.53\nnameserver 192.0.2.53\nnameserver fe80::1%eth0\nnameserver 2001:db8::53\nnameserver nonsense\n"
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := upstreamNameservers(file), []string{"192.0.2.53", "2001:db8::53"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := upstreamNameservers(file + ".none"); got != nil {
+		t.Errorf("no file: got %v", got)
+	}
+}
