@@ -86,7 +86,12 @@ func (r *Reconciler) ensure(ctx context.Context, o observed, object client.Objec
 	if live.GetDeletionTimestamp() != nil || !drifted(object, live) {
 		return nil
 	}
-	return r.applyChild(ctx, object)
+	err := r.applyChild(ctx, object)
+	if _, service := object.(*corev1.Service); service && apierrors.IsInvalid(err) {
+		// What somebody made of it cannot be merged with what it should be, as two ports of one name: it is made anew.
+		return r.remove(ctx, live)
+	}
+	return err
 }
 
 func (r *Reconciler) applyChild(ctx context.Context, object client.Object) error {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -149,7 +150,9 @@ func (m *manager) reconciliations() (sum float64) {
 // eventually waits for something to happen.
 func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	require.Eventually(t, happened, patience, 20*time.Millisecond, "%s did not happen", what)
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) { return happened(), nil })
+	require.NoError(t, err, "%s did not happen", what)
 }
 
 // submit creates a job and returns it as the API server has it.
@@ -164,18 +167,14 @@ func (c *cluster) submit(b *builders.TrainingJobBuilder) *mlv1.TrainingJob {
 func (c *cluster) await(job *mlv1.TrainingJob, what string, is func(*mlv1.TrainingJob) bool) *mlv1.TrainingJob {
 	c.t.Helper()
 	var now mlv1.TrainingJob
-	deadline := time.Now().Add(patience)
-	for time.Now().Before(deadline) {
-		require.NoError(c.t, c.Get(c.t.Context(), client.ObjectKeyFromObject(job), &now))
-		if is(&now) {
-			return &now
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(job), &now)
+		return err == nil && is(&now), err
+	})
 	short := outlineOf(desired{status: now.Status})
-	require.FailNow(c.t, "the job is not "+what, "it is %s for %s, with conditions %v, restarts %d, failure %q",
-		short.State, short.Reason, short.Conditions, short.Restarts, short.FailureReason)
-	return nil
+	require.NoError(c.t, err, "the job is not %s: it is %s for %s, with conditions %v, restarts %d, failure %q",
+		what, short.State, short.Reason, short.Conditions, short.Restarts, short.FailureReason)
+	return &now
 }
 
 // state is a condition for await.

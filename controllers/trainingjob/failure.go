@@ -25,6 +25,9 @@ const (
 	// firstSignalCode is where exit codes begin that stand for a signal, by the convention of shells.
 	firstSignalCode = 128
 
+	// causeDelay is how much later than its consequences the cause of a failure may be seen.
+	causeDelay = 3 * time.Second
+
 	firstBackoff = 10 * time.Second
 	maxBackoff   = 5 * time.Minute
 	// maxReasonLength bounds failureReason, in characters.
@@ -54,6 +57,27 @@ func findFailure(workers *batchv1.Job, pods []*corev1.Pod) *failure {
 		)
 	})
 	return podFailure(first)
+}
+
+// causeMayFollow is how long to wait for the end of another worker before those that failed are judged; 0 when there is
+// nothing to wait for. When a worker is killed, the ends of those that lost it are often seen before its own.
+func causeMayFollow(now time.Time, pods []*corev1.Pod) time.Duration {
+	var wait time.Duration
+	ended := 0
+	for _, pod := range pods {
+		if !isFailed(pod) {
+			continue
+		}
+		if exitCode(pod) != exitPeerLost || disruption(pod) != "" {
+			return 0
+		}
+		ended++
+		wait = max(wait, endOf(pod).Add(causeDelay).Sub(now))
+	}
+	if ended == 0 || ended == len(pods) {
+		return 0
+	}
+	return wait
 }
 
 // rank orders failed pods by how likely each is the cause of the others: a disruption before a failure of its own,
@@ -200,7 +224,7 @@ func judge(job *mlv1.TrainingJob, found failure) verdict {
 		return verdict{reason: mlv1.ReasonRestartPolicyNever, message: "restartPolicy is Never: " + found.message}
 	case slices.Contains(policy.NonRetryableExitCodes, found.exitCode):
 		return verdict{reason: mlv1.ReasonNonRetryableExitCode, message: found.message}
-	case policy.RestartPolicy == mlv1.RestartExitCode && found.exitCode != 0 && found.exitCode < firstSignalCode:
+	case policy.RestartPolicy == mlv1.RestartExitCode && found.exitCode != 0 && found.exitCode != exitPeerLost && found.exitCode < firstSignalCode:
 		return verdict{
 			reason:  mlv1.ReasonNonRetryableExitCode,
 			message: fmt.Sprintf("restartPolicy ExitCode restarts after codes of %d and more only: %s", firstSignalCode, found.message),

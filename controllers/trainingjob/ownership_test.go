@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,10 +57,12 @@ func TestAPIWhatOthersAddStaysAndWhatTheyChangeIsPutBack(t *testing.T) {
 	t.Run("a port of the master Service", func(t *testing.T) {
 		var service corev1.Service
 		c.change(&service, "bert-master", func() { service.Spec.Ports[0].Port = 1 })
+		want := buildMaster(builders.TrainingJob("bert").Obj()).Spec.Ports
 		eventually(t, "the Service being put back", func() bool {
-			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(&service), &service))
-			return len(service.Spec.Ports) == 2 && service.Spec.Ports[0].Port != 1 && service.Spec.Ports[1].Port != 1
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(&service), &service)
+			return err == nil && equality.Semantic.DeepEqual(want, service.Spec.Ports)
 		})
+		c.await(job, "still Initializing", state(mlv1.StateInitializing))
 	})
 	t.Run("a setting in the ConfigMap", func(t *testing.T) {
 		var settings corev1.ConfigMap

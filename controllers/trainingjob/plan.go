@@ -204,6 +204,10 @@ func planAttempt(o observed, d *desired) {
 		return
 	}
 	if found := findFailure(o.workers, pods); found != nil {
+		if wait := causeMayFollow(o.now, pods); wait > 0 {
+			d.lookAgain(wait)
+			return
+		}
 		planFailure(o, d, *found)
 		return
 	}

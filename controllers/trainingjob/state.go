@@ -22,6 +22,9 @@ import (
 // podCreation is how long the Job controller takes at the most to create a first pod, unless it is not allowed to.
 const podCreation = 10 * time.Second
 
+// scheduling is how long a pod may be refused by the scheduler before it is told.
+const scheduling = 3 * time.Second
+
 var phases = map[mlv1.State]mlv1.Phase{
 	mlv1.StatePending: mlv1.PhasePending, mlv1.StateInitializing: mlv1.PhasePending, mlv1.StateSuspended: mlv1.PhasePending,
 	mlv1.StateRunning: mlv1.PhaseRunning, mlv1.StateRestarting: mlv1.PhaseRunning,
@@ -332,6 +335,10 @@ func metricsURL(job *mlv1.TrainingJob, pods []*corev1.Pod) string {
 // waitingFor says why not all workers run.
 func waitingFor(o observed, d *desired, pods []*corev1.Pod) (reason, message string) {
 	for _, pod := range pods {
+		if left := unsettled(o.now, pod); left > 0 {
+			d.lookAgain(left)
+			continue
+		}
 		if reason, message := stuck(pod); reason != "" {
 			return reason, message
 		}
@@ -345,6 +352,17 @@ func waitingFor(o observed, d *desired, pods []*corev1.Pod) (reason, message str
 		d.lookAgain(left) // nothing else tells that no pod came
 	}
 	return mlv1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers run", d.status.Workers.Active, d.status.Workers.Total)
+}
+
+// unsettled is how long to wait until the scheduler's word about a pod is worth telling: a pod whose claim is being
+// provisioned fits nowhere for a moment. 0 for a pod that the scheduler does not refuse, or has refused for longer.
+func unsettled(now time.Time, pod *corev1.Pod) time.Duration {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			return condition.LastTransitionTime.Add(scheduling).Sub(now)
+		}
+	}
+	return 0
 }
 
 // stuck says why a pod does not start; empty when nothing is known to be wrong.

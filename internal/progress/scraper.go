@@ -95,8 +95,8 @@ func (s *Scraper) Start(ctx context.Context) error {
 	return nil
 }
 
-// Follow scrapes a job's replica 0 at the URL from now on, at once when the URL is new. An empty URL ends it but keeps
-// the last figures until Forget.
+// Follow scrapes a job's replica 0 at the URL from now on, at once when the URL is new. An empty URL ends it. The
+// figures of another URL are dropped: they tell of an earlier attempt.
 func (s *Scraper) Follow(job types.NamespacedName, url string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *Scraper) Follow(job types.NamespacedName, url string) {
 	case known.url == url:
 		return
 	}
-	known.url, known.failures = url, 0
+	*known = target{url: url}
 	if url != "" {
 		s.queue.Add(job)
 	}

@@ -254,7 +254,7 @@ func TestAJobWithANewAddressIsScrapedAtOnce(t *testing.T) {
 	assert.Equal(t, int64(1), first.scrapes.Load())
 }
 
-func TestAJobThatIsNoLongerFollowedKeepsItsFigures(t *testing.T) {
+func TestAJobThatIsNoLongerFollowedDropsItsFigures(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
 	s.Follow(bert, w.URL)
 	s.news(t)
@@ -265,13 +265,8 @@ func TestAJobThatIsNoLongerFollowedKeepsItsFigures(t *testing.T) {
 	s.news(t)
 
 	assert.Equal(t, int64(2), w.scrapes.Load(), "once for each job")
-	figures, _, ok := s.Latest(bert)
-	assert.True(t, ok)
-	assert.Equal(t, Figures{Epoch: 1}, figures)
-
-	s.Forget(bert)
-	_, _, ok = s.Latest(bert)
-	assert.False(t, ok, "a forgotten job has no figures")
+	_, _, ok := s.Latest(bert)
+	assert.False(t, ok, "the figures of an attempt that has ended say nothing of the next")
 }
 
 func TestNotToFollowAnUnknownJobIsNothing(t *testing.T) {

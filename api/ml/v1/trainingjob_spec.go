@@ -417,8 +417,8 @@ type Elastic struct {
 type FailurePolicy struct {
 	// restartPolicy says after which failures the whole job is started again from its newest checkpoint: OnFailure,
 	// the default, after any (but see nonRetryableExitCodes); ExitCode only after exit codes of 128 and more, which
-	// stand for signals; Never after none. Losing a pod to preemption, eviction or the loss of its node is no
-	// failure, and the job is always started again.
+	// stand for signals, and after 75, with which a worker says that it lost another; Never after none. Losing a pod
+	// to preemption, eviction or the loss of its node is no failure, and the job is always started again.
 	// +optional
 	// +kubebuilder:default=OnFailure
 	RestartPolicy RestartPolicy `json:"restartPolicy,omitempty"`

@@ -1,0 +1,52 @@
+package trainingjob
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/builders"
+)
+
+func TestALostPeerIsNotJudgedBeforeItsCauseCouldBeSeen(t *testing.T) {
+	job := runningJob(t, builders.TrainingJob("bert").Workers(2))
+	workers := builders.Workers(job).Obj()
+	follower := builders.Pod(workers, 0).Failed(exitPeerLost).Obj()
+
+	early := plan(see(job, workers, follower, builders.Pod(workers, 1).Running().Obj()))
+	assert.Equal(t, mlv1.StateRunning, early.status.State, "nothing is decided yet")
+	assert.Zero(t, early.status.RestartCount)
+	assert.Equal(t, causeDelay, early.again)
+
+	cause := plan(see(job, workers, follower, builders.Pod(workers, 1).Failed(137).Obj()))
+	require.Equal(t, mlv1.StateRestarting, cause.status.State)
+	assert.Contains(t, cause.status.FailureReason, "worker 1 ", "the worker that was killed is named, not the one that lost it")
+
+	none := plan(see(job, workers, follower, builders.Pod(workers, 1).Running().Obj()).after(causeDelay))
+	require.Equal(t, mlv1.StateRestarting, none.status.State, "the wait is bounded")
+	assert.Contains(t, none.status.FailureReason, "worker 0 ")
+}
+
+func TestTheSchedulersWordIsToldOnlyWhenItLasts(t *testing.T) {
+	job := builders.TrainingJob("bert").Workers(1).Obj()
+	workers := builders.Workers(job).Obj()
+	refused := builders.Pod(workers, 0).Unschedulable("no GPU left").Obj()
+	for i := range refused.Status.Conditions {
+		if refused.Status.Conditions[i].Type == corev1.PodScheduled {
+			refused.Status.Conditions[i].LastTransitionTime = metav1.NewTime(builders.Noon)
+		}
+	}
+
+	first := plan(see(job, workers, refused))
+	assert.Equal(t, mlv1.ReasonWorkersStarting, first.status.Reason)
+	assert.Equal(t, scheduling, first.again)
+
+	later := plan(see(job, workers, refused).after(scheduling + time.Second))
+	assert.Equal(t, mlv1.ReasonUnschedulable, later.status.Reason)
+	assert.Contains(t, waitingMessage(&later.status), "no GPU left")
+}
