@@ -145,7 +145,8 @@ func TestEqual(t *testing.T) {
 		}
 	}
 	assert.True(t, full().Equal(full()))
-	assert.True(t, Figures{}.Equal(Figures{}))
+	var none, other Figures
+	assert.True(t, none.Equal(other))
 	for name, change := range map[string]func(*Figures){
 		"epoch":                func(f *Figures) { f.Epoch++ },
 		"epochs":               func(f *Figures) { f.Epochs++ },

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -316,7 +317,7 @@ func (c *cluster) create(ctx context.Context, path string) error {
 
 // await waits until something is so, while the parts of the cluster and the others run.
 func (c *cluster) await(ctx context.Context, what string, limit time.Duration, met func() (bool, error), others ...*process) error {
-	parts := append(others, c.parts...)
+	parts := slices.Concat(others, c.parts)
 	if c.kwok != nil {
 		parts = append(parts, c.kwok)
 	}
