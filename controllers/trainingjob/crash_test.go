@@ -4,13 +4,17 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 )
 
@@ -20,9 +24,9 @@ func (c *cluster) jobsSeen(job *mlv1.TrainingJob) func() []types.UID {
 	config, scheme := startAPI(c.t)
 	watcher, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	require.NoError(c.t, err)
-	events, err := watcher.Watch(c.t.Context(), &batchv1.JobList{}, client.InNamespace(c.namespace))
+	watch, err := watcher.Watch(c.t.Context(), &batchv1.JobList{}, client.InNamespace(c.namespace))
 	require.NoError(c.t, err)
-	c.t.Cleanup(events.Stop)
+	c.t.Cleanup(watch.Stop)
 	return func() []types.UID {
 		// A Job of the test's own is the last of the watch: all before it has been seen then.
 		last := &batchv1.Job{}
@@ -30,7 +34,7 @@ func (c *cluster) jobsSeen(job *mlv1.TrainingJob) func() []types.UID {
 		last.Spec.Template = buildWorkers(job, Settings{WorkerImage: "worker:1"}, 0).Spec.Template
 		require.NoError(c.t, c.Create(c.t.Context(), last))
 		var seen []types.UID
-		for event := range events.ResultChan() {
+		for event := range watch.ResultChan() {
 			object := event.Object.(*batchv1.Job)
 			if object.UID == last.UID {
 				break
@@ -124,6 +128,23 @@ func TestAPIARestartSurvivesACrashOfTheManager(t *testing.T) {
 			assert.Equal(t, int32(1), running.Status.RestartCount, "after everything has settled")
 		})
 	}
+}
+
+func TestAPIARestartIsNotDecidedFromAnOldStatus(t *testing.T) {
+	c := newCluster(t)
+	stale := c.submit(builders.TrainingJob("bert"))
+	now := stale.DeepCopy()
+	now.Status.RestartCount = 1
+	require.NoError(t, c.Status().Patch(t.Context(), now, client.MergeFrom(stale)))
+
+	again := stale.Status.DeepCopy()
+	again.RestartCount, again.State = 1, mlv1.StateRestarting
+	reconciler := Reconciler{
+		Client: c.Client, Recorder: events.NewFakeRecorder(10), Metrics: metrics.NewTrainingJobs(prometheus.NewRegistry(), 1),
+	}
+	_, err := reconciler.report(t.Context(), see(stale, nil), again)
+
+	assert.True(t, apierrors.IsConflict(err), "the write is refused: %v", err)
 }
 
 func TestAPIAStartSurvivesACrashOfTheManagerAtAnyWrite(t *testing.T) {

@@ -81,18 +81,19 @@ func causeMayFollow(now time.Time, pods []*corev1.Pod) time.Duration {
 }
 
 // rank orders failed pods by how likely each is the cause of the others: a disruption before a failure of its own,
-// and both before those that follow from another's end.
+// and both before those that may follow from another's end. Of these the first is the cause: one that was deleted
+// before another lost it, but not one that the Job controller deleted then.
 func rank(pod *corev1.Pod) int {
 	code := exitCode(pod)
 	switch {
 	case disruption(pod) != "":
 		return 0
-	case pod.DeletionTimestamp == nil && code != exitPeerLost && code != exitTerminated:
-		return 1
+	case wasDeleted(pod) || code == exitPeerLost:
+		return 3
 	case code == exitTerminated:
 		return 2
 	default:
-		return 3
+		return 1
 	}
 }
 
@@ -111,14 +112,14 @@ func podFailure(pod *corev1.Pod) *failure {
 	}
 	ended := terminated(pod)
 	if ended == nil || ended.ExitCode == 0 {
-		if pod.DeletionTimestamp != nil {
+		if wasDeleted(pod) {
 			return &failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: who + " was deleted"}
 		}
 		why := strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
 		return &failure{reason: mlv1.ReasonWorkerFailed, message: who + " failed: " + cmp.Or(why, "no container ended")}
 	}
 	// A pod that was deleted by hand ends on its SIGTERM: that is not the training's doing either.
-	if pod.DeletionTimestamp != nil && ended.ExitCode == exitTerminated {
+	if wasDeleted(pod) && ended.ExitCode == exitTerminated {
 		return &failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: who + " was deleted"}
 	}
 	found := &failure{reason: mlv1.ReasonWorkerFailed, exitCode: ended.ExitCode}
@@ -193,7 +194,25 @@ func exitCode(pod *corev1.Pod) int32 {
 	return 0
 }
 
+// wasDeleted says whether the pod was deleted before it ended by itself.
+func wasDeleted(pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp == nil {
+		return false
+	}
+	ended := terminated(pod)
+	return ended == nil || !ended.FinishedAt.Time.Before(deletedAt(pod))
+}
+
+// deletedAt is when the deletion of a pod was asked for; its timestamp is when its grace period ends.
+func deletedAt(pod *corev1.Pod) time.Time {
+	return pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
+}
+
+// endOf is when the end of a pod began.
 func endOf(pod *corev1.Pod) time.Time {
+	if wasDeleted(pod) {
+		return deletedAt(pod)
+	}
 	if ended := terminated(pod); ended != nil {
 		return ended.FinishedAt.Time
 	}

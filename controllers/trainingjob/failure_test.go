@@ -133,6 +133,21 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 			pods: []*corev1.Pod{pod(0).Failed(75).After(time.Second).Obj(), pod(1).Running().Deleting(time.Minute).Obj()},
 			want: lost("worker 1 (pod bert-training-1-a0) was deleted"),
 		},
+		"the lost peer, not those that the Job controller deleted then": {
+			pods: []*corev1.Pod{pod(0).Running().Deleting(61 * time.Second).Obj(), pod(1).Failed(75).Obj()},
+			want: failed(75, "worker 1 (pod bert-training-1-a0) ended with exit code 75"),
+		},
+		"the lost peer, not those that the Job controller deleted then and that ended on SIGTERM": {
+			pods: []*corev1.Pod{pod(0).Failed(143).After(2 * time.Second).Deleting(61 * time.Second).Obj(), pod(1).Failed(75).Obj()},
+			want: failed(75, "worker 1 (pod bert-training-1-a0) ended with exit code 75"),
+		},
+		"the culprit that had already ended when the Job controller deleted it": {
+			pods: []*corev1.Pod{
+				pod(0).Failed(137).After(time.Second).Deleting(62 * time.Second).Obj(),
+				pod(1).Failed(75).Obj(),
+			},
+			want: failed(137, "worker 0 (pod bert-training-0-a0) was killed by signal 9 (exit code 137)"),
+		},
 		"the first of two that failed on their own": {
 			pods: []*corev1.Pod{pod(0).Failed(1).After(time.Second).Obj(), pod(1).Failed(2).Obj()},
 			want: failed(2, "worker 1 (pod bert-training-1-a0) ended with exit code 2"),

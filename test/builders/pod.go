@@ -106,9 +106,9 @@ func (b *PodBuilder) Disrupted(reason, message string) *PodBuilder {
 	return b.condition(corev1.DisruptionTarget, corev1.ConditionTrue, reason, message)
 }
 
-// Deleting has the pod deleted: it should be gone at the time, counted from Noon.
+// Deleting has the pod deleted with a grace period of a minute: it should be gone at the time, counted from Noon.
 func (b *PodBuilder) Deleting(due time.Duration) *PodBuilder {
-	b.pod.DeletionTimestamp = ptr.To(metav1.NewTime(Noon.Add(due)))
+	b.pod.DeletionTimestamp, b.pod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(Noon.Add(due))), ptr.To[int64](60)
 	return b
 }
 
