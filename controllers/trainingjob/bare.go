@@ -35,15 +35,21 @@ func barePod(object any) (any, error) {
 		return object, nil
 	}
 	bareMeta(&pod.ObjectMeta, mlv1.AnnotationAttempt, batchv1.JobCompletionIndexAnnotation)
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	pod.Finalizers, pod.Spec = nil, corev1.PodSpec{}
 	bare := corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, PodIP: pod.Status.PodIP,
 	}
 	for _, condition := range pod.Status.Conditions {
 		switch condition.Type {
-		case corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget:
-			bare.Conditions = append(bare.Conditions, condition)
+		case corev1.PodReady, corev1.DisruptionTarget:
+		case corev1.PodScheduled:
+			if condition.Status == corev1.ConditionTrue { // only what hinders is of interest
+				continue
+			}
+		default:
+			continue
 		}
+		bare.Conditions = append(bare.Conditions, condition)
 	}
 	for _, status := range pod.Status.ContainerStatuses {
 		bare.ContainerStatuses = append(bare.ContainerStatuses, corev1.ContainerStatus{
@@ -54,7 +60,7 @@ func barePod(object any) (any, error) {
 	return pod, nil
 }
 
-// bareJob strips a Job of its pod template, which cannot change.
+// bareJob strips a Job of its pod template, which cannot change, and of its counts, which its pods tell better.
 func bareJob(object any) (any, error) {
 	job, ok := object.(*batchv1.Job)
 	if !ok {
@@ -62,6 +68,7 @@ func bareJob(object any) (any, error) {
 	}
 	bareMeta(&job.ObjectMeta, mlv1.AnnotationAttempt)
 	job.Spec = batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions}
+	job.Status = batchv1.JobStatus{Conditions: job.Status.Conditions}
 	return job, nil
 }
 

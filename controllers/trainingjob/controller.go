@@ -53,6 +53,7 @@ type Reconciler struct {
 	Settings Settings
 
 	minor putOff
+	rest  turns
 }
 
 // Options of the controller.
@@ -150,6 +151,13 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 		return ctrl.Result{}, r.remove(ctx, job)
 	}
 	r.Progress.Follow(client.ObjectKeyFromObject(job), d.scrape)
+	if o.lacksRest() {
+		end, err := r.rest.take(ctx)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		defer end()
+	}
 	err = r.apply(ctx, o, d)
 	if errors.Is(err, errLeftover) {
 		return ctrl.Result{RequeueAfter: retryLeftover}, nil
