@@ -53,7 +53,7 @@ type Reconciler struct {
 	Settings Settings
 
 	minor putOff
-	rest  turns
+	rest  turn
 }
 
 // Options of the controller.
@@ -152,11 +152,7 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 	}
 	r.Progress.Follow(client.ObjectKeyFromObject(job), d.scrape)
 	if o.lacksRest() {
-		end, err := r.rest.take(ctx)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		defer end()
+		defer r.rest.take(ctx)()
 	}
 	err = r.apply(ctx, o, d)
 	if errors.Is(err, errLeftover) {

@@ -3,6 +3,7 @@ package trainingjob
 import (
 	"context"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -29,28 +30,30 @@ func (n *newJobsFirst) Create(ctx context.Context, created event.CreateEvent, qu
 		reconcile.Request{NamespacedName: client.ObjectKeyFromObject(created.Object)})
 }
 
-// restAtOnce is how many jobs get, at the same time, what their pods do not wait for. In a burst of new jobs more would
-// take the API server's time from the creation of pods.
-const restAtOnce = 2
+// restPatience is how long a job waits for its turn to get what its pods do not wait for.
+const restPatience = 2 * time.Second
 
 // lacksRest says whether the workers exist and something beside them does not.
 func (o observed) lacksRest() bool {
 	return o.workers != nil && (o.headless == nil || o.master == nil || o.config == nil)
 }
 
-// turns lets restAtOnce jobs do something at the same time; the others wait.
-type turns struct {
+// turn lets one job after another do something. In a burst of new jobs it leaves the API server's time to the creation
+// of pods. A job whose turn does not come soon goes on without one, so that a slow request holds up nobody for long.
+type turn struct {
 	once  sync.Once
 	taken chan struct{}
 }
 
-// take waits for a turn, which ends with a call of the function that it returns.
-func (t *turns) take(ctx context.Context) (end func(), err error) {
-	t.once.Do(func() { t.taken = make(chan struct{}, restAtOnce) })
+// take waits for the turn, which ends with a call of the function that it returns.
+func (t *turn) take(ctx context.Context) (end func()) {
+	t.once.Do(func() { t.taken = make(chan struct{}, 1) })
+	ctx, cancel := context.WithTimeout(ctx, restPatience)
+	defer cancel()
 	select {
 	case t.taken <- struct{}{}:
-		return func() { <-t.taken }, nil
+		return func() { <-t.taken }
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return func() {}
 	}
 }
