@@ -36,7 +36,11 @@ die() {
 
 # localcluster ARGS...: the command of hack/localcluster; go's cache makes the build a matter of a second.
 localcluster() {
-  go build -C hack/localcluster -o "$BIN/localcluster" .
+  if [[ ! -x $BIN/localcluster ]]; then
+    say "building the localcluster command (it downloads its Go modules first)" >&2
+  fi
+  # One line for each of hundreds of modules would bury the rest.
+  go build -C hack/localcluster -o "$BIN/localcluster" . 2> >(grep -v '^go: downloading ' >&2)
   "$BIN/localcluster" "$@"
 }
 
