@@ -57,6 +57,8 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the manager's role only.
 	@# Dangerous types: learning rates and backoff factors are plain numbers in the published manifests.
 	$(CONTROLLER_GEN) crd:allowDangerousTypes=true paths=./api/... output:crd:dir=config/crd/bases
 	go generate ./api/...
+	@# Kubernetes' own pattern lets 1e1.5 pass, which no client can read: one such object would break every list.
+	sed -i 's/(\[eE\](\\+|-)?((\[0-9\]+(\\\.\[0-9\]\*)?)|(\\\.\[0-9\]+)))/([eE](\\+|-)?[0-9]{1,3})/' config/crd/bases/*.yaml
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... paths=./internal/... output:rbac:dir=config/rbac
 
 .PHONY: verify

@@ -3,10 +3,13 @@ package trainingjob
 import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	labelselector "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
@@ -70,6 +73,25 @@ func bareJob(object any) (any, error) {
 	job.Spec = batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions}
 	job.Status = batchv1.JobStatus{Conditions: job.Status.Conditions}
 	return job, nil
+}
+
+// visibleChange lets those updates of pods and Jobs pass that changed something in what the cache keeps of them. About
+// half of the updates in a pod's life are of what this package does not read.
+func visibleChange() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
+		switch before := update.ObjectOld.(type) {
+		case *corev1.Pod:
+			sameVersion := *before
+			sameVersion.ResourceVersion = update.ObjectNew.GetResourceVersion()
+			return !equality.Semantic.DeepEqual(&sameVersion, update.ObjectNew)
+		case *batchv1.Job:
+			sameVersion := *before
+			sameVersion.ResourceVersion = update.ObjectNew.GetResourceVersion()
+			return !equality.Semantic.DeepEqual(&sameVersion, update.ObjectNew)
+		default:
+			return true
+		}
+	}}
 }
 
 func bareMeta(meta *metav1.ObjectMeta, annotations ...string) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -108,12 +109,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Named("trainingjob").
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
 		Watches(&mlv1.TrainingJob{}, &newJobsFirst{}).
-		Watches(&batchv1.Job{}, byLabel).
+		Watches(&batchv1.Job{}, byLabel, builder.WithPredicates(visibleChange())).
 		Watches(&corev1.Service{}, byLabel).
 		Watches(&corev1.ConfigMap{}, byLabel).
 		Watches(&corev1.ServiceAccount{}, byLabel).
 		Watches(&corev1.PersistentVolumeClaim{}, byLabel).
-		Watches(&corev1.Pod{}, byLabel).
+		Watches(&corev1.Pod{}, byLabel, builder.WithPredicates(visibleChange())).
 		WatchesRawSource(source.TypedChannel(options.Reported, reported)).
 		Complete(r)
 }

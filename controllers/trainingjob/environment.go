@@ -24,6 +24,7 @@ func environment(job *mlv1.TrainingJob) []corev1.EnvVar {
 		{Name: "METRICS_PORT", Value: strconv.Itoa(int(job.Spec.Monitoring.MetricsPort))},
 		{Name: "DIST_BACKEND", Value: backend(job)},
 	}
+	env = append(env, threadEnv(job)...)
 	env = append(env, hyperparameterEnv(job)...)
 	env = append(env, checkpointEnv(job)...)
 	env = append(env, successEnv(job.Spec.SuccessPolicy)...)
@@ -58,6 +59,24 @@ func backend(job *mlv1.TrainingJob) string {
 	default:
 		return "gloo"
 	}
+}
+
+// threadEnv gives each process of a worker the threads that its share of the worker's CPUs can run. Numeric libraries
+// start one for each processor of the node otherwise, and workers on a node hinder each other.
+func threadEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
+	if job.Spec.Resources == nil {
+		return nil
+	}
+	cpus, ok := job.Spec.Resources.Limits[corev1.ResourceCPU]
+	if !ok {
+		cpus, ok = job.Spec.Resources.Requests[corev1.ResourceCPU]
+	}
+	if !ok {
+		return nil
+	}
+	processes := max(1, int64(gpusPerWorker(job)))
+	threads := max(1, cpus.Value()/processes) // Value rounds up
+	return []corev1.EnvVar{{Name: "OMP_NUM_THREADS", Value: strconv.FormatInt(threads, 10)}}
 }
 
 func hyperparametersJSON(job *mlv1.TrainingJob) string {

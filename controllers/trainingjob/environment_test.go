@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -42,6 +43,45 @@ func TestTheEnvironmentOfTheSmallestJob(t *testing.T) {
 		{Name: "LOCAL_WORLD_SIZE", Value: "1"},
 	}
 	assert.Empty(t, cmp.Diff(want, environment(builders.TrainingJob("bert").Obj())))
+}
+
+func TestEachProcessHasTheThreadsThatItsCPUsCanRun(t *testing.T) {
+	cpus := func(request, limit string) *corev1.ResourceRequirements {
+		resources := &corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+		if request != "" {
+			resources.Requests[corev1.ResourceCPU] = resource.MustParse(request)
+		}
+		if limit != "" {
+			resources.Limits[corev1.ResourceCPU] = resource.MustParse(limit)
+		}
+		return resources
+	}
+	for name, test := range map[string]struct {
+		resources *corev1.ResourceRequirements
+		gpus      int32
+		want      string
+	}{
+		"nothing said":               {resources: nil},
+		"no CPU said":                {resources: cpus("", "")},
+		"a request":                  {resources: cpus("4", ""), want: "4"},
+		"a limit above the request":  {resources: cpus("2", "8"), want: "8"},
+		"less than one":              {resources: cpus("100m", ""), want: "1"},
+		"more than one and a half":   {resources: cpus("1500m", ""), want: "2"},
+		"a process for each GPU":     {resources: cpus("16", ""), gpus: 4, want: "4"},
+		"more processes than CPUs":   {resources: cpus("2", ""), gpus: 8, want: "1"},
+		"GPUs, and CPUs left unsaid": {resources: cpus("", ""), gpus: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := builders.TrainingJob("bert").GPUs(test.gpus).Spec(func(s *mlv1.TrainingJobSpec) { s.Resources = test.resources }).Obj()
+			got := ""
+			for _, variable := range environment(job) {
+				if variable.Name == "OMP_NUM_THREADS" {
+					got = variable.Value
+				}
+			}
+			assert.Equal(t, test.want, got)
+		})
+	}
 }
 
 func TestTheEnvironmentOfAFullJob(t *testing.T) {

@@ -26,7 +26,8 @@ type Checkpoint struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="spec.checkpoint.interval: is less than 10s or more than 168h: choose a time between, so that training neither only saves nor never"
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self >= duration('10s') && self <= duration('168h')",message="spec.checkpoint.interval: is less than 10s or more than 168h: choose a time between, so that training neither only saves nor never"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
 	// retention is the number of newest checkpoints to keep, 1 to 1000. The newest valid one is never deleted.

@@ -96,6 +96,7 @@ func run(ctx context.Context, o options) error {
 	if err := setLogger(o.logLevel); err != nil {
 		return err
 	}
+	limitGarbage()
 	scheme, err := newScheme()
 	if err != nil {
 		return err
