@@ -64,7 +64,7 @@ func TestShortNamesAreUnique(t *testing.T) {
 }
 
 // Every field of our own is described. The pod template of SpotInstanceJob is that of Kubernetes, and its descriptions
-// are left out (see api/spot/v1alpha1/trimcrd).
+// are left out (see api/crdedit/trim.go).
 func TestEveryFieldIsDescribed(t *testing.T) {
 	trimmed := map[string]string{"SpotInstanceJob": ".spec.jobTemplate"}
 	for _, crd := range crds(t) {
