@@ -3,6 +3,7 @@ package component
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +94,23 @@ func (b Builder) Download(ctx context.Context, components []Component) error {
 	return nil
 }
 
+// ModuleDir returns the folder of the component's main module in the module cache, where its manifests are, and
+// downloads it when it is not there.
+func (b Builder) ModuleDir(ctx context.Context, c Component) (string, error) {
+	output, err := b.output(ctx, c, "mod", "download", "-json", c.Module)
+	if err != nil {
+		return "", fmt.Errorf("find module %s: %w", c.Module, err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(output, &module); err != nil {
+		return "", fmt.Errorf("find module %s: %w", c.Module, err)
+	}
+	if module.Dir == "" {
+		return "", fmt.Errorf("find module %s: go mod download names no folder", c.Module)
+	}
+	return module.Dir, nil
+}
+
 // build builds all programs of one component and makes their links.
 func (b Builder) build(ctx context.Context, c Component, step string) error {
 	version, err := c.Version(filepath.Join(b.Source, c.Name))
@@ -144,16 +162,23 @@ func (c Component) buildArgs(program Program, version, output string) []string {
 
 // run runs the go command in the component's folder. Its output is shown only when it fails.
 func (b Builder) run(ctx context.Context, c Component, args ...string) error {
+	_, err := b.output(ctx, c, args...)
+	return err
+}
+
+// output runs the go command in the component's folder and returns what it printed. The error holds that and what it
+// complained of.
+func (b Builder) output(ctx context.Context, c Component, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(b.Source, c.Name)
 	// A go.work of the caller must not change what is built, and static programs run anywhere.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go %s: %w\n%s", args[0], err, lastLines(output.String(), 30))
+		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, lastLines(stdout.String()+stderr.String(), 30))
 	}
-	return nil
+	return stdout.Bytes(), nil
 }
 
 // goVersion asks the go command for its version.

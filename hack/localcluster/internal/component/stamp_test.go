@@ -132,6 +132,11 @@ func TestAllComponentsArePinned(t *testing.T) {
 			t.Errorf("use %d needs %v, want kubernetes first", use, needed)
 		}
 	}
+	for _, c := range For(Cluster) {
+		if c.Use&(Tools|OLM|Scorecard) != 0 {
+			t.Errorf("a start of a cluster would build %s", c.Name)
+		}
+	}
 }
 
 func TestKubernetesVersion(t *testing.T) {

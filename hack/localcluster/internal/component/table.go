@@ -17,6 +17,14 @@ const (
 	Live
 	// Simulated is a cluster whose nodes are simulated.
 	Simulated
+	// Tools are commands for people and scripts who make operators: opm, operator-sdk.
+	Tools
+	// OLM is the Operator Lifecycle Manager in a live cluster.
+	OLM
+	// Scorecard is the image of operator-sdk's own scorecard tests.
+	Scorecard
+	// Cluster are all uses that a start of a cluster may have.
+	Cluster = Assets | Live | Simulated
 )
 
 // Component is one Go module under components/ and the programs built from it.
@@ -90,6 +98,39 @@ func All() []Component {
 			Programs: []Program{{Name: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok"}},
 			Use:      Simulated,
 		},
+		{
+			Name: "opm", Module: "github.com/operator-framework/operator-registry", FirstBuild: "about 2 minutes",
+			Programs: []Program{
+				{Name: "opm", Package: "github.com/operator-framework/operator-registry/cmd/opm"},
+				{Name: "grpc_health_probe", Package: "github.com/grpc-ecosystem/grpc-health-probe"},
+			},
+			Tags:      []string{"json1", "containers_image_openpgp"},
+			LinkFlags: opmVersion,
+			Use:       Tools | OLM,
+		},
+		{
+			Name: "operator-sdk", Module: "github.com/operator-framework/operator-sdk", FirstBuild: "about 3 minutes",
+			Programs: []Program{
+				{Name: "operator-sdk", Package: "github.com/operator-framework/operator-sdk/cmd/operator-sdk"},
+				{Name: "scorecard-test", Package: "github.com/operator-framework/operator-sdk/images/scorecard-test"},
+			},
+			Tags:      []string{"containers_image_openpgp"},
+			LinkFlags: operatorSDKVersion,
+			Use:       Tools | Scorecard,
+		},
+		{
+			Name: "olm", Module: "github.com/operator-framework/operator-lifecycle-manager", FirstBuild: "about 3 minutes",
+			Programs: []Program{
+				{Name: "olm-operator", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/olm"},
+				{Name: "catalog-operator", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/catalog"},
+				{Name: "package-server", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/package-server"},
+				{Name: "cpb", Package: "github.com/operator-framework/operator-lifecycle-manager/util/cpb"},
+				{Name: "copy-content", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/copy-content"},
+			},
+			Tags:      []string{"json1", "containers_image_openpgp"},
+			LinkFlags: olmVersion,
+			Use:       OLM,
+		},
 	}
 }
 
@@ -102,6 +143,16 @@ func For(use Use) []Component {
 		}
 	}
 	return needed
+}
+
+// Named returns the component called name, which has to be one of All.
+func Named(name string) Component {
+	for _, c := range All() {
+		if c.Name == name {
+			return c
+		}
+	}
+	panic("no component is called " + name)
 }
 
 // kubernetesVersion makes the programs report the version of the module they were built from, as an
@@ -122,4 +173,20 @@ func kubernetesVersion(version string) []string {
 // containerdVersion makes containerd report its version without "+unknown".
 func containerdVersion(version string) []string {
 	return []string{"-X", "github.com/containerd/containerd/v2/version.Version=" + version}
+}
+
+// opmVersion makes opm report its version.
+func opmVersion(version string) []string {
+	return []string{"-X", "github.com/operator-framework/operator-registry/cmd/opm/version.opmVersion=" + version}
+}
+
+// operatorSDKVersion makes operator-sdk report its version.
+func operatorSDKVersion(version string) []string {
+	const pkg = "github.com/operator-framework/operator-sdk/internal/version."
+	return []string{"-X", pkg + "Version=" + version, "-X", pkg + "GitVersion=" + version, "-X", pkg + "ImageVersion=" + version}
+}
+
+// olmVersion makes the operators report their version, which they also write into what they make.
+func olmVersion(version string) []string {
+	return []string{"-X", "github.com/operator-framework/operator-lifecycle-manager/pkg/version.OLMVersion=" + version}
 }

@@ -4,6 +4,9 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -84,5 +87,30 @@ func TestMissing(t *testing.T) {
 	got := Missing([]Package{{Name: "a", Program: "sh"}, {Name: "b", Program: "/no/such/program"}, {Name: "c", Program: "no-such-program"}})
 	if len(got) != 2 || got[0].Name != "b" || got[1].Name != "c" {
 		t.Errorf("got %v, want b and c", got)
+	}
+}
+
+func TestNeedStatic(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(text, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := needStatic(text); err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("a script: error %v, want one that names it", err)
+	}
+	source := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for mode, static := range map[string]bool{"exe": true, "pie": false} {
+		program := filepath.Join(t.TempDir(), mode)
+		build := exec.Command("go", "build", "-buildmode="+mode, "-o", program, source)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+		if output, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		if err := needStatic(program); (err == nil) != static {
+			t.Errorf("%s: error %v, static: %t", mode, err, static)
+		}
 	}
 }

@@ -34,6 +34,11 @@ func NodePackages() []Package {
 	}
 }
 
+// ImagePackages returns what images of helpers are made from: the one program whose file is also cp and tar.
+func ImagePackages() []Package {
+	return []Package{{Name: "busybox-static", Program: "busybox"}}
+}
+
 // sbin is searched besides the PATH, on which an ordinary user's shell often lacks it.
 var sbin = []string{"/usr/local/sbin", "/usr/sbin", "/sbin"}
 
