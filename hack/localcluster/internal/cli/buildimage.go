@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/image"
@@ -21,6 +22,7 @@ import (
 type imageFlags struct {
 	spec                             image.Spec
 	files, labels, annotations, tags []string
+	labelFiles                       []string
 	entrypoint, cmd                  string
 	output                           string
 	load, push                       bool
@@ -43,13 +45,14 @@ func buildImageCommand(f *folders) *cobra.Command {
 	flags.StringVar(&i.spec.User, "user", "", "user or user:group to run as")
 	flags.StringArrayVar(&i.spec.Env, "env", nil, "environment variable NAME=value; may be repeated")
 	flags.StringArrayVar(&i.labels, "label", nil, "label name=value; may be repeated")
+	flags.StringArrayVar(&i.labelFiles, "labels-from", nil, "annotations.yaml of a bundle whose annotations become labels, which --label overrides; may be repeated")
 	flags.StringArrayVar(&i.annotations, "annotation", nil, "annotation of the manifest, name=value; may be repeated")
 	flags.StringVar(&i.spec.WorkDir, "workdir", "", "folder to start in")
 	flags.BoolVar(&i.spec.CACertificates, "with-ca-certificates", false, "add this machine's trusted certificates")
 	flags.BoolVar(&i.spec.Accounts, "passwd-nonroot", false, "add accounts nonroot (65532) and trainer (1000), and a /tmp that all can write")
 	flags.StringVar(&i.output, "output", "", "write the image to this tar file")
 	flags.BoolVar(&i.load, "load", false, "load the image into the running cluster's node")
-	flags.BoolVar(&i.push, "push", false, "push the image to the running cluster's registry")
+	flags.BoolVar(&i.push, "push", false, "push the image to the running cluster's registry, also under a name of a mirrored one (up --mirror)")
 	return cmd
 }
 
@@ -86,10 +89,7 @@ func (i imageFlags) run(ctx context.Context, f *folders) error {
 		fmt.Println("wrote", i.output)
 	}
 	if i.load {
-		reader, writer := io.Pipe()
-		go func() { writer.CloseWithError(built.WriteArchive(writer, i.tags)) }()
-		names, err := c.LoadImage(ctx, reader)
-		reader.Close()
+		names, err := c.LoadBuilt(ctx, built, i.tags)
 		if err != nil {
 			return err
 		}
@@ -97,11 +97,11 @@ func (i imageFlags) run(ctx context.Context, f *folders) error {
 	}
 	if i.push {
 		for _, tag := range i.tags {
-			reference, err := built.Push(ctx, c.Options.Registry(), tag)
-			if err != nil {
+			push, pull := c.Options.Published(tag)
+			if err := built.Push(ctx, push); err != nil {
 				return err
 			}
-			fmt.Println("pushed", reference)
+			fmt.Println("pushed", pull, digest)
 		}
 	}
 	fmt.Printf("done in %s\n", time.Since(begin).Round(100*time.Millisecond))
@@ -130,7 +130,7 @@ func (i imageFlags) resolve() (image.Spec, error) {
 		spec.Files = append(spec.Files, file)
 	}
 	var err error
-	if spec.Labels, err = split("label", i.labels); err != nil {
+	if spec.Labels, err = i.allLabels(); err != nil {
 		return spec, err
 	}
 	if spec.Annotations, err = split("annotation", i.annotations); err != nil {
@@ -141,6 +141,30 @@ func (i imageFlags) resolve() (image.Spec, error) {
 	}
 	spec.Cmd, err = words("cmd", i.cmd)
 	return spec, err
+}
+
+// allLabels gathers the labels of files and flags.
+func (i imageFlags) allLabels() (map[string]string, error) {
+	labels := map[string]string{}
+	for _, path := range i.labelFiles {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("--labels-from: %w", err)
+		}
+		var file struct {
+			Annotations map[string]string `json:"annotations"`
+		}
+		if err := yaml.Unmarshal(content, &file); err != nil {
+			return nil, fmt.Errorf("--labels-from %s: %w", path, err)
+		}
+		if len(file.Annotations) == 0 {
+			return nil, fmt.Errorf("--labels-from %s: want a YAML file with a map named annotations, as a bundle has in metadata/annotations.yaml", path)
+		}
+		maps.Copy(labels, file.Annotations)
+	}
+	given, err := split("label", i.labels)
+	maps.Copy(labels, given)
+	return labels, err
 }
 
 // words reads a JSON list, or takes the whole text as one word.

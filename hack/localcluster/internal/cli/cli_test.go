@@ -96,6 +96,31 @@ func TestImageFlags(t *testing.T) {
 	}
 }
 
+func TestLabelsFromABundle(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	annotations := write("annotations.yaml", "annotations:\n  a: from the file\n  b: from the file\n")
+	flags := imageFlags{tags: []string{"demo:dev"}, load: true, labelFiles: []string{annotations}, labels: []string{"b=from the flag", "c=d"}}
+	spec, err := flags.resolve()
+	want := map[string]string{"a": "from the file", "b": "from the flag", "c": "d"}
+	if err != nil || !reflect.DeepEqual(spec.Labels, want) {
+		t.Errorf("got %v, error %v; want %v", spec.Labels, err, want)
+	}
+	for _, path := range []string{filepath.Join(dir, "none.yaml"), write("other.yaml", "a: b\n"), write("broken.yaml", "annotations: [1\n")} {
+		flags.labelFiles = []string{path}
+		if _, err := flags.resolve(); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: error %v, want one that names the file", path, err)
+		}
+	}
+}
+
 func TestTruthy(t *testing.T) {
 	for value, want := range map[string]bool{"": false, "0": false, "false": false, "False": false, "1": true, "yes": true} {
 		if got := truthy(value); got != want {

@@ -54,6 +54,8 @@ func upCommand(f *folders) *cobra.Command {
 	flags.StringVar(&o.NodeIP, "node-ip", "10.77.0.1", "address of the node, given to a network device of its own")
 	flags.StringVar(&o.PodCIDR, "pod-cidr", "10.78.0.0/16", "network of the pods")
 	flags.StringVar(&o.ServiceCIDR, "service-cidr", "10.96.0.0/16", "network of the services' cluster IPs")
+	flags.StringArrayVar(&o.Mirrors, "mirror", []string{"registry.example.com"},
+		"registry whose images the node takes from the cluster's own registry; may be repeated")
 	flags.DurationVar(&u.timeout, "timeout", cluster.DefaultTimeout, "how long to wait for each condition of readiness")
 	flags.IntVar(&u.offset, "port-offset", 0, "number added to every default port")
 	u.portFlags(flags)

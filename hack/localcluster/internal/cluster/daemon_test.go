@@ -98,6 +98,9 @@ func TestValidate(t *testing.T) {
 		{name: "loopback node", options: change(func(o *Options) { o.NodeIP = "127.0.0.1" }), want: "--node-ip"},
 		{name: "bad network", options: change(func(o *Options) { o.PodCIDR = "10.78.0.0" }), want: "--pod-cidr"},
 		{name: "no nodes", options: change(func(o *Options) { o.Simulation.Nodes = 0 }), want: "--nodes"},
+		{name: "mirrors", options: change(func(o *Options) { o.Mirrors = []string{"registry.example.com", "localhost:5001"} })},
+		{name: "mirror with a path", options: change(func(o *Options) { o.Mirrors = []string{"registry.example.com/team"} }), want: "--mirror"},
+		{name: "mirror that is no host", options: change(func(o *Options) { o.Mirrors = []string{"team"} }), want: "--mirror"},
 		{name: "unknown program", options: change(func(o *Options) { o.ExtraArgs = map[string][]string{"apiserver": {"--v=4"}} }), want: "--extra-arg apiserver"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/image"
@@ -66,11 +67,77 @@ func (c Cluster) loadPause(ctx context.Context) error {
 		return fmt.Errorf("build the pause image: %w", err)
 	}
 	defer built.Close()
-	reader, writer := io.Pipe()
-	go func() { writer.CloseWithError(built.WriteArchive(writer, []string{PauseImage})) }()
-	defer reader.Close()
-	_, err = c.LoadImage(ctx, reader)
+	_, err = c.LoadBuilt(ctx, built, []string{PauseImage})
 	return err
+}
+
+// LoadBuilt loads a built image into the node's images under the names tags, and returns the names it has there.
+func (c Cluster) LoadBuilt(ctx context.Context, built *image.Image, tags []string) ([]string, error) {
+	reader, writer := io.Pipe()
+	go func() { writer.CloseWithError(built.WriteArchive(writer, tags)) }()
+	defer reader.Close()
+	return c.LoadImage(ctx, reader)
+}
+
+// stampLabel is the label of the node's record of an image with what the image was built from.
+const stampLabel = "localcluster.dcnlab.com/stamp"
+
+// EnsureImage builds the image name from spec and loads it into the node's images, unless it is there already and
+// none of its files has changed. It returns a reference with the image's digest: some controllers have such an
+// image pulled only when it is missing, and one that is only loaded cannot be pulled.
+func (c Cluster) EnsureImage(ctx context.Context, name string, spec image.Spec) (reference string, err error) {
+	if c.Options.Simulate {
+		return "", ErrSimulated
+	}
+	full, err := image.FullName(name)
+	if err != nil {
+		return "", err
+	}
+	stamp, err := spec.Stamp()
+	if err != nil {
+		return "", err
+	}
+	repository := full[:strings.LastIndexByte(full, ':')]
+	listed, err := c.ctr(ctx, nil, "images", "ls", "name=="+full)
+	if err != nil {
+		return "", fmt.Errorf("look for image %s: %w", full, err)
+	}
+	if digest := stampedDigest(listed, stamp); digest != "" {
+		return repository + "@" + digest, nil
+	}
+	built, err := image.Build(spec)
+	if err != nil {
+		return "", fmt.Errorf("build image %s: %w", full, err)
+	}
+	defer built.Close()
+	digest, err := built.Digest()
+	if err != nil {
+		return "", err
+	}
+	if _, err := c.LoadBuilt(ctx, built, []string{full}); err != nil {
+		return "", err
+	}
+	reference = repository + "@" + digest.String()
+	if _, err := c.ctr(ctx, nil, "images", "tag", "--force", full, reference); err != nil {
+		return "", fmt.Errorf("name image %s: %w", reference, err)
+	}
+	// The stamp last: it says that all of the above is done.
+	if _, err := c.ctr(ctx, nil, "images", "label", full, stampLabel+"="+stamp); err != nil {
+		return "", fmt.Errorf("mark image %s: %w", full, err)
+	}
+	return reference, nil
+}
+
+// stampedDigest returns the digest of the image in the output of "ctr images ls" that carries stamp, else nothing.
+func stampedDigest(listed, stamp string) string {
+	for line := range strings.Lines(listed) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || !slices.Contains(strings.Split(fields[len(fields)-1], ","), stampLabel+"="+stamp) {
+			continue
+		}
+		return fields[2]
+	}
+	return ""
 }
 
 // ctr runs containerd's client in the namespace of Kubernetes.

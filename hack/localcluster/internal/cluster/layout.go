@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/component"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
@@ -19,6 +20,11 @@ type Layout struct {
 
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (l Layout) Kubeconfig() string { return filepath.Join(l.State, "kubeconfig") }
+
+// Version returns the version of the component called name.
+func (l Layout) Version(name string) (string, error) {
+	return component.Named(name).Version(filepath.Join(l.Source, name))
+}
 
 // run holds what is of use only while the cluster runs: configuration, sockets, process records.
 func (l Layout) run(elem ...string) string { return l.path("run", elem) }
@@ -45,6 +51,18 @@ func (l Layout) kubeconfig(name string) string { return l.run("kubeconfig", name
 
 // containerdSocket is where containerd serves.
 func (l Layout) containerdSocket() string { return l.run("containerd.sock") }
+
+// containersHome is the folder below run/ that can be the HOME of programs of the containers/image library.
+const containersHome = "containers-home"
+
+// ContainersHome is a home folder with which programs of the containers/image library find the cluster's registry
+// and take images without signatures.
+func (l Layout) ContainersHome() string { return l.run(containersHome) }
+
+// RegistriesConf is the path of the part of ContainersHome that leads to the registry (CONTAINERS_REGISTRIES_CONF).
+func (l Layout) RegistriesConf() string {
+	return l.run(containersHome, ".config", "containers", "registries.conf")
+}
 
 func (l Layout) optionsFile() string { return l.data("options.json") }
 

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -24,6 +26,9 @@ type Options struct {
 	ServiceCIDR string `json:"serviceCIDR"`
 	// Ports are the TCP ports of the servers.
 	Ports Ports `json:"ports"`
+	// Mirrors are registry host names whose images the node takes from the cluster's own registry instead,
+	// so that what is published there can be tried under its own name.
+	Mirrors []string `json:"mirrors,omitempty"`
 	// AuditLog asks for a JSON audit log of all requests, level Metadata, in logs/audit.log.
 	AuditLog bool `json:"auditLog"`
 	// ExtraArgs are further arguments by program ("kube-apiserver").
@@ -100,6 +105,11 @@ func (o Options) Validate() error {
 			return fmt.Errorf("--%s %q: want an IPv4 network such as 10.78.0.0/16", flag, cidr)
 		}
 	}
+	for _, mirror := range o.Mirrors {
+		if !registryName.MatchString(mirror) {
+			return fmt.Errorf("--mirror %q: want the host name of a registry, such as registry.example.com or registry.example.com:5000", mirror)
+		}
+	}
 	if o.Simulate && o.Simulation.Nodes < 1 {
 		return errors.New("--nodes: want at least 1")
 	}
@@ -110,6 +120,10 @@ func (o Options) Validate() error {
 	}
 	return nil
 }
+
+// registryName is how the host of a registry is written in the names of its images: with a dot or a port, else
+// it would be taken for the first part of a repository's path.
+var registryName = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?$|^[a-z0-9-]+:[0-9]+$`)
 
 // extendable are the programs that Options.ExtraArgs may name.
 var extendable = map[string]bool{
@@ -130,6 +144,18 @@ func (o Options) APIServer() string { return fmt.Sprintf("https://%s:%d", o.addr
 
 // Registry is the host and port of the image registry.
 func (o Options) Registry() string { return fmt.Sprintf("%s:%d", o.NodeIP, o.Ports.Registry) }
+
+// Published returns the two names of an image that is pushed as name: push is where this machine uploads it, in
+// the cluster's registry; pull is how pods name it. They differ for the registries in Mirrors.
+func (o Options) Published(name string) (push, pull string) {
+	for _, host := range o.Mirrors {
+		if rest, ok := strings.CutPrefix(name, host+"/"); ok {
+			return o.Registry() + "/" + rest, name
+		}
+	}
+	push = o.Registry() + "/" + strings.TrimPrefix(name, o.Registry()+"/")
+	return push, push
+}
 
 // nthAddress returns the n-th address of a network.
 func nthAddress(cidr string, n int) (string, error) {

@@ -1,21 +1,17 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os/exec"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // waitServing waits for what the control loops and the node need.
@@ -72,12 +68,10 @@ func (c Cluster) waitReady(ctx context.Context) error {
 
 // client returns a client with the administrator's rights.
 func (c Cluster) client() (*kubernetes.Clientset, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", c.Layout.Kubeconfig())
+	config, err := c.RESTConfig()
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = -1, -1
-	config.WarningHandler = rest.NoWarnings{}
 	return kubernetes.NewForConfig(config)
 }
 
@@ -201,10 +195,8 @@ func (c Cluster) serviceReachable(ctx context.Context) error {
 
 // applyAddons makes the objects that the cluster consists of besides its processes.
 func (c Cluster) applyAddons(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, c.Layout.program("kubectl"), "--kubeconfig", c.Layout.Kubeconfig(),
-		"apply", "--server-side", "--force-conflicts", "-f", c.Layout.run("addons.yaml"))
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("make the cluster's own objects: %w: %s", err, bytes.TrimSpace(output))
+	if _, err := c.Kubectl(ctx, nil, "apply", "--server-side", "--force-conflicts", "-f", c.Layout.run("addons.yaml")); err != nil {
+		return fmt.Errorf("make the cluster's own objects: %w", err)
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ type values struct {
 	CNIBin, Upstream                                                    []string
 	ResolvConf, VolumePlugins, PodLogs                                  string
 	ProxyKubeconfig, DNSKubeconfig, Registry, RegistryData, Provisioner string
+	Mirrors                                                             []string
 	KubernetesVersion                                                   string
 }
 
@@ -61,6 +62,7 @@ func templateValues(layout Layout, options Options, kubernetesVersion string) va
 		ResolvConf: layout.run("resolv.conf"), VolumePlugins: layout.data("volume-plugins"), PodLogs: layout.data("pod-logs"),
 		ProxyKubeconfig: layout.kubeconfig("kube-proxy"), DNSKubeconfig: layout.kubeconfig("coredns"),
 		Registry: options.Registry(), RegistryData: layout.data("registry"), Provisioner: Provisioner,
+		Mirrors:           options.Mirrors,
 		KubernetesVersion: kubernetesVersion,
 	}
 }
@@ -82,7 +84,11 @@ func configFiles(options Options) map[string]string {
 	files["kube-proxy.yaml"] = "kube-proxy.yaml"
 	files["Corefile"] = "Corefile"
 	files["registry.yml"] = "registry.yml"
-	files[filepath.Join("registry-hosts", options.Registry(), "hosts.toml")] = "hosts.toml"
+	files[filepath.Join(containersHome, ".config", "containers", "registries.conf")] = "registries.conf"
+	files[filepath.Join(containersHome, ".config", "containers", "policy.json")] = "policy.json"
+	for _, host := range append([]string{options.Registry()}, options.Mirrors...) {
+		files[filepath.Join("registry-hosts", host, "hosts.toml")] = "hosts.toml"
+	}
 	return files
 }
 

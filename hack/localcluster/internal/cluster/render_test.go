@@ -54,9 +54,64 @@ func checkSyntax(t *testing.T, file string, content []byte) {
 				t.Errorf("%s: %v in\n%s", file, err, document)
 			}
 		}
-	case ".conflist":
+	case ".conflist", ".json":
 		if !json.Valid(content) {
 			t.Errorf("%s is not JSON:\n%s", file, content)
+		}
+	}
+}
+
+func TestMirrors(t *testing.T) {
+	options := live()
+	options.Mirrors = []string{"registry.example.com", "other.example.com:8443"}
+	files := configFiles(options)
+	for _, host := range []string{"10.77.0.1:5000", "registry.example.com", "other.example.com:8443"} {
+		if files[filepath.Join("registry-hosts", host, "hosts.toml")] != "hosts.toml" {
+			t.Errorf("containerd does not know where images of %s are", host)
+		}
+	}
+	content, err := render("registries.conf", templateValues(Layout{State: "/state"}, options, "v1.36.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"[[registry]]\nlocation = \"10.77.0.1:5000\"\ninsecure = true\n",
+		"[[registry]]\nprefix = \"registry.example.com\"\nlocation = \"10.77.0.1:5000\"\ninsecure = true\n",
+		"prefix = \"other.example.com:8443\"",
+	} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("no %q in\n%s", want, content)
+		}
+	}
+}
+
+func TestPublished(t *testing.T) {
+	options := live()
+	options.Mirrors = []string{"registry.example.com"}
+	for name, want := range map[string][2]string{
+		"demo:dev":                            {"10.77.0.1:5000/demo:dev", "10.77.0.1:5000/demo:dev"},
+		"10.77.0.1:5000/demo:dev":             {"10.77.0.1:5000/demo:dev", "10.77.0.1:5000/demo:dev"},
+		"registry.example.com/team/demo:v1":   {"10.77.0.1:5000/team/demo:v1", "registry.example.com/team/demo:v1"},
+		"registry.example.com.evil/team/demo": {"10.77.0.1:5000/registry.example.com.evil/team/demo", "10.77.0.1:5000/registry.example.com.evil/team/demo"},
+		"team/registry.example.com/demo:v1":   {"10.77.0.1:5000/team/registry.example.com/demo:v1", "10.77.0.1:5000/team/registry.example.com/demo:v1"},
+	} {
+		push, pull := options.Published(name)
+		if push != want[0] || pull != want[1] {
+			t.Errorf("%s: push %s, pull %s; want %v", name, push, pull, want)
+		}
+	}
+}
+
+func TestStampedDigest(t *testing.T) {
+	const listed = `REF TYPE DIGEST SIZE PLATFORMS LABELS
+localhost/a/b:v1 application/vnd.oci.image.manifest.v1+json sha256:0123 1.0 MiB linux/amd64 io.cri-containerd.image=managed,localcluster.dcnlab.com/stamp=now
+`
+	if got := stampedDigest(listed, "now"); got != "sha256:0123" {
+		t.Errorf("got %q", got)
+	}
+	for what, text := range map[string]string{"another stamp": strings.ReplaceAll(listed, "=now", "=before"), "no image": "REF TYPE DIGEST SIZE PLATFORMS LABELS\n", "nothing": ""} {
+		if got := stampedDigest(text, "now"); got != "" {
+			t.Errorf("%s: got %q", what, got)
 		}
 	}
 }

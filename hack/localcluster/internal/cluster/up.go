@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/component"
@@ -149,7 +148,7 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 	if err := component.CopySelf(c.Layout.self()); err != nil {
 		return err
 	}
-	version, err := component.All()[0].Version(filepath.Join(c.Layout.Source, component.All()[0].Name))
+	version, err := c.Layout.Version("kubernetes")
 	if err != nil {
 		return err
 	}
@@ -167,8 +166,12 @@ func (c Cluster) build(ctx context.Context) error {
 			return err
 		}
 	}
-	builder := component.Builder{Source: c.Layout.Source, Bin: c.Layout.Bin, Out: c.Out}
-	return builder.Ensure(ctx, component.For(use))
+	return c.Builder().Ensure(ctx, component.For(use))
+}
+
+// Builder builds programs into the cluster's folder of programs.
+func (c Cluster) Builder() component.Builder {
+	return component.Builder{Source: c.Layout.Source, Bin: c.Layout.Bin, Out: c.Out}
 }
 
 // start starts the daemons phase by phase, and waits for each phase to be of use to the next.

@@ -19,6 +19,17 @@ type condition struct {
 	daemons []string
 	// check returns nil when it is true.
 	check func(ctx context.Context) error
+	// explain says why it may be false; nil for the end of the first process's log.
+	explain func(ctx context.Context) string
+}
+
+// WaitFor polls until check returns nil, for something that runs in pods. When the time is over, the error says
+// what (in words such as "OLM is ready") is not true, and what explain returns.
+func (c Cluster) WaitFor(ctx context.Context, what string, check func(context.Context) error, explain func(context.Context) string) error {
+	return c.wait(ctx, condition{
+		what: what, daemons: []string{"kubelet", "containerd", "kube-controller-manager", "kube-scheduler", "kube-apiserver"},
+		check: check, explain: explain,
+	})
 }
 
 // wait polls until the condition holds. It fails when one of the condition's processes has ended or the
@@ -43,6 +54,9 @@ func (c Cluster) wait(ctx context.Context, cond condition) error {
 			return fmt.Errorf("%s ended while waiting until %s\n%s", name, cond.what, c.logTail(name))
 		}
 		if time.Since(begin) > timeout {
+			if cond.explain != nil {
+				return fmt.Errorf("after %s still not true: %s: %w\n%s", timeout, cond.what, err, cond.explain(ctx))
+			}
 			name := cond.daemons[0]
 			return fmt.Errorf("after %s still not true: %s (%s): %w\n%s", timeout, cond.what, name, err, c.logTail(name))
 		}

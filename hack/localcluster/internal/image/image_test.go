@@ -295,3 +295,40 @@ func TestArchiveIsWrittenTheSameEachTime(t *testing.T) {
 		t.Error("two archives of one image differ")
 	}
 }
+
+func TestStampFollowsFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "program")
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stamp := func(spec Spec) string {
+		t.Helper()
+		got, err := spec.Stamp()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	write("one")
+	spec := Spec{Files: []File{{Source: dir, Path: "/bin"}}, User: "1:1"}
+	first := stamp(spec)
+	if again := stamp(spec); again != first {
+		t.Error("the stamp changed without a reason")
+	}
+	other := spec
+	other.User = "2:2"
+	if stamp(other) == first {
+		t.Error("another user has the same stamp")
+	}
+	write("other")
+	if stamp(spec) == first {
+		t.Error("another file has the same stamp")
+	}
+	if _, err := (Spec{Files: []File{{Source: path + ".none", Path: "/x"}}}).Stamp(); err == nil {
+		t.Error("no error for a file that does not exist")
+	}
+}
