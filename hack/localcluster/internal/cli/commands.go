@@ -76,46 +76,36 @@ func kubeconfigCommand(f *folders) *cobra.Command {
 	return cmd
 }
 
-func binariesCommand(f *folders) *cobra.Command {
-	return &cobra.Command{
-		Use: "binaries", Short: "Build etcd, kube-apiserver and kubectl, and print their folder for KUBEBUILDER_ASSETS", Args: cobra.NoArgs,
-		Long:    "Builds the Kubernetes programs if needed and prints the folder that holds them. Needs no root and no Debian packages.",
-		Example: "  export KUBEBUILDER_ASSETS=$(localcluster binaries)",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			layout, err := f.layout()
-			if err != nil {
-				return err
-			}
-			// Progress goes to standard error, as the output is for use in a shell.
-			builder := component.Builder{Source: layout.Source, Bin: layout.Bin, Out: os.Stderr}
-			if err := builder.Ensure(cmd.Context(), component.For(component.Assets)); err != nil {
-				return err
-			}
-			fmt.Println(layout.Bin)
-			return nil
-		},
-	}
-}
-
 func prepareDepsCommand(f *folders) *cobra.Command {
-	return &cobra.Command{
-		Use: "prepare-deps", Short: "Download all Go modules and install the Debian packages, so that up needs no network", Args: cobra.NoArgs,
+	var all bool
+	cmd := &cobra.Command{
+		Use: "prepare-deps", Short: "Download the Go modules and install the Debian packages, so that up needs no network", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			layout, err := f.layout()
 			if err != nil {
 				return err
 			}
 			builder := component.Builder{Source: layout.Source, Bin: layout.Bin, Out: os.Stdout}
-			if err := builder.Download(cmd.Context(), component.All()); err != nil {
+			components := component.For(component.Cluster)
+			if all {
+				components = component.All()
+			}
+			if err := builder.Download(cmd.Context(), components); err != nil {
 				return err
 			}
 			if os.Geteuid() != 0 {
 				fmt.Println("not root: Debian packages are left out; simulated clusters do without them")
 				return nil
 			}
-			return host.Install(cmd.Context(), host.NodePackages(), os.Stdout)
+			packages := host.NodePackages()
+			if all {
+				packages = append(packages, host.ImagePackages()...)
+			}
+			return host.Install(cmd.Context(), packages, os.Stdout)
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "also what olm, olmv1, tools and scorecard-image need")
+	return cmd
 }
 
 func loadImageCommand(f *folders) *cobra.Command {

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/component"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/scorecard"
+)
+
+func binariesCommand(f *folders) *cobra.Command {
+	return programsCommand(f, &cobra.Command{
+		Use: "binaries", Short: "Build etcd, kube-apiserver and kubectl, and print their folder for KUBEBUILDER_ASSETS",
+		Long:    "Builds the Kubernetes programs if needed and prints the folder that holds them. Needs no root and no Debian packages.",
+		Example: "  export KUBEBUILDER_ASSETS=$(localcluster binaries)",
+	}, component.Assets)
+}
+
+func toolsCommand(f *folders) *cobra.Command {
+	return programsCommand(f, &cobra.Command{
+		Use: "tools", Short: "Build opm, grpc_health_probe and operator-sdk, and print their folder",
+		Long:    "Builds the tools for bundles and catalogs of operators if needed and prints the folder that holds them. Needs no root and no cluster.",
+		Example: "  PATH=$(localcluster tools):$PATH opm version",
+	}, component.Tools)
+}
+
+// programsCommand completes cmd: it builds what use needs and prints the folder of the programs.
+func programsCommand(f *folders, cmd *cobra.Command, use component.Use) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		layout, err := f.layout()
+		if err != nil {
+			return err
+		}
+		// Progress goes to standard error, as the output is for use in a shell.
+		builder := component.Builder{Source: layout.Source, Bin: layout.Bin, Out: os.Stderr}
+		if err := builder.Ensure(cmd.Context(), component.For(use)); err != nil {
+			return err
+		}
+		fmt.Println(layout.Bin)
+		return nil
+	}
+	return cmd
+}
+
+func registriesConfCommand(f *folders) *cobra.Command {
+	var home bool
+	cmd := &cobra.Command{
+		Use: "registries-conf", Short: "Print the path of the file by which opm, skopeo and podman find the cluster's registry", Args: cobra.NoArgs,
+		Long: "Prints the path of a registries.conf that leads images of the cluster's registry and of the mirrored ones (up --mirror)\n" +
+			"to the cluster's registry over plain HTTP. These programs also want a policy.json in ~/.config/containers or\n" +
+			"/etc/containers; where there is none, let them have the folder of --home as their home.",
+		Example: "  export CONTAINERS_REGISTRIES_CONF=$(localcluster registries-conf)\n" +
+			"  HOME=$(localcluster registries-conf --home) opm render registry.example.com/team/catalog:v1",
+		RunE: func(*cobra.Command, []string) error {
+			c, err := f.open()
+			if err != nil {
+				return err
+			}
+			if c.Options.Simulate {
+				return cluster.ErrSimulated
+			}
+			path := c.Layout.RegistriesConf()
+			if home {
+				path = c.Layout.ContainersHome()
+			}
+			fmt.Println(path)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&home, "home", false, "print a home folder that holds this file and a policy.json")
+	return cmd
+}
+
+func scorecardImageCommand(f *folders) *cobra.Command {
+	return &cobra.Command{
+		Use: "scorecard-image", Short: "Build the image of operator-sdk's scorecard tests, load it into the node and print its name", Args: cobra.NoArgs,
+		Long: "The image holds the basic and OLM tests of operator-sdk, and what operator-sdk needs to hand a bundle to tests and to\n" +
+			"fetch their files.",
+		Example: "  image=$(localcluster scorecard-image)\n" +
+			"  operator-sdk scorecard bundle --untar-image \"$image\" --storage-image \"$image\" # and image: $image in its config.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.open()
+			if err != nil {
+				return err
+			}
+			// Progress goes to standard error, as the output is for use in a shell.
+			c.Out = os.Stderr
+			name, err := scorecard.EnsureImage(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			fmt.Println(name)
+			return nil
+		},
+	}
+}

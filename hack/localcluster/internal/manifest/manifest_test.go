@@ -1,0 +1,50 @@
+package manifest
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func TestRender(t *testing.T) {
+	files := fstest.MapFS{
+		"templates/good.yaml": {Data: []byte("a: << quote .Name >>\n")},
+		"templates/bad.yaml":  {Data: []byte("a: << .Missing >>\n")},
+	}
+	values := map[string]string{"Name": `with "quotes"`}
+	got, err := Render(files, "templates/good.yaml", values)
+	if want := "a: \"with \\\"quotes\\\"\"\n"; err != nil || string(got) != want {
+		t.Errorf("got %q, error %v; want %q", got, err, want)
+	}
+	for _, name := range []string{"templates/bad.yaml", "templates/none.yaml"} {
+		if got, err := Render(files, name, values); err == nil {
+			t.Errorf("%s: got %q and no error", name, got)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	ready := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	waiting := corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}},
+	}}}
+	pod := func(name string, status corev1.PodStatus) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "olm", Name: name}, Status: status}
+	}
+	got := Explain(t.Context(), fake.NewClientset(pod("good", ready), pod("bad", waiting), pod("done", corev1.PodStatus{Phase: corev1.PodSucceeded})), "olm")
+	for _, want := range []string{"pod olm/bad is Pending", "ErrImagePull no such image"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q does not say %q", got, want)
+		}
+	}
+	if strings.Contains(got, "olm/good") || strings.Contains(got, "olm/done") {
+		t.Errorf("%q names a pod that is as it should be", got)
+	}
+	if got := Explain(t.Context(), fake.NewClientset(), "olm"); got != "there are no pods in olm" {
+		t.Errorf("no pods: %q", got)
+	}
+}
