@@ -27,11 +27,11 @@ func (s Spec) Stamp() (string, error) {
 		sources = append(sources, caBundle)
 	}
 	for _, source := range sources {
-		real, err := filepath.EvalSymlinks(source)
+		resolved, err := filepath.EvalSymlinks(source)
 		if err != nil {
 			return "", fmt.Errorf("file for the image: %w", err)
 		}
-		err = filepath.WalkDir(real, func(path string, entry fs.DirEntry, err error) error {
+		err = filepath.WalkDir(resolved, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
