@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Workflows",type=integer,priority=1,JSONPath=`.status.workflows`,description="Workflows that use the agent"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 63 characters of a-z, 0-9 and '-', because it is the value of a label: choose a shorter or simpler name"
+// +operator-sdk:csv:customresourcedefinitions:displayName="Agent",order=7,resources={{AgentWorkflow,v1alpha1}}
 type Agent struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -56,11 +57,13 @@ type AgentSpec struct {
 	// description says in a sentence what the agent does.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=1,displayName="Description",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Description string `json:"description,omitempty"`
 
 	// jobType is the kind of workload: inference, the default, training, simulation or evaluation.
 	// +optional
 	// +kubebuilder:default=inference
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Type of job",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:inference","urn:alm:descriptor:com.tectonic.ui:select:training","urn:alm:descriptor:com.tectonic.ui:select:simulation","urn:alm:descriptor:com.tectonic.ui:select:evaluation"}
 	JobType JobType `json:"jobType,omitempty"`
 
 	// image is the container image to run.
@@ -68,6 +71,7 @@ type AgentSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^\S+$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Image",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Image string `json:"image,omitempty"`
 
 	// command is the entry point of the container. Default: that of the image.
@@ -75,6 +79,7 @@ type AgentSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=8192
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="Command",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Command []string `json:"command,omitempty"`
 
 	// args are the arguments of the entry point.
@@ -82,6 +87,7 @@ type AgentSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=8192
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Arguments",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Args []string `json:"args,omitempty"`
 
 	// env are environment variables of the container, at most 256.
@@ -91,6 +97,7 @@ type AgentSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="spec.env: a variable has an empty name: give it one or remove it"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.value) || e.value == '' || !has(e.valueFrom))",message="spec.env: a variable has both value and valueFrom: keep one of the two"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Environment variables",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// resources are the requests and limits of the agent's pod. Default: none, so that it runs where there is room left.
@@ -99,6 +106,7 @@ type AgentSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('nvidia.com/gpu' in self.requests) || !('nvidia.com/gpu' in self.limits) || string(self.requests['nvidia.com/gpu']) == string(self.limits['nvidia.com/gpu'])",fieldPath=".requests",message="spec.resources.requests: asks for another number of nvidia.com/gpu than the limit, but GPUs cannot be overcommitted: set both to the same number or remove one"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Resources of the pod",xDescriptors="urn:alm:descriptor:com.tectonic.ui:resourceRequirements"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// inputs are the values that a stage gives the agent; the container sees each as INPUT_ and its name in upper snake
@@ -107,6 +115,7 @@ type AgentSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=8,displayName="Inputs"
 	Inputs []AgentInput `json:"inputs,omitempty"`
 
 	// outputs are the values that the agent yields; the container writes them as a JSON object to its termination
@@ -115,17 +124,20 @@ type AgentSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Outputs"
 	Outputs []AgentOutput `json:"outputs,omitempty"`
 
 	// retryPolicy says how often and after which delay a stage is tried again when it has failed.
 	// +optional
 	// +kubebuilder:default={}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Retry policy",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	RetryPolicy RetryPolicy `json:"retryPolicy,omitzero"`
 
 	// timeoutSeconds is the time that one try of a stage may take before it counts as failed, at least 1. Default: no
 	// limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Time limit of a try in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
 }
 
@@ -181,9 +193,11 @@ type AgentStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// workflows is the number of AgentWorkflows that use the agent.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Workflows that use it",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Workflows int32 `json:"workflows"`
 }

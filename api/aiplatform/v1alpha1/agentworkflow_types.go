@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 63 characters of a-z, 0-9 and '-', because it is the value of a label: choose a shorter or simpler name"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase != 'Running' || self.spec.stages == oldSelf.spec.stages",fieldPath=".spec.stages",message="spec.stages: cannot be changed while the workflow runs: wait for its end, or create another AgentWorkflow"
+// +operator-sdk:csv:customresourcedefinitions:displayName="Agent Workflow",order=8,resources={{AIJob,v1alpha1},{Agent,v1alpha1}}
 type AgentWorkflow struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -61,6 +62,7 @@ type AgentWorkflowSpec struct {
 	// trigger says what starts the workflow. Default: it starts once, when it is created.
 	// +optional
 	// +kubebuilder:default={}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=1,displayName="Trigger"
 	Trigger Trigger `json:"trigger,omitzero"`
 
 	// stages of the workflow, 1 to 32. A stage is listed after those that it depends on, so that there can be no cycle.
@@ -72,11 +74,13 @@ type AgentWorkflowSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.dependsOn) || s.dependsOn.all(d, self.exists(p, p.name == d)))",message="spec.stages: a stage depends on one that does not exist: correct the name in its dependsOn or add the stage"
 	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.dependsOn) || s.dependsOn.all(d, d != s.name && (!self.exists(p, p.name == d) || self.filter(p, p.name == d || p.name == s.name)[0].name == d)))",message="spec.stages: a stage depends on itself or on one that is listed after it: list every stage after those in its dependsOn, and remove a dependency if they go in a circle"
 	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.inputs) || s.inputs.all(k, !s.inputs[k].startsWith('$(stages.') || (has(s.dependsOn) && s.dependsOn.exists(d, s.inputs[k].startsWith('$(stages.' + d + '.outputs.')))))",message="spec.stages: an input refers to a stage that is not in dependsOn: add that stage to dependsOn, and write the reference as $(stages.STAGE.outputs.OUTPUT)"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Stages"
 	Stages []Stage `json:"stages,omitempty"`
 
 	// inputs are values that stages refer to as $(inputs.NAME). At most 32.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="Inputs"
 	Inputs map[string]ParameterValue `json:"inputs,omitempty"`
 
 	// queueName is the AIJobQueue that admits the stages. Default: none, and a stage starts as soon as it fits.
@@ -84,6 +88,7 @@ type AgentWorkflowSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Queue",xDescriptors="urn:alm:descriptor:io.kubernetes:aiplatform.example.com:v1alpha1:AIJobQueue"
 	QueueName string `json:"queueName,omitempty"`
 
 	// priority of the stages in their queue, 0 to 100. Default 50.
@@ -91,12 +96,14 @@ type AgentWorkflowSpec struct {
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Priority",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	Priority *int32 `json:"priority,omitempty"`
 
 	// timeoutSeconds is the time from start to end after which the workflow is stopped and Failed, at least 1. Default:
 	// no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Time limit in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
 }
 
@@ -110,6 +117,7 @@ type Trigger struct {
 	// or event, for each Kubernetes event of a kind and reason in the workflow's namespace.
 	// +optional
 	// +kubebuilder:default=manual
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Started by",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:manual","urn:alm:descriptor:com.tectonic.ui:select:schedule","urn:alm:descriptor:com.tectonic.ui:select:event","urn:alm:descriptor:com.tectonic.ui:fieldGroup:trigger"}
 	Type TriggerType `json:"type,omitempty"`
 
 	// config of the trigger: schedule (a cron expression, in UTC) for type schedule; kind and reason for type event. At
@@ -192,10 +200,12 @@ type AgentWorkflowStatus struct {
 
 	// phase of the workflow: Pending, Running, Succeeded or Failed.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Phase",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	Phase WorkflowPhase `json:"phase,omitempty"`
 
 	// currentStage is the stage that runs; of several, the one listed first.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Stage that runs",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	CurrentStage string `json:"currentStage,omitempty"`
 
 	// conditions are Ready, Complete and Failed, each with a reason and a message.
@@ -203,6 +213,7 @@ type AgentWorkflowStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=6,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// stages are the stages of the last start.
@@ -215,14 +226,17 @@ type AgentWorkflowStatus struct {
 	// results are the outputs of the stages, by STAGE.OUTPUT. At most 512.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=512
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Results"
 	Results map[string]string `json:"results,omitempty"`
 
 	// startTime is when the workflow last started.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Started",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when it last came to its end.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="Ended",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 

@@ -27,6 +27,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.reason`,description="Why the job is in its phase"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 50 characters of a-z, 0-9 and '-', starting with a letter and ending with a letter or digit, because it prefixes the names of pods: choose a shorter or simpler name"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase in ['Pending', 'Queued'] || (has(self.spec.queueName) == has(oldSelf.spec.queueName) && (!has(self.spec.queueName) || self.spec.queueName == oldSelf.spec.queueName))",fieldPath=".spec.queueName",message="spec.queueName: can only be changed while the job waits: create another AIJob in the other queue"
+// +operator-sdk:csv:customresourcedefinitions:displayName="AI Job",order=4,resources={{Pod,v1}}
 type AIJob struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -80,6 +81,7 @@ type AIJobSpec struct {
 	// jobType is the kind of workload: inference, training, simulation or evaluation. Workers see it as JOB_TYPE.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.jobType: is immutable: create another AIJob"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=1,displayName="Type of job",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:inference","urn:alm:descriptor:com.tectonic.ui:select:training","urn:alm:descriptor:com.tectonic.ui:select:simulation","urn:alm:descriptor:com.tectonic.ui:select:evaluation"}
 	JobType JobType `json:"jobType,omitempty"`
 
 	// priority in the queue, 0 to 100; the highest is admitted first. Default 50.
@@ -87,6 +89,7 @@ type AIJobSpec struct {
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Priority",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	Priority *int32 `json:"priority,omitempty"`
 
 	// queueName is the AIJobQueue that admits the job. Default: none, and the job is admitted as soon as it fits.
@@ -94,6 +97,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=8,displayName="Queue",xDescriptors="urn:alm:descriptor:io.kubernetes:aiplatform.example.com:v1alpha1:AIJobQueue"
 	QueueName string `json:"queueName,omitempty"`
 
 	// clusterName is the ComputeCluster in which the job must run. Default: any whose nodes fit.
@@ -101,12 +105,14 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Compute cluster",xDescriptors={"urn:alm:descriptor:io.kubernetes:aiplatform.example.com:v1alpha1:ComputeCluster","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ClusterName string `json:"clusterName,omitempty"`
 
 	// preemptible says whether a job of higher priority may take this one's place, where its queue allows that. It is
 	// then queued again, which does not count as a retry. Default true.
 	// +optional
 	// +kubebuilder:default=true
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=17,displayName="Preemptible",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Preemptible *bool `json:"preemptible,omitempty"`
 
 	// image is the container image to run.
@@ -115,6 +121,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^\S+$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.image: is immutable: create another AIJob"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Image",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Image string `json:"image,omitempty"`
 
 	// command is the entry point of the container. Default: that of the image.
@@ -122,6 +129,7 @@ type AIJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=8192
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Command",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Command []string `json:"command,omitempty"`
 
 	// args are the arguments of the entry point.
@@ -129,6 +137,7 @@ type AIJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=8192
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="Arguments",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Args []string `json:"args,omitempty"`
 
 	// env are environment variables of the container, at most 256.
@@ -138,12 +147,14 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="spec.env: a variable has an empty name: give it one or remove it"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.value) || e.value == '' || !has(e.valueFrom))",message="spec.env: a variable has both value and valueFrom: keep one of the two"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Environment variables",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// config is any object; the container sees it as JSON in CONFIG.
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Configuration",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Config *runtime.RawExtension `json:"config,omitempty"`
 
 	// resources are the requests and limits of each pod. Default: none, so that the pod runs where there is room left.
@@ -152,38 +163,45 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('nvidia.com/gpu' in self.requests) || !('nvidia.com/gpu' in self.limits) || string(self.requests['nvidia.com/gpu']) == string(self.limits['nvidia.com/gpu'])",fieldPath=".requests",message="spec.resources.requests: asks for another number of nvidia.com/gpu than the limit, but GPUs cannot be overcommitted: set both to the same number or remove one"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Resources of a pod",xDescriptors="urn:alm:descriptor:com.tectonic.ui:resourceRequirements"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// gang says how many pods the job has, and that they start together or not at all. Default: one pod.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.gang: is immutable: create another AIJob"
 	// +kubebuilder:default={}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Gang"
 	Gang Gang `json:"gang,omitzero"`
 
 	// retryPolicy says how often and after which delay the job is tried again when it has failed.
 	// +optional
 	// +kubebuilder:default={}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=14,displayName="Retry policy"
 	RetryPolicy RetryPolicy `json:"retryPolicy,omitzero"`
 
 	// timeoutSeconds is the time that one try may take before it counts as failed, at least 1. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=18,displayName="Time limit of a try in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
 
 	// ttlSecondsAfterFinished deletes the AIJob this many seconds after it has Succeeded, Failed or been Cancelled. Jobs
 	// in DeadLetter are kept. Default: it is never deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=19,displayName="Delete so many seconds after the end",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
 	// cancel ends the job as Cancelled and stops its pods. It cannot be taken back. Default false.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=20,displayName="Cancel",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Cancel *bool `json:"cancel,omitempty"`
 
 	// nodeSelector are labels that a node must have, beside those of the ComputeCluster. At most 64.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=21,displayName="Node labels",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
 	// tolerations of node taints, at most 64.
@@ -192,6 +210,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Exists', 'Equal', 'Lt', 'Gt'])",message="spec.tolerations: has an unknown operator: use Exists, or Equal with a value"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="spec.tolerations: has an unknown effect: use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all of them"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=22,displayName="Tolerations",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
 	// serviceAccountName is the ServiceAccount of the pods. Default: the namespace's default one, whose token is not
@@ -200,6 +219,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=23,displayName="Service account",xDescriptors={"urn:alm:descriptor:io.kubernetes:ServiceAccount","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
@@ -229,6 +249,7 @@ type Gang struct {
 	// enabled starts minMembers pods together or not at all. Default false.
 	// +optional
 	// +kubebuilder:default=false
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=12,displayName="Start all pods together or none",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gang"}
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// minMembers is the number of pods of the gang, 2 to 1000. Default 1, which is for jobs without a gang.
@@ -236,6 +257,7 @@ type Gang struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=13,displayName="Pods",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gang"}
 	MinMembers int32 `json:"minMembers,omitempty"`
 
 	// topology is the label that all the gang's nodes must have the same value of, for example
@@ -256,6 +278,7 @@ type RetryPolicy struct {
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=15,displayName="Retries",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:retryPolicy"}
 	MaxRetries *int32 `json:"maxRetries,omitempty"`
 
 	// backoffMultiplier is the factor by which the delay grows with every retry, 1 to 10. Default 2.
@@ -263,6 +286,7 @@ type RetryPolicy struct {
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=16,displayName="Growth of the delay",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:retryPolicy"}
 	BackoffMultiplier float64 `json:"backoffMultiplier,omitempty"`
 
 	// initialBackoff is the delay before the first retry, up to maxBackoff. Default 10s.
@@ -293,14 +317,17 @@ type AIJobStatus struct {
 	// Retrying (waits before the next try), Succeeded, Failed (cannot succeed, is not tried again), DeadLetter (retries
 	// exhausted) or Cancelled.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Phase",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	Phase AIJobPhase `json:"phase,omitempty"`
 
 	// reason says in one word why the job is in its phase.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Reason",xDescriptors="urn:alm:descriptor:io.kubernetes.phase:reason"
 	Reason string `json:"reason,omitempty"`
 
 	// message says in a sentence why the job is in its phase.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Message",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Message string `json:"message,omitempty"`
 
 	// conditions are Ready, Queued, Scheduled, Complete and Failed, each with a reason and a message.
@@ -308,10 +335,12 @@ type AIJobStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=8,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// queuePosition is the job's place in its queue, from 1, while it is Queued.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="Place in the queue",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	QueuePosition int32 `json:"queuePosition,omitempty"`
 
 	// clusterName is the ComputeCluster in which the job runs.
@@ -324,6 +353,7 @@ type AIJobStatus struct {
 
 	// retryCount is the number of times that the job was tried again after a failure.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Retries",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	RetryCount int32 `json:"retryCount,omitempty"`
 
 	// preemptionCount is the number of times that the job lost its place. These are no retries.
@@ -352,11 +382,13 @@ type AIJobStatus struct {
 
 	// exitCode of the container that ended the last try.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=6,displayName="Exit code",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	ExitCode *int32 `json:"exitCode,omitempty"`
 
 	// outputs are the values that the job reported at its end, by name. At most 64.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=7,displayName="Outputs"
 	Outputs map[string]string `json:"outputs,omitempty"`
 }
 

@@ -23,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="GPUs",type=integer,priority=1,JSONPath=`.status.usage.gpus`,description="GPUs in use"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 63 characters of a-z, 0-9 and '-', because it is the value of a label: choose a shorter or simpler name"
+// +operator-sdk:csv:customresourcedefinitions:displayName="AI Job Queue",order=5,resources={{AIJob,v1alpha1}}
 type AIJobQueue struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -67,6 +68,7 @@ type AIJobQueueSpec struct {
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=1,displayName="Jobs at a time",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	MaxConcurrency int32 `json:"maxConcurrency,omitempty"`
 
 	// priorityClass is the name of the PriorityClass of the jobs' pods. When the cluster has none of that name the pods
@@ -75,34 +77,41 @@ type AIJobQueueSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="Priority class of the pods",xDescriptors="urn:alm:descriptor:io.kubernetes:PriorityClass"
 	PriorityClass string `json:"priorityClass,omitempty"`
 
 	// preemptionPolicy says whether a job that does not fit may take the place of running preemptible jobs of lower
 	// priority: PreemptLowerPriority, or Never, the default.
 	// +optional
 	// +kubebuilder:default=Never
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Preemption",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Never","urn:alm:descriptor:com.tectonic.ui:select:PreemptLowerPriority"}
 	PreemptionPolicy PreemptionPolicy `json:"preemptionPolicy,omitempty"`
 
 	// algorithm is the order in which jobs are admitted: priority, the default, the highest first and among equals the
 	// oldest; fifo, the oldest first; fair-share, the namespace with the least in use first.
 	// +optional
 	// +kubebuilder:default=priority
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Order",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:priority","urn:alm:descriptor:com.tectonic.ui:select:fifo","urn:alm:descriptor:com.tectonic.ui:select:fair-share"}
 	Algorithm QueueAlgorithm `json:"algorithm,omitempty"`
 
 	// quotas limit what the running jobs of the queue hold together. Default: no limit.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Limits of all jobs",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Quotas *ResourceLimits `json:"quotas,omitempty"`
 
 	// userLimits limit what the running jobs of one user hold together. Default: no limit.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Limits of a user",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	UserLimits *TenantLimits `json:"userLimits,omitempty"`
 
 	// namespaceLimits limit what the running jobs of one namespace hold together. Default: no limit.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Limits of a namespace",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	NamespaceLimits *TenantLimits `json:"namespaceLimits,omitempty"`
 
 	// suspend admits no further job; jobs that run go on. Default false.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=8,displayName="Admit no further job",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Suspend *bool `json:"suspend,omitempty"`
 }
 
@@ -175,18 +184,22 @@ type AIJobQueueStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// depth is the number of jobs that wait.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Jobs that wait",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Depth int32 `json:"depth"`
 
 	// running is the number of jobs that run.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Jobs that run",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Running int32 `json:"running"`
 
 	// oldestQueuedTime is since when the job waits that waits longest.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Oldest waits since",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	OldestQueuedTime *metav1.Time `json:"oldestQueuedTime,omitempty"`
 
 	// usage is what the running jobs hold together.

@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="MaxGPUs",type=integer,priority=1,JSONPath=`.spec.capacity.maxGPUs`,description="GPUs that jobs may hold"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 63 characters of a-z, 0-9 and '-', because it is the value of a label: choose a shorter or simpler name"
+// +operator-sdk:csv:customresourcedefinitions:displayName="Compute Cluster",order=6,resources={{Node,v1}}
 type ComputeCluster struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -65,22 +66,26 @@ type ComputeClusterSpec struct {
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 316 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",message="spec.nodeSelector: has a key that is no label key: use letters, digits, -, _ and ., after an optional prefix and /"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=1,displayName="Node labels"
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
 	// capacity limits what runs in the cluster, whatever its nodes could hold.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Limits"
 	Capacity *ClusterCapacity `json:"capacity,omitempty"`
 
 	// minNodes is the number of ready nodes below which the cluster counts as Degraded, at least 0. Default 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Ready nodes at least",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	MinNodes *int32 `json:"minNodes,omitempty"`
 
 	// maxNodes is the number of nodes that jobs may use, at least 1; of more nodes the oldest are used. Default: all.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Nodes at most",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	MaxNodes *int32 `json:"maxNodes,omitempty"`
 }
 
@@ -92,12 +97,14 @@ type ClusterCapacity struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Jobs at a time",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:capacity"}
 	MaxJobs *int32 `json:"maxJobs,omitempty"`
 
 	// maxGPUs is the number of GPUs that running jobs may hold together, 0 to 100000. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="GPUs in use at most",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:capacity"}
 	MaxGPUs *int32 `json:"maxGPUs,omitempty"`
 }
 
@@ -112,31 +119,38 @@ type ComputeClusterStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=7,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// health of the nodes: Healthy, Degraded (some are not ready, or there are fewer than minNodes), Unhealthy (none is
 	// ready) or Unknown.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Health",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	Health ClusterHealth `json:"health,omitempty"`
 
 	// totalNodes is the number of nodes that match the selector.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Nodes",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	TotalNodes int32 `json:"totalNodes"`
 
 	// readyNodes is how many of them are ready.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Ready nodes",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	ReadyNodes int32 `json:"readyNodes"`
 
 	// totalGPUs is the number of GPUs of the ready nodes.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="GPUs",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	TotalGPUs int32 `json:"totalGPUs"`
 
 	// freeGPUs is how many of them no pod has requested.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Free GPUs",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	FreeGPUs int32 `json:"freeGPUs"`
 
 	// runningJobs is the number of jobs that run.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=6,displayName="Jobs that run",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	RunningJobs int32 `json:"runningJobs"`
 }
 

@@ -11,6 +11,7 @@ type Checkpoint struct {
 	// enabled saves checkpoints. Default true.
 	// +optional
 	// +kubebuilder:default=true
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=19,displayName="Save checkpoints",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// frequency saves a checkpoint every this many epochs, at least 1. Workers see it as CHECKPOINT_FREQUENCY.
@@ -18,6 +19,7 @@ type Checkpoint struct {
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=20,displayName="Every so many epochs",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	Frequency int32 `json:"frequency,omitempty"`
 
 	// interval saves a checkpoint when this much time has passed since the last one, 10s to 168h, in hours, minutes and
@@ -28,6 +30,7 @@ type Checkpoint struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:Format=duration
 	// +kubebuilder:validation:XValidation:rule="self >= duration('10s') && self <= duration('168h')",message="spec.checkpoint.interval: is less than 10s or more than 168h: choose a time between, so that training neither only saves nor never"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=21,displayName="Every so much time",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
 	// retention is the number of newest checkpoints to keep, 1 to 1000. The newest valid one is never deleted.
@@ -36,6 +39,7 @@ type Checkpoint struct {
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=22,displayName="Checkpoints to keep",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	Retention int32 `json:"retention,omitempty"`
 
 	// resumeFrom is the checkpoint to start from when the job has none of its own: latest, for the newest one of a
@@ -48,6 +52,7 @@ type Checkpoint struct {
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(latest|/[^ ]+|(pvc|s3|gs|azblob)://[^/ ]+(/[^ ]*)?)$')",messageExpression="\"spec.checkpoint.resumeFrom: '\" + self + \"' is none of latest, an absolute path, or a URI that starts with pvc://, s3://, gs:// or azblob://: write it as one of these\""
 	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="spec.checkpoint.resumeFrom: must not contain '..': name the directory itself"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=23,displayName="Resume from",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	ResumeFrom string `json:"resumeFrom,omitempty"`
 
 	// storage says where checkpoints are kept. Default: a PersistentVolumeClaim of the job.
@@ -74,6 +79,7 @@ type CheckpointStorage struct {
 	// type of storage: pvc (the default), s3, gcs, azure or nfs.
 	// +optional
 	// +kubebuilder:default=pvc
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=24,displayName="Storage",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:pvc","urn:alm:descriptor:com.tectonic.ui:select:s3","urn:alm:descriptor:com.tectonic.ui:select:gcs","urn:alm:descriptor:com.tectonic.ui:select:azure","urn:alm:descriptor:com.tectonic.ui:select:nfs","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	Type StorageType `json:"type,omitempty"`
 
 	// claimName is a PersistentVolumeClaim in the job's namespace to use. Default: the operator creates
@@ -82,17 +88,20 @@ type CheckpointStorage struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=25,displayName="Claim to use",xDescriptors={"urn:alm:descriptor:io.kubernetes:PersistentVolumeClaim","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	ClaimName string `json:"claimName,omitempty"`
 
 	// size of the claim that is created, for example 50Gi. Default 10Gi.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="spec.checkpoint.storage.size: must be above 0: write for example 10Gi"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=26,displayName="Size of the claim to create",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	Size *resource.Quantity `json:"size,omitempty"`
 
 	// storageClassName of the claim that is created. Default: the cluster's default StorageClass.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=27,displayName="Storage class of the claim to create",xDescriptors={"urn:alm:descriptor:io.kubernetes:StorageClass","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
 	// accessModes of the claim that is created. Default ReadWriteOnce, with which all workers must run on one node;

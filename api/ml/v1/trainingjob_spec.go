@@ -41,12 +41,14 @@ type TrainingJobSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=1,displayName="Model",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Model string `json:"model,omitempty"`
 
 	// dataset names the data set to train on. Workers see it as the environment variable DATASET.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Data set",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Dataset string `json:"dataset,omitempty"`
 
 	// numWorkers is the number of worker replicas, 1 to 100. It can be changed while the job exists only within the
@@ -54,6 +56,7 @@ type TrainingJobSpec struct {
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Workers",xDescriptors="urn:alm:descriptor:com.tectonic.ui:podCount"
 	NumWorkers int32 `json:"numWorkers,omitempty"`
 
 	// gpusPerWorker is the number of GPUs (resource nvidia.com/gpu) of each worker, 0 to 64; 0 trains on CPUs.
@@ -62,11 +65,13 @@ type TrainingJobSpec struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="GPUs per worker",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	GPUsPerWorker *int32 `json:"gpusPerWorker,omitempty"`
 
 	// framework is the machine-learning framework whose distributed settings the workers get. Default pytorch.
 	// +optional
 	// +kubebuilder:default=pytorch
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Framework",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:pytorch","urn:alm:descriptor:com.tectonic.ui:select:tensorflow","urn:alm:descriptor:com.tectonic.ui:select:jax","urn:alm:descriptor:com.tectonic.ui:select:ray","urn:alm:descriptor:com.tectonic.ui:select:mpi","urn:alm:descriptor:com.tectonic.ui:select:xgboost"}
 	Framework Framework `json:"framework,omitempty"`
 
 	// image is the container image of the workers. Default: the operator's own training worker for the framework.
@@ -74,12 +79,14 @@ type TrainingJobSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^\S+$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Image",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Image string `json:"image,omitempty"`
 
 	// imagePullPolicy says when the image is pulled. Default as for any container: Always for the tag latest,
 	// IfNotPresent otherwise.
 	// +optional
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Image pull policy",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:imagePullPolicy","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 
 	// imagePullSecrets name the Secrets in the job's namespace with which the image is pulled, at most 10.
@@ -87,6 +94,7 @@ type TrainingJobSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Image pull secrets",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
 	// command is the entry point of the worker container. Default: that of the image.
@@ -94,6 +102,7 @@ type TrainingJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=8192
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Command",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Command []string `json:"command,omitempty"`
 
 	// args are the arguments of the worker container's entry point.
@@ -101,6 +110,7 @@ type TrainingJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=8192
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=8,displayName="Arguments",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Args []string `json:"args,omitempty"`
 
 	// env are additional environment variables of the workers. A variable of the worker contract (MASTER_ADDR, RANK
@@ -111,6 +121,7 @@ type TrainingJobSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="spec.env: a variable has an empty name: give it one or remove it"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.value) || e.value == '' || !has(e.valueFrom))",message="spec.env: a variable has both value and valueFrom: keep one of the two"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Environment variables",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// resources are the requests and limits of one worker. A nvidia.com/gpu count that equals gpusPerWorker says the
@@ -121,53 +132,64 @@ type TrainingJobSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('nvidia.com/gpu' in self.requests) || !('nvidia.com/gpu' in self.limits) || string(self.requests['nvidia.com/gpu']) == string(self.limits['nvidia.com/gpu'])",fieldPath=".requests",message="spec.resources.requests: asks for another number of nvidia.com/gpu than the limit, but GPUs cannot be overcommitted: set both to the same number or remove one"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=12,displayName="Resources of a worker",xDescriptors="urn:alm:descriptor:com.tectonic.ui:resourceRequirements"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// hyperparameters of the training. Workers see them as JSON in HYPERPARAMETERS and one by one, for example
 	// LEARNING_RATE.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=13,displayName="Hyperparameters"
 	Hyperparameters *Hyperparameters `json:"hyperparameters,omitempty"`
 
 	// checkpoint says where and when the training's state is saved, and from what to resume. Default: no
 	// checkpoints, so that a restart begins at the first epoch.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=18,displayName="Checkpoints"
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 
 	// scheduling says where and when the workers may run.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=34,displayName="Scheduling",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Scheduling *Scheduling `json:"scheduling,omitempty"`
 
 	// monitoring says how progress is read and where experiments are tracked.
 	// +optional
 	// +kubebuilder:default={}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=36,displayName="Monitoring",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Monitoring Monitoring `json:"monitoring,omitzero"`
 
 	// networking says how the workers reach one another.
 	// +optional
 	// +kubebuilder:default={}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=37,displayName="Networking",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Networking Networking `json:"networking,omitzero"`
 
 	// failurePolicy says what happens when a worker fails.
 	// +optional
 	// +kubebuilder:default={}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=28,displayName="Failure policy",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitzero"`
 
 	// successPolicy ends the training before its last epoch when it is good enough or no longer improves.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=32,displayName="Success policy",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	SuccessPolicy *SuccessPolicy `json:"successPolicy,omitempty"`
 
 	// elastic lets the number of workers change while the job runs. Default: it is fixed.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=33,displayName="Elastic bounds",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Elastic *Elastic `json:"elastic,omitempty"`
 
 	// suspend stops the workers, after a last checkpoint, until it is false again. Default false.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=38,displayName="Suspend",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Suspend *bool `json:"suspend,omitempty"`
 
 	// ttlSecondsAfterFinished deletes the TrainingJob this many seconds after it has finished; its checkpoints are
 	// kept. Default: it is never deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=39,displayName="Delete so many seconds after the end",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
 	// cleanupPolicy says which of the job's objects are deleted once it has finished: None keeps all; Running, the
@@ -175,6 +197,7 @@ type TrainingJobSpec struct {
 	// Checkpoints are always kept.
 	// +optional
 	// +kubebuilder:default=Running
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=40,displayName="Clean up at the end",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:None","urn:alm:descriptor:com.tectonic.ui:select:Running","urn:alm:descriptor:com.tectonic.ui:select:All","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	CleanupPolicy CleanupPolicy `json:"cleanupPolicy,omitempty"`
 
 	// serviceAccountName is the ServiceAccount of the workers. Default: one that the operator creates for the job,
@@ -183,11 +206,13 @@ type TrainingJobSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=41,displayName="Service account",xDescriptors={"urn:alm:descriptor:io.kubernetes:ServiceAccount","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// securityContext is the pod security context of the workers. Default: user and group 1000, not root, with the
 	// runtime's default seccomp profile, as the Pod Security level restricted asks for.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=42,displayName="Security context",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 }
 
@@ -225,21 +250,25 @@ type Hyperparameters struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:ExclusiveMinimum=true
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=16,displayName="Learning rate",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:hyperparameters"}
 	LearningRate *float64 `json:"learningRate,omitempty"`
 
 	// batchSize is the number of samples per step and worker. Workers see it as BATCH_SIZE.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=15,displayName="Batch size",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:hyperparameters"}
 	BatchSize *int32 `json:"batchSize,omitempty"`
 
 	// epochs is the number of passes over the data set. Workers see it as EPOCHS.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=14,displayName="Epochs",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:hyperparameters"}
 	Epochs *int32 `json:"epochs,omitempty"`
 
 	// optimizer is the optimization algorithm. Workers see it as OPTIMIZER.
 	// +optional
 	// +kubebuilder:validation:Enum=adam;sgd;adamw;rmsprop
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=17,displayName="Optimizer",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:adam","urn:alm:descriptor:com.tectonic.ui:select:sgd","urn:alm:descriptor:com.tectonic.ui:select:adamw","urn:alm:descriptor:com.tectonic.ui:select:rmsprop","urn:alm:descriptor:com.tectonic.ui:fieldGroup:hyperparameters"}
 	Optimizer string `json:"optimizer,omitempty"`
 
 	// warmupSteps is the number of steps over which the learning rate rises to its value. Workers see it as
@@ -277,6 +306,7 @@ type Scheduling struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=35,displayName="Priority class",xDescriptors={"urn:alm:descriptor:io.kubernetes:PriorityClass","urn:alm:descriptor:com.tectonic.ui:fieldGroup:scheduling"}
 	Priority string `json:"priority,omitempty"`
 
 	// nodeSelector are labels that a node must have, at most 64.
@@ -421,6 +451,7 @@ type FailurePolicy struct {
 	// to preemption, eviction or the loss of its node is no failure, and the job is always started again.
 	// +optional
 	// +kubebuilder:default=OnFailure
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=29,displayName="Restart after",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:OnFailure","urn:alm:descriptor:com.tectonic.ui:select:ExitCode","urn:alm:descriptor:com.tectonic.ui:select:Never","urn:alm:descriptor:com.tectonic.ui:fieldGroup:failurePolicy"}
 	RestartPolicy RestartPolicy `json:"restartPolicy,omitempty"`
 
 	// backoffLimit is the number of restarts after failures before the job is Failed, 0 to 1000. Default 3.
@@ -428,12 +459,14 @@ type FailurePolicy struct {
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=30,displayName="Restarts after failures",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:failurePolicy"}
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
 	// activeDeadlineSeconds is the time from the start of the job, restarts included, or from its last resumption,
 	// after which it is stopped and Failed. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=31,displayName="Time limit in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:failurePolicy"}
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
 	// nonRetryableExitCodes are exit codes of a worker, 1 to 255, after which the job is Failed at once, at most 64

@@ -14,6 +14,7 @@ type TrainingJobStatus struct {
 	// state of the job: Pending (not yet admitted or its settings cannot be met), Initializing (its objects exist,
 	// not all workers run), Running, Restarting, Suspended, Completed or Failed.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="State",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	State State `json:"state,omitempty"`
 
 	// phase is the state in four words: Pending, Running, Succeeded, Failed.
@@ -22,6 +23,7 @@ type TrainingJobStatus struct {
 
 	// reason says in one word why the job is in its state.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Reason",xDescriptors="urn:alm:descriptor:io.kubernetes.phase:reason"
 	Reason string `json:"reason,omitempty"`
 
 	// conditions are Admitted, Initialized, Running, Suspended, Restarting, Complete, Failed and CheckpointReady,
@@ -29,24 +31,29 @@ type TrainingJobStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=18,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// progress is the share of the training that is done, for example 45%.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Progress",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Progress string `json:"progress,omitempty"`
 
 	// currentEpoch is the epoch in progress, from 1.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="Epoch",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	CurrentEpoch int32 `json:"currentEpoch,omitempty"`
 
 	// totalEpochs is the number of epochs to train in all.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Epochs in all",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	TotalEpochs int32 `json:"totalEpochs,omitempty"`
 
 	// metrics are the figures last reported by replica 0, by name, for example loss and accuracy, rounded to six
 	// significant digits. At most 64.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=6,displayName="Metrics"
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 
 	// metricsTime is when metrics were last read.
@@ -67,27 +74,33 @@ type TrainingJobStatus struct {
 
 	// startTime is when all workers first ran.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=15,displayName="Started",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the job was Completed or Failed.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=16,displayName="Ended",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// duration is the time from startTime to completionTime, for example 1h5m0s.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=17,displayName="Duration",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Duration string `json:"duration,omitempty"`
 
 	// failureReason says what went wrong last: which worker, with which exit code or signal, and its last words.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=12,displayName="What went wrong last",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	FailureReason string `json:"failureReason,omitempty"`
 
 	// restartCount is the number of times that the whole job was started again, for whatever reason.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=13,displayName="Restarts",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	RestartCount int32 `json:"restartCount"`
 
 	// disruptionCount is how many of these restarts were due to preemption, eviction or the loss of a node. They do
 	// not count against backoffLimit.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=14,displayName="Restarts for lost pods",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	DisruptionCount int32 `json:"disruptionCount,omitempty"`
 
 	// lastRestartTime is when the last restart was decided.
@@ -134,10 +147,12 @@ const (
 type WorkersStatus struct {
 	// total is the number of replicas that should exist.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=8,displayName="Workers that should run",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Total int32 `json:"total"`
 
 	// active is the number of replicas that run.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=7,displayName="Workers that run",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Active int32 `json:"active"`
 
 	// succeeded is the number of replicas that ended with exit code 0.
@@ -153,10 +168,12 @@ type WorkersStatus struct {
 type CheckpointStatus struct {
 	// path of the checkpoint in its storage.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=9,displayName="Newest checkpoint",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Path string `json:"path,omitempty"`
 
 	// epoch that the checkpoint was taken in or after, from 1.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=10,displayName="Epoch of the newest checkpoint",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Epoch int32 `json:"epoch,omitempty"`
 
 	// step is the number of optimizer steps that the checkpoint holds.
@@ -173,6 +190,7 @@ type CheckpointStatus struct {
 
 	// claimName is the PersistentVolumeClaim that holds it, for storage type pvc.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=11,displayName="Claim that holds it",xDescriptors="urn:alm:descriptor:io.kubernetes:PersistentVolumeClaim"
 	ClaimName string `json:"claimName,omitempty"`
 }
 

@@ -25,6 +25,7 @@ import (
 // +kubebuilder:printcolumn:name="Restarts",type=integer,priority=1,JSONPath=`.status.restartCount`,description="Times that the whole job was started again"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.reason`,description="Why the job is in its state"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 50 characters of a-z, 0-9 and '-', starting with a letter and ending with a letter or digit, because it prefixes the names of Services and pods: choose a shorter or simpler name"
+// +operator-sdk:csv:customresourcedefinitions:displayName="Training Job",order=1,resources={{Job,v1},{Pod,v1},{Service,v1},{ConfigMap,v1},{ServiceAccount,v1},{PersistentVolumeClaim,v1},{Event,v1}}
 type TrainingJob struct {
 	metav1.TypeMeta `json:",inline"`
 

@@ -27,6 +27,7 @@ import (
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.status.lastCheckpointImage`,description="Image of the last checkpoint"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 50 characters of a-z, 0-9 and '-', starting with a letter and ending with a letter or digit, because it prefixes the names of Jobs and pods: choose a shorter or simpler name"
+// +operator-sdk:csv:customresourcedefinitions:displayName="Spot Instance Job",order=2,resources={{Job,v1},{Pod,v1}}
 type SpotInstanceJob struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -69,6 +70,7 @@ type SpotInstanceJobSpec struct {
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=1,displayName="Replicas",xDescriptors="urn:alm:descriptor:com.tectonic.ui:podCount"
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// jobTemplate is the Job that each replica runs. Names, images, commands and arguments of its containers cannot be
@@ -83,21 +85,25 @@ type SpotInstanceJobSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.template.spec) || (has(self.spec.template.spec.restartPolicy) && self.spec.template.spec.restartPolicy in ['Never', 'OnFailure'])",fieldPath=".spec.template.spec.restartPolicy",message="spec.jobTemplate.spec.template.spec.restartPolicy: must be Never or OnFailure for a Job: set it to Never, so that a failed container is replaced by a pod that starts from the checkpoint"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() > 0",fieldPath=".spec.template.spec.containers",message="spec.jobTemplate.spec.template.spec.containers: is empty: add the container to run"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !(has(self.spec.selector) || has(self.spec.manualSelector))",fieldPath=".spec.selector",message="spec.jobTemplate.spec.selector: and manualSelector cannot be set, since every replica needs a selector of its own: remove both"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Job to run"
 	JobTemplate batchv1.JobTemplateSpec `json:"jobTemplate,omitzero"`
 
 	// checkpointConfig says when checkpoints are taken and where they are kept. Default: none are taken, and a lost
 	// replica starts from nothing.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Checkpoints"
 	CheckpointConfig *CheckpointConfig `json:"checkpointConfig,omitempty"`
 
 	// spotInstanceVMRef names the SpotInstanceVM of which instances are created when a replica finds no room. Default:
 	// none are created, and a replica waits for room.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Instances to create"
 	SpotInstanceVMRef *SpotInstanceVMReference `json:"spotInstanceVMRef,omitempty"`
 
 	// gcpCredentialsSecretRef names the Secret whose key credentials.json holds the service account key with which
 	// instances are created and checkpointStorage is written. Default: the operator's own workload identity.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Google Cloud credentials",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	GCPCredentialsSecretRef *SecretReference `json:"gcpCredentialsSecretRef,omitempty"`
 }
 
@@ -109,6 +115,7 @@ type CheckpointConfig struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$')",messageExpression="\"spec.checkpointConfig.checkpointImageRepo: '\" + self + \"' is not registry/repository: write for example registry.example.com/team/checkpoints, in lower case and without a tag\""
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Repository of the checkpoint images",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpointConfig"}
 	CheckpointImageRepo string `json:"checkpointImageRepo,omitempty"`
 
 	// checkpointInterval is the time between two checkpoints, 1m to 168h. Default 30m.
@@ -118,6 +125,7 @@ type CheckpointConfig struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="spec.checkpointConfig.checkpointInterval: is less than 1m or more than 168h: choose a time between, so that the job neither only saves nor never"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Time between checkpoints",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpointConfig"}
 	CheckpointInterval metav1.Duration `json:"checkpointInterval,omitzero"`
 
 	// retention is the number of newest checkpoints of each replica to keep, 1 to 100. Default 3.
@@ -125,6 +133,7 @@ type CheckpointConfig struct {
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=8,displayName="Checkpoints to keep",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpointConfig"}
 	Retention int32 `json:"retention,omitempty"`
 
 	// checkpointRepoCredentialRef names the Secret of type kubernetes.io/dockerconfigjson with which images are pushed
@@ -175,6 +184,7 @@ type SpotInstanceVMReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="Spot instance VM",xDescriptors={"urn:alm:descriptor:io.kubernetes:training.training.dcnlab.com:v1alpha1:SpotInstanceVM","urn:alm:descriptor:com.tectonic.ui:fieldGroup:spotInstanceVMRef"}
 	Name string `json:"name,omitempty"`
 }
 
@@ -205,6 +215,7 @@ type SpotInstanceJobStatus struct {
 	// phase of the job: Pending, Provisioning (a replica waits for an instance), Running, Recovering (a lost replica is
 	// being started again), Succeeded or Failed.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Phase",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	Phase JobPhase `json:"phase,omitempty"`
 
 	// conditions are Ready, CapacityAvailable, CheckpointAgentAvailable, Complete and Failed, each with a reason and a
@@ -213,22 +224,27 @@ type SpotInstanceJobStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=7,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// activeReplicas is the number of replicas that run.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Replicas that run",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	ActiveReplicas int32 `json:"activeReplicas"`
 
 	// preemptionCount is the number of replicas lost to preemption so far.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Preemptions",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	PreemptionCount int32 `json:"preemptionCount,omitempty"`
 
 	// lastCheckpointTime is when the newest checkpoint of any replica was complete.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="Last checkpoint",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	LastCheckpointTime *metav1.Time `json:"lastCheckpointTime,omitempty"`
 
 	// lastCheckpointImage is the image of the newest checkpoint of any replica.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Image of the last checkpoint",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	LastCheckpointImage string `json:"lastCheckpointImage,omitempty"`
 
 	// startTime is when the first replica ran.
@@ -244,6 +260,7 @@ type SpotInstanceJobStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=6,displayName="Replicas"
 	JobStatuses []ReplicaStatus `json:"jobStatuses,omitempty"`
 }
 

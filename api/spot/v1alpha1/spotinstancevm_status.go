@@ -15,14 +15,17 @@ type SpotInstanceVMStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// instances is the number of instances that exist or are being created.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Instances",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Instances int32 `json:"instances"`
 
 	// readyInstances is the number of instances that are ready nodes.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Ready nodes",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	ReadyInstances int32 `json:"readyInstances"`
 
 	// provisionedInstances are the instances, from the decision to create one until it is known to be gone.
@@ -30,6 +33,7 @@ type SpotInstanceVMStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=1000
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Instances in detail"
 	ProvisionedInstances []ProvisionedInstance `json:"provisionedInstances,omitempty"`
 }
 

@@ -24,6 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Model",type=string,priority=1,JSONPath=`.spec.provisioningModel`,description="Provisioning model"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 40 characters of a-z, 0-9 and '-', starting with a letter and ending with a letter or digit, because it prefixes the names of instances: choose a shorter or simpler name"
+// +operator-sdk:csv:customresourcedefinitions:displayName="Spot Instance VM",order=3,resources={{Node,v1},{Secret,v1}}
 type SpotInstanceVM struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -69,14 +70,17 @@ type SpotInstanceVMSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(https://(www|compute)[.]googleapis[.]com/compute/v1/)?projects/[a-z][a-z0-9.:-]*/global/images/(family/)?[a-z][a-z0-9-]*$')",messageExpression="\"spec.vmImage: '\" + self + \"' is no image of Compute Engine: write projects/<project>/global/images/<image> or projects/<project>/global/images/family/<family>\""
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=1,displayName="Boot image",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	VMImage string `json:"vmImage,omitempty"`
 
 	// gpu are the GPUs attached to each instance. Default: those of the machine type, if any.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="GPUs"
 	GPU *GPU `json:"gpu,omitempty"`
 
 	// gcp says where on Google Cloud the instances are created, and of what size.
 	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Google Cloud"
 	GCP GCP `json:"gcp,omitzero"`
 
 	// maxInstances is the number of instances that may exist at a time, 1 to 1000. Default 2.
@@ -84,29 +88,34 @@ type SpotInstanceVMSpec struct {
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Instances at most",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	MaxInstances int32 `json:"maxInstances,omitempty"`
 
 	// provisioningModel is SPOT, the default, for instances that the provider may take back at any time, or STANDARD
 	// for instances at full price.
 	// +optional
 	// +kubebuilder:default=SPOT
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Provisioning model",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:SPOT","urn:alm:descriptor:com.tectonic.ui:select:STANDARD"}
 	ProvisioningModel ProvisioningModel `json:"provisioningModel,omitempty"`
 
 	// allowStandardFallback creates an instance at full price when no zone has a spot instance to give. Default false.
 	// +optional
 	// +kubebuilder:default=false
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=12,displayName="Pay the full price when there is no spot instance",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	AllowStandardFallback *bool `json:"allowStandardFallback,omitempty"`
 
 	// startupScript runs on each instance at its first start, before it joins the cluster. At most 64 KiB. It is stored
 	// in the clear: keep secrets out of it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=13,displayName="Startup script",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	StartupScript string `json:"startupScript,omitempty"`
 
 	// kubeadmJoinConfig says how an instance becomes a node. Default: a bootstrap token that the operator makes for
 	// each instance and revokes afterwards, used by a startup script.
 	// +optional
 	// +kubebuilder:default={}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=14,displayName="Joining the cluster",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	KubeadmJoinConfig KubeadmJoinConfig `json:"kubeadmJoinConfig,omitzero"`
 
 	// joinTimeout is the time from an instance's creation within which its node must be Ready and show its GPUs, 1m to
@@ -117,6 +126,7 @@ type SpotInstanceVMSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="spec.joinTimeout: is less than 1m or more than 24h: choose a time between, in which an instance surely starts"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=15,displayName="Time to join",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	JoinTimeout metav1.Duration `json:"joinTimeout,omitzero"`
 
 	// idleTimeout is the time without a pod of a job after which an instance is deleted, 0s (at once) to 168h.
@@ -127,6 +137,7 @@ type SpotInstanceVMSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('168h')",message="spec.idleTimeout: is more than 168h: choose less, or run STANDARD instances outside of the operator"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=16,displayName="Time without work before deletion",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 }
 
@@ -149,12 +160,14 @@ type GPU struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Type of GPU",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gpu"}
 	Type string `json:"type,omitempty"`
 
 	// count of GPUs of each instance, 1 to 16.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="GPUs of each instance",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gpu"}
 	Count int32 `json:"count,omitempty"`
 }
 
@@ -171,12 +184,14 @@ type GCP struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([a-z0-9.-]+:)?[a-z][-a-z0-9]*[a-z0-9]$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.gcp.project: is immutable: create another SpotInstanceVM for the other project"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Project",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gcp"}
 	Project string `json:"project,omitempty"`
 
 	// zone is where an instance is tried first, for example us-central1-a.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z]+-[a-z]+[0-9]+-[a-z]$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Zone to try first",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gcp"}
 	Zone string `json:"zone,omitempty"`
 
 	// zones are tried after zone, in this order, when a zone has no instance to give or the quota is used up. At most
@@ -201,6 +216,7 @@ type GCP struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9]*(-[a-z0-9]+)+$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=8,displayName="Machine type",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gcp"}
 	MachineType string `json:"machineType,omitempty"`
 
 	// diskSizeGB is the size of the boot disk in GB, 10 to 65536. Default 100.
@@ -208,6 +224,7 @@ type GCP struct {
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=65536
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Boot disk in GB",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gcp"}
 	DiskSizeGB int32 `json:"diskSizeGB,omitempty"`
 
 	// diskType of the boot disk, for example pd-ssd or hyperdisk-balanced. Default pd-standard.
