@@ -10,6 +10,10 @@ MAKEFLAGS += --no-builtin-rules
 IMG ?= spot-training-operator:dev
 WORKER_IMG ?= spot-training-operator-worker:dev
 VERSION ?= dev
+# The registry that the images of releases, bundles and catalogs are in. The version of the bundle is in the file VERSION.
+REGISTRY ?= registry.example.com
+BUNDLE_IMG ?= $(REGISTRY)/dcnlab/spot-training-operator-bundle:v$(file <VERSION)
+CATALOG_IMG ?= $(REGISTRY)/dcnlab/spot-training-operator-catalog:latest
 PLATFORMS ?= linux/amd64,linux/arm64
 DOCKER ?= docker
 
@@ -21,13 +25,17 @@ GOTESTSUM := $(BIN)/gotestsum
 BENCHSTAT := $(BIN)/benchstat
 GOLANGCI_LINT := $(BIN)/golangci-lint
 GOVULNCHECK := $(BIN)/govulncheck
+OPERATOR_SDK := $(BIN)/operator-sdk
+OPM := $(BIN)/opm
+CATALOG := $(BIN)/catalog
 
 # Binaries carry VERSION, not the state of a git checkout that may belong to another user.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
-export BIN IMG WORKER_IMG VERSION
+export BIN IMG WORKER_IMG VERSION REGISTRY
 
-# What `make generate` writes, and `make verify` compares.
-GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.yaml
+# What `make generate bundle catalog` writes, and `make verify` compares.
+GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.yaml \
+  config/manifests/bases bundle bundle.Dockerfile catalog
 
 ##@ General
 
@@ -62,7 +70,7 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the manager's role only.
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... paths=./internal/... output:rbac:dir=config/rbac
 
 .PHONY: verify
-verify: generate $(KUSTOMIZE) ## Fail when generated files or go.mod differ from what is committed, or config/ does not build.
+verify: catalog bundle-validate ## Fail when generated files or go.mod differ from what is committed, config/ does not build or the bundle is unsound.
 	@hack/verify.sh $(GENERATED)
 
 .PHONY: build
@@ -77,6 +85,7 @@ run: ## Run the manager on this machine against the cluster of KUBECONFIG, with 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint over all Go code, and shellcheck over the scripts where it is installed.
 	$(GOLANGCI_LINT) run ./...
 	cd hack/localcluster && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
+	cd hack/catalog && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
 	@if command -v shellcheck >/dev/null; then set -x; shellcheck -x hack/*.sh .ci/run; fi
 
 .PHONY: fmt
@@ -90,7 +99,7 @@ vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code cal
 ##@ Tests
 
 .PHONY: test
-test: $(GOTESTSUM) ## Run the Python tests and all Go tests that need no live node; installs what they need.
+test: $(GOTESTSUM) $(OPM) ## Run the Python tests and all Go tests that need no live node; installs what they need.
 	@hack/test.sh
 
 .PHONY: e2e
@@ -152,19 +161,31 @@ docker-buildx: ## Build the manager's image for PLATFORMS and push it.
 ##@ Operator Lifecycle Manager
 
 .PHONY: bundle
-bundle: ## Generate the OLM bundle (comes with a later version).
-	@echo 'make bundle: this version has no OLM bundle yet; install the operator with "make deploy".' >&2; exit 1
+bundle: generate $(KUSTOMIZE) $(OPERATOR_SDK) $(CATALOG) ## Generate the OLM bundle of the version in the file VERSION into bundle/.
+	@hack/bundle.sh generate
+
+.PHONY: bundle-validate
+bundle-validate: bundle ## Run all of operator-sdk's checks on the bundle; a warning fails.
+	@hack/bundle.sh validate
+
+.PHONY: bundle-build
+bundle-build: ## Build the bundle's image with Docker.
+	$(DOCKER) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
 
 .PHONY: catalog
-catalog: ## Build the OLM catalog (comes with a later version).
-	@echo 'make catalog: this version has no OLM catalog yet; install the operator with "make deploy".' >&2; exit 1
+catalog: bundle $(OPM) ## Make the OLM catalog of all releases into catalog/ and validate it.
+	@hack/catalog.sh generate
+
+.PHONY: catalog-build
+catalog-build: ## Build the catalog's image with Docker.
+	$(DOCKER) build -f catalog.Dockerfile -t $(CATALOG_IMG) .
 
 # Tools, each pinned by a module in hack/tools and built when that module changes.
 
 define build_tool
 	@echo "building $(notdir $@)"
 	@mkdir -p $(BIN)
-	@go build -C $(<D) -ldflags '-s -w' -o $@ $(1)
+	@$(2) go build -C $(<D) $(3) -ldflags '-s -w $(4)' -o $@ $(1)
 	@touch $@
 endef
 
@@ -180,9 +201,23 @@ $(GOTESTSUM): hack/tools/go.mod hack/tools/go.sum
 $(BENCHSTAT): hack/tools/go.mod hack/tools/go.sum
 	$(call build_tool,golang.org/x/perf/cmd/benchstat)
 
-# These two ask for newer versions of common modules than the others, so each has a module of its own.
+# These ask for other versions of common modules than the rest, so each has a module of its own.
 $(GOLANGCI_LINT): hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
 	$(call build_tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 
 $(GOVULNCHECK): hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
 	$(call build_tool,golang.org/x/vuln/cmd/govulncheck)
+
+# It names itself in the bundles that it makes.
+OPERATOR_SDK_VERSION = $(shell sed -n 's|.*operator-framework/operator-sdk \(v[^ ]*\).*|\1|p' hack/tools/operator-sdk/go.mod)
+
+$(OPERATOR_SDK): hack/tools/operator-sdk/go.mod hack/tools/operator-sdk/go.sum
+	$(call build_tool,github.com/operator-framework/operator-sdk/cmd/operator-sdk,CGO_ENABLED=0,-tags containers_image_openpgp,\
+	  -X github.com/operator-framework/operator-sdk/internal/version.Version=$(OPERATOR_SDK_VERSION))
+
+# Static, so that it also runs in a catalog's image.
+$(OPM): hack/tools/opm/go.mod hack/tools/opm/go.sum
+	$(call build_tool,github.com/operator-framework/operator-registry/cmd/opm,CGO_ENABLED=0,-tags 'json1 containers_image_openpgp')
+
+$(CATALOG): hack/catalog/go.mod hack/catalog/go.sum $(shell find hack/catalog -name '*.go' -not -name '*_test.go')
+	$(call build_tool,.)

@@ -13,6 +13,7 @@ LOG_DIR=$STATE/logs
 IMG=${IMG:-spot-training-operator:dev}
 WORKER_IMG=${WORKER_IMG:-spot-training-operator-worker:dev}
 VERSION=${VERSION:-dev}
+REGISTRY=${REGISTRY:-registry.example.com}
 NAMESPACE=spot-training-operator-system
 DEPLOYMENT=spot-training-operator-controller-manager
 MODULE=github.com/dcnlab/spot-training-operator
@@ -42,6 +43,15 @@ localcluster() {
   # One line for each of hundreds of modules would bury the rest.
   go build -C hack/localcluster -o "$BIN/localcluster" . 2> >(grep -v '^go: downloading ' >&2)
   "$BIN/localcluster" "$@"
+}
+
+# tag IMAGE FLAGS...: the name to build an image of a release under. One that is pushed leaves out REGISTRY, so that the
+# local registry has it where a node looks that takes this registry for REGISTRY.
+tag() {
+  local image=$1
+  shift
+  if [[ " $* " == *" --push "* ]]; then image=${image#"$REGISTRY/"}; fi
+  echo "$image"
 }
 
 cluster_is_up() { localcluster status >/dev/null 2>&1; }

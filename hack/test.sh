@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make test: the Python workers' tests, the local cluster's own tests, and all Go tests that need no live node, the
+# make test: the Python workers' tests, the tests of the local cluster and the catalog, and all Go tests that need no live node, the
 # last against a real API server. Installs the Debian packages that it needs. TEST_ARGS: more arguments for go test.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -14,6 +14,9 @@ main() {
 
   say "local cluster (Go)"
   (cd hack/localcluster && "$BIN/gotestsum" --format pkgname -- -timeout 10m ./...)
+
+  say "catalog (Go)"
+  (cd hack/catalog && OPM=$BIN/opm "$BIN/gotestsum" --format pkgname -- -race -timeout 10m ./...)
 
   say "operator (Go)"
   local packages

@@ -13,10 +13,15 @@ generated_files_are_committed() {
   if [[ -z $changes ]]; then return; fi
   git --no-pager diff -- "$@" | head -n 200
   printf '%s\n' "$changes"
-  die "generated files differ from the commit: run make generate and commit the result"
+  die "generated files differ from the commit: run make generate bundle catalog and commit the result"
 }
 
-go_mod_is_tidy() { go mod tidy -diff || die "go.mod or go.sum is not tidy: run go mod tidy and commit the result"; }
+go_mod_is_tidy() {
+  local module
+  for module in . hack/catalog; do
+    go -C "$module" mod tidy -diff || die "go.mod or go.sum in $module is not tidy: run go mod tidy there and commit the result"
+  done
+}
 
 config_builds() {
   local folder
