@@ -9,7 +9,9 @@ import (
 	"os"
 	"time"
 
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"github.com/spf13/cobra"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -48,6 +50,7 @@ type options struct {
 	burst            int
 	progressInterval time.Duration
 	progressWorkers  int
+	migrationQPS     float32
 	workerImage      string
 	logLevel         string
 }
@@ -79,6 +82,8 @@ func New() *cobra.Command {
 	flags.IntVar(&o.burst, "kube-api-burst", 1000, "requests to the API server at once above --kube-api-qps")
 	flags.DurationVar(&o.progressInterval, "progress-interval", 30*time.Second, "interval at which the metrics of a running job are read")
 	flags.IntVar(&o.progressWorkers, "progress-workers", 20, "number of running jobs whose metrics are read at the same time")
+	flags.Float32Var(&o.migrationQPS, "storage-migration-qps", 100,
+		"objects written anew per second when the storage version of their kind has changed")
 	flags.StringVar(&o.workerImage, "training-worker-image", envOr(workerImageVariable, "spot-training-operator-worker:latest"),
 		"image of workers whose job names none (environment: "+workerImageVariable+")")
 	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
@@ -97,6 +102,9 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	limitGarbage()
+	if o.migrationQPS <= 0 {
+		return fmt.Errorf("--storage-migration-qps: %g is not above 0: name the number of objects to write per second", o.migrationQPS)
+	}
 	scheme, err := newScheme()
 	if err != nil {
 		return err
@@ -126,6 +134,9 @@ func run(ctx context.Context, o options) error {
 	if err := addControllers(ctx, mgr, o); err != nil {
 		return err
 	}
+	if err := addStorageMigration(mgr, o); err != nil {
+		return err
+	}
 	err = errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping))
 	if err != nil {
 		return fmt.Errorf("add the health checks: %w", err)
@@ -139,7 +150,8 @@ func run(ctx context.Context, o options) error {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, operatorsv2.AddToScheme,
+		mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("register the API types: %w", err)

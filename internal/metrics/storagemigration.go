@@ -1,0 +1,37 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// StorageMigrations counts what the migration of stored objects to a new storage version does, by the name of the CRD.
+type StorageMigrations struct {
+	migrated  *prometheus.CounterVec
+	failures  *prometheus.CounterVec
+	remaining *prometheus.GaugeVec
+}
+
+// NewStorageMigrations registers the metrics.
+func NewStorageMigrations(registry prometheus.Registerer) *StorageMigrations {
+	m := &StorageMigrations{
+		migrated: counter("storage_migration_objects_total",
+			"Objects that were written anew in the storage version of their CRD.", "crd"),
+		failures: counter("storage_migration_failures_total",
+			"Failed attempts to write an object anew, or to migrate a CRD at all.", "crd"),
+		remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "storage_migration_remaining_objects",
+			Help: "Objects that the migration in progress has yet to write anew; 0 when there is none.",
+		}, []string{"crd"}),
+	}
+	registry.MustRegister(m.migrated, m.failures, m.remaining)
+	return m
+}
+
+// Migrated counts an object that was written anew.
+func (m *StorageMigrations) Migrated(crd string) { m.migrated.WithLabelValues(crd).Inc() }
+
+// Failed counts a failed attempt.
+func (m *StorageMigrations) Failed(crd string) { m.failures.WithLabelValues(crd).Inc() }
+
+// Remaining tells how many objects are yet to be written.
+func (m *StorageMigrations) Remaining(crd string, objects int64) {
+	m.remaining.WithLabelValues(crd).Set(float64(objects))
+}
