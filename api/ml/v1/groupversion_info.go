@@ -4,9 +4,8 @@
 // +groupName=ml.example.com
 package v1
 
-// Objects are stored as v1beta1, which every version of the operator can read; v1 is served beside it with the same
-// schema, and is what everyone should write.
-//go:generate go run ../../crdedit add-version --copy v1 --name v1beta1 --storage v1beta1 ../../../config/crd/bases/ml.example.com_trainingjobs.yaml
+// Objects are stored as v1. v1beta1 is served beside it, with the same schema, for those who still write it.
+//go:generate go run ../../crdedit add-version --copy v1 --name v1beta1 --storage v1 --deprecated "ml.example.com/v1beta1 TrainingJob is deprecated: write apiVersion: ml.example.com/v1, everything else stays as it is" ../../../config/crd/bases/ml.example.com_trainingjobs.yaml
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
