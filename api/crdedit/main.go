@@ -2,12 +2,11 @@
 // after controller-gen, and running it again changes nothing.
 //
 //	crdedit trim FILE FIELD                 takes the descriptions out of spec.FIELD (trim.go says why)
-//	crdedit add-version [FLAGS] FILE        serves a copy of a version under another name (version.go)
+//	crdedit retire-version FILE VERSION     keeps a version in the list that is no longer served (retire.go)
 package main
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 
@@ -15,7 +14,7 @@ import (
 )
 
 const usage = `usage: crdedit trim FILE FIELD
-       crdedit add-version --copy VERSION --name VERSION --storage VERSION [--deprecated WARNING] FILE`
+       crdedit retire-version FILE VERSION`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -28,33 +27,15 @@ func run(arguments []string) error {
 	if len(arguments) == 0 {
 		return fmt.Errorf("no command\n%s", usage)
 	}
-	switch command, rest := arguments[0], arguments[1:]; command {
-	case "trim":
-		if len(rest) != 2 {
-			return fmt.Errorf("trim takes a file and a field\n%s", usage)
-		}
-		return edit(rest[0], func(crd map[string]any) error { return trim(crd, rest[1]) })
-	case "add-version":
-		return runAddVersion(rest)
-	default:
-		return fmt.Errorf("there is no command %q\n%s", command, usage)
+	commands := map[string]func(crd map[string]any, argument string) error{"trim": trim, "retire-version": retire}
+	command, ok := commands[arguments[0]]
+	if !ok {
+		return fmt.Errorf("there is no command %q\n%s", arguments[0], usage)
 	}
-}
-
-func runAddVersion(arguments []string) error {
-	var a addition
-	flags := flag.NewFlagSet("add-version", flag.ContinueOnError)
-	flags.StringVar(&a.copyOf, "copy", "", "version to copy")
-	flags.StringVar(&a.name, "name", "", "name of the copy")
-	flags.StringVar(&a.storage, "storage", "", "version in which objects are stored")
-	flags.StringVar(&a.warning, "deprecated", "", "marks the copy as deprecated; what the API server tells its users")
-	if err := flags.Parse(arguments); err != nil {
-		return err
+	if len(arguments) != 3 {
+		return fmt.Errorf("%s takes two arguments\n%s", arguments[0], usage)
 	}
-	if flags.NArg() != 1 {
-		return fmt.Errorf("add-version takes one file\n%s", usage)
-	}
-	return edit(flags.Arg(0), a.apply)
+	return edit(arguments[1], func(crd map[string]any) error { return command(crd, arguments[2]) })
 }
 
 // edit rewrites the CRD in a file in the layout that controller-gen gives it.

@@ -4,8 +4,8 @@
 // +groupName=ml.example.com
 package v1
 
-// Objects are stored as v1. v1beta1 is served beside it, with the same schema, for those who still write it.
-//go:generate go run ../../crdedit add-version --copy v1 --name v1beta1 --storage v1 --deprecated "ml.example.com/v1beta1 TrainingJob is deprecated: write apiVersion: ml.example.com/v1, everything else stays as it is" ../../../config/crd/bases/ml.example.com_trainingjobs.yaml
+// v1beta1 was served until 0.2.0.
+//go:generate go run ../../crdedit retire-version ../../../config/crd/bases/ml.example.com_trainingjobs.yaml v1beta1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
