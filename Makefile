@@ -43,7 +43,7 @@ GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.
 help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*##"} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-zA-Z0-9_-]+:.*##/ {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	  /^[a-zA-Z0-9_-]+:.*##/ {printf "  %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: IMG=%s WORKER_IMG=%s KUBECONFIG=%s\n' '$(IMG)' '$(WORKER_IMG)' "$${KUBECONFIG:-(none: the local cluster)}"
 
 .PHONY: demo

@@ -18,7 +18,7 @@ generate() {
 
 # The same contents as catalog.Dockerfile's, but for the cache: opm makes it when it starts.
 image() {
-  make --no-print-directory "$BIN/opm"
+  make --silent "$BIN/opm"
   localcluster build-image --tag "$(tag "$REGISTRY/dcnlab/spot-training-operator-catalog:latest" "$@")" \
     --file "$BIN/opm:/bin/opm:0755" --file catalog/spot-training-operator:/configs/spot-training-operator \
     --passwd-nonroot --user 65532:65532 --label operators.operatorframework.io.index.configs.v1=/configs \

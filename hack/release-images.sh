@@ -21,7 +21,7 @@ umask 022
 
 prepare() {
   local commit
-  make --no-print-directory "$BIN/catalog" >&2
+  make --silent "$BIN/catalog" >&2
   RELEASE=$("$BIN/catalog" describe "$1")
   version=$(value_of version)
   commit=$(value_of commit)
@@ -55,7 +55,7 @@ worker() {
   local shared=$STATE/images/training own=$folder/worker
   mkdir -p "$own"
   if [[ -s $shared/rootfs.tar && ! -e $own/rootfs.tar ]]; then
-    ln "$shared/rootfs.tar" "$shared/rootfs.stamp" "$own/"
+    ln --force "$shared/rootfs.tar" "$shared/rootfs.stamp" "$own/"
   fi
   "$folder/source/workers/training/build-rootfs.sh" "$own"
   rm -rf "$own/app"
