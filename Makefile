@@ -182,6 +182,8 @@ catalog-build: ## Build the catalog's image with Docker.
 
 # Tools, each pinned by a module in hack/tools and built when that module changes.
 
+COMMA := ,
+
 define build_tool
 	@echo "building $(notdir $@)"
 	@mkdir -p $(BIN)
@@ -201,23 +203,24 @@ $(GOTESTSUM): hack/tools/go.mod hack/tools/go.sum
 $(BENCHSTAT): hack/tools/go.mod hack/tools/go.sum
 	$(call build_tool,golang.org/x/perf/cmd/benchstat)
 
-# These ask for other versions of common modules than the rest, so each has a module of its own.
+# These two ask for newer versions of common modules than the others, so each has a module of its own.
 $(GOLANGCI_LINT): hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
 	$(call build_tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 
 $(GOVULNCHECK): hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
 	$(call build_tool,golang.org/x/vuln/cmd/govulncheck)
 
-# It names itself in the bundles that it makes.
-OPERATOR_SDK_VERSION = $(shell sed -n 's|.*operator-framework/operator-sdk \(v[^ ]*\).*|\1|p' hack/tools/operator-sdk/go.mod)
+# These two are pinned by the local cluster, which needs them as well, and built as it builds them (without cgo opm also runs
+# in a catalog's image). operator-sdk names itself in the bundles that it makes.
+COMPONENTS := hack/localcluster/components
+OPERATOR_SDK_VERSION = $(shell sed -n 's|.*operator-framework/operator-sdk \(v[^ ]*\).*|\1|p' $(COMPONENTS)/operator-sdk/go.mod)
 
-$(OPERATOR_SDK): hack/tools/operator-sdk/go.mod hack/tools/operator-sdk/go.sum
-	$(call build_tool,github.com/operator-framework/operator-sdk/cmd/operator-sdk,CGO_ENABLED=0,-tags containers_image_openpgp,\
+$(OPERATOR_SDK): $(COMPONENTS)/operator-sdk/go.mod $(COMPONENTS)/operator-sdk/go.sum
+	$(call build_tool,github.com/operator-framework/operator-sdk/cmd/operator-sdk,CGO_ENABLED=0,-trimpath -tags containers_image_openpgp,\
 	  -X github.com/operator-framework/operator-sdk/internal/version.Version=$(OPERATOR_SDK_VERSION))
 
-# Static, so that it also runs in a catalog's image.
-$(OPM): hack/tools/opm/go.mod hack/tools/opm/go.sum
-	$(call build_tool,github.com/operator-framework/operator-registry/cmd/opm,CGO_ENABLED=0,-tags 'json1 containers_image_openpgp')
+$(OPM): $(COMPONENTS)/opm/go.mod $(COMPONENTS)/opm/go.sum
+	$(call build_tool,github.com/operator-framework/operator-registry/cmd/opm,CGO_ENABLED=0,-trimpath -tags json1$(COMMA)containers_image_openpgp)
 
 $(CATALOG): hack/catalog/go.mod hack/catalog/go.sum $(shell find hack/catalog -name '*.go' -not -name '*_test.go')
 	$(call build_tool,.)
