@@ -39,7 +39,7 @@ func buildImageCommand(f *folders) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&i.tags, "tag", nil, "name of the image; may be repeated")
 	flags.StringVar(&i.spec.RootFS, "rootfs", "", "folder or tar file with the root file system to start from")
-	flags.StringArrayVar(&i.files, "file", nil, "file or folder to add, source:/path[:mode]; may be repeated")
+	flags.StringArrayVar(&i.files, "file", nil, "file or folder to add, source:/path[:mode[:user:group]], with an owner folders keep their permissions; may be repeated")
 	flags.StringVar(&i.entrypoint, "entrypoint", "", "entrypoint: a path, or a JSON list of program and arguments")
 	flags.StringVar(&i.cmd, "cmd", "", "default arguments: a word, or a JSON list")
 	flags.StringVar(&i.spec.User, "user", "", "user or user:group to run as")

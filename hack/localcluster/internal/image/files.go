@@ -83,21 +83,26 @@ func (t tree) add(file File) error {
 			return err
 		}
 		to := path.Join(file.Path, filepath.ToSlash(below))
+		mode, owner := int64(0o755), Owner{}
+		if file.Owner != nil {
+			mode, owner = int64(info.Mode().Perm()), *file.Owner
+		}
 		switch {
 		case info.IsDir():
-			t.folder(to, 0o755, 0)
+			t.put(to, entry{header: tar.Header{Typeflag: tar.TypeDir, Mode: mode, Uid: owner.UID, Gid: owner.GID}})
 		case info.Mode().IsRegular():
 			mode := file.Mode
 			if mode == 0 {
 				mode = info.Mode().Perm()
 			}
-			t.put(to, entry{header: tar.Header{Typeflag: tar.TypeReg, Mode: int64(mode), Size: info.Size()}, source: from})
+			header := tar.Header{Typeflag: tar.TypeReg, Mode: int64(mode), Size: info.Size(), Uid: owner.UID, Gid: owner.GID}
+			t.put(to, entry{header: header, source: from})
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(from)
 			if err != nil {
 				return err
 			}
-			t.put(to, entry{header: tar.Header{Typeflag: tar.TypeSymlink, Mode: 0o777, Linkname: target}})
+			t.put(to, entry{header: tar.Header{Typeflag: tar.TypeSymlink, Mode: 0o777, Linkname: target, Uid: owner.UID, Gid: owner.GID}})
 		default:
 			return fmt.Errorf("%s is neither file, folder nor link", from)
 		}

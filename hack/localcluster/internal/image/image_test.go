@@ -243,6 +243,33 @@ func TestCloseRemovesTemporaryFiles(t *testing.T) {
 	}
 }
 
+func TestFilesWithAnOwnerKeepPermissions(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "db", "data"), "x", 0o660)
+	if err := os.Chmod(filepath.Join(dir, "db"), 0o770); err != nil {
+		t.Fatal(err)
+	}
+	headers, _ := content(t, build(t, Spec{Files: []File{
+		{Source: dir, Path: "/tmp/cache", Owner: &Owner{UID: 1001, GID: 5}}, {Source: dir, Path: "/other"},
+	}}))
+	for path, want := range map[string]struct {
+		mode     int64
+		uid, gid int
+	}{
+		"tmp": {mode: 0o755}, "tmp/cache/db": {0o770, 1001, 5}, "tmp/cache/db/data": {0o660, 1001, 5},
+		"other/db": {mode: 0o755}, "other/db/data": {mode: 0o660},
+	} {
+		header := headers[path]
+		if header == nil {
+			t.Errorf("/%s is missing", path)
+			continue
+		}
+		if header.Mode&0o7777 != want.mode || header.Uid != want.uid || header.Gid != want.gid {
+			t.Errorf("/%s is %o of %d:%d, want %+v", path, header.Mode, header.Uid, header.Gid, want)
+		}
+	}
+}
+
 func TestParseFile(t *testing.T) {
 	tests := []struct {
 		text    string
@@ -256,10 +283,14 @@ func TestParseFile(t *testing.T) {
 		{text: ":/manager", wantErr: true},
 		{text: "m:/manager:rwx", wantErr: true},
 		{text: "m:/manager:0755:more", wantErr: true},
+		{text: "m:/manager:0640:1001:0", want: File{Source: "m", Path: "/manager", Mode: 0o640, Owner: &Owner{UID: 1001}}},
+		{text: "m:/manager::1:2", want: File{Source: "m", Path: "/manager", Owner: &Owner{UID: 1, GID: 2}}},
+		{text: "m:/manager::nobody:0", wantErr: true},
+		{text: "m:/manager::0:-1", wantErr: true},
 	}
 	for _, test := range tests {
 		got, err := ParseFile(test.text)
-		if (err != nil) != test.wantErr || got != test.want {
+		if (err != nil) != test.wantErr || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%q: got %+v, error %v; want %+v, an error: %t", test.text, got, err, test.want, test.wantErr)
 		}
 	}

@@ -42,21 +42,36 @@ type File struct {
 	Path string
 	// Mode are the permissions of files; zero keeps those of the source.
 	Mode fs.FileMode
+	// Owner is who files and folders belong to; nil for root. With an owner, folders keep the permissions that they
+	// have on the host, else they get 0755.
+	Owner *Owner
 }
 
-// ParseFile reads "source:path" or "source:path:mode", the mode in octal.
+// Owner is a user and a group by number.
+type Owner struct{ UID, GID int }
+
+// ParseFile reads "source:path", "source:path:mode" or "source:path:mode:user:group". The mode is in octal and may be
+// empty, user and group are numbers.
 func ParseFile(text string) (File, error) {
 	parts := strings.Split(text, ":")
-	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || !strings.HasPrefix(parts[1], "/") {
-		return File{}, fmt.Errorf("file %q: want source:/path or source:/path:mode", text)
+	if (len(parts) != 2 && len(parts) != 3 && len(parts) != 5) || parts[0] == "" || !strings.HasPrefix(parts[1], "/") {
+		return File{}, fmt.Errorf("file %q: want source:/path, source:/path:mode or source:/path:mode:user:group", text)
 	}
 	file := File{Source: parts[0], Path: parts[1]}
-	if len(parts) == 3 {
+	if len(parts) == 3 || (len(parts) == 5 && parts[2] != "") {
 		mode, err := strconv.ParseUint(parts[2], 8, 32)
 		if err != nil || mode > 0o7777 {
 			return File{}, fmt.Errorf("file %q: mode %q is not an octal number up to 7777", text, parts[2])
 		}
 		file.Mode = fs.FileMode(mode)
+	}
+	if len(parts) == 5 {
+		user, userErr := strconv.ParseUint(parts[3], 10, 31)
+		group, groupErr := strconv.ParseUint(parts[4], 10, 31)
+		if userErr != nil || groupErr != nil {
+			return File{}, fmt.Errorf("file %q: user %q and group %q have to be numbers", text, parts[3], parts[4])
+		}
+		file.Owner = &Owner{UID: int(user), GID: int(group)}
 	}
 	return file, nil
 }
