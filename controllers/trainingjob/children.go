@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
@@ -26,6 +27,12 @@ func child(job *mlv1.TrainingJob, name string) metav1.ObjectMeta {
 		Name: name, Namespace: job.Namespace, Labels: labels(job),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, mlv1.GroupVersion.WithKind(kindTrainingJob))},
 	}
+}
+
+// Children are all objects that a new job gets. The admission webhooks ask the cluster about them before the job is
+// stored. The job has the defaults of the API server.
+func Children(job *mlv1.TrainingJob, settings Settings) []client.Object {
+	return children(observed{job: job, settings: settings}, 0)
 }
 
 func buildServiceAccount(job *mlv1.TrainingJob) *corev1.ServiceAccount {

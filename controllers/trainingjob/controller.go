@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 )
@@ -34,6 +35,15 @@ import (
 type Settings struct {
 	// WorkerImage is the image of workers whose job names none.
 	WorkerImage string
+}
+
+// DefaultImage is the image of the workers of a job that names none; empty when this version does not run the
+// framework.
+func (s Settings) DefaultImage(name mlv1.Framework) string {
+	if _, ok := framework.For(name); !ok {
+		return ""
+	}
+	return s.WorkerImage
 }
 
 // Reconciler runs TrainingJobs.

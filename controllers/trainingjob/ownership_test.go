@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -180,22 +181,45 @@ func TestAPIAMissingClaimKeepsTheJobPendingUntilItExists(t *testing.T) {
 	assert.Equal(t, "True StorageReady", outlineOf(desired{status: now.Status}).Conditions["CheckpointReady"])
 }
 
+// What the webhook refuses is told by the status where a job got in without it.
 func TestAPIAPodTemplateThatTheAPIRefusesFailsTheJob(t *testing.T) {
 	c := newCluster(t)
 	m := c.start(nil)
-	job := c.submit(builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
-		s.Scheduling = &mlv1.Scheduling{Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "not a label"}},
-		}}}
-	}))
+	for name, test := range map[string]struct {
+		change func(*mlv1.TrainingJobSpec)
+		why    string
+	}{
+		"affinity": {func(s *mlv1.TrainingJobSpec) {
+			s.Scheduling = &mlv1.Scheduling{Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "not a label"}},
+			}}}
+		}, "topologyKey"},
+		"selector": {func(s *mlv1.TrainingJobSpec) {
+			s.Scheduling = &mlv1.Scheduling{NodeSelector: map[string]string{"gpu": "not a value"}}
+		}, "nodeSelector"},
+		"variable": {func(s *mlv1.TrainingJobSpec) { s.Env = []corev1.EnvVar{{Name: "A=B", Value: "x"}} }, "A=B"},
+		"resource": {func(s *mlv1.TrainingJobSpec) {
+			s.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"fpga": resource.MustParse("1")}}
+		}, "fpga"},
+		"claim": {func(s *mlv1.TrainingJobSpec) {
+			s.Resources = &corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "gpu"}}}
+		}, "claims"},
+		"user": {func(s *mlv1.TrainingJobSpec) {
+			s.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](-1)}
+		}, "runAsUser"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := c.submit(builders.TrainingJob(name).Spec(test.change))
 
-	now := c.await(job, "Failed", state(mlv1.StateFailed))
+			now := c.await(job, "Failed", state(mlv1.StateFailed))
 
-	assert.Equal(t, mlv1.ReasonInvalidSpec, now.Status.Reason)
-	assert.Contains(t, now.Status.FailureReason, "topologyKey")
-	c.settled(m, job)
-	err := c.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: "bert-training"}, &batchv1.Job{})
-	assert.True(t, apierrors.IsNotFound(err), "no Job exists: %v", err)
+			assert.Equal(t, mlv1.ReasonInvalidSpec, now.Status.Reason)
+			assert.Contains(t, now.Status.FailureReason, test.why)
+			c.settled(m, job)
+			err := c.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: name + "-training"}, &batchv1.Job{})
+			assert.True(t, apierrors.IsNotFound(err), "no Job exists: %v", err)
+		})
+	}
 }
 
 func TestAPIAQuotaKeepsTheJobPendingUntilItIsRaised(t *testing.T) {
