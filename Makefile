@@ -34,7 +34,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 export BIN IMG WORKER_IMG VERSION REGISTRY
 
 # What `make generate bundle catalog` writes, and `make verify` compares.
-GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.yaml \
+GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.yaml config/webhook/manifests.yaml \
   config/manifests/bases bundle bundle.Dockerfile catalog
 
 ##@ General
@@ -57,17 +57,18 @@ clean: ## Remove built tools and binaries (the local cluster is kept: see cluste
 ##@ Development
 
 .PHONY: generate
-generate: manifests ## Generate deepcopy code, CRDs and the manager's role from the Go sources.
+generate: manifests ## Generate deepcopy code, CRDs, the manager's role and the webhooks from the Go sources.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the manager's role only.
+manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the manager's role and the webhooks only.
 	@# Dangerous types: learning rates and backoff factors are plain numbers in the published manifests.
 	$(CONTROLLER_GEN) crd:allowDangerousTypes=true paths=./api/... output:crd:dir=config/crd/bases
 	go generate ./api/...
 	@# Kubernetes' own pattern lets 1e1.5 pass, which no client can read: one such object would break every list.
 	sed -i 's/(\[eE\](\\+|-)?((\[0-9\]+(\\\.\[0-9\]\*)?)|(\\\.\[0-9\]+)))/([eE](\\+|-)?[0-9]{1,3})/' config/crd/bases/*.yaml
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... paths=./internal/... output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) webhook paths=./internal/webhook/... output:webhook:dir=config/webhook
 
 .PHONY: verify
 verify: catalog bundle-validate ## Fail when generated files or go.mod differ from what is committed, config/ does not build or the bundle is unsound.
@@ -139,7 +140,7 @@ uninstall: ## Remove the CRDs from the cluster, and with them every object of th
 	@hack/deploy.sh uninstall
 
 .PHONY: deploy
-deploy: ## Deploy the operator (images IMG and WORKER_IMG) with kustomize.
+deploy: ## Deploy the operator (images IMG and WORKER_IMG; WEBHOOK_CERTS=self, cert-manager or none) with kustomize.
 	@hack/deploy.sh apply
 
 .PHONY: undeploy

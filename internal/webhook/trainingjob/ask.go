@@ -1,0 +1,182 @@
+package trainingjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// findings are the API server's answers.
+type findings struct {
+	// missing are references to objects, or to keys of objects, that do not exist.
+	missing []missing
+	// quotas and ranges are those of the job's namespace.
+	quotas []corev1.ResourceQuota
+	ranges []corev1.LimitRange
+	// classes are the StorageClasses; nil when they were not asked for.
+	classes []metav1.PartialObjectMetadata
+	// refused is why the workers' Job could never be created.
+	refused []metav1.StatusCause
+	// said is what the API server had to say when the workers' Job was tried out.
+	said []string
+	// unchecked is what there was no answer about.
+	unchecked []string
+}
+
+type missing struct {
+	reference
+	// keyOnly says that the object exists, without the key.
+	keyOnly bool
+}
+
+// question is one request to the API server.
+type question struct {
+	// about is how the user knows what it is about.
+	about string
+	ask   func(context.Context, client.Client) error
+}
+
+// asKnown has the API server answer from what it holds in memory, some milliseconds old at the most. For the newest it
+// would wait up to 100 ms, whenever anything else in the cluster was written meanwhile, until etcd tells it that
+// nothing is missing. Every request needs options of its own, because the client writes into them.
+func asKnown() client.ListOption {
+	return &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+}
+
+// ask puts all questions at the same time. What has no answer when the context ends stays open.
+func (v *validator) ask(ctx context.Context, i inquiry, tryOut bool) findings {
+	var found findings
+	absent := make([]*missing, len(i.references))
+	questions := []question{
+		{"the ResourceQuotas of the namespace", func(ctx context.Context, cluster client.Client) error {
+			var list corev1.ResourceQuotaList
+			err := cluster.List(ctx, &list, client.InNamespace(i.namespace), asKnown())
+			found.quotas = list.Items
+			return err
+		}},
+		{"the LimitRanges of the namespace", func(ctx context.Context, cluster client.Client) error {
+			var list corev1.LimitRangeList
+			err := cluster.List(ctx, &list, client.InNamespace(i.namespace), asKnown())
+			found.ranges = list.Items
+			return err
+		}},
+	}
+	for n, r := range i.references {
+		questions = append(questions, question{r.field, func(ctx context.Context, cluster client.Client) (err error) {
+			absent[n], err = look(ctx, cluster, r)
+			return err
+		}})
+	}
+	if wantsClass(i.newClaim) {
+		questions = append(questions, question{"spec.checkpoint.storage.storageClassName", func(ctx context.Context, cluster client.Client) error {
+			var list metav1.PartialObjectMetadataList
+			list.SetGroupVersionKind(kindStorageClass.GroupVersion().WithKind("StorageClassList"))
+			err := cluster.List(ctx, &list, asKnown())
+			if err == nil {
+				found.classes = append([]metav1.PartialObjectMetadata{}, list.Items...)
+			}
+			return err
+		}})
+	}
+	if tryOut {
+		questions = append(questions, question{"whether the workers can be created", func(ctx context.Context, cluster client.Client) error {
+			return tryWorkers(ctx, cluster, workersAmong(i.children), &found)
+		}})
+	}
+	found.unchecked = v.askAll(ctx, questions)
+	for _, m := range absent {
+		if m != nil {
+			found.missing = append(found.missing, *m)
+		}
+	}
+	return found
+}
+
+// wantsClass says whether a StorageClass has to provide for the claim. The class "" means a volume that exists.
+func wantsClass(claim *corev1.PersistentVolumeClaim) bool {
+	return claim != nil && (claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName != "")
+}
+
+// askAll returns what the questions without answer are about.
+func (v *validator) askAll(ctx context.Context, questions []question) []string {
+	failures := make([]error, len(questions))
+	var all sync.WaitGroup
+	for n, q := range questions {
+		all.Go(func() { failures[n] = q.ask(ctx, v.cluster) })
+	}
+	all.Wait()
+	var open []string
+	for n, err := range failures {
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			log.FromContext(ctx).Info("The API server could not be asked", "about", questions[n].about, "error", err.Error())
+		}
+		open = append(open, questions[n].about)
+	}
+	return open
+}
+
+// look returns what is missing of a reference; nil when nothing is.
+func look(ctx context.Context, cluster client.Client, r reference) (*missing, error) {
+	key := client.ObjectKey{Namespace: r.namespace, Name: r.name}
+	if r.key != "" {
+		var config corev1.ConfigMap
+		err := cluster.Get(ctx, key, &config)
+		if err != nil {
+			return absence(r, err)
+		}
+		_, text := config.Data[r.key]
+		_, binary := config.BinaryData[r.key]
+		if !text && !binary {
+			return &missing{reference: r, keyOnly: true}, nil
+		}
+		return nil, nil
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(r.kind)
+	return absence(r, cluster.Get(ctx, key, object))
+}
+
+func absence(r reference, err error) (*missing, error) {
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return &missing{reference: r}, nil
+	}
+	return nil, err
+}
+
+// tryWorkers has the API server check the workers' Job as if it were created now. That the name is taken, or that
+// another webhook takes no trials, says nothing about the job.
+func tryWorkers(ctx context.Context, cluster client.Client, workers *batchv1.Job, found *findings) error {
+	ctx, said := listen(ctx)
+	err := cluster.Create(ctx, workers.DeepCopy(), client.DryRunAll)
+	found.said = said()
+	var status *apierrors.StatusError
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsBadRequest(err):
+		return nil
+	case apierrors.IsInvalid(err) && errors.As(err, &status):
+		if details := status.ErrStatus.Details; details != nil {
+			found.refused = slices.Clone(details.Causes)
+		}
+		if len(found.refused) == 0 {
+			found.refused = []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec", Message: err.Error()}}
+		}
+		return nil
+	case apierrors.IsForbidden(err):
+		found.said = append(found.said, fmt.Sprintf("the workers cannot be created at present: %v: the operator tries again every few seconds", err))
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,89 @@
+package trainingjob
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+)
+
+// mostWarnings bounds what is told at once: the API server cuts warnings short when they get many.
+const mostWarnings = 20
+
+// warnings are the findings in words. Each names the field, what is missing and what to do.
+func warnings(job *mlv1.TrainingJob, children []client.Object, found findings) []string {
+	var list []string
+	for _, m := range found.missing {
+		list = append(list, m.String())
+	}
+	claim := claimAmong(children)
+	if found.classes != nil {
+		list = append(list, classWarnings(claim, found.classes)...)
+	}
+	workers := workersAmong(children)
+	pod := withDefaults(workers.Spec.Template.Spec, found.ranges)
+	list = append(list, rangeWarnings(pod, claim, found.ranges)...)
+	list = append(list, quotaWarnings(job, demandOf(job, pod, children), found.quotas)...)
+	for _, said := range found.said {
+		list = append(list, "the workers' Job: "+said)
+	}
+	if len(found.unchecked) > 0 {
+		list = append(list, fmt.Sprintf("could not be checked, because the API server gave no answer: %s: the job's conditions will tell",
+			strings.Join(found.unchecked, ", ")))
+	}
+	if len(list) > mostWarnings {
+		more := len(list) - mostWarnings + 1
+		list = append(list[:mostWarnings-1], fmt.Sprintf("and %d more", more))
+	}
+	return list
+}
+
+func (m missing) String() string {
+	what := fmt.Sprintf("%s %q", m.kind.Kind, m.name)
+	if m.namespace != "" {
+		what += " in namespace " + m.namespace
+	}
+	if m.keyOnly {
+		return fmt.Sprintf("%s: %s has no key %q: add it or correct the key; until then %s", m.field, what, m.key, m.until)
+	}
+	return fmt.Sprintf("%s: there is no %s: create it or correct the name; until then %s", m.field, what, m.until)
+}
+
+func claimAmong(children []client.Object) *corev1.PersistentVolumeClaim {
+	for _, child := range children {
+		if claim, ok := child.(*corev1.PersistentVolumeClaim); ok {
+			return claim
+		}
+	}
+	return nil
+}
+
+// defaultClassAnnotation marks the StorageClass of claims that name none.
+const defaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
+
+func classWarnings(claim *corev1.PersistentVolumeClaim, classes []metav1.PartialObjectMetadata) []string {
+	if !wantsClass(claim) {
+		return nil
+	}
+	if claim.Spec.StorageClassName == nil {
+		if slices.ContainsFunc(classes, func(class metav1.PartialObjectMetadata) bool {
+			return class.Annotations[defaultClassAnnotation] == "true"
+		}) {
+			return nil
+		}
+		return []string{fmt.Sprintf("spec.checkpoint.storage.storageClassName: is not set, and the cluster has no default StorageClass: "+
+			"name a class, or an existing claim in claimName; until then a new claim %s stays Pending", claim.Name)}
+	}
+	if slices.ContainsFunc(classes, func(class metav1.PartialObjectMetadata) bool { return class.Name == *claim.Spec.StorageClassName }) {
+		return nil
+	}
+	return []string{missing{reference: reference{
+		field: "spec.checkpoint.storage.storageClassName", kind: kindStorageClass, name: *claim.Spec.StorageClassName,
+		until: "a new claim " + claim.Name + " stays Pending",
+	}}.String()}
+}

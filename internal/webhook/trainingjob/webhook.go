@@ -1,0 +1,92 @@
+// Package trainingjob has the admission webhooks of TrainingJob. The schema and the CEL rules of the API hold all that
+// needs only the object; here is what needs the installation or the cluster: the default that an upgrade of the
+// operator must not change, and what the job refers to. What may still come is told as a warning, because objects are
+// often applied in any order; refused is only what can never work.
+package trainingjob
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+)
+
+// Paths of the webhooks on the server.
+const (
+	DefaultingPath = "/mutate-ml-example-com-v1-trainingjob"
+	ValidatingPath = "/validate-ml-example-com-v1-trainingjob"
+)
+
+// defaultPatience leaves time for the answer within 2 seconds.
+const defaultPatience = 1500 * time.Millisecond
+
+// Options of the webhooks.
+type Options struct {
+	// DefaultImage is the image of workers whose job names none; empty when the operator does not run the framework.
+	DefaultImage func(mlv1.Framework) string
+	// Children are the objects that the controller makes for a new job: the workers' Job is among them.
+	Children func(*mlv1.TrainingJob) []client.Object
+	// Cluster asks the API server itself, past every cache: see NewCluster.
+	Cluster client.Client
+	// Patience is how long the validation waits for the API server before it admits the job unchecked. Default 1.5 s.
+	Patience time.Duration
+}
+
+// +kubebuilder:webhookconfiguration:mutating=true,name=spot-training-operator
+// +kubebuilder:webhookconfiguration:mutating=false,name=spot-training-operator
+
+// The match conditions spare calls that would change nothing; the handlers check the same again, because OLM's webhook
+// definitions have no match conditions.
+
+// +kubebuilder:webhook:path=/mutate-ml-example-com-v1-trainingjob,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,reinvocationPolicy=Never,groups=ml.example.com,resources=trainingjobs,verbs=create;update,versions=v1,name=mtrainingjob.ml.example.com,admissionReviewVersions=v1,serviceName=spot-training-operator-webhook,serviceNamespace=spot-training-operator-system,patch=`{"matchConditions":[{"name":"has-something-to-default","expression":"request.operation == 'CREATE' || (!has(object.metadata.deletionTimestamp) && !has(object.spec.image) && has(oldObject.spec.image))"}]}`
+// +kubebuilder:webhook:path=/validate-ml-example-com-v1-trainingjob,mutating=false,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,groups=ml.example.com,resources=trainingjobs,verbs=create;update,versions=v1,name=vtrainingjob.ml.example.com,admissionReviewVersions=v1,serviceName=spot-training-operator-webhook,serviceNamespace=spot-training-operator-system,patch=`{"matchConditions":[{"name":"spec-is-new","expression":"request.operation == 'CREATE' || (!has(object.metadata.deletionTimestamp) && object.spec != oldObject.spec)"}]}`
+
+// What is looked up is read by name or by namespace and never watched. The Job is only tried out.
+//
+// +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=list
+// +kubebuilder:rbac:groups="",resources=configmaps;serviceaccounts;persistentvolumeclaims,verbs=get
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=list
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=create
+
+// Register adds the webhooks to a server.
+func Register(server webhook.Server, scheme *runtime.Scheme, o Options) {
+	if o.Patience == 0 {
+		o.Patience = defaultPatience
+	}
+	server.Register(DefaultingPath, &admission.Webhook{Handler: &defaulter{defaultImage: o.DefaultImage}})
+	server.Register(ValidatingPath, &admission.Webhook{Handler: &validator{
+		decoder: admission.NewDecoder(scheme), children: o.Children, cluster: o.Cluster, patience: o.Patience,
+	}})
+}
+
+// refusal denies a request as the API server itself does with an invalid object.
+func refusal(causes []metav1.StatusCause) admission.Response {
+	messages := make([]string, 0, len(causes))
+	for _, cause := range causes {
+		messages = append(messages, cause.Field+": "+cause.Message)
+	}
+	response := admission.Denied(strings.Join(messages, "; "))
+	response.Result.Code, response.Result.Reason = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid
+	response.Result.Details = &metav1.StatusDetails{Group: mlv1.GroupVersion.Group, Kind: "TrainingJob", Causes: causes}
+	return response
+}
+
+// workersAmong returns the Job among the children.
+func workersAmong(children []client.Object) *batchv1.Job {
+	for _, child := range children {
+		if job, ok := child.(*batchv1.Job); ok {
+			return job
+		}
+	}
+	return nil
+}
