@@ -6,7 +6,8 @@
 #   hack/deploy.sh install        the CRDs only;  uninstall removes them
 #   hack/deploy.sh render         prints what apply would send
 #
-# DEPLOY_COMPONENTS names kustomize components below config/ to add, for example "local" or "network-policy prometheus".
+# WEBHOOK_CERTS says who makes the certificate of the webhooks: self (the manager, the default), cert-manager, or none
+# for no webhooks. DEPLOY_COMPONENTS names kustomize components below config/ to add, for example "local" or "network-policy prometheus".
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -14,18 +15,17 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 OVERLAY=$BIN/deploy
 
 render() {
-  local component
+  local component components
+  components=$(components)
   rm -rf "$OVERLAY"
   mkdir -p "$OVERLAY"
   {
     echo "apiVersion: kustomize.config.k8s.io/v1beta1"
     echo "kind: Kustomization"
     echo "resources:"
-    echo "- $(config_path "$(base)")"
-    if [[ -n ${DEPLOY_COMPONENTS:-} ]]; then
-      echo "components:"
-      for component in $DEPLOY_COMPONENTS; do echo "- $(config_path "$component")"; done
-    fi
+    echo "- $(config_path base)"
+    echo "components:"
+    for component in $components; do echo "- $(config_path "$component")"; done
     echo "patches:"
     echo "- path: images.yaml"
   } >"$OVERLAY/kustomization.yaml"
@@ -61,16 +61,22 @@ build_id() {
   if [[ $loaded == "$IMG "* ]]; then echo "${loaded#"$IMG "}"; else echo "$IMG"; fi
 }
 
-# A cluster that does not serve the admission policy does without it.
-base() {
+# What is added to config/base; by default the same as config/default has.
+components() {
   local served
   served=$(kubectl get --raw /apis/admissionregistration.k8s.io/v1)
   if [[ $served == *'"mutatingadmissionpolicies"'* ]]; then
-    echo default
+    echo admission
   else
     note "this cluster serves no MutatingAdmissionPolicy v1: the manager labels pods itself" >&2
-    echo base
   fi
+  case ${WEBHOOK_CERTS:-self} in
+  self) echo webhook-self ;;
+  cert-manager) echo certmanager ;;
+  none) ;;
+  *) die "WEBHOOK_CERTS=$WEBHOOK_CERTS is none of self, cert-manager and none" ;;
+  esac
+  echo "${DEPLOY_COMPONENTS:-}"
 }
 
 apply() {

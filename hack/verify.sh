@@ -28,6 +28,23 @@ config_builds() {
   for folder in crd base default; do
     "$BIN/kustomize" build "config/$folder" >/dev/null || die "config/$folder does not build"
   done
+  for folder in admission certmanager local network-policy prometheus webhook-olm webhook-self; do component_builds "$folder"; done
+}
+
+# A component is built on top of config/base, as an overlay does it.
+component_builds() {
+  local overlay=$BIN/verify
+  rm -rf "$overlay"
+  mkdir -p "$overlay"
+  cat >"$overlay/kustomization.yaml" <<EOF
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- $(realpath --relative-to="$overlay" config/base)
+components:
+- $(realpath --relative-to="$overlay" "config/$1")
+EOF
+  "$BIN/kustomize" build "$overlay" >/dev/null || die "config/$1 does not build on top of config/base"
 }
 
 generated_files_are_committed "$@"

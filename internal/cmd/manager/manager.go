@@ -53,6 +53,7 @@ type options struct {
 	migrationQPS     float32
 	workerImage      string
 	logLevel         string
+	webhooks         webhookOptions
 }
 
 // workerImageVariable names the default worker image, under the prefix that OLM's tools look for.
@@ -87,6 +88,7 @@ func New() *cobra.Command {
 	flags.StringVar(&o.workerImage, "training-worker-image", envOr(workerImageVariable, "spot-training-operator-worker:latest"),
 		"image of workers whose job names none (environment: "+workerImageVariable+")")
 	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
+	o.webhooks.addFlags(flags)
 	return command
 }
 
@@ -117,8 +119,13 @@ func run(ctx context.Context, o options) error {
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 
+	hooks, err := newWebhooks(o.webhooks, config, scheme)
+	if err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
+		WebhookServer:                 hooks.server,
 		Cache:                         cacheOptions(o.resync),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:                       metricsOptions(o),
@@ -131,7 +138,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	if err := addControllers(ctx, mgr, o); err != nil {
+	settings := trainingjob.Settings{WorkerImage: o.workerImage}
+	if err := addControllers(ctx, mgr, o, settings); err != nil {
+		return err
+	}
+	if err := hooks.addTo(mgr, settings); err != nil {
 		return err
 	}
 	if err := addStorageMigration(mgr, o); err != nil {
@@ -171,8 +182,7 @@ func cacheOptions(resync time.Duration) cache.Options {
 func metricsOptions(o options) metricsserver.Options {
 	server := metricsserver.Options{
 		BindAddress: o.metricsAddress, SecureServing: o.metricsSecure,
-		// HTTP/2 has had denial-of-service flaws, and metrics gain nothing from it.
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
+		TLSOpts: []func(*tls.Config){withoutHTTP2},
 	}
 	if o.metricsSecure {
 		server.FilterProvider = filters.WithAuthenticationAndAuthorization
@@ -180,7 +190,7 @@ func metricsOptions(o options) metricsserver.Options {
 	return server
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings trainingjob.Settings) error {
 	reported := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
 	scraper := progress.NewScraper(progress.ScraperOptions{
 		Interval: o.progressInterval, Workers: o.progressWorkers,
@@ -198,7 +208,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
 		Metrics:  metrics.NewTrainingJobs(ctrlmetrics.Registry, o.metricsMaxJobs),
-		Settings: trainingjob.Settings{WorkerImage: o.workerImage},
+		Settings: settings,
 	}
 	err := trainingJobs.SetupWithManager(ctx, mgr, trainingjob.Options{Concurrency: o.concurrency, Reported: reported})
 	if err != nil {

@@ -1,0 +1,146 @@
+package manager
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/internal/webhook/certificate"
+	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
+)
+
+// Where the serving certificate of the webhooks comes from.
+const (
+	certificateOff   = "off"
+	certificateFiles = "files"
+	certificateSelf  = "self"
+)
+
+// namespaceVariable names the manager's own namespace.
+const namespaceVariable = "POD_NAMESPACE"
+
+// webhookOptions are the flags of the admission webhooks.
+type webhookOptions struct {
+	certMode      string
+	certDir       string
+	certSecret    string
+	certHosts     []string
+	host          string
+	port          int
+	service       string
+	configuration string
+	namespace     string
+}
+
+func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.certMode, "webhook-cert-mode", certificateOff,
+		"where the webhooks' certificate comes from: files (of --webhook-cert-dir, reloaded when they change), "+
+			"self (made and renewed by the manager, kept in --webhook-cert-secret), or off (no webhooks are served)")
+	flags.StringVar(&o.certDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory of tls.crt and tls.key in mode files")
+	flags.StringVar(&o.certSecret, "webhook-cert-secret", "spot-training-operator-webhook-certificate",
+		"Secret in the manager's namespace that keeps the certificate in mode self")
+	flags.StringSliceVar(&o.certHosts, "webhook-cert-hosts", nil,
+		"more host names and addresses that the certificate is good for in mode self, where the API server does not call by the Service")
+	flags.StringVar(&o.host, "webhook-bind-host", "", "address that the webhook server listens at (default: all)")
+	flags.IntVar(&o.port, "webhook-port", webhook.DefaultPort, "port of the webhook server")
+	flags.StringVar(&o.service, "webhook-service", "spot-training-operator-webhook",
+		"Service in the manager's namespace by which the API server calls the webhooks, for the certificate in mode self")
+	flags.StringVar(&o.configuration, "webhook-configuration", "spot-training-operator",
+		"name of the two webhook configurations that mode self makes the certificate known in")
+	flags.StringVar(&o.namespace, "namespace", os.Getenv(namespaceVariable),
+		"namespace of the manager, where mode self keeps its Secret (environment: "+namespaceVariable+")")
+}
+
+// validate names the flag that is wrong, and the way out.
+func (o *webhookOptions) validate() error {
+	switch o.certMode {
+	case certificateOff:
+		return nil
+	case certificateFiles:
+		for _, name := range []string{"tls.crt", "tls.key"} {
+			if _, err := os.Stat(filepath.Join(o.certDir, name)); errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("--webhook-cert-dir: there is no %s in %s: mount the certificate's Secret there, or set --webhook-cert-mode to self or off",
+					name, o.certDir)
+			} else if err != nil {
+				return fmt.Errorf("--webhook-cert-dir: %w", err)
+			}
+		}
+		return nil
+	case certificateSelf:
+		if o.namespace == "" {
+			return fmt.Errorf("--namespace: is not set, but --webhook-cert-mode=self keeps a Secret there: set it, or the environment variable %s", namespaceVariable)
+		}
+		return nil
+	}
+	return fmt.Errorf("--webhook-cert-mode: %q is none of files, self and off", o.certMode)
+}
+
+// webhooks are the webhook server and what belongs to it; all nil when it is off.
+type webhooks struct {
+	server  webhook.Server
+	rotator *certificate.Rotator
+	cluster client.Client
+}
+
+// newWebhooks makes the server before the manager, which is given it.
+func newWebhooks(o webhookOptions, config *rest.Config, scheme *runtime.Scheme) (webhooks, error) {
+	if err := o.validate(); err != nil || o.certMode == certificateOff {
+		return webhooks{}, err
+	}
+	cluster, err := trainingjobwebhook.NewCluster(config, scheme)
+	if err != nil {
+		return webhooks{}, err
+	}
+	w := webhooks{cluster: cluster}
+	options := webhook.Options{Host: o.host, Port: o.port, CertDir: o.certDir, TLSOpts: []func(*tls.Config){withoutHTTP2}}
+	if o.certMode == certificateSelf {
+		inCluster := fmt.Sprintf("%s.%s.svc", o.service, o.namespace)
+		w.rotator = &certificate.Rotator{
+			Client: cluster, Clock: clock.RealClock{},
+			Secret: types.NamespacedName{Namespace: o.namespace, Name: o.certSecret}, Configuration: o.configuration,
+			Hosts: append([]string{o.service, inCluster, inCluster + ".cluster.local"}, o.certHosts...),
+		}
+		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = w.rotator.GetCertificate })
+	}
+	w.server = webhook.NewServer(options)
+	return w, nil
+}
+
+// addTo has every replica of the manager serve the webhooks, the leader or not. A replica is ready once its server
+// answers with a certificate.
+func (w webhooks) addTo(mgr ctrl.Manager, settings trainingjob.Settings) error {
+	if w.server == nil {
+		return nil
+	}
+	trainingjobwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), trainingjobwebhook.Options{
+		DefaultImage: settings.DefaultImage,
+		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
+		Cluster:      w.cluster,
+	})
+	if w.rotator != nil {
+		if err := mgr.Add(w.rotator); err != nil {
+			return fmt.Errorf("add the keeper of the webhooks' certificate: %w", err)
+		}
+	}
+	if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
+		return fmt.Errorf("add the webhooks' readiness check: %w", err)
+	}
+	return nil
+}
+
+// withoutHTTP2, which has had denial-of-service flaws; metrics and webhooks gain nothing from it.
+func withoutHTTP2(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }

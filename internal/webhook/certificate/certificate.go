@@ -1,0 +1,94 @@
+// Package certificate keeps the serving certificate of the admission webhooks where neither OLM nor cert-manager does:
+// self-signed, in a Secret, renewed before it expires, and made known to the API server.
+package certificate
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	certutil "k8s.io/client-go/util/cert"
+)
+
+// caKey is the key of the Secret with the certificates of all authorities that the API server is to trust: the newest
+// first, then the one before it, whose certificate another replica may still be serving.
+const caKey = "ca.crt"
+
+// formerAuthorities is how many authorities before the newest one are still trusted.
+const formerAuthorities = 1
+
+// pair is a serving certificate with the authorities to trust it by.
+type pair struct {
+	serving  *tls.Certificate
+	caBundle []byte
+}
+
+// issue makes a new authority and a serving certificate for the hosts. The authority's key is thrown away: whoever
+// reads the Secret can sign nothing with it. before is the Secret's content so far.
+func issue(hosts []string, validity time.Duration, before map[string][]byte, now time.Time) (map[string][]byte, error) {
+	options := certutil.SelfSignedCertKeyOptions{Host: hosts[0], MaxAge: validity}
+	for _, host := range hosts[1:] {
+		if ip := net.ParseIP(host); ip != nil {
+			options.AlternateIPs = append(options.AlternateIPs, ip)
+		} else {
+			options.AlternateDNS = append(options.AlternateDNS, host)
+		}
+	}
+	chain, key, err := certutil.GenerateSelfSignedCertKeyWithOptions(options)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	certificates, err := certutil.ParseCertsPEM(chain) // the serving certificate, then its authority
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate just made: %w", err)
+	}
+	authorities := certificates[len(certificates)-1:]
+	if former, err := certutil.ParseCertsPEM(before[caKey]); err == nil {
+		for _, authority := range former {
+			if len(authorities) <= formerAuthorities && now.Before(authority.NotAfter) {
+				authorities = append(authorities, authority)
+			}
+		}
+	}
+	bundle, err := certutil.EncodeCertificates(authorities...)
+	if err != nil {
+		return nil, fmt.Errorf("encode the authorities: %w", err)
+	}
+	return map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key, caKey: bundle}, nil
+}
+
+// read returns the certificate in the data of a Secret, or why it has to be made anew.
+func read(data map[string][]byte, hosts []string, now time.Time) (*pair, error) {
+	if len(data[corev1.TLSCertKey]) == 0 || len(data[corev1.TLSPrivateKeyKey]) == 0 || len(data[caKey]) == 0 {
+		return nil, errors.New("it has no certificate yet")
+	}
+	serving, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("its certificate cannot be read: %w", err)
+	}
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(bytes.TrimSpace(data[caKey])) {
+		return nil, errors.New("its authorities cannot be read")
+	}
+	for _, host := range hosts {
+		_, err := serving.Leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: trusted, CurrentTime: now})
+		if err != nil {
+			return nil, fmt.Errorf("its certificate is not good for %s: %w", host, err)
+		}
+	}
+	if at := renewal(serving.Leaf); !now.Before(at) {
+		return nil, fmt.Errorf("its certificate is to be renewed from %s on, before it expires on %s",
+			at.Format(time.RFC3339), serving.Leaf.NotAfter.Format(time.RFC3339))
+	}
+	return &pair{serving: &serving, caBundle: data[caKey]}, nil
+}
+
+// renewal is when two thirds of a certificate's time are over.
+func renewal(certificate *x509.Certificate) time.Time {
+	return certificate.NotAfter.Add(-certificate.NotAfter.Sub(certificate.NotBefore) / 3)
+}

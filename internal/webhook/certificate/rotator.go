@@ -1,0 +1,164 @@
+package certificate
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// defaultValidity is the life of a certificate; it is renewed when two thirds are over.
+	defaultValidity = 365 * 24 * time.Hour
+
+	// absentInterval is how often webhook configurations that do not exist are looked for.
+	absentInterval = 5 * time.Second
+
+	// checkInterval is how often the Secret and the webhook configurations are looked at. A look is three reads of
+	// objects by their names: watching them would take permissions on more than these.
+	checkInterval = time.Minute
+)
+
+// retries is when to look again after a failure.
+var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 30 * time.Second}
+
+// Rotator keeps a self-signed serving certificate. Every replica of the manager runs one, the leader or not: all serve
+// webhooks with the certificate of one Secret. Whoever first sees that it is missing or due renews it; the Secret's
+// resource version lets only one of them win, and the others take what it wrote.
+//
+// A new certificate is served only after the API server was told to trust its authority, and the authority before it
+// stays trusted, so that no call fails for a renewal.
+type Rotator struct {
+	// Client asks the API server itself: what is in a Secret is kept in no cache.
+	Client client.Client
+	// Clock tells the time.
+	Clock clock.WithTicker
+	// Secret is where the certificate is kept; it is created when it is missing.
+	Secret types.NamespacedName
+	// Configuration is the name of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration whose
+	// caBundle is kept up to date. One that does not exist is passed over until it does.
+	Configuration string
+	// Hosts are the names and addresses under which the API server calls the webhooks, at least one.
+	Hosts []string
+	// Validity is the life of a certificate. Default: one year.
+	Validity time.Duration
+
+	current atomic.Pointer[tls.Certificate]
+}
+
+// GetCertificate returns the certificate to serve, for tls.Config. There is none before the first look at the Secret.
+func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if current := r.current.Load(); current != nil {
+		return current, nil
+	}
+	return nil, errors.New("there is no serving certificate yet")
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Rotator) NeedLeaderElection() bool { return false }
+
+// Start keeps the certificate until the context ends. It never ends with an error: the manager's other work does not
+// depend on webhooks.
+func (r *Rotator) Start(ctx context.Context) error {
+	logger := log.FromContext(ctx).WithName("webhook-certificate").WithValues("secret", r.Secret)
+	backoff := retries
+	for {
+		next := checkInterval
+		complete, err := r.look(ctx, logger)
+		switch {
+		case err == nil && complete:
+			backoff = retries
+		case err == nil:
+			backoff, next = retries, absentInterval
+		case ctx.Err() == nil:
+			next = backoff.Step()
+			if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // another replica was faster
+				logger.Error(err, "The webhooks' certificate could not be kept; trying again", "in", next.String())
+			}
+		}
+		timer := r.Clock.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		}
+	}
+}
+
+// look renews the certificate when it is due, tells the API server, and serves it. It is not complete while a webhook
+// configuration does not exist.
+func (r *Rotator) look(ctx context.Context, logger logr.Logger) (complete bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	good, err := r.ensure(ctx, logger)
+	if err != nil {
+		return false, err
+	}
+	complete, err = r.inject(ctx, good.caBundle, logger)
+	if err != nil {
+		return false, err
+	}
+	if before := r.current.Swap(good.serving); before == nil || !bytes.Equal(before.Certificate[0], good.serving.Certificate[0]) {
+		logger.Info("Serving webhooks with a certificate", "hosts", r.Hosts,
+			"expires", good.serving.Leaf.NotAfter, "renewal", renewal(good.serving.Leaf))
+	}
+	return complete, nil
+}
+
+// ensure returns the certificate in the Secret, which it makes anew when it is missing or due.
+func (r *Rotator) ensure(ctx context.Context, logger logr.Logger) (*pair, error) {
+	var secret corev1.Secret
+	err := r.Client.Get(ctx, r.Secret, &secret)
+	exists := !apierrors.IsNotFound(err)
+	if exists && err != nil {
+		return nil, fmt.Errorf("read the Secret: %w", err)
+	}
+	good, why := read(secret.Data, r.Hosts, r.Clock.Now())
+	if why == nil {
+		return good, nil
+	}
+	logger.Info("Making a certificate", "exists", exists, "why", why.Error())
+	validity := r.Validity
+	if validity == 0 {
+		validity = defaultValidity
+	}
+	data, err := issue(r.Hosts, validity, secret.Data, r.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	if exists {
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+		maps.Copy(secret.Data, data)
+		err = r.Client.Update(ctx, &secret)
+	} else {
+		secret = corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: r.Secret.Namespace, Name: r.Secret.Name,
+				Labels: map[string]string{"app.kubernetes.io/name": "spot-training-operator"},
+			},
+			Type: corev1.SecretTypeTLS, Data: data,
+		}
+		err = r.Client.Create(ctx, &secret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the Secret: %w", err)
+	}
+	return read(data, r.Hosts, r.Clock.Now())
+}

@@ -1,0 +1,162 @@
+// Package webhook_test checks the admission webhooks as a user meets them: a real API server calls them over TLS, by
+// the configurations that are installed, and what they ask the cluster they ask with the operator's own permissions.
+//
+// KUBEBUILDER_ASSETS is the folder of etcd and kube-apiserver; without it that of the local cluster is used.
+package webhook_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+const (
+	root       = "../../.."
+	localTools = root + "/.localcluster/bin"
+
+	// The operator's namespace, and who it is there.
+	operatorNamespace = "spot-training-operator-system"
+	operatorAccount   = "spot-training-operator-controller-manager"
+	operatorUser      = "system:serviceaccount:" + operatorNamespace + ":" + operatorAccount
+
+	// configuration is the name of both webhook configurations.
+	configuration = "spot-training-operator"
+)
+
+var (
+	scheme      = runtime.NewScheme()
+	environment *envtest.Environment
+	restConfig  *rest.Config
+	k8s         client.Client
+
+	// programFolder is where the manager is built into.
+	programFolder string
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(runWithAPIServer(m))
+}
+
+func runWithAPIServer(m *testing.M) int {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mlv1.AddToScheme, spotv1alpha1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	environment = &envtest.Environment{CRDDirectoryPaths: []string{root + "/config/crd/bases"}, ErrorIfCRDPathMissing: true}
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		environment.BinaryAssetsDirectory, _ = filepath.Abs(localTools)
+	}
+	var err error
+	if programFolder, err = os.MkdirTemp("", "manager-"); err != nil {
+		fmt.Fprintln(os.Stderr, "make a folder for the manager:", err)
+		return 1
+	}
+	defer os.RemoveAll(programFolder)
+	defer func() {
+		if err := environment.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the API server:", err)
+		}
+	}()
+	if err := start(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "start an API server with the operator's permissions:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func start(ctx context.Context) (err error) {
+	if restConfig, err = environment.Start(); err != nil {
+		return err
+	}
+	restConfig.QPS = -1
+	if k8s, err = client.New(restConfig, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if err := k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}); err != nil {
+		return err
+	}
+	return grant(ctx)
+}
+
+// grant gives the operator's ServiceAccount the permissions of config/, and no others.
+func grant(ctx context.Context) error {
+	var objects []client.Object
+	for _, file := range []string{
+		"rbac/role.yaml", "rbac/leader_election_role.yaml", "webhook-self/role.yaml", "webhook-self/cluster_role.yaml",
+	} {
+		read, err := rbacObjects(filepath.Join(root, "config", file))
+		if err != nil {
+			return err
+		}
+		objects = append(objects, read...)
+	}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: operatorNamespace, Name: operatorAccount}}
+	objects = append(objects,
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "manager"}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "manager-role"},
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "leader-election"}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "leader-election-role"},
+		})
+	for _, object := range objects {
+		if object.GetNamespace() == "system" { // what kustomize makes of it
+			object.SetNamespace(operatorNamespace)
+		}
+		if err := k8s.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rbacObjects(file string) ([]client.Object, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var list []client.Object
+	for _, document := range documents(data) {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal(document, &kind); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		object, err := scheme.New(kind.GroupVersionKind())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		if err := yaml.UnmarshalStrict(document, object); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		list = append(list, object.(client.Object))
+	}
+	return list, nil
+}
+
+// namespace makes a namespace for one test.
+func namespace(t testing.TB) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	require.NoError(t, k8s.Create(t.Context(), ns))
+	return ns.Name
+}
