@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/operator-framework/api/crds"
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/controllers/unserved"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/progress"
+)
+
+// api is the API server that the tests share, with the operator's CRDs and those of OLM. The first of them starts it.
+var api struct {
+	once   sync.Once
+	env    *envtest.Environment
+	config *rest.Config
+	scheme *runtime.Scheme
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	code := m.Run()
+	if api.env != nil {
+		if err := api.env.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the API server:", err)
+		}
+	}
+	os.Exit(code)
+}
+
+func startAPI(t *testing.T) client.Client {
+	t.Helper()
+	api.once.Do(func() { api.err = launchAPI() })
+	require.NoError(t, api.err)
+	admin, err := client.New(api.config, client.Options{Scheme: api.scheme})
+	require.NoError(t, err)
+	return admin
+}
+
+func launchAPI() error {
+	api.scheme = runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, operatorsv1alpha1.AddToScheme, operatorsv2.AddToScheme,
+		mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme,
+	} {
+		if err := add(api.scheme); err != nil {
+			return err
+		}
+	}
+	env := &envtest.Environment{
+		CRDDirectoryPaths:     []string{crdFolder},
+		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{crds.ClusterServiceVersion(), crds.OperatorCondition()},
+		ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: 3 * time.Minute,
+	}
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		env.BinaryAssetsDirectory = filepath.Join("..", ".localcluster", "bin")
+	}
+	// Nobody here would take away the finalizer that this plugin gives every claim.
+	env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "StorageObjectInUseProtection")
+	config, err := env.Start()
+	if err != nil {
+		return fmt.Errorf("start an API server: %w: run `make test`, which builds etcd and kube-apiserver, "+
+			"or set KUBEBUILDER_ASSETS to a folder that has both", err)
+	}
+	config.QPS = -1
+	api.env, api.config = env, config
+	return nil
+}
+
+// startOperator runs the operator's controllers for the namespace until the test ends.
+func startOperator(t *testing.T, namespace string) {
+	t.Helper()
+	mgr, err := ctrl.NewManager(api.config, ctrl.Options{
+		Scheme: api.scheme,
+		Cache: cache.Options{
+			ByObject: trainingjob.CachedObjects(), DefaultTransform: cache.TransformStripManagedFields(),
+			DefaultNamespaces: map[string]cache.Config{namespace: {}},
+		},
+		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	scraper := progress.NewScraper(progress.ScraperOptions{Interval: time.Second, Changed: func(types.NamespacedName) {}})
+	require.NoError(t, mgr.Add(scraper))
+	reconciler := &trainingjob.Reconciler{
+		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
+		Metrics:  metrics.NewTrainingJobs(prometheus.NewRegistry(), 10),
+		Settings: trainingjob.Settings{WorkerImage: "worker:1"},
+	}
+	reported := make(chan event.TypedGenericEvent[types.NamespacedName])
+	require.NoError(t, reconciler.SetupWithManager(ctx, mgr, trainingjob.Options{Concurrency: 2, Reported: reported}))
+	require.NoError(t, unserved.SetupWithManager(mgr))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}

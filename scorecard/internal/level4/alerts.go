@@ -1,0 +1,93 @@
+package level4
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/dcnlab/spot-training-operator/scorecard/internal/lab"
+	"github.com/dcnlab/spot-training-operator/scorecard/internal/suite"
+	"github.com/dcnlab/spot-training-operator/scorecard/internal/verdict"
+)
+
+func alerts() suite.Test {
+	return suite.Test{
+		Name:     "level4-alerts",
+		Suite:    Suite,
+		Question: "Does the bundle bring alerts on the operator's metrics, each with a severity, a summary and a runbook?",
+		Run: func(_ context.Context, l *lab.Lab) error {
+			var rules []rule
+			for _, object := range l.Bundle.Others("PrometheusRule") {
+				found, err := alertsOf(object.Object)
+				if err != nil {
+					return fmt.Errorf("read PrometheusRule %s of the bundle: %w", object.GetName(), err)
+				}
+				rules = append(rules, found...)
+			}
+			l.Logf("the bundle has %d alerts", len(rules))
+			return errors.Join(judgeAlerts(rules)...)
+		},
+	}
+}
+
+// rule is a rule of Prometheus.
+type rule struct {
+	Alert       string            `json:"alert"`
+	Expr        any               `json:"expr"` // text, or a number
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// alertsOf are the rules of a PrometheusRule that alert.
+func alertsOf(object map[string]any) (alerts []rule, err error) {
+	var content struct {
+		Spec struct {
+			Groups []struct {
+				Rules []rule `json:"rules"`
+			} `json:"groups"`
+		} `json:"spec"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &content); err != nil {
+		return nil, err
+	}
+	for _, group := range content.Spec.Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert != "" {
+				alerts = append(alerts, rule)
+			}
+		}
+	}
+	return alerts, nil
+}
+
+// ours finds a metric of the operator in an expression.
+var ours = regexp.MustCompile(`\b(trainingjob|aijob|spotinstance|controller_runtime|workqueue|leader_election|rest_client)_\w+`)
+
+// judgeAlerts says what is wrong with the alerts.
+func judgeAlerts(alerts []rule) (wrong []error) {
+	onJobs := false
+	for _, alert := range alerts {
+		metric := ours.FindStringSubmatch(fmt.Sprint(alert.Expr))
+		if metric == nil {
+			wrong = append(wrong, verdict.Failf("alert %s asks for none of the operator's metrics: %v", alert.Alert, alert.Expr))
+		} else if metric[1] == "trainingjob" {
+			onJobs = true
+		}
+		for _, missing := range []struct{ name, value string }{
+			{"the label severity", alert.Labels["severity"]},
+			{"the annotation summary", alert.Annotations["summary"]},
+			{"the annotation runbook_url", alert.Annotations["runbook_url"]},
+		} {
+			if missing.value == "" {
+				wrong = append(wrong, verdict.Failf("alert %s lacks %s", alert.Alert, missing.name))
+			}
+		}
+	}
+	if !onJobs {
+		wrong = append(wrong, verdict.Failf("the bundle has no alert on TrainingJobs").Try("Add a PrometheusRule to the bundle."))
+	}
+	return wrong
+}
