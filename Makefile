@@ -181,6 +181,10 @@ catalog: bundle $(OPM) ## Make the OLM catalog of all releases into catalog/ and
 catalog-build: ## Build the catalog's image with Docker.
 	$(DOCKER) build -f catalog.Dockerfile -t $(CATALOG_IMG) .
 
+.PHONY: scorecard
+scorecard: ## Run operator-sdk's scorecard with all suites against the operator in the cluster (SCORECARD_SELECTOR=suite=level1).
+	@hack/scorecard.sh
+
 # Tools, each pinned by a module in hack/tools and built when that module changes.
 
 COMMA := ,
