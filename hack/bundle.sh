@@ -98,7 +98,9 @@ complete() {
     -e "/^  relatedImages:\$/a\  - image: $(image spot-training-operator "$(value_of version "$1")")\n    name: manager" "$CSV"
   grep -q "^    createdAt: \"$date\"\$" "$CSV" || die "$CSV: cannot find the annotation createdAt"
   grep -q '^    name: manager$' "$CSV" || die "$CSV: cannot find relatedImages"
-  sed -i "s#image: registry\.example\.com/#image: $REGISTRY/#" bundle/tests/scorecard/config.yaml
+  sed -i -e "s#image: registry\.example\.com/#image: $REGISTRY/#" \
+    -e "s#/spot-training-operator-scorecard:v0\.0\.0\$#/spot-training-operator-scorecard:v$(value_of version "$1")#" \
+    bundle/tests/scorecard/config.yaml
 }
 
 # operator-sdk's optional checks. multiarch asks a container engine for which platforms the images are there, which can only

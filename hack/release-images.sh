@@ -3,8 +3,8 @@
 # The version that has no commit yet, which is the one in the file VERSION, is built from the tree.
 #
 #   hack/release-images.sh prepare VERSION                        the files only; prints their folder
-#   hack/release-images.sh manager|worker|bundle VERSION FLAGS... the image; FLAGS say where it goes: --output FILE,
-#                                                                 --load, --push (see hack/localcluster)
+#   hack/release-images.sh manager|worker|bundle|scorecard VERSION FLAGS...
+#       the image; FLAGS say where it goes: --output FILE, --load, --push (see hack/localcluster)
 #
 # The folder has
 #   source/          all files of the commit (for the tree: a link to it)
@@ -78,6 +78,13 @@ bundle() {
     --file "$folder/bundle/tests/scorecard:/tests/scorecard" "${labels[@]}"
 }
 
+# The same contents as scorecard/Dockerfile's.
+scorecard() {
+  CGO_ENABLED=0 go build -C "$folder/source" -trimpath -ldflags '-s -w' -o "$folder/scorecard" ./scorecard
+  build spot-training-operator-scorecard "$@" \
+    --file "$folder/scorecard:/scorecard:0755" --user 65532:65532 --entrypoint /scorecard --cmd list
+}
+
 # build NAME FLAGS...
 build() {
   local name=$1
@@ -85,15 +92,15 @@ build() {
   localcluster build-image --tag "$(tag "$REGISTRY/dcnlab/$name:v$version" "$@")" "$@"
 }
 
-[[ $# -ge 2 ]] || die "usage: hack/release-images.sh prepare VERSION | manager|worker|bundle VERSION FLAGS..."
+[[ $# -ge 2 ]] || die "usage: hack/release-images.sh prepare VERSION | manager|worker|bundle|scorecard VERSION FLAGS..."
 case $1 in
 prepare)
   prepare "$2"
   echo "$folder"
   ;;
-manager | worker | bundle)
+manager | worker | bundle | scorecard)
   prepare "$2"
   "$1" "${@:3}"
   ;;
-*) die "hack/release-images.sh: $1 is none of prepare, manager, worker, bundle" ;;
+*) die "hack/release-images.sh: $1 is none of prepare, manager, worker, bundle, scorecard" ;;
 esac
