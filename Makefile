@@ -107,6 +107,10 @@ test: $(GOTESTSUM) $(OPM) ## Run the Python tests and all Go tests that need no 
 e2e: $(GOTESTSUM) ## Run the end-to-end tests on the live node (started if it is not up) or on the cluster of KUBECONFIG.
 	@hack/e2e.sh
 
+.PHONY: olm-e2e
+olm-e2e: $(GOTESTSUM) $(OPM) $(CATALOG) ## Install, upgrade and remove the operator with the real OLM on the live node.
+	@hack/olm-e2e.sh
+
 .PHONY: bench
 bench: ## Measure the operator on simulated nodes (BENCH_ARGS='-full' for 200 and 1,000 jobs).
 	@hack/bench.sh
