@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,14 +46,21 @@ func TestTheImageIsPinned(t *testing.T) {
 	assert.Empty(t, jax.Spec.Image, "a framework that is not run yet has no image yet")
 
 	t.Run("whichever version it is created in", func(t *testing.T) {
-		older := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte(`{apiVersion: ml.example.com/v1beta1, kind: TrainingJob, metadata: {name: older},
-			spec: {model: m, dataset: d, numWorkers: 1, gpusPerWorker: 0}}`), &older.Object))
-		older.SetNamespace(ns)
-		require.NoError(t, k8s.Create(t.Context(), older))
-		image, _, err := unstructured.NestedString(older.Object, "spec", "image")
-		require.NoError(t, err)
-		assert.Equal(t, settings.WorkerImage, image)
+		var definition apiextensionsv1.CustomResourceDefinition
+		require.NoError(t, yaml.Unmarshal(readFile(t, root+"/config/crd/bases/ml.example.com_trainingjobs.yaml"), &definition))
+		for _, version := range definition.Spec.Versions {
+			if !version.Served {
+				continue
+			}
+			object := &unstructured.Unstructured{}
+			require.NoError(t, yaml.Unmarshal([]byte(`{apiVersion: ml.example.com/`+version.Name+`, kind: TrainingJob, metadata: {name: as-`+version.Name+`},
+				spec: {model: m, dataset: d, numWorkers: 1, gpusPerWorker: 0}}`), &object.Object))
+			object.SetNamespace(ns)
+			require.NoError(t, k8s.Create(t.Context(), object))
+			image, _, err := unstructured.NestedString(object.Object, "spec", "image")
+			require.NoError(t, err)
+			assert.Equal(t, settings.WorkerImage, image, version.Name)
+		}
 	})
 	t.Run("replacing the job by its manifest changes nothing", func(t *testing.T) {
 		again := builders.TrainingJob("plain").Namespace(ns).TTL(60).ToCreate()
