@@ -101,6 +101,8 @@ complete() {
   sed -i -e "s#image: registry\.example\.com/#image: $REGISTRY/#" \
     -e "s#/spot-training-operator-scorecard:v0\.0\.0\$#/spot-training-operator-scorecard:v$(value_of version "$1")#" \
     bundle/tests/scorecard/config.yaml
+  # operator-sdk reads the webhooks' port from their Service, and leaves it in the bundle. OLM makes one of its own.
+  rm bundle/manifests/spot-training-operator-webhook_v1_service.yaml
 }
 
 # operator-sdk's optional checks. multiarch asks a container engine for which platforms the images are there, which can only
