@@ -8,6 +8,7 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/olm"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/olmv1"
 )
 
 // service is a part of a live cluster that is started and stopped by itself.
@@ -19,6 +20,10 @@ type service interface {
 
 func olmCommand(f *folders) *cobra.Command {
 	return serviceCommand(f, "olm", "the Operator Lifecycle Manager (v0)", func(c cluster.Cluster) (service, error) { return olm.New(c) })
+}
+
+func olmv1Command(f *folders) *cobra.Command {
+	return serviceCommand(f, "olmv1", "the second generation of the Operator Lifecycle Manager", func(c cluster.Cluster) (service, error) { return olmv1.New(c) })
 }
 
 // serviceCommand returns the command name with up, down and status.

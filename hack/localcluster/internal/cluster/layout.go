@@ -26,6 +26,9 @@ func (l Layout) Version(name string) (string, error) {
 	return component.Named(name).Version(filepath.Join(l.Source, name))
 }
 
+// PKI is the folder of keys and certificates.
+func (l Layout) PKI() string { return l.data("pki") }
+
 // run holds what is of use only while the cluster runs: configuration, sockets, process records.
 func (l Layout) run(elem ...string) string { return l.path("run", elem) }
 

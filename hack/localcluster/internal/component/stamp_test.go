@@ -133,7 +133,7 @@ func TestAllComponentsArePinned(t *testing.T) {
 		}
 	}
 	for _, c := range For(Cluster) {
-		if c.Use&(Tools|OLM|Scorecard) != 0 {
+		if c.Use&(Tools|OLM|OLMv1|Scorecard) != 0 {
 			t.Errorf("a start of a cluster would build %s", c.Name)
 		}
 	}

@@ -21,6 +21,8 @@ const (
 	Tools
 	// OLM is the Operator Lifecycle Manager in a live cluster.
 	OLM
+	// OLMv1 is the second generation of the Operator Lifecycle Manager in a live cluster.
+	OLMv1
 	// Scorecard is the image of operator-sdk's own scorecard tests.
 	Scorecard
 	// Cluster are all uses that a start of a cluster may have.
@@ -131,6 +133,16 @@ func All() []Component {
 			LinkFlags: olmVersion,
 			Use:       OLM,
 		},
+		{
+			Name: "operator-controller", Module: "github.com/operator-framework/operator-controller", FirstBuild: "about 3 minutes",
+			Programs: []Program{
+				{Name: "catalogd", Package: "github.com/operator-framework/operator-controller/cmd/catalogd"},
+				{Name: "operator-controller", Package: "github.com/operator-framework/operator-controller/cmd/operator-controller"},
+			},
+			Tags:      []string{"containers_image_openpgp"},
+			LinkFlags: operatorControllerVersion,
+			Use:       OLMv1,
+		},
 	}
 }
 
@@ -189,4 +201,9 @@ func operatorSDKVersion(version string) []string {
 // olmVersion makes the operators report their version, which they also write into what they make.
 func olmVersion(version string) []string {
 	return []string{"-X", "github.com/operator-framework/operator-lifecycle-manager/pkg/version.OLMVersion=" + version}
+}
+
+// operatorControllerVersion makes both programs report their version.
+func operatorControllerVersion(version string) []string {
+	return []string{"-X", "github.com/operator-framework/operator-controller/internal/shared/version.version=" + version}
 }

@@ -4,6 +4,7 @@ package manifest
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -13,12 +14,16 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
 )
 
-// Render fills in the template at name in files. Its delimiters are << and >>; "quote" quotes a text for YAML.
+// Render fills in the template at name in files. Its delimiters are << and >>; "quote" quotes a text for YAML, "base64"
+// encodes one.
 func Render(files fs.FS, name string, values any) ([]byte, error) {
-	functions := template.FuncMap{"quote": func(text string) (string, error) {
-		content, err := json.Marshal(text)
-		return string(content), err
-	}}
+	functions := template.FuncMap{
+		"quote": func(text string) (string, error) {
+			content, err := json.Marshal(text)
+			return string(content), err
+		},
+		"base64": func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) },
+	}
 	parsed, err := template.New(path.Base(name)).Delims("<<", ">>").Funcs(functions).Option("missingkey=error").ParseFS(files, name)
 	if err != nil {
 		return nil, fmt.Errorf("template %s: %w", name, err)
@@ -40,4 +45,28 @@ func Apply(ctx context.Context, c cluster.Cluster, manifest []byte) error {
 func Delete(ctx context.Context, c cluster.Cluster, manifest []byte) error {
 	_, err := c.Kubectl(ctx, bytes.NewReader(manifest), "delete", "--ignore-not-found", "--timeout=120s", "-f", "-")
 	return err
+}
+
+// ApplyKinds makes the CustomResourceDefinitions in files or folders, and waits until the API server serves them.
+func ApplyKinds(ctx context.Context, c cluster.Cluster, paths ...string) error {
+	files := fileArguments(paths)
+	if _, err := c.Kubectl(ctx, nil, append([]string{"apply", "--server-side", "--force-conflicts"}, files...)...); err != nil {
+		return err
+	}
+	_, err := c.Kubectl(ctx, nil, append([]string{"wait", "--for=condition=Established", "--timeout=60s"}, files...)...)
+	return err
+}
+
+// DeleteFiles deletes those of the objects in files or folders that exist, and waits until they are gone.
+func DeleteFiles(ctx context.Context, c cluster.Cluster, paths ...string) error {
+	_, err := c.Kubectl(ctx, nil, append([]string{"delete", "--ignore-not-found", "--timeout=120s"}, fileArguments(paths)...)...)
+	return err
+}
+
+func fileArguments(paths []string) []string {
+	args := make([]string, len(paths))
+	for i, path := range paths {
+		args[i] = "--filename=" + path
+	}
+	return args
 }

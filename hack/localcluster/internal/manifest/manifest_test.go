@@ -12,12 +12,12 @@ import (
 
 func TestRender(t *testing.T) {
 	files := fstest.MapFS{
-		"templates/good.yaml": {Data: []byte("a: << quote .Name >>\n")},
+		"templates/good.yaml": {Data: []byte("a: << quote .Name >>\nb: << base64 .Name >>\n")},
 		"templates/bad.yaml":  {Data: []byte("a: << .Missing >>\n")},
 	}
 	values := map[string]string{"Name": `with "quotes"`}
 	got, err := Render(files, "templates/good.yaml", values)
-	if want := "a: \"with \\\"quotes\\\"\"\n"; err != nil || string(got) != want {
+	if want := "a: \"with \\\"quotes\\\"\"\nb: d2l0aCAicXVvdGVzIg==\n"; err != nil || string(got) != want {
 		t.Errorf("got %q, error %v; want %q", got, err, want)
 	}
 	for _, name := range []string{"templates/bad.yaml", "templates/none.yaml"} {

@@ -44,7 +44,7 @@ func (o *OLM) Down(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := o.Cluster.Kubectl(ctx, nil, "delete", "--ignore-not-found", "--timeout=60s", "-f", crds); err != nil {
+	if err := manifest.DeleteFiles(ctx, o.Cluster, crds); err != nil {
 		return fmt.Errorf("delete OLM's kinds: %w", err)
 	}
 	// Roles that OLM made for groups of operators have no owner that would take them along.

@@ -5,6 +5,7 @@ package olm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -70,12 +71,9 @@ func (o *OLM) Up(ctx context.Context) error {
 	}
 	// The kinds are made while the images are loaded: both take seconds and neither needs the other.
 	kinds := make(chan error, 1)
-	go func() { kinds <- o.applyCRDs(ctx, crds) }()
+	go func() { kinds <- manifest.ApplyKinds(ctx, c, crds) }()
 	v, err := o.images(ctx)
-	if kindsErr := <-kinds; err == nil {
-		err = kindsErr
-	}
-	if err != nil {
+	if err := errors.Join(<-kinds, err); err != nil {
 		return err
 	}
 	for _, name := range []string{"install.yaml", "objects.yaml"} {
@@ -98,16 +96,6 @@ func (o *OLM) crds(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return filepath.Join(dir, "deploy", "chart", "crds"), nil
-}
-
-func (o *OLM) applyCRDs(ctx context.Context, dir string) error {
-	if _, err := o.Cluster.Kubectl(ctx, nil, "apply", "--server-side", "--force-conflicts", "-f", dir); err != nil {
-		return fmt.Errorf("make OLM's kinds: %w", err)
-	}
-	if _, err := o.Cluster.Kubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout=60s", "-f", dir); err != nil {
-		return fmt.Errorf("wait for OLM's kinds: %w", err)
-	}
-	return nil
 }
 
 // apply makes the objects of a template.

@@ -74,16 +74,6 @@ func TestImagesHoldWhatOLMRuns(t *testing.T) {
 	}
 }
 
-func TestRow(t *testing.T) {
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"namespace": "operators", "name": "demo.v1.0.0"},
-		"status":   map[string]any{"phase": "Succeeded"},
-	}}
-	if got, want := row(object, []column{{"spec", "version"}, {"status", "phase"}}), "operators/demo.v1.0.0\t-\tSucceeded"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 func TestTemplatesNameNoPublicRegistry(t *testing.T) {
 	files, err := filepath.Glob("templates/*.yaml")
 	if err != nil || len(files) == 0 {

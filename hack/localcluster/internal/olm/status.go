@@ -3,11 +3,6 @@ package olm
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/manifest"
 )
@@ -24,27 +19,19 @@ func (o *OLM) Status(ctx context.Context) (ready bool, err error) {
 		fmt.Fprintln(out, "OLM is not installed: localcluster olm up")
 		return false, nil
 	}
-	for _, list := range []struct {
-		title    string
-		resource schema.GroupVersionResource
-		columns  []column
-	}{
-		{"CATALOG\tIMAGE\tSTATE", catalogs, []column{{"spec", "image"}, {"status", "connectionState", "lastObservedState"}}},
-		{"SUBSCRIPTION\tPACKAGE\tCHANNEL\tINSTALLED\tSTATE", subscriptions, []column{
-			{"spec", "name"}, {"spec", "channel"}, {"status", "installedCSV"}, {"status", "state"}}},
-		{"OPERATOR\tVERSION\tPHASE\tREASON", csvs, []column{{"spec", "version"}, {"status", "phase"}, {"status", "reason"}}},
-	} {
+	for _, table := range []manifest.Table{
+		{Title: "CATALOG\tIMAGE\tSTATE", Resource: catalogs, Columns: []manifest.Column{
+			manifest.Field("spec", "image"), manifest.Field("status", "connectionState", "lastObservedState"),
+		}},
+		{Title: "SUBSCRIPTION\tPACKAGE\tCHANNEL\tINSTALLED\tSTATE", Resource: subscriptions, Columns: []manifest.Column{
+			manifest.Field("spec", "name"), manifest.Field("spec", "channel"), manifest.Field("status", "installedCSV"), manifest.Field("status", "state"),
+		}},
 		// Copies show an operator in the namespaces that it serves; they say nothing new.
-		items, err := o.objects.Resource(list.resource).List(ctx, metav1.ListOptions{LabelSelector: "!olm.copiedFrom"})
-		if err != nil {
-			return false, err
-		}
-		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, list.title)
-		for i := range items.Items {
-			fmt.Fprintln(table, row(&items.Items[i], list.columns))
-		}
-		if err := table.Flush(); err != nil {
+		{Title: "OPERATOR\tVERSION\tPHASE\tREASON", Resource: csvs, Selector: "!olm.copiedFrom", Columns: []manifest.Column{
+			manifest.Field("spec", "version"), manifest.Field("status", "phase"), manifest.Field("status", "reason"),
+		}},
+	} {
+		if err := table.Print(ctx, o.objects, out); err != nil {
 			return false, err
 		}
 	}
@@ -56,20 +43,4 @@ func (o *OLM) Status(ctx context.Context) (ready bool, err error) {
 	}
 	fmt.Fprintln(out, "ready")
 	return true, nil
-}
-
-// column is the path of a field.
-type column []string
-
-// row is a line of a table: the object's namespace and name, and the fields, with a dash for one that is not set.
-func row(object *unstructured.Unstructured, columns []column) string {
-	line := object.GetNamespace() + "/" + object.GetName()
-	for _, path := range columns {
-		value, found, _ := unstructured.NestedString(object.Object, path...)
-		if !found || value == "" {
-			value = "-"
-		}
-		line += "\t" + value
-	}
-	return line
 }
