@@ -6,22 +6,30 @@
 #   hack/catalog.sh image FLAGS...   builds the catalog's image without a container engine; FLAGS say where it goes:
 #                                    --output FILE, --load, --push (see hack/localcluster)
 #
+# CATALOG_DIR: another folder than catalog/spot-training-operator to make the image of.
 # REGISTRY: the registry of the bundle images. The bundles themselves come from the commits that catalog/releases.yaml
 # names, so nothing needs to have been pushed there.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+CATALOG_DIR=${CATALOG_DIR:-catalog/spot-training-operator}
 
 generate() {
   "$BIN/catalog" render --images "$REGISTRY/dcnlab" --opm "$BIN/opm"
   say "catalog/ has $(grep -c '^schema: olm.bundle' catalog/spot-training-operator/catalog.yaml) version(s); opm finds nothing wrong with it"
 }
 
-# The same contents as catalog.Dockerfile's, but for the cache: opm makes it when it starts.
+# The same contents as catalog.Dockerfile's: opm's cache belongs to its user, or opm could not read it.
 image() {
-  make --silent "$BIN/opm"
+  local tools cache=$STATE/images/catalog/cache
+  tools=$(localcluster tools)
+  rm -rf "$cache"
+  mkdir -p "$(dirname "$cache")"
+  "$tools/opm" serve "$CATALOG_DIR" --cache-dir="$cache" --cache-only
   localcluster build-image --tag "$(tag "$REGISTRY/dcnlab/spot-training-operator-catalog:latest" "$@")" \
-    --file "$BIN/opm:/bin/opm:0755" --file catalog/spot-training-operator:/configs/spot-training-operator \
-    --passwd-nonroot --user 65532:65532 --label operators.operatorframework.io.index.configs.v1=/configs \
+    --file "$tools/opm:/bin/opm:0755" --file "$tools/grpc_health_probe:/bin/grpc_health_probe:0755" \
+    --file "$CATALOG_DIR:/configs" --file "$cache:/tmp/cache::1001:0" \
+    --passwd-nonroot --user 1001:1001 --label operators.operatorframework.io.index.configs.v1=/configs \
     --entrypoint /bin/opm --cmd '["serve", "/configs", "--cache-dir=/tmp/cache"]' "$@"
 }
 

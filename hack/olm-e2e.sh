@@ -71,26 +71,17 @@ prepare_update() {
     "$bundle/manifests/spot-training-operator.clusterserviceversion.yaml"
   localcluster build-image --tag "$image" --push \
     --file "$bundle/manifests:/manifests" --file "$bundle/metadata:/metadata" \
-    --label operators.operatorframework.io.bundle.mediatype.v1=registry+v1 \
-    --label operators.operatorframework.io.bundle.manifests.v1=manifests/ \
-    --label operators.operatorframework.io.bundle.metadata.v1=metadata/ \
-    --label operators.operatorframework.io.bundle.package.v1=spot-training-operator \
-    --label operators.operatorframework.io.bundle.channels.v1=candidate >>"$WORK/images.log"
+    --labels-from "$bundle/metadata/annotations.yaml" >>"$WORK/images.log"
   sed -i "/^name: candidate$/i - name: spot-training-operator.v$NEXT\n  replaces: spot-training-operator.v$PRESENT" "$catalog/catalog.yaml"
   {
     echo ---
-    CONTAINERS_REGISTRIES_CONF=$(localcluster registries-conf) "$BIN/opm" render "$REGISTRY/$image" --output yaml \
+    HOME=$(localcluster registries-conf --home) "$BIN/opm" render "$REGISTRY/$image" --output yaml --use-http \
       --migrate-level bundle-object-to-csv-metadata
   } >>"$catalog/catalog.yaml"
   "$BIN/opm" validate "$catalog"
 }
 
-push_update() {
-  localcluster build-image --tag dcnlab/spot-training-operator-catalog:latest --push \
-    --file "$BIN/opm:/bin/opm:0755" --file "$WORK/catalog:/configs/spot-training-operator" \
-    --passwd-nonroot --user 65532:65532 --label operators.operatorframework.io.index.configs.v1=/configs \
-    --entrypoint /bin/opm --cmd '["serve", "/configs", "--cache-dir=/tmp/cache"]'
-}
+push_update() { CATALOG_DIR=$WORK/catalog hack/catalog.sh image --push; }
 
 cleanup() {
   stop_background
