@@ -85,14 +85,14 @@ const firstStart = 10
 // retryLeftover is when to look again for children of an earlier job of the same name.
 const retryLeftover = 500 * time.Millisecond
 
-// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/status,verbs=patch
 // +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/finalizers,verbs=update
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;persistentvolumeclaims,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 // SetupWithManager registers the controller and what it watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {

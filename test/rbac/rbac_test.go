@@ -1,0 +1,88 @@
+package rbac_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheManagerMayDoWhatItNeedsAndNoMore(t *testing.T) {
+	program := buildManager(t)
+	counters := t.TempDir()
+	t.Run("installed by", func(t *testing.T) {
+		for name, installation := range installations(t) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c := startCluster(t, installation)
+				driveAll(c, program, counters)
+
+				requests, denied := requestsOf(t, c.auditLog())
+				result := compare(c.grants(), requests, exceptions, installation.namespace)
+				t.Logf("what is granted, and how often it was used:\n%s", result.table)
+				for _, refusal := range denied {
+					assert.Fail(t, "refused: "+refusal, "grant it by an RBAC marker beside the code that asks for it")
+				}
+				for _, finding := range result.findings {
+					assert.Fail(t, finding)
+				}
+			})
+		}
+	})
+	t.Run("the scenarios drive every call of the API server", func(t *testing.T) { everyCallIsDriven(t, counters) })
+}
+
+// driveAll runs managers through all scenarios.
+func driveAll(c *cluster, program, counters string) {
+	m := c.startManager(program, "manager", counters)
+	c.await("a leader", leaderOtherThan(c, ""))
+	newWorld := func(t *testing.T) *world {
+		t.Helper()
+		return &world{cluster: c.in(t), manager: m, namespace: c.in(t).newNamespace()}
+	}
+	c.t.Run("scenarios", func(t *testing.T) {
+		for _, scenario := range scenarios {
+			t.Run(scenario.name, func(t *testing.T) {
+				t.Parallel()
+				scenario.drive(newWorld(t))
+			})
+		}
+	})
+	for _, scenario := range scenariosAlone {
+		c.t.Run(scenario.name, func(t *testing.T) { scenario.drive(newWorld(t)) })
+	}
+	c.t.Run("another replica takes over", func(t *testing.T) {
+		w, before := newWorld(t), c.leader()
+		w.spoilCertificate()
+		other := c.in(t)
+		other.webhooks = newWebhookServing(t, t.TempDir())
+		// It reads lists, as it must from an API server that does not stream them (before Kubernetes 1.34).
+		next := other.startManager(program, "next-manager", counters, "KUBE_FEATURE_WatchListClient=false")
+		m.end()
+		w.await("another leader", leaderOtherThan(c, before))
+		w.trains("bert")
+		w.awaitCertificate()
+		next.end()
+	})
+}
+
+// everyCallIsDriven looks for calls of the API server that no scenario makes.
+func everyCallIsDriven(t *testing.T, counters string) {
+	t.Helper()
+	ran := coverage(t, counters)
+	driven := map[string]bool{}
+	for _, call := range callsOfTheAPIServer(t) {
+		driven[call.String()] = driven[call.String()] || ran.covers(call)
+	}
+	require.NotEmpty(t, driven)
+	for call, driven := range driven {
+		reason, excepted := undriven[call]
+		switch {
+		case !driven && !excepted:
+			assert.Fail(t, "no scenario makes the call of "+call, "add one to scenarios_test.go, or give the reason in exceptions_test.go")
+		case driven && excepted:
+			assert.Fail(t, call+" is an exception ("+reason+"), but a scenario drives it: take it out of exceptions_test.go")
+		}
+	}
+	t.Logf("%d calls", len(driven))
+}
