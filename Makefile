@@ -28,6 +28,7 @@ GOVULNCHECK := $(BIN)/govulncheck
 OPERATOR_SDK := $(BIN)/operator-sdk
 OPM := $(BIN)/opm
 CATALOG := $(BIN)/catalog
+HELM := $(BIN)/helm
 
 # Binaries carry VERSION, not the state of a git checkout that may belong to another user.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -35,7 +36,7 @@ export BIN IMG WORKER_IMG VERSION REGISTRY
 
 # What `make generate bundle catalog` writes, and `make verify` compares.
 GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.yaml config/webhook/manifests.yaml \
-  config/manifests/bases bundle bundle.Dockerfile catalog
+  charts config/manifests/bases bundle bundle.Dockerfile catalog
 
 ##@ General
 
@@ -57,8 +58,9 @@ clean: ## Remove built tools and binaries (the local cluster is kept: see cluste
 ##@ Development
 
 .PHONY: generate
-generate: manifests ## Generate deepcopy code, CRDs, the manager's role and the webhooks from the Go sources.
+generate: manifests ## Generate deepcopy code, CRDs, the manager's role, the webhooks and the Helm chart from the sources.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	@$(MAKE) --no-print-directory chart
 
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the manager's role and the webhooks only.
@@ -69,6 +71,10 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the manager's role and the we
 	sed -i 's/(\[eE\](\\+|-)?((\[0-9\]+(\\\.\[0-9\]\*)?)|(\\\.\[0-9\]+)))/([eE](\\+|-)?[0-9]{1,3})/' config/crd/bases/*.yaml
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... paths=./internal/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) webhook paths=./internal/webhook/... output:webhook:dir=config/webhook
+
+.PHONY: chart
+chart: $(KUSTOMIZE) ## Generate the Helm chart from config/ and VERSION only.
+	$(KUSTOMIZE) build config/chart | go run ./hack/chart charts/spot-training-operator
 
 .PHONY: verify
 verify: catalog bundle-validate ## Fail when generated files or go.mod differ from what is committed, config/ does not build or the bundle is unsound.
@@ -100,7 +106,7 @@ vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code cal
 ##@ Tests
 
 .PHONY: test
-test: $(GOTESTSUM) $(OPM) ## Run the Python tests and all Go tests that need no live node; installs what they need.
+test: $(GOTESTSUM) $(OPM) $(HELM) ## Run the Python tests and all Go tests that need no live node; installs what they need.
 	@hack/test.sh
 
 .PHONY: e2e
@@ -162,6 +168,10 @@ docker-push: ## Push the manager's image.
 .PHONY: docker-buildx
 docker-buildx: ## Build the manager's image for PLATFORMS and push it.
 	$(DOCKER) buildx build --platform=$(PLATFORMS) --build-arg VERSION=$(VERSION) --push -t $(IMG) .
+
+.PHONY: chart-package
+chart-package: $(HELM) ## Pack the Helm chart into dist/.
+	$(HELM) package charts/spot-training-operator --destination dist
 
 ##@ Operator Lifecycle Manager
 
@@ -233,3 +243,6 @@ $(OPM): $(COMPONENTS)/opm/go.mod $(COMPONENTS)/opm/go.sum
 
 $(CATALOG): hack/catalog/go.mod hack/catalog/go.sum $(shell find hack/catalog -name '*.go' -not -name '*_test.go')
 	$(call build_tool,.)
+
+$(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
+	$(call build_tool,helm.sh/helm/v4/cmd/helm)

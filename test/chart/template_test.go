@@ -1,0 +1,274 @@
+package chart_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+)
+
+// admissionAPI tells helm template that the cluster serves the admission policy.
+const admissionAPI = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+
+// theImagesOfConfig have the chart name the images that config/manager names.
+var theImagesOfConfig = []string{
+	"--set=image.repository=spot-training-operator,image.tag=dev",
+	"--set=workerImage.repository=spot-training-operator-worker,workerImage.tag=dev",
+}
+
+func TestTheChartMakesWhatKustomizeBuilds(t *testing.T) {
+	tests := map[string]struct {
+		folder string
+		absent []string // kinds
+		values []string
+	}{
+		"by default":                   {folder: "default", values: []string{admissionAPI}},
+		"without the admission policy": {folder: "default", absent: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}},
+		"with everything that is offered": {folder: "chart", values: []string{
+			admissionAPI, "--set=metrics.serviceMonitor.enabled=true,networkPolicy.enabled=true",
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := withoutWhatDiffers(kustomize(t, test.folder))
+			maps.DeleteFunc(want, func(_ string, object map[string]any) bool {
+				// Helm makes the release's namespace.
+				return object["kind"] == "Namespace" || slices.Contains(test.absent, object["kind"].(string))
+			})
+
+			got := withoutWhatDiffers(render(t, append(test.values, theImagesOfConfig...)...))
+
+			assert.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
+			for id := range want {
+				assert.Empty(t, cmp.Diff(want[id], got[id]), "%s differs: run make chart, or mend values.yaml", id)
+			}
+		})
+	}
+}
+
+// withoutWhatDiffers are objects without what Helm and kustomize must have each their own way.
+func withoutWhatDiffers(objects map[string]*unstructured.Unstructured) map[string]map[string]any {
+	all := map[string]map[string]any{}
+	for id, object := range objects {
+		labels := object.GetLabels()
+		for _, label := range []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/version", "helm.sh/chart"} {
+			delete(labels, label)
+		}
+		object.SetLabels(labels)
+		annotations := object.GetAnnotations()
+		delete(annotations, "helm.sh/resource-policy")
+		object.SetAnnotations(annotations)
+		all[id] = inReleaseNamespace(object.Object).(map[string]any)
+	}
+	return all
+}
+
+func inReleaseNamespace(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, child := range v {
+			v[key] = inReleaseNamespace(child)
+		}
+	case []any:
+		for i, child := range v {
+			v[i] = inReleaseNamespace(child)
+		}
+	case string:
+		return strings.ReplaceAll(v, kustomizeNamespace, releaseNamespace)
+	}
+	return value
+}
+
+// manager is the Deployment that the chart makes with the values.
+func manager(t *testing.T, values ...string) *appsv1.Deployment {
+	t.Helper()
+	object := render(t, values...)["Deployment "+deploymentName]
+	require.NotNil(t, object)
+	var deployment appsv1.Deployment
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &deployment, true))
+	return &deployment
+}
+
+func TestEveryValueOfTheManagerTakesEffect(t *testing.T) {
+	pod := func(d *appsv1.Deployment) corev1.PodSpec { return d.Spec.Template.Spec }
+	container := func(d *appsv1.Deployment) corev1.Container { return d.Spec.Template.Spec.Containers[0] }
+	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
+	environment := func(d *appsv1.Deployment, name string) string {
+		for _, variable := range container(d).Env {
+			if variable.Name == name {
+				return variable.Value
+			}
+		}
+		return ""
+	}
+	tests := map[string]struct {
+		value string
+		want  any
+		got   func(*appsv1.Deployment) any
+	}{
+		"image": {"--set=image.repository=quay.io/a/b,image.tag=v7", "quay.io/a/b:v7",
+			func(d *appsv1.Deployment) any { return container(d).Image }},
+		"image by digest": {"--set=image.repository=quay.io/a/b,image.tag=v7,image.digest=" + digest, "quay.io/a/b@" + digest,
+			func(d *appsv1.Deployment) any { return container(d).Image }},
+		"image.pullPolicy": {"--set=image.pullPolicy=Always", corev1.PullAlways,
+			func(d *appsv1.Deployment) any { return container(d).ImagePullPolicy }},
+		"workerImage": {"--set=workerImage.repository=quay.io/a/w,workerImage.digest=" + digest, "quay.io/a/w@" + digest,
+			func(d *appsv1.Deployment) any { return environment(d, "RELATED_IMAGE_TRAINING_WORKER") }},
+		"imagePullSecrets": {`--set-json=imagePullSecrets=[{"name":"pull"}]`, []corev1.LocalObjectReference{{Name: "pull"}},
+			func(d *appsv1.Deployment) any { return pod(d).ImagePullSecrets }},
+		"replicas": {"--set=replicas=3", int32(3),
+			func(d *appsv1.Deployment) any { return *d.Spec.Replicas }},
+		"logLevel": {"--set=logLevel=debug", "debug",
+			func(d *appsv1.Deployment) any { return environment(d, "LOG_LEVEL") }},
+		"arguments": {
+			"--set=manager.concurrency=3,manager.resync=90s,manager.kubeAPIQPS=-1,manager.kubeAPIBurst=2000000,manager.progressInterval=2s," +
+				"manager.progressWorkers=4,manager.metricsMaxJobs=5000000,manager.extraArgs={--log-level=warn}",
+			[]string{
+				"--concurrency=3", "--resync=90s", "--kube-api-qps=-1", "--kube-api-burst=2000000", "--progress-interval=2s",
+				"--progress-workers=4", "--metrics-max-jobs=5000000", "--log-level=warn",
+			},
+			func(d *appsv1.Deployment) any { return container(d).Args[len(container(d).Args)-8:] }},
+		"manager.extraEnv": {`--set-json=manager.extraEnv=[{"name":"GOGC","value":"50"}]`, "50",
+			func(d *appsv1.Deployment) any { return environment(d, "GOGC") }},
+		"resources": {`--set-json=resources={"limits":{"memory":"1Gi"},"requests":{"cpu":"2","memory":null}}`, "1Gi 2",
+			func(d *appsv1.Deployment) any {
+				r := container(d).Resources
+				return r.Limits.Memory().String() + " " + r.Requests.Cpu().String()
+			}},
+		"nodeSelector": {"--set=nodeSelector.pool=system", map[string]string{"pool": "system"},
+			func(d *appsv1.Deployment) any { return pod(d).NodeSelector }},
+		"tolerations": {`--set-json=tolerations=[{"key":"spot","operator":"Exists"}]`, []corev1.Toleration{{Key: "spot", Operator: "Exists"}},
+			func(d *appsv1.Deployment) any { return pod(d).Tolerations }},
+		"affinity": {`--set-json=affinity={"nodeAffinity":{}}`, &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
+			func(d *appsv1.Deployment) any { return pod(d).Affinity }},
+		"topologySpreadConstraints": {
+			`--set-json=topologySpreadConstraints=[{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}]`, "zone",
+			func(d *appsv1.Deployment) any { return pod(d).TopologySpreadConstraints[0].TopologyKey }},
+		"priorityClassName": {"--set=priorityClassName=operators", "operators",
+			func(d *appsv1.Deployment) any { return pod(d).PriorityClassName }},
+		"podSecurityContext": {"--set=podSecurityContext.fsGroup=7", &corev1.PodSecurityContext{FSGroup: ptr.To[int64](7)},
+			func(d *appsv1.Deployment) any { return pod(d).SecurityContext }},
+		"podAnnotations": {"--set=podAnnotations.team=a", "a",
+			func(d *appsv1.Deployment) any { return d.Spec.Template.Annotations["team"] }},
+		"podLabels": {"--set=podLabels.team=a", map[string]string{
+			"team": "a", "control-plane": "controller-manager", "app.kubernetes.io/name": "spot-training-operator",
+		}, func(d *appsv1.Deployment) any { return d.Spec.Template.Labels }},
+		"commonLabels": {"--set=commonLabels.team=a", "a",
+			func(d *appsv1.Deployment) any { return d.Labels["team"] }},
+		"webhooks.enabled": {"--set=webhooks.enabled=false", true,
+			func(d *appsv1.Deployment) any { return slices.Contains(container(d).Args, "--webhook-cert-mode=off") }},
+		"metrics.enabled": {"--set=metrics.enabled=false", true,
+			func(d *appsv1.Deployment) any { return slices.Contains(container(d).Args, "--metrics-bind-address=0") }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, test.want, test.got(manager(t, test.value)))
+		})
+	}
+}
+
+func TestTheImagesAreOfTheChartsVersionByDefault(t *testing.T) {
+	deployment := manager(t)
+	version := deployment.Labels["app.kubernetes.io/version"]
+
+	assert.Equal(t, "registry.example.com/dcnlab/spot-training-operator:v"+version, deployment.Spec.Template.Spec.Containers[0].Image)
+}
+
+func TestValuesChooseObjects(t *testing.T) {
+	tests := map[string]struct {
+		values        []string
+		there, absent []string
+	}{
+		"nothing set": {
+			there: []string{"CustomResourceDefinition trainingjobs.ml.example.com", "Service spot-training-operator-controller-manager-metrics-service",
+				"ClusterRole spot-training-operator-trainingjob-editor-role", "ClusterRole spot-training-operator-metrics-auth-role"},
+			absent: []string{"ServiceMonitor spot-training-operator-metrics", "NetworkPolicy spot-training-operator-allow-metrics-traffic",
+				"MutatingAdmissionPolicy spot-training-operator-replica-id", "Namespace spot-training-operator-system"},
+		},
+		"a cluster that serves the admission policy": {
+			values: []string{admissionAPI},
+			there:  []string{"MutatingAdmissionPolicy spot-training-operator-replica-id", "MutatingAdmissionPolicyBinding spot-training-operator-replica-id"},
+		},
+		"admissionPolicy.install=never": {
+			values: []string{admissionAPI, "--set=admissionPolicy.install=never"},
+			absent: []string{"MutatingAdmissionPolicy spot-training-operator-replica-id", "MutatingAdmissionPolicyBinding spot-training-operator-replica-id"},
+		},
+		"admissionPolicy.install=always": {
+			values: []string{"--set=admissionPolicy.install=always"},
+			there:  []string{"MutatingAdmissionPolicy spot-training-operator-replica-id"},
+		},
+		"crds.install=false": {
+			values: []string{"--set=crds.install=false"},
+			absent: []string{"CustomResourceDefinition trainingjobs.ml.example.com", "CustomResourceDefinition agents.aiplatform.example.com"},
+		},
+		"metrics.enabled=false": {
+			values: []string{"--set=metrics.enabled=false,metrics.serviceMonitor.enabled=true"},
+			absent: []string{"Service spot-training-operator-controller-manager-metrics-service", "ServiceMonitor spot-training-operator-metrics",
+				"ClusterRole spot-training-operator-metrics-auth-role", "ClusterRoleBinding spot-training-operator-metrics-auth-rolebinding",
+				"ClusterRole spot-training-operator-metrics-reader"},
+		},
+		"webhooks.enabled=false": {
+			values: []string{"--set=webhooks.enabled=false,networkPolicy.enabled=true"},
+			there:  []string{"NetworkPolicy spot-training-operator-allow-metrics-traffic"},
+			absent: []string{"MutatingWebhookConfiguration spot-training-operator", "ValidatingWebhookConfiguration spot-training-operator",
+				"Service spot-training-operator-webhook", "NetworkPolicy spot-training-operator-allow-webhook-traffic",
+				"Role spot-training-operator-webhook-certificate", "ClusterRoleBinding spot-training-operator-webhook-certificate"},
+		},
+		"rbac.userRoles=false": {
+			values: []string{"--set=rbac.userRoles=false"},
+			there:  []string{"ClusterRole spot-training-operator-manager-role"},
+			absent: []string{"ClusterRole spot-training-operator-trainingjob-editor-role", "ClusterRole spot-training-operator-agent-admin-role"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			objects := render(t, test.values...)
+			for _, id := range test.there {
+				assert.Contains(t, objects, id)
+			}
+			for _, id := range test.absent {
+				assert.NotContains(t, objects, id)
+			}
+		})
+	}
+}
+
+func TestValuesReachTheirObjects(t *testing.T) {
+	objects := render(t, "--set=serviceAccount.annotations.team=a", "--set=crds.keep=false",
+		"--set=metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=15s,metrics.serviceMonitor.labels.release=prometheus")
+
+	assert.Equal(t, "a", objects["ServiceAccount "+deploymentName].GetAnnotations()["team"])
+	monitor := objects["ServiceMonitor spot-training-operator-metrics"]
+	assert.Equal(t, "prometheus", monitor.GetLabels()["release"])
+	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+	require.NoError(t, err)
+	assert.Equal(t, "15s", endpoints[0].(map[string]any)["interval"])
+	for id, object := range objects {
+		assert.NotContains(t, object.GetAnnotations(), "helm.sh/resource-policy", id)
+	}
+	for id, object := range render(t) {
+		assert.Equal(t, object.GetKind() == "CustomResourceDefinition", object.GetAnnotations()["helm.sh/resource-policy"] == "keep", id)
+	}
+}
+
+// A namespace may look like a number, and must not become one.
+func TestTheNamespaceMayBeANumber(t *testing.T) {
+	text, err := helm(t, "template", release, chart, "--namespace", "2024", "--kube-version", "1.37.0")
+	require.NoError(t, err)
+	for id, object := range objects(t, text) {
+		if object.GetKind() == "ClusterRoleBinding" {
+			subjects, _, err := unstructured.NestedSlice(object.Object, "subjects")
+			require.NoError(t, err)
+			assert.Equal(t, "2024", subjects[0].(map[string]any)["namespace"], id)
+		}
+	}
+}
