@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"slices"
 )
 
@@ -10,19 +11,16 @@ import (
 // which objects are still stored: that the old manager may still be migrating them is no reason for it to wait.
 //
 // The API server needs the version to read such objects. It converts them by changing the name only (conversion
-// strategy None), and what matters is the schema of the version that they are asked for in, so this one says nothing.
+// strategy None), so the version has the schema of the others: an object loses nothing when it is read, and OLM v1, which
+// compares the schemas of every version with those that are installed, finds no field missing.
 func retire(crd map[string]any, name string) error {
 	versions := slices.DeleteFunc(versionsOf(crd), func(version any) bool { return descend(version)["name"] == name })
-	if len(versions) == 0 {
-		return errors.New("the CRD has no other version")
+	index := slices.IndexFunc(versions, func(version any) bool { return descend(version)["storage"] == true })
+	if index < 0 {
+		return errors.New("the CRD has no other version in which objects are stored")
 	}
-	descend(crd, "spec")["versions"] = append(versions, map[string]any{
-		"name": name, "served": false, "storage": false,
-		"schema": map[string]any{"openAPIV3Schema": map[string]any{
-			"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-			"description": "This version is no longer served. It stays in the list for objects that were stored in it and not migrated yet.",
-		}},
-		"subresources": map[string]any{"status": map[string]any{}},
-	})
+	retired := maps.Clone(descend(versions[index]))
+	maps.Copy(retired, map[string]any{"name": name, "served": false, "storage": false})
+	descend(crd, "spec")["versions"] = append(versions, retired)
 	return nil
 }

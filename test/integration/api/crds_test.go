@@ -36,9 +36,6 @@ func TestEveryKindShowsWhatMatters(t *testing.T) {
 			assert.NotEmpty(t, crd.Spec.Names.ShortNames, "short names")
 			assert.Equal(t, []string{"ml"}, crd.Spec.Names.Categories)
 			for _, version := range crd.Spec.Versions {
-				if !version.Served {
-					continue
-				}
 				if assert.NotNil(t, version.Subresources, "%s: subresources", version.Name) {
 					assert.NotNil(t, version.Subresources.Status, "%s: status subresource", version.Name)
 				}
