@@ -51,8 +51,10 @@ func installCatalog(t *testing.T, image string) {
 		if err != nil || source.Status.GRPCConnectionState == nil {
 			return false, err
 		}
-		state := source.Status.GRPCConnectionState.LastObservedState
-		return state == "READY", fmt.Errorf("its state is %s, %s", state, source.Status.Message)
+		if state := source.Status.GRPCConnectionState.LastObservedState; state != "READY" {
+			return false, fmt.Errorf("its state is %s, %s", state, source.Status.Message)
+		}
+		return true, nil
 	})
 }
 
