@@ -47,7 +47,7 @@ bring_node_up() {
 
 push_images() {
   local version image
-  for version in $(sed -n 's/^- version: //p' catalog/releases.yaml); do
+  for version in "$(release 1)" "$(release 2)" "$PRESENT"; do
     say "images of version $version"
     for image in manager worker bundle; do
       hack/release-images.sh "$image" "$version" --push >>"$WORK/images.log"
