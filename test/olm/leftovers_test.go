@@ -28,8 +28,8 @@ var remains = []struct {
 	{"nodes.metrics.k8s.io", "", "a figure, not an object"},
 }
 
-// inventory lists every object of the cluster that is not in a namespace of users or of Kubernetes itself, except
-// events and what else comes and goes by itself.
+// inventory lists every object of the cluster, except those in namespaces of users and of Kubernetes itself, those of
+// this test, which begin with the name of its namespace, and events.
 func inventory(t *testing.T) []string {
 	t.Helper()
 	client, err := metadata.NewForConfig(cluster.config)
@@ -59,7 +59,7 @@ func objects(ctx context.Context, client metadata.Interface, resource schema.Gro
 	}
 	var names []string
 	for _, object := range list.Items {
-		if object.Namespace == userNamespace || object.Name == userNamespace || strings.HasPrefix(object.Namespace, "kube-") {
+		if object.Namespace == userNamespace || strings.HasPrefix(object.Name, userNamespace) || strings.HasPrefix(object.Namespace, "kube-") {
 			continue
 		}
 		names = append(names, resource.GroupResource().String()+" "+object.Namespace+"/"+object.Name)
