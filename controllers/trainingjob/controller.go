@@ -63,8 +63,9 @@ type Reconciler struct {
 	// Settings of the installation.
 	Settings Settings
 
-	minor putOff
-	rest  turn
+	minor     putOff
+	rest      turn
+	farewells farewells
 }
 
 // Options of the controller.
@@ -106,6 +107,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return fmt.Errorf("index pods by training job: %w", err)
 	}
 	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		if pod, ok := object.(*corev1.Pod); ok {
+			r.farewells.note(pod)
+		}
 		name, ok := object.GetLabels()[mlv1.LabelTrainingJob]
 		if !ok {
 			return nil
@@ -196,6 +200,7 @@ func (r *Reconciler) forget(job types.NamespacedName) {
 	r.Progress.Forget(job)
 	r.Metrics.Forget(job.Namespace, job.Name)
 	r.minor.settle(job)
+	r.farewells.forget(job)
 }
 
 func errorType(err error) string {

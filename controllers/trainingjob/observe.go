@@ -32,6 +32,7 @@ type observed struct {
 
 	missingClaim string // a claim that the spec names and that does not exist
 	figures      *observedFigures
+	farewell     *farewell
 }
 
 // observedFigures are the last figures of replica 0 and when they were read.
@@ -74,6 +75,7 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 	if err := r.observePods(ctx, &o); err != nil {
 		return o, err
 	}
+	o.farewell = r.farewells.of(client.ObjectKeyFromObject(job))
 	if figures, at, ok := r.Progress.Latest(client.ObjectKeyFromObject(job)); ok {
 		o.figures = &observedFigures{Figures: figures, time: at}
 	}

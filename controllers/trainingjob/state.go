@@ -261,18 +261,31 @@ func (d *desired) end(o observed, state mlv1.State, reason string) {
 
 // lastReport is what replica 0 said at its end; false when it has not ended or said nothing.
 func lastReport(o observed) (progress.Figures, bool) {
-	if o.workers == nil {
+	if o.workers != nil {
+		if pod := masterPod(o.podsOf(o.workers.UID)); pod != nil {
+			ended := terminated(pod)
+			if ended == nil {
+				return progress.Figures{}, false
+			}
+			return progress.ParseTermination(ended.Message)
+		}
+	}
+	if !fits(o) {
 		return progress.Figures{}, false
 	}
-	pod := masterPod(o.podsOf(o.workers.UID))
-	if pod == nil {
-		return progress.Figures{}, false
+	return progress.ParseTermination(o.farewell.message)
+}
+
+// fits says whether the last words that were heard are those of the present attempt, or of one that was just stopped.
+func fits(o observed) bool {
+	switch {
+	case o.farewell == nil:
+		return false
+	case o.workers != nil:
+		return o.farewell.owner == o.workers.UID
+	default:
+		return o.job.Status.State == mlv1.StateRunning && !o.farewell.created.Before(&o.job.CreationTimestamp)
 	}
-	ended := terminated(pod)
-	if ended == nil {
-		return progress.Figures{}, false
-	}
-	return progress.ParseTermination(ended.Message)
 }
 
 // readFigures brings the newest figures into the status: those that replica 0 left at its end, else the last scraped.

@@ -1,0 +1,61 @@
+package trainingjob
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+)
+
+// farewell is what replica 0 said at its end.
+type farewell struct {
+	// owner is the UID of the Job that the pod belonged to.
+	owner types.UID
+	// created is when the pod was created.
+	created metav1.Time
+	message string
+}
+
+// farewells keep the last words of each job's replica 0. The kubelet deletes a stopped pod right after it has told how
+// the pod ended, so the pod can be gone from the cache before its job is looked at; events bring its end all the same.
+type farewells struct {
+	mutex sync.Mutex
+	last  map[types.NamespacedName]farewell
+}
+
+// note remembers the last words of a pod that has ended, if it is a replica 0.
+func (f *farewells) note(pod *corev1.Pod) {
+	ended, owner := terminated(pod), metav1.GetControllerOf(pod)
+	if ended == nil || owner == nil || replicaOf(pod) != "0" {
+		return
+	}
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if f.last == nil {
+		f.last = map[types.NamespacedName]farewell{}
+	}
+	job := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[mlv1.LabelTrainingJob]}
+	if f.last[job].created.After(pod.CreationTimestamp.Time) { // an event that comes late
+		return
+	}
+	f.last[job] = farewell{owner: owner.UID, created: pod.CreationTimestamp, message: ended.Message}
+}
+
+// of returns the last words of a job's replica 0; nil when none has ended.
+func (f *farewells) of(job types.NamespacedName) *farewell {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if last, ok := f.last[job]; ok {
+		return &last
+	}
+	return nil
+}
+
+func (f *farewells) forget(job types.NamespacedName) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	delete(f.last, job)
+}
