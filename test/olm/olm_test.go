@@ -35,7 +35,7 @@ const (
 	// gapLimit is how long the operator may do nothing while one version takes over from the other.
 	gapLimit = 15 * time.Second
 	// epochs of the job that trains meanwhile.
-	epochs = 60
+	epochs = 48
 )
 
 // story tells what happened and when.
