@@ -276,7 +276,8 @@ func planFinished(o observed, d *desired) {
 		d.remove(o.master)
 		d.remove(o.config)
 	case mlv1.CleanupRunning:
-		if o.workers == nil {
+		// No pod of a Job that is complete runs; one that seems to is only behind in the cache.
+		if o.workers == nil || jobComplete(o.workers) {
 			return
 		}
 		for _, pod := range o.podsOf(o.workers.UID) {
@@ -307,13 +308,18 @@ func deadlineOf(o observed, d *desired) *time.Time {
 	return &deadline
 }
 
+// jobComplete says whether the Job controller has found every worker ended with exit code 0.
+func jobComplete(workers *batchv1.Job) bool {
+	return slices.ContainsFunc(workers.Status.Conditions, func(condition batchv1.JobCondition) bool {
+		return condition.Type == batchv1.JobComplete && condition.Status == corev1.ConditionTrue
+	})
+}
+
 // succeeded says whether every worker ended with exit code 0. The pods tell before the Job controller does, which
 // gathers their ends for a second.
 func succeeded(workers *batchv1.Job, pods []*corev1.Pod) bool {
-	for _, condition := range workers.Status.Conditions {
-		if condition.Type == batchv1.JobComplete && condition.Status == corev1.ConditionTrue {
-			return true
-		}
+	if jobComplete(workers) {
+		return true
 	}
 	done := map[string]bool{}
 	for _, pod := range pods {

@@ -262,6 +262,16 @@ func TestCleanup(t *testing.T) {
 	}
 }
 
+// The cache of pods can be behind that of Jobs.
+func TestCleanupKeepsThePodsOfACompleteJobThoughTheySeemToRun(t *testing.T) {
+	job := builders.TrainingJob("bert").Workers(2).Spec(func(s *mlv1.TrainingJobSpec) { s.CleanupPolicy = mlv1.CleanupRunning }).
+		Status(mlv1.TrainingJobStatus{State: mlv1.StateCompleted}).Obj()
+	workers := builders.Workers(job).Condition(batchv1.JobComplete, "", "").Obj()
+	o := see(job, workers, builders.Pod(workers, 0).Running().Obj(), builders.Pod(workers, 1).Running().Obj())
+
+	assert.Empty(t, outlineOf(plan(o)).Delete)
+}
+
 func TestRefusals(t *testing.T) {
 	pending := see(builders.TrainingJob("bert").Obj(), nil)
 	started := see(builders.TrainingJob("bert").Obj(), builders.Workers(builders.TrainingJob("bert").Obj()).Obj())
