@@ -29,6 +29,7 @@ OPERATOR_SDK := $(BIN)/operator-sdk
 OPM := $(BIN)/opm
 CATALOG := $(BIN)/catalog
 HELM := $(BIN)/helm
+CRD_REF_DOCS := $(BIN)/crd-ref-docs
 
 # Binaries carry VERSION, not the state of a git checkout that may belong to another user.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -36,7 +37,7 @@ export BIN IMG WORKER_IMG VERSION REGISTRY
 
 # What `make generate bundle catalog` writes, and `make verify` compares.
 GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.yaml config/webhook/manifests.yaml \
-  charts config/manifests/bases bundle bundle.Dockerfile catalog
+  charts config/manifests/bases bundle bundle.Dockerfile catalog docs/reference
 
 ##@ General
 
@@ -58,7 +59,7 @@ clean: ## Remove built tools and binaries (the local cluster is kept: see cluste
 ##@ Development
 
 .PHONY: generate
-generate: manifests ## Generate deepcopy code, CRDs, the manager's role, the webhooks and the Helm chart from the sources.
+generate: manifests reference ## Generate deepcopy code, CRDs, the manager's role, the webhooks, the API reference and the Helm chart.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	@$(MAKE) --no-print-directory chart
 
@@ -71,6 +72,13 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the manager's role and the we
 	sed -i 's/(\[eE\](\\+|-)?((\[0-9\]+(\\\.\[0-9\]\*)?)|(\\\.\[0-9\]+)))/([eE](\\+|-)?[0-9]{1,3})/' config/crd/bases/*.yaml
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... paths=./internal/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) webhook paths=./internal/webhook/... output:webhook:dir=config/webhook
+
+.PHONY: reference
+reference: $(CRD_REF_DOCS) ## Generate the API reference in docs/reference from the types only.
+	@for group in ml/v1 spot/v1alpha1 aiplatform/v1alpha1; do \
+	  $(CRD_REF_DOCS) --log-level ERROR --config hack/reference/config.yaml --templates-dir hack/reference/templates \
+	    --renderer markdown --source-path api/$$group --output-path docs/reference/$${group%%/*}.md; \
+	done
 
 .PHONY: chart
 chart: $(KUSTOMIZE) ## Generate the Helm chart from config/ and VERSION only.
@@ -222,7 +230,7 @@ $(GOTESTSUM): hack/tools/go.mod hack/tools/go.sum
 $(BENCHSTAT): hack/tools/go.mod hack/tools/go.sum
 	$(call build_tool,golang.org/x/perf/cmd/benchstat)
 
-# These two ask for newer versions of common modules than the others, so each has a module of its own.
+# These ask for other versions of common modules than the others, so each has a module of its own.
 $(GOLANGCI_LINT): hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
 	$(call build_tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 
@@ -246,3 +254,6 @@ $(CATALOG): hack/catalog/go.mod hack/catalog/go.sum $(shell find hack/catalog -n
 
 $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
 	$(call build_tool,helm.sh/helm/v4/cmd/helm)
+
+$(CRD_REF_DOCS): hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
+	$(call build_tool,github.com/elastic/crd-ref-docs)
