@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -260,6 +261,8 @@ func userError(err error) (reason, message string, permanent bool) {
 		return mlv1.ReasonObjectConflict, stranger.Error(), false
 	case apierrors.IsInvalid(err):
 		return mlv1.ReasonInvalidSpec, err.Error(), true
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		return mlv1.ReasonQuotaExceeded, err.Error() + "; free or raise the quota", false
 	case apierrors.IsForbidden(err):
 		return mlv1.ReasonForbidden, err.Error(), false
 	}

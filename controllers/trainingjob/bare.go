@@ -38,7 +38,7 @@ func barePod(object any) (any, error) {
 		return object, nil
 	}
 	bareMeta(&pod.ObjectMeta, mlv1.AnnotationAttempt, batchv1.JobCompletionIndexAnnotation)
-	pod.Finalizers, pod.Spec = nil, corev1.PodSpec{}
+	pod.Finalizers, pod.Spec = nil, corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	bare := corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, PodIP: pod.Status.PodIP,
 	}
@@ -83,6 +83,9 @@ func visibleChange() predicate.Predicate {
 		case *corev1.Pod:
 			sameVersion := *before
 			sameVersion.ResourceVersion = update.ObjectNew.GetResourceVersion()
+			if after, ok := update.ObjectNew.(*corev1.Pod); ok { // that a pod got its node is of interest only once it is lost
+				sameVersion.Spec = after.Spec
+			}
 			return !equality.Semantic.DeepEqual(&sameVersion, update.ObjectNew)
 		case *batchv1.Job:
 			sameVersion := *before

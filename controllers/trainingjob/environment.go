@@ -160,19 +160,11 @@ func successEnv(policy *mlv1.SuccessPolicy) []corev1.EnvVar {
 		return nil
 	}
 	var env []corev1.EnvVar
-	target := policy.TargetMetric
-	if policy.TargetAccuracy != nil {
-		target = &mlv1.TargetMetric{Name: "accuracy", Value: policy.TargetAccuracy}
-	}
-	if target != nil {
-		mode := target.Mode
-		if mode == "" {
-			mode = "max"
-		}
+	if target := targetOf(policy); target != nil {
 		env = append(env,
 			corev1.EnvVar{Name: "TARGET_METRIC", Value: target.Name},
 			corev1.EnvVar{Name: "TARGET_VALUE", Value: strconv.FormatFloat(ptr.Deref(target.Value, 0), 'g', -1, 64)},
-			corev1.EnvVar{Name: "TARGET_MODE", Value: mode},
+			corev1.EnvVar{Name: "TARGET_MODE", Value: target.Mode},
 		)
 	}
 	return appendInt(env, "EARLY_STOPPING_PATIENCE", policy.EarlyStoppingPatience)

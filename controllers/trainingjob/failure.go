@@ -6,11 +6,14 @@ import (
 	"hash/fnv"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -40,6 +43,23 @@ type failure struct {
 	message   string
 	exitCode  int32 // 0 when no container ended
 	disrupted bool  // lost to preemption, eviction or its node, not to the training
+
+	who                string // the worker in words; empty when no single one is the cause
+	replica, pod, node string // empty when not known
+}
+
+// status is the failure as it stands in the status.
+func (f failure) status(now time.Time) *mlv1.FailureStatus {
+	last := &mlv1.FailureStatus{
+		Reason: f.reason, PodName: f.pod, NodeName: f.node, Counted: !f.disrupted, Time: ptr.To(metav1.NewTime(now)),
+	}
+	if replica, err := strconv.ParseInt(f.replica, 10, 32); err == nil {
+		last.Worker = ptr.To(int32(replica))
+	}
+	if f.exitCode != 0 {
+		last.ExitCode = ptr.To(f.exitCode)
+	}
+	return last
 }
 
 // findFailure says what made the attempt fail; nil when it did not. Workers that only followed, because their peer was
@@ -68,7 +88,7 @@ func causeMayFollow(now time.Time, pods []*corev1.Pod) time.Duration {
 		if !isFailed(pod) {
 			continue
 		}
-		if exitCode(pod) != exitPeerLost || disruption(pod) != "" {
+		if exitCode(pod) != exitPeerLost || lossOf(pod) != nil {
 			return 0
 		}
 		ended++
@@ -86,7 +106,7 @@ func causeMayFollow(now time.Time, pods []*corev1.Pod) time.Duration {
 func rank(pod *corev1.Pod) int {
 	code := exitCode(pod)
 	switch {
-	case disruption(pod) != "":
+	case lossOf(pod) != nil:
 		return 0
 	case wasDeleted(pod) || code == exitPeerLost:
 		return 3
@@ -105,33 +125,62 @@ func isFailed(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded
 }
 
+// failureOf begins the failure that a pod is the cause of.
+func failureOf(pod *corev1.Pod) *failure {
+	who := fmt.Sprintf("worker %s (pod %s", replicaOf(pod), pod.Name)
+	if pod.Spec.NodeName != "" {
+		who += " on node " + pod.Spec.NodeName
+	}
+	return &failure{who: who + ")", replica: replicaOf(pod), pod: pod.Name, node: pod.Spec.NodeName}
+}
+
+// podFailure says how a pod failed or was lost.
 func podFailure(pod *corev1.Pod) *failure {
-	who := fmt.Sprintf("worker %s (pod %s)", replicaOf(pod), pod.Name)
-	if why := disruption(pod); why != "" {
-		return &failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: who + " was lost: " + why}
+	found := failureOf(pod)
+	if lost := lossOf(pod); lost != nil {
+		found.reason, found.disrupted, found.message = lost.reason, true, lost.of(found.who)
+		return found
 	}
 	ended := terminated(pod)
-	if ended == nil || ended.ExitCode == 0 {
-		if wasDeleted(pod) {
-			return &failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: who + " was deleted"}
-		}
-		why := strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
-		return &failure{reason: mlv1.ReasonWorkerFailed, message: who + " failed: " + cmp.Or(why, "no container ended")}
-	}
 	// A pod that was deleted by hand ends on its SIGTERM: that is not the training's doing either.
-	if wasDeleted(pod) && ended.ExitCode == exitTerminated {
-		return &failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: who + " was deleted"}
+	if wasDeleted(pod) && (ended == nil || ended.ExitCode == 0 || ended.ExitCode == exitTerminated) {
+		found.reason, found.disrupted, found.message = mlv1.ReasonPodDeleted, true, found.who+" was deleted"
+		return found
 	}
-	found := &failure{reason: mlv1.ReasonWorkerFailed, exitCode: ended.ExitCode}
-	how := fmt.Sprintf("ended with exit code %d", ended.ExitCode)
+	if overStorageLimit(pod) {
+		found.reason = mlv1.ReasonStorageLimitExceeded
+		found.message = fmt.Sprintf("%s was evicted for what it wrote to its node: %s; raise spec.resources.limits.ephemeral-storage, "+
+			"or write to the checkpoint storage", found.who, strings.TrimSpace(pod.Status.Message))
+		return found
+	}
+	if ended == nil || ended.ExitCode == 0 {
+		why := cmp.Or(strings.TrimSpace(pod.Status.Reason+" "+pod.Status.Message), "no container ended")
+		found.reason, found.message = mlv1.ReasonWorkerFailed, found.who+" failed: "+why
+		return found
+	}
+	how, remedy := "", ""
+	found.exitCode = ended.ExitCode
+	found.reason, how, remedy = endOfContainer(ended)
+	found.message = found.who + " " + how + lastWords(ended) + remedy
+	return found
+}
+
+// endOfContainer classifies an exit code other than 0.
+func endOfContainer(ended *corev1.ContainerStateTerminated) (reason, how, remedy string) {
+	code := ended.ExitCode
 	switch {
 	case ended.Reason == "OOMKilled":
-		found.reason, how = mlv1.ReasonOutOfMemory, "was killed for using more memory than its limit (exit code 137)"
-	case ended.ExitCode > firstSignalCode:
-		how = fmt.Sprintf("was killed by signal %d (exit code %d)", ended.ExitCode-firstSignalCode, ended.ExitCode)
+		return mlv1.ReasonOutOfMemory, "was killed for using more memory than its limit (exit code 137)",
+			"; raise spec.resources.limits.memory or lower spec.hyperparameters.batchSize"
+	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
+		return mlv1.ReasonContainerStartFailed, fmt.Sprintf("could not start its program (exit code %d)", code),
+			"; correct spec.command, or spec.image"
+	case code == exitPeerLost:
+		return mlv1.ReasonPeerLost, fmt.Sprintf("ended with exit code %d, having lost another worker", code), ""
+	case code > firstSignalCode:
+		return mlv1.ReasonWorkerKilled, fmt.Sprintf("was killed by signal %d (exit code %d)", code-firstSignalCode, code), ""
 	}
-	found.message = who + " " + how + lastWords(ended)
-	return found
+	return mlv1.ReasonWorkerFailed, fmt.Sprintf("ended with exit code %d", code), ""
 }
 
 // lastWords is what a worker said when it ended: the message of the contract, or its last log lines.
@@ -162,20 +211,6 @@ func jobFailure(workers *batchv1.Job) *failure {
 		}
 	}
 	return nil
-}
-
-// disruption says how a pod was lost to something outside the training; empty when it was not.
-func disruption(pod *corev1.Pod) string {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
-			return condition.Reason + ": " + condition.Message
-		}
-	}
-	switch pod.Status.Reason {
-	case "Evicted", "Preempting", "NodeLost", "NodeShutdown", "Terminated", "Shutdown":
-		return pod.Status.Reason + ": " + pod.Status.Message
-	}
-	return ""
 }
 
 func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
@@ -257,15 +292,31 @@ func judge(job *mlv1.TrainingJob, found failure) verdict {
 	return verdict{restart: true}
 }
 
-// backoff is the pause before the next attempt. There is none after a disruption, a rescaling or a first failure, so
+// lostBeforeItRan says whether the attempt that was lost last is one whose workers never all ran: a cluster that takes
+// away what it has just given is not to be asked again at once.
+func lostBeforeItRan(status *mlv1.TrainingJobStatus) bool {
+	ran := meta.FindStatusCondition(status.Conditions, mlv1.ConditionRunning)
+	return ran != nil && status.LastRestartTime != nil && status.RestartCount > 1 && status.LastRestartTime.After(ran.LastTransitionTime.Time)
+}
+
+// backoff is the pause before the next attempt. There is none after a loss, a rescaling or a first failure, so
 // that training goes on at once; from then on it doubles. A jitter of up to a quarter, which is the same for the same
 // attempt, keeps jobs that failed together from coming back together.
 func backoff(job *mlv1.TrainingJob) time.Duration {
 	failures := job.Status.RestartCount - job.Status.DisruptionCount
-	if failures <= 1 || job.Status.Reason == mlv1.ReasonDisrupted || job.Status.Reason == mlv1.ReasonRescaled {
+	pause := firstBackoff
+	switch {
+	case job.Status.Reason == mlv1.ReasonRescaled:
 		return 0
+	case isLoss(job.Status.Reason):
+		if !lostBeforeItRan(&job.Status) {
+			return 0
+		}
+	case failures <= 1:
+		return 0
+	default:
+		pause = time.Duration(math.Min(float64(firstBackoff)*math.Pow(2, float64(failures-2)), float64(maxBackoff)))
 	}
-	pause := time.Duration(math.Min(float64(firstBackoff)*math.Pow(2, float64(failures-2)), float64(maxBackoff)))
 	hash := fnv.New32a()
 	_, _ = fmt.Fprintf(hash, "%s/%d", job.UID, job.Status.RestartCount)
 	return pause + time.Duration(float64(pause)*0.25*float64(hash.Sum32())/float64(math.MaxUint32))

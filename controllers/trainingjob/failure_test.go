@@ -6,9 +6,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/assert"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/builders"
@@ -18,12 +21,19 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 	job := builders.TrainingJob("bert").Workers(3).Obj()
 	workers := builders.Workers(job).Obj()
 	pod := func(replica int) *builders.PodBuilder { return builders.Pod(workers, replica) }
-	lost := func(message string) *failure {
-		return &failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: message}
+	lost := func(reason, message string) *failure {
+		return &failure{reason: reason, disrupted: true, message: message}
 	}
-	failed := func(code int32, message string) *failure {
-		return &failure{reason: mlv1.ReasonWorkerFailed, exitCode: code, message: message}
+	because := func(reason string, code int32, message string) *failure {
+		return &failure{reason: reason, exitCode: code, message: message}
 	}
+	failed := func(code int32, message string) *failure { return because(mlv1.ReasonWorkerFailed, code, message) }
+	killed := func(code int32, message string) *failure { return because(mlv1.ReasonWorkerKilled, code, message) }
+	const (
+		prio   = "; to keep its place, give the job a higher spec.scheduling.priority"
+		peer   = " ended with exit code 75, having lost another worker"
+		budget = "; a PodDisruptionBudget that selects the job's pods holds such evictions back"
+	)
 
 	tests := map[string]struct {
 		workers *batchv1.Job
@@ -58,22 +68,23 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 		},
 		"a signal": {
 			pods: []*corev1.Pod{pod(0).Failed(139).Obj()},
-			want: failed(139, "worker 0 (pod bert-training-0-a0) was killed by signal 11 (exit code 139)"),
+			want: killed(139, "worker 0 (pod bert-training-0-a0) was killed by signal 11 (exit code 139)"),
 		},
 		"exit code 137 without OOMKilled is signal 9": {
 			pods: []*corev1.Pod{pod(0).Failed(137).Obj()},
-			want: failed(137, "worker 0 (pod bert-training-0-a0) was killed by signal 9 (exit code 137)"),
+			want: killed(137, "worker 0 (pod bert-training-0-a0) was killed by signal 9 (exit code 137)"),
 		},
 		"too much memory": {
 			pods: []*corev1.Pod{pod(0).OutOfMemory().Obj()},
 			want: &failure{
 				reason: mlv1.ReasonOutOfMemory, exitCode: 137,
-				message: "worker 0 (pod bert-training-0-a0) was killed for using more memory than its limit (exit code 137)",
+				message: "worker 0 (pod bert-training-0-a0) was killed for using more memory than its limit (exit code 137)" +
+					"; raise spec.resources.limits.memory or lower spec.hyperparameters.batchSize",
 			},
 		},
 		"a pod that failed before any container ended": {
 			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("UnexpectedAdmissionError", "no GPU left").Obj()},
-			want: failed(0, "worker 0 (pod bert-training-0-a0) failed: UnexpectedAdmissionError no GPU left"),
+			want: lost(mlv1.ReasonNodeRefused, "worker 0 (pod bert-training-0-a0) was refused by the kubelet of its node: UnexpectedAdmissionError: no GPU left"),
 		},
 		"a pod that failed and says nothing at all": {
 			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("", "").Obj()},
@@ -81,38 +92,42 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 		},
 		"an eviction by the kubelet is a disruption": {
 			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("Evicted", "low on memory").Obj()},
-			want: lost("worker 0 (pod bert-training-0-a0) was lost: Evicted: low on memory"),
+			want: lost(mlv1.ReasonNodePressure, "worker 0 (pod bert-training-0-a0) was evicted by the kubelet of its node, which was short of a resource: "+
+				"Evicted: low on memory; set spec.resources.requests to what a worker really uses"),
 		},
 		"a shutdown of the node is a disruption": {
 			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("Terminated", "node shutdown").Obj()},
-			want: lost("worker 0 (pod bert-training-0-a0) was lost: Terminated: node shutdown"),
+			want: lost(mlv1.ReasonNodeShutdown, "worker 0 (pod bert-training-0-a0) was stopped because its node was shut down: Terminated: node shutdown"),
 		},
 		"preemption is a disruption, whatever the exit code": {
 			pods: []*corev1.Pod{pod(2).Failed(137).Disrupted("PreemptionByScheduler", "for a more important pod").Obj()},
-			want: lost("worker 2 (pod bert-training-2-a0) was lost: PreemptionByScheduler: for a more important pod"),
+			want: lost(mlv1.ReasonPreempted, "worker 2 (pod bert-training-2-a0) was preempted for a pod of higher priority: "+
+				"PreemptionByScheduler: for a more important pod"+prio),
 		},
 		"a disruption before its pod has ended": {
 			pods: []*corev1.Pod{pod(2).Running().Disrupted("DeletionByTaintManager", "node gone").Deleting(time.Minute).Obj()},
-			want: lost("worker 2 (pod bert-training-2-a0) was lost: DeletionByTaintManager: node gone"),
+			want: lost(mlv1.ReasonNodeTainted, "worker 2 (pod bert-training-2-a0) had to leave its node, which got a taint with the effect NoExecute: "+
+				"DeletionByTaintManager: node gone; if the job may stay on such nodes, add the taint to spec.scheduling.tolerations"),
 		},
 		"a disruption goes before a failure of its own": {
 			pods: []*corev1.Pod{
 				pod(0).Failed(1).After(-time.Second).Obj(),
 				pod(1).Failed(143).Disrupted("EvictionByEvictionAPI", "drained").Obj(),
 			},
-			want: lost("worker 1 (pod bert-training-1-a0) was lost: EvictionByEvictionAPI: drained"),
+			want: lost(mlv1.ReasonEvicted, "worker 1 (pod bert-training-1-a0) was evicted through the API, as kubectl drain does: "+
+				"EvictionByEvictionAPI: drained"+budget),
 		},
 		"a deleted pod that still ends": {
 			pods: []*corev1.Pod{pod(1).Running().Deleting(time.Minute).Obj()},
-			want: lost("worker 1 (pod bert-training-1-a0) was deleted"),
+			want: lost(mlv1.ReasonPodDeleted, "worker 1 (pod bert-training-1-a0) was deleted"),
 		},
 		"a deleted pod that ended on SIGTERM": {
 			pods: []*corev1.Pod{pod(1).Failed(143).Deleting(time.Minute).Obj()},
-			want: lost("worker 1 (pod bert-training-1-a0) was deleted"),
+			want: lost(mlv1.ReasonPodDeleted, "worker 1 (pod bert-training-1-a0) was deleted"),
 		},
 		"SIGTERM without a deletion is a failure": {
 			pods: []*corev1.Pod{pod(1).Failed(143).Obj()},
-			want: failed(143, "worker 1 (pod bert-training-1-a0) was killed by signal 15 (exit code 143)"),
+			want: killed(143, "worker 1 (pod bert-training-1-a0) was killed by signal 15 (exit code 143)"),
 		},
 		"the culprit, not those that lost their peer before it was seen to end": {
 			pods: []*corev1.Pod{
@@ -131,22 +146,22 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 		},
 		"the deleted pod, not those that lost it as their peer": {
 			pods: []*corev1.Pod{pod(0).Failed(75).After(time.Second).Obj(), pod(1).Running().Deleting(time.Minute).Obj()},
-			want: lost("worker 1 (pod bert-training-1-a0) was deleted"),
+			want: lost(mlv1.ReasonPodDeleted, "worker 1 (pod bert-training-1-a0) was deleted"),
 		},
 		"the lost peer, not those that the Job controller deleted then": {
 			pods: []*corev1.Pod{pod(0).Running().Deleting(61 * time.Second).Obj(), pod(1).Failed(75).Obj()},
-			want: failed(75, "worker 1 (pod bert-training-1-a0) ended with exit code 75"),
+			want: because(mlv1.ReasonPeerLost, 75, "worker 1 (pod bert-training-1-a0)"+peer),
 		},
 		"the lost peer, not those that the Job controller deleted then and that ended on SIGTERM": {
 			pods: []*corev1.Pod{pod(0).Failed(143).After(2 * time.Second).Deleting(61 * time.Second).Obj(), pod(1).Failed(75).Obj()},
-			want: failed(75, "worker 1 (pod bert-training-1-a0) ended with exit code 75"),
+			want: because(mlv1.ReasonPeerLost, 75, "worker 1 (pod bert-training-1-a0)"+peer),
 		},
 		"the culprit that had already ended when the Job controller deleted it": {
 			pods: []*corev1.Pod{
 				pod(0).Failed(137).After(time.Second).Deleting(62 * time.Second).Obj(),
 				pod(1).Failed(75).Obj(),
 			},
-			want: failed(137, "worker 0 (pod bert-training-0-a0) was killed by signal 9 (exit code 137)"),
+			want: killed(137, "worker 0 (pod bert-training-0-a0) was killed by signal 9 (exit code 137)"),
 		},
 		"the first of two that failed on their own": {
 			pods: []*corev1.Pod{pod(0).Failed(1).After(time.Second).Obj(), pod(1).Failed(2).Obj()},
@@ -156,9 +171,45 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 			pods: []*corev1.Pod{pod(1).Failed(1).Obj(), pod(0).Failed(1).Obj()},
 			want: failed(1, "worker 0 (pod bert-training-0-a0) ended with exit code 1"),
 		},
+		"a pod that wrote more than its limit failed by its own doing, though the kubelet calls it evicted": {
+			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("Evicted", "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ").Obj()},
+			want: because(mlv1.ReasonStorageLimitExceeded, 0, "worker 0 (pod bert-training-0-a0) was evicted for what it wrote to its node: "+
+				"Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.; raise spec.resources.limits.ephemeral-storage, "+
+				"or write to the checkpoint storage"),
+		},
+		"a program that cannot be started": {
+			pods: []*corev1.Pod{pod(0).Failed(128).For("StartError").Saying("exec: train: not found").Obj()},
+			want: because(mlv1.ReasonContainerStartFailed, 128, "worker 0 (pod bert-training-0-a0) could not start its program (exit code 128): "+
+				"exec: train: not found; correct spec.command, or spec.image"),
+		},
+		"the kubelet's eviction of a pod whose node is short of memory": {
+			pods: []*corev1.Pod{pod(0).Failed(137).Stopped("Evicted", "The node was low on resource: memory.").Disrupted("TerminationByKubelet", "The node was low on resource: memory.").Obj()},
+			want: lost(mlv1.ReasonNodePressure, "worker 0 (pod bert-training-0-a0) was evicted by the kubelet of its node, which was short of a resource: "+
+				"TerminationByKubelet: The node was low on resource: memory.; set spec.resources.requests to what a worker really uses"),
+		},
+		"the kubelet's preemption for a critical pod": {
+			pods: []*corev1.Pod{pod(0).Failed(137).Stopped("Preempting", "").Disrupted("TerminationByKubelet", "for a critical pod").Obj()},
+			want: lost(mlv1.ReasonPreempted, "worker 0 (pod bert-training-0-a0) was preempted for a pod of higher priority: TerminationByKubelet: for a critical pod"+prio),
+		},
+		"the shutdown of a node": {
+			pods: []*corev1.Pod{pod(0).Failed(143).Stopped("Terminated", "").Disrupted("TerminationByKubelet", "node shutdown").Obj()},
+			want: lost(mlv1.ReasonNodeShutdown, "worker 0 (pod bert-training-0-a0) was stopped because its node was shut down: TerminationByKubelet: node shutdown"),
+		},
+		"a pod whose node no longer exists": {
+			pods: []*corev1.Pod{pod(0).On("n1").Failed(0).Disrupted("DeletionByPodGC", "node is gone").Obj()},
+			want: lost(mlv1.ReasonNodeLost, "worker 0 (pod bert-training-0-a0 on node n1) was lost with its node: DeletionByPodGC: node is gone"),
+		},
+		"a node that has no room": {
+			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("OutOfcpu", "too little").Obj()},
+			want: lost(mlv1.ReasonNodeRefused, "worker 0 (pod bert-training-0-a0) was refused by the kubelet of its node: OutOfcpu: too little"),
+		},
+		"a disruption of a kind that this version does not know": {
+			pods: []*corev1.Pod{pod(0).Failed(143).Disrupted("DeletionBySomething", "why not").Obj()},
+			want: lost(mlv1.ReasonDisrupted, "worker 0 (pod bert-training-0-a0) was lost: DeletionBySomething: why not"),
+		},
 		"a lost peer when nothing else is known": {
 			pods: []*corev1.Pod{pod(0).Failed(75).Obj()},
-			want: failed(75, "worker 0 (pod bert-training-0-a0) ended with exit code 75"),
+			want: because(mlv1.ReasonPeerLost, 75, "worker 0 (pod bert-training-0-a0)"+peer),
 		},
 		"the Job's word when its pods are gone": {
 			workers: builders.Workers(job).Condition(batchv1.JobFailed, "PodFailurePolicy", "Container trainer exited with 1").Obj(),
@@ -167,7 +218,7 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 		"the Job's word of a disruption": {
 			workers: builders.Workers(job).
 				Condition(batchv1.JobFailureTarget, "PodFailurePolicy", "Pod has condition DisruptionTarget matching").Obj(),
-			want: lost("PodFailurePolicy: Pod has condition DisruptionTarget matching"),
+			want: lost(mlv1.ReasonDisrupted, "PodFailurePolicy: Pod has condition DisruptionTarget matching"),
 		},
 	}
 	for name, test := range tests {
@@ -175,7 +226,8 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 			if test.workers == nil {
 				test.workers = workers
 			}
-			assert.Empty(t, cmp.Diff(test.want, findFailure(test.workers, test.pods), cmp.AllowUnexported(failure{})))
+			assert.Empty(t, cmp.Diff(test.want, findFailure(test.workers, test.pods), cmp.AllowUnexported(failure{}),
+				cmpopts.IgnoreFields(failure{}, "who", "replica", "pod", "node")))
 		})
 	}
 }
@@ -281,6 +333,22 @@ func TestBackoff(t *testing.T) {
 		},
 		"none after a disruption": {
 			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 1, Reason: mlv1.ReasonDisrupted},
+		},
+		"none after the loss of a node": {
+			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 4, Reason: mlv1.ReasonNodeLost},
+		},
+		"none after the loss of an attempt that ran": {
+			status: mlv1.TrainingJobStatus{
+				RestartCount: 2, DisruptionCount: 2, Reason: mlv1.ReasonPreempted, LastRestartTime: ptr.To(metav1.NewTime(builders.Noon)),
+				Conditions: []metav1.Condition{{Type: mlv1.ConditionRunning, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(builders.Noon)}},
+			},
+		},
+		"10s after the loss of an attempt that never ran": {
+			status: mlv1.TrainingJobStatus{
+				RestartCount: 2, DisruptionCount: 2, Reason: mlv1.ReasonPreempted, LastRestartTime: ptr.To(metav1.NewTime(builders.Noon.Add(time.Minute))),
+				Conditions: []metav1.Condition{{Type: mlv1.ConditionRunning, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(builders.Noon)}},
+			},
+			least: 10 * time.Second,
 		},
 		"none after a change of the number of workers": {
 			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 1, Reason: mlv1.ReasonRescaled},

@@ -33,6 +33,9 @@ type observed struct {
 	missingClaim string // a claim that the spec names and that does not exist
 	figures      *observedFigures
 	farewell     *farewell
+
+	nodes           map[string]*node // those of doubtful pods, by name
+	creationRefused string           // why the Job controller could not create pods; empty when not known
 }
 
 // observedFigures are the last figures of replica 0 and when they were read.
@@ -73,6 +76,12 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 		return o, err
 	}
 	if err := r.observePods(ctx, &o); err != nil {
+		return o, err
+	}
+	if err := r.observeNodes(ctx, &o); err != nil {
+		return o, err
+	}
+	if err := r.observeRefusal(ctx, &o); err != nil {
 		return o, err
 	}
 	o.farewell = r.farewells.of(client.ObjectKeyFromObject(job))

@@ -239,7 +239,7 @@ func TestAPIAQuotaKeepsTheJobPendingUntilItIsRaised(t *testing.T) {
 
 	job := c.submit(builders.TrainingJob("bert"))
 
-	now := c.await(job, "refused", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mlv1.ReasonForbidden })
+	now := c.await(job, "refused", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mlv1.ReasonQuotaExceeded })
 	assert.Equal(t, mlv1.StatePending, now.Status.State)
 	assert.Contains(t, waitingMessage(&now.Status), "exceeded quota")
 

@@ -61,19 +61,17 @@ func plan(o observed) desired {
 	}
 	admit(o, &d)
 	readFigures(o, &d)
+	judgeSuccess(o, &d)
 	switch {
-	case pastDeadline(o, &d):
-		limit := *o.job.Spec.FailurePolicy.ActiveDeadlineSeconds
-		fail(o, &d, mlv1.ReasonDeadlineExceeded, fmt.Sprintf("ran longer than activeDeadlineSeconds %d", limit))
-		d.remove(o.workers)
 	case suspend:
 		planSuspended(o, &d)
+	case planEnd(o, &d):
 	case o.workers == nil:
 		planStart(o, &d)
 	default:
 		planAttempt(o, &d)
 	}
-	if deadline := deadlineOf(o, &d); deadline != nil && !finished(&d.status) {
+	if deadline := deadlineOf(o, &d); deadline != nil && !finished(&d.status) && o.now.Before(*deadline) {
 		d.lookAgain(deadline.Sub(o.now))
 	}
 	return d
@@ -132,7 +130,9 @@ func refused(o observed, reason, message string, permanent bool) desired {
 // planStart makes the children, once no worker of an earlier attempt runs any more and the backoff is over.
 func planStart(o observed, d *desired) {
 	if d.status.State == mlv1.StateRunning {
-		restart(o, d, failure{reason: mlv1.ReasonDisrupted, disrupted: true, message: "the Job " + workersName(o.job) + " was deleted"})
+		lost := failure{reason: mlv1.ReasonJobDeleted, disrupted: true, message: "the Job " + workersName(o.job) + " was deleted"}
+		d.status.LastFailure = lost.status(o.now)
+		restart(o, d, lost)
 		return
 	}
 	if wait := lingering(o, d); wait > 0 {
@@ -204,7 +204,8 @@ func planAttempt(o observed, d *desired) {
 		return
 	}
 	if found := findFailure(o.workers, pods); found != nil {
-		if wait := causeMayFollow(o.now, pods); wait > 0 {
+		found = blameNode(o, o.workers, found)
+		if wait := causeMayFollow(o.now, pods); wait > 0 && !found.disrupted {
 			d.lookAgain(wait)
 			return
 		}
@@ -235,6 +236,7 @@ func planAttempt(o observed, d *desired) {
 
 func planFailure(o observed, d *desired, found failure) {
 	judged := judge(o.job, found)
+	d.status.LastFailure = found.status(o.now)
 	if judged.restart {
 		restart(o, d, found)
 		return
@@ -248,11 +250,11 @@ func planFailure(o observed, d *desired, found failure) {
 func planSuspended(o observed, d *desired) {
 	if o.workers != nil {
 		d.remove(o.workers)
-		stopping(o, d)
+		stoppingWorkers(o, d)
 		return
 	}
 	if wait := lingering(o, d); wait > 0 {
-		stopping(o, d)
+		stoppingWorkers(o, d)
 		d.lookAgain(wait)
 		return
 	}

@@ -139,14 +139,45 @@ func TestDeadline(t *testing.T) {
 		job := runningJob(t, builders.TrainingJob("bert").Deadline(100))
 		assert.Equal(t, time.Minute, plan(see(job, builders.Workers(job).Obj(), runningPods(job, 0)...).after(40*time.Second)).again)
 	})
-	t.Run("stops the workers and fails the job", func(t *testing.T) {
-		job := runningJob(t, builders.TrainingJob("bert").Deadline(100))
+	t.Run("stops the workers, and fails the job once they have ended", func(t *testing.T) {
+		job := runningJob(t, builders.TrainingJob("bert").Deadline(100).Checkpoints())
+		workers := builders.Workers(job).Obj()
+
+		due := plan(see(job, workers, runningPods(job, 0)...).after(100*time.Second))
+		assert.Equal(t, []string{"Job bert-training, attempt 0"}, outlineOf(due).Delete)
+		assert.Equal(t, mlv1.StateRunning, due.status.State, "the workers save a checkpoint now")
+		assert.Equal(t, "True DeadlineExceeded", outlineOf(due).Conditions["Stopping"])
+
+		job.Status = due.status
+		saving := plan(see(job, nil, builders.Pod(workers, 0).Running().Deleting(2*time.Minute).Obj()).after(101*time.Second))
+		assert.Equal(t, mlv1.StateRunning, saving.status.State)
+		assert.Zero(t, saving.status.RestartCount, "workers that were stopped are no failure")
+
+		job.Status = saving.status
+		saved := see(job, nil).after(110 * time.Second)
+		saved.farewell = &farewell{owner: workers.UID, created: job.CreationTimestamp, message: lastWordsOfEpoch7}
+		ended := plan(saved)
 		want := exceeded
-		want.Delete = []string{"Job bert-training, attempt 0"}
 		want.Conditions = conditions{
 			"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "False DeadlineExceeded", "Failed": "True DeadlineExceeded",
+			"Stopping": "False DeadlineExceeded", "CheckpointReady": "True StorageReady",
 		}
-		lookingLike(t, want, plan(see(job, builders.Workers(job).Obj(), runningPods(job, 0)...).after(100*time.Second)))
+		lookingLike(t, want, ended)
+		assert.Equal(t, int32(7), ended.status.Checkpoint.Epoch, "the last checkpoint is told")
+	})
+	t.Run("does not fail a job that was done in time", func(t *testing.T) {
+		job := runningJob(t, builders.TrainingJob("bert").Deadline(100))
+		workers := builders.Workers(job).Obj()
+		assert.Equal(t, mlv1.StateCompleted, plan(see(job, workers, builders.Pod(workers, 0).Succeeded("").Obj()).after(time.Hour)).status.State)
+	})
+	t.Run("is not passed while the job is suspended, though it had just passed", func(t *testing.T) {
+		job := runningJob(t, builders.TrainingJob("bert").Deadline(100))
+		job.Status = plan(see(job, builders.Workers(job).Obj(), runningPods(job, 0)...).after(100 * time.Second)).status
+		job.Spec.Suspend = ptr.To(true)
+		job.Status = plan(see(job, nil).after(101 * time.Second)).status
+		assert.Equal(t, mlv1.StateSuspended, job.Status.State)
+		job.Spec.Suspend = ptr.To(false)
+		assert.Equal(t, mlv1.StateInitializing, plan(see(job, nil).after(102*time.Second)).status.State)
 	})
 	t.Run("goes on across restarts", func(t *testing.T) {
 		job := failingJob(t, builders.TrainingJob("bert").Deadline(100), 1)
@@ -182,7 +213,8 @@ func TestDeadline(t *testing.T) {
 
 		job.Status = resumed.status
 		assert.Equal(t, mlv1.StateRunning, plan(see(job, workers, runningPods(job, 0)...).after(time.Hour+99*time.Second)).status.State)
-		assert.Equal(t, mlv1.StateFailed, plan(see(job, workers, runningPods(job, 0)...).after(time.Hour+100*time.Second)).status.State)
+		late := plan(see(job, workers, runningPods(job, 0)...).after(time.Hour + 100*time.Second))
+		assert.NotNil(t, stopping(&late.status))
 	})
 	t.Run("does not fail a job that is being suspended again", func(t *testing.T) {
 		job := suspendedJob(t, builders.TrainingJob("bert").Deadline(100))

@@ -128,11 +128,12 @@ func TestADisruptionRestartsAtOnceAndIsCountedApart(t *testing.T) {
 	d := plan(see(job, workers, builders.Pod(workers, 0).Failed(75).Obj(), lost))
 
 	lookingLike(t, outline{
-		State: mlv1.StateRestarting, Reason: mlv1.ReasonDisrupted, Restarts: 1, Disruptions: 1,
-		FailureReason: "worker 1 (pod bert-training-1-a0) was lost: PreemptionByScheduler: for another",
+		State: mlv1.StateRestarting, Reason: mlv1.ReasonPreempted, Restarts: 1, Disruptions: 1,
+		FailureReason: "worker 1 (pod bert-training-1-a0) was preempted for a pod of higher priority: PreemptionByScheduler: for another" +
+			"; to keep its place, give the job a higher spec.scheduling.priority",
 		Workers:       mlv1.WorkersStatus{Total: 2, Failed: 2},
 		Conditions: conditions{
-			"Admitted": admitted, "Initialized": "False Disrupted", "Running": "False Disrupted", "Restarting": "True Disrupted",
+			"Admitted": admitted, "Initialized": "False Preempted", "Running": "False Preempted", "Restarting": "True Preempted",
 		},
 	}, d)
 	job.Status = d.status
@@ -165,10 +166,10 @@ func TestAJobThatSomebodyDeletesUnderARunningTrainingIsARestart(t *testing.T) {
 	d := plan(see(job, nil, runningPods(job, 0)...))
 
 	lookingLike(t, outline{
-		State: mlv1.StateRestarting, Reason: mlv1.ReasonDisrupted, Restarts: 1, Disruptions: 1,
+		State: mlv1.StateRestarting, Reason: mlv1.ReasonJobDeleted, Restarts: 1, Disruptions: 1,
 		FailureReason: "the Job bert-training was deleted", Workers: mlv1.WorkersStatus{Total: 2},
 		Conditions: conditions{
-			"Admitted": admitted, "Initialized": "False Disrupted", "Running": "False Disrupted", "Restarting": "True Disrupted",
+			"Admitted": admitted, "Initialized": "False JobDeleted", "Running": "False JobDeleted", "Restarting": "True JobDeleted",
 		},
 	}, d)
 }

@@ -90,8 +90,26 @@ func TestWorkersStart(t *testing.T) {
 		},
 		"no pod could be created": {
 			observed: see(job, workers).after(11 * time.Second),
+			want:     with(waiting(mlv1.ReasonPodCreationFailed, 0), func(o *outline) { o.Again = podCreation }),
+			message:  "2 of 2 pods could not be created: see the events of the Job, kubectl describe job bert-training -n default",
+		},
+		"the quota allows one of two pods": {
+			observed: refusedBy(see(job, workers, pod(0).Running().Obj()).after(11*time.Second),
+				`Error creating: pods "bert-training-1-x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1`),
+			want: with(waiting(mlv1.ReasonQuotaExceeded, 1), func(o *outline) { o.Scrape = "http://10.0.0.10:8080/metrics" }),
+			message: `1 of 2 pods could not be created: pods "bert-training-1-x" is forbidden: exceeded quota: small, ` +
+				`requested: pods=1, used: pods=1, limited: pods=1; free or raise the quota, or lower spec.numWorkers or spec.resources`,
+		},
+		"the namespace does not allow such pods": {
+			observed: refusedBy(see(job, workers).after(11*time.Second), `Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest": hostPort`),
+			want:     waiting(mlv1.ReasonPodSecurityViolated, 0),
+			message: `2 of 2 pods could not be created: pods "x" is forbidden: violates PodSecurity "restricted:latest": hostPort` +
+				`; correct spec.securityContext, or use another namespace`,
+		},
+		"a webhook refuses the pods": {
+			observed: refusedBy(see(job, workers).after(11*time.Second), `Error creating: admission webhook "w" denied the request`),
 			want:     waiting(mlv1.ReasonPodCreationFailed, 0),
-			message:  "no pod could be created: see the events of the Job, kubectl describe job bert-training -n default",
+			message:  `2 of 2 pods could not be created: admission webhook "w" denied the request`,
 		},
 		"one of two runs and its metrics are read": {
 			observed: see(job, workers, pod(0).Running().Obj(), pod(1).Obj()),
@@ -101,20 +119,20 @@ func TestWorkersStart(t *testing.T) {
 		"a pod fits on no node": {
 			observed: see(job, workers, pod(0).Obj(), pod(1).Unschedulable("0/3 nodes are available").Obj()),
 			want:     waiting(mlv1.ReasonUnschedulable, 0),
-			message:  "pod bert-training-1-a0 fits on no node: 0/3 nodes are available",
+			message:  "pod bert-training-1-a0 fits on no node: 0/3 nodes are available; lower spec.resources, widen spec.scheduling, or add nodes",
 		},
 		"an image cannot be pulled": {
 			observed: see(job, workers, pod(0).Waiting("ImagePullBackOff", "no such tag").Obj()),
 			want:     waiting(mlv1.ReasonImagePullFailed, 0),
-			message:  "pod bert-training-0-a0 cannot pull image trainer:1: no such tag",
+			message:  "pod bert-training-0-a0 cannot pull image trainer:1: no such tag; correct spec.image, or name a Secret for its registry in spec.imagePullSecrets",
 		},
 		"a container lacks a Secret": {
 			observed: see(job, workers, pod(0).Waiting("CreateContainerConfigError", "secret wandb not found").Obj()),
 			want:     waiting(mlv1.ReasonContainerConfigError, 0),
-			message:  "pod bert-training-0-a0 cannot start its container: secret wandb not found",
+			message:  "pod bert-training-0-a0 cannot start its container: secret wandb not found; once what it misses exists in namespace default it starts by itself",
 		},
 		"a container is being created": {
-			observed: see(job, workers, pod(0).Waiting("ContainerCreating", "").Obj()),
+			observed: see(job, workers, pod(0).Waiting("ContainerCreating", "").Obj(), pod(1).Obj()),
 			want:     waiting(mlv1.ReasonWorkersStarting, 0),
 			message:  "0 of 2 workers run",
 		},
@@ -308,4 +326,10 @@ func TestPodsOfAnEarlierJobOfThisNameDoNotCount(t *testing.T) {
 
 func TestAJobMadeByAnotherVersionWithoutAnAttemptIsItsFirst(t *testing.T) {
 	assert.Zero(t, attemptOf(&batchv1.Job{}))
+}
+
+// refusedBy is what is observed when the Job controller said why it does not create pods.
+func refusedBy(o observed, words string) observed {
+	o.creationRefused = words
+	return o
 }

@@ -75,6 +75,9 @@ func (r *Reconciler) tell(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) 
 	if c, was := after.Checkpoint, before.Checkpoint; c != nil && c.Path != "" && (was == nil || was.Path != c.Path) {
 		event(corev1.EventTypeNormal, "CheckpointSaved", "Checkpoint", fmt.Sprintf("checkpoint of epoch %d at %s", c.Epoch, c.Path))
 	}
+	if ends := stopping(after); ends != nil && stopping(before) == nil {
+		event(corev1.EventTypeNormal, "Stopping", "Stop", fmt.Sprintf("%s: %s", ends.Reason, ends.Message))
+	}
 	if before.State == after.State && before.Reason == after.Reason && before.RestartCount == after.RestartCount {
 		return
 	}

@@ -19,12 +19,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 )
 
-// podCreation is how long the Job controller takes at the most to create a first pod, unless it is not allowed to.
-const podCreation = 10 * time.Second
-
-// scheduling is how long a pod may be refused by the scheduler before it is told.
-const scheduling = 3 * time.Second
-
 var phases = map[mlv1.State]mlv1.Phase{
 	mlv1.StatePending: mlv1.PhasePending, mlv1.StateInitializing: mlv1.PhasePending, mlv1.StateSuspended: mlv1.PhasePending,
 	mlv1.StateRunning: mlv1.PhaseRunning, mlv1.StateRestarting: mlv1.PhaseRunning,
@@ -183,7 +177,7 @@ func restart(o observed, d *desired, found failure) {
 	d.condition(o, mlv1.ConditionRunning, false, found.reason, message)
 }
 
-func stopping(o observed, d *desired) {
+func stoppingWorkers(o observed, d *desired) {
 	if d.status.State == mlv1.StateSuspended { // suspended again before its resumption was reported
 		return
 	}
@@ -194,6 +188,7 @@ func stopping(o observed, d *desired) {
 func suspended(o observed, d *desired) {
 	const message = "spec.suspend is true; no worker runs"
 	d.status.Workers.Active = 0
+	d.conclude(o, mlv1.ConditionStopping, mlv1.ReasonSuspended, message)
 	d.enter(mlv1.StateSuspended, mlv1.ReasonSuspended)
 	d.condition(o, mlv1.ConditionSuspended, true, mlv1.ReasonSuspended, message)
 	d.condition(o, mlv1.ConditionRunning, false, mlv1.ReasonSuspended, message)
@@ -225,6 +220,8 @@ func complete(o observed, d *desired) {
 		case mlv1.ReasonTargetReached, mlv1.ReasonEarlyStopped:
 			reason, message = ended.Reason, ended.Message
 		}
+	} else if ends := stopping(&d.status); ends != nil { // a program that saw it too, and says nothing
+		reason, message = ends.Reason, ends.Message
 	}
 	if d.status.StartTime == nil { // it ended before it was seen running
 		d.status.StartTime = ptr.To(o.workers.CreationTimestamp)
@@ -235,6 +232,7 @@ func complete(o observed, d *desired) {
 	d.condition(o, mlv1.ConditionComplete, true, reason, message)
 	d.condition(o, mlv1.ConditionRunning, false, reason, message)
 	d.conclude(o, mlv1.ConditionRestarting, reason, message)
+	d.conclude(o, mlv1.ConditionStopping, reason, message)
 }
 
 func fail(o observed, d *desired, reason, message string) {
@@ -246,6 +244,7 @@ func fail(o observed, d *desired, reason, message string) {
 	d.condition(o, mlv1.ConditionFailed, true, reason, message)
 	d.condition(o, mlv1.ConditionRunning, false, reason, message)
 	d.conclude(o, mlv1.ConditionRestarting, reason, message)
+	d.conclude(o, mlv1.ConditionStopping, reason, message)
 }
 
 func (d *desired) end(o observed, state mlv1.State, reason string) {
@@ -343,59 +342,4 @@ func metricsURL(job *mlv1.TrainingJob, pods []*corev1.Pod) string {
 		return ""
 	}
 	return "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(job.Spec.Monitoring.MetricsPort))) + "/metrics"
-}
-
-// waitingFor says why not all workers run.
-func waitingFor(o observed, d *desired, pods []*corev1.Pod) (reason, message string) {
-	for _, pod := range pods {
-		if left := unsettled(o.now, pod); left > 0 {
-			d.lookAgain(left)
-			continue
-		}
-		if reason, message := stuck(pod); reason != "" {
-			return reason, message
-		}
-	}
-	if len(pods) == 0 {
-		left := o.workers.CreationTimestamp.Add(podCreation).Sub(o.now)
-		if left <= 0 {
-			return mlv1.ReasonPodCreationFailed, fmt.Sprintf(
-				"no pod could be created: see the events of the Job, kubectl describe job %s -n %s", o.workers.Name, o.job.Namespace)
-		}
-		d.lookAgain(left) // nothing else tells that no pod came
-	}
-	return mlv1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers run", d.status.Workers.Active, d.status.Workers.Total)
-}
-
-// unsettled is how long to wait until the scheduler's word about a pod is worth telling: a pod whose claim is being
-// provisioned fits nowhere for a moment. 0 for a pod that the scheduler does not refuse, or has refused for longer.
-func unsettled(now time.Time, pod *corev1.Pod) time.Duration {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return condition.LastTransitionTime.Add(scheduling).Sub(now)
-		}
-	}
-	return 0
-}
-
-// stuck says why a pod does not start; empty when nothing is known to be wrong.
-func stuck(pod *corev1.Pod) (reason, message string) {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
-			return mlv1.ReasonUnschedulable, fmt.Sprintf("pod %s fits on no node: %s", pod.Name, condition.Message)
-		}
-	}
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.State.Waiting == nil {
-			continue
-		}
-		waiting := status.State.Waiting
-		switch waiting.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError":
-			return mlv1.ReasonImagePullFailed, fmt.Sprintf("pod %s cannot pull image %s: %s", pod.Name, status.Image, waiting.Message)
-		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return mlv1.ReasonContainerConfigError, fmt.Sprintf("pod %s cannot start its container: %s", pod.Name, waiting.Message)
-		}
-	}
-	return "", ""
 }

@@ -40,6 +40,12 @@ func Pod(workers *batchv1.Job, replica int) *PodBuilder {
 // Obj returns the pod, which later calls of the builder do not change.
 func (b *PodBuilder) Obj() *corev1.Pod { return b.pod.DeepCopy() }
 
+// On puts the pod onto a node.
+func (b *PodBuilder) On(node string) *PodBuilder {
+	b.pod.Spec.NodeName = node
+	return b
+}
+
 // Unlabelled takes the label replica-id away.
 func (b *PodBuilder) Unlabelled() *PodBuilder {
 	delete(b.pod.Labels, mlv1.LabelReplicaID)
@@ -86,6 +92,18 @@ func (b *PodBuilder) After(since time.Duration) *PodBuilder {
 // Saying sets the termination message. Failed comes before it.
 func (b *PodBuilder) Saying(message string) *PodBuilder {
 	b.ended().Message = message
+	return b
+}
+
+// For sets the reason of the container's end. Failed comes before it.
+func (b *PodBuilder) For(reason string) *PodBuilder {
+	b.ended().Reason = reason
+	return b
+}
+
+// Stopped sets the reason and message of the pod's status, which the kubelet gives to pods that it stops itself.
+func (b *PodBuilder) Stopped(reason, message string) *PodBuilder {
+	b.pod.Status.Reason, b.pod.Status.Message = reason, message
 	return b
 }
 

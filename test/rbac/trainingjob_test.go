@@ -186,7 +186,7 @@ func quota(w *world) {
 		return len(q.Status.Hard) > 0, err
 	})
 	job := w.submit(builders.TrainingJob("bert"))
-	w.awaitReason(job, mlv1.ReasonForbidden)
+	w.awaitReason(job, mlv1.ReasonQuotaExceeded)
 }
 
 func namespaceDeleted(w *world) {

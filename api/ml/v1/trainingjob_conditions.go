@@ -16,6 +16,9 @@ const (
 	ConditionComplete = "Complete"
 	// ConditionFailed is True when the job has failed for good.
 	ConditionFailed = "Failed"
+	// ConditionStopping is True from the decision to end the training before its last epoch until no worker runs: its
+	// reason is that of the end, TargetReached, EarlyStopped or DeadlineExceeded.
+	ConditionStopping = "Stopping"
 	// ConditionCheckpointReady is True when the checkpoint storage can be used.
 	ConditionCheckpointReady = "CheckpointReady"
 )
@@ -50,22 +53,20 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonContainerConfigError: a container cannot be created from its settings, for example a missing Secret.
 	ReasonContainerConfigError = "ContainerConfigError"
-	// ReasonPodCreationFailed: the API server refuses the pods, for example for a quota.
+	// ReasonPodCreationFailed: the API server refuses the pods.
 	ReasonPodCreationFailed = "PodCreationFailed"
+	// ReasonQuotaExceeded: a ResourceQuota of the namespace does not allow the pods, or another object of the job.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonPodSecurityViolated: the namespace's Pod Security level does not allow the pods.
+	ReasonPodSecurityViolated = "PodSecurityViolated"
 	// ReasonSuspended: spec.suspend is true.
 	ReasonSuspended = "SuspendedBySpec"
 	// ReasonResumed: spec.suspend is no longer true.
 	ReasonResumed = "Resumed"
 	// ReasonNotSuspended: spec.suspend is not true.
 	ReasonNotSuspended = "NotSuspended"
-	// ReasonWorkerFailed: a worker ended with an exit code other than 0.
-	ReasonWorkerFailed = "WorkerFailed"
-	// ReasonOutOfMemory: a worker was killed for using more memory than its limit.
-	ReasonOutOfMemory = "OutOfMemory"
 	// ReasonRescaled: spec.numWorkers of an elastic job changed.
 	ReasonRescaled = "Rescaled"
-	// ReasonDisrupted: a pod was lost to preemption, eviction or the loss of its node.
-	ReasonDisrupted = "Disrupted"
 	// ReasonBackoffLimitExceeded: there were more failures than backoffLimit.
 	ReasonBackoffLimitExceeded = "BackoffLimitExceeded"
 	// ReasonNonRetryableExitCode: a worker ended with an exit code after which there is no restart.

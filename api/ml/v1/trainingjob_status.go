@@ -26,7 +26,7 @@ type TrainingJobStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Reason",xDescriptors="urn:alm:descriptor:io.kubernetes.phase:reason"
 	Reason string `json:"reason,omitempty"`
 
-	// conditions are Admitted, Initialized, Running, Suspended, Restarting, Complete, Failed and CheckpointReady,
+	// conditions are Admitted, Initialized, Running, Suspended, Restarting, Complete, Failed, Stopping and CheckpointReady,
 	// each with a reason and a message.
 	// +optional
 	// +listType=map
@@ -91,6 +91,14 @@ type TrainingJobStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=12,displayName="What went wrong last",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	FailureReason string `json:"failureReason,omitempty"`
+
+	// lastFailure is what failureReason says, in parts for programs.
+	// +optional
+	LastFailure *FailureStatus `json:"lastFailure,omitempty"`
+
+	// best is the best value so far of the metric that successPolicy watches; absent without a successPolicy.
+	// +optional
+	Best *BestStatus `json:"best,omitempty"`
 
 	// restartCount is the number of times that the whole job was started again, for whatever reason.
 	// +optional
@@ -215,6 +223,21 @@ type ResourcesStatus struct {
 	// gpuUtilizationPercent is the GPU utilization last reported by replica 0, 0 to 100.
 	// +optional
 	GPUUtilizationPercent *float64 `json:"gpuUtilizationPercent,omitempty"`
+}
+
+// BestStatus is the best value so far of a metric.
+type BestStatus struct {
+	// metric is the name of the metric.
+	// +optional
+	Metric string `json:"metric,omitempty"`
+
+	// value is the best that the operator read.
+	// +optional
+	Value *float64 `json:"value,omitempty"`
+
+	// epoch that was in progress when the value was first read, from 1.
+	// +optional
+	Epoch int32 `json:"epoch,omitempty"`
 }
 
 // CostStatus is what a job has cost so far.

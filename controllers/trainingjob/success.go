@@ -1,0 +1,118 @@
+package trainingjob
+
+import (
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+)
+
+// accuracy is the metric that is watched when the policy names none.
+const accuracy = "accuracy"
+
+// targetOf is the target of a success policy; nil when it has none.
+func targetOf(policy *mlv1.SuccessPolicy) *mlv1.TargetMetric {
+	target := policy.TargetMetric
+	if policy.TargetAccuracy != nil {
+		target = &mlv1.TargetMetric{Name: accuracy, Value: policy.TargetAccuracy}
+	}
+	if target == nil {
+		return nil
+	}
+	of := target.DeepCopy()
+	if of.Mode == "" {
+		of.Mode = "max"
+	}
+	return of
+}
+
+// watched is the metric whose improvement counts, and whether smaller values are better.
+func watched(policy *mlv1.SuccessPolicy) (metric string, smaller bool) {
+	if target := targetOf(policy); target != nil {
+		return target.Name, target.Mode == "min"
+	}
+	return accuracy, false
+}
+
+// judgeSuccess looks at the figures that were scraped: when they say that the success policy is met, the training is
+// to be stopped. A worker of the contract ends by itself then; this is for programs that do not know the policy. What is
+// decided stands in the condition Stopping, so that it is not forgotten when the operator stops.
+func judgeSuccess(o observed, d *desired) {
+	policy := o.job.Spec.SuccessPolicy
+	if policy == nil || o.figures == nil || o.workers == nil || d.status.State != mlv1.StateRunning {
+		return
+	}
+	metric, smaller := watched(policy)
+	value, reported := o.figures.Metrics[metric]
+	if !reported {
+		return
+	}
+	d.status.Best = best(d.status.Best, metric, value, o.figures.Epoch, smaller)
+	if stops := stopping(&d.status); stops != nil && stops.Reason != mlv1.ReasonEarlyStopped {
+		return
+	}
+	switch message := stale(policy, d.status.Best, o.figures.Epoch); {
+	case reached(policy, value):
+		d.condition(o, mlv1.ConditionStopping, true, mlv1.ReasonTargetReached, targetMessage(policy, value))
+	case message != "":
+		d.condition(o, mlv1.ConditionStopping, true, mlv1.ReasonEarlyStopped, message)
+	default: // it improved while its end was awaited
+		d.conclude(o, mlv1.ConditionStopping, mlv1.ReasonWorkersRunning, metric+" improved again")
+	}
+}
+
+// best is the best value of a metric after another was read. A training that was set back to before the epoch of the best
+// one, having no newer checkpoint, has lost it.
+func best(before *mlv1.BestStatus, metric string, value float64, epoch int32, smaller bool) *mlv1.BestStatus {
+	if before != nil && before.Metric == metric && before.Epoch <= epoch {
+		if was := ptr.Deref(before.Value, 0); (smaller && value >= was) || (!smaller && value <= was) {
+			return before
+		}
+	}
+	return &mlv1.BestStatus{Metric: metric, Value: ptr.To(value), Epoch: epoch}
+}
+
+func reached(policy *mlv1.SuccessPolicy, value float64) bool {
+	target := targetOf(policy)
+	if target == nil {
+		return false
+	}
+	if target.Mode == "min" {
+		return value <= ptr.Deref(target.Value, 0)
+	}
+	return value >= ptr.Deref(target.Value, 0)
+}
+
+func targetMessage(policy *mlv1.SuccessPolicy, value float64) string {
+	target := targetOf(policy)
+	side := "at least"
+	if target.Mode == "min" {
+		side = "at most"
+	}
+	return fmt.Sprintf("%s %s is %s %s", target.Name, number(value), side, number(ptr.Deref(target.Value, 0)))
+}
+
+// stale says since when the training has not improved, if that is longer than the policy's patience; empty otherwise.
+func stale(policy *mlv1.SuccessPolicy, best *mlv1.BestStatus, epoch int32) string {
+	patience := ptr.Deref(policy.EarlyStoppingPatience, 0)
+	if patience == 0 || best.Epoch == 0 || epoch-best.Epoch < patience {
+		return ""
+	}
+	return fmt.Sprintf("%s has not improved for %d epochs; the best was %s in epoch %d",
+		best.Metric, epoch-best.Epoch, number(ptr.Deref(best.Value, 0)), best.Epoch)
+}
+
+func number(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
+
+// stopping is why and since when the training is to end before its last epoch; nil when it is not.
+func stopping(status *mlv1.TrainingJobStatus) *metav1.Condition {
+	condition := meta.FindStatusCondition(status.Conditions, mlv1.ConditionStopping)
+	if condition == nil || condition.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return condition
+}
