@@ -50,6 +50,9 @@ def test_metrics_are_prometheus_text() -> None:
 
 def test_what_is_not_known_is_absent() -> None:
     text = render(Report())
+    # Zeros would tell of a training that begins anew, while a checkpoint is still being read.
+    for name in ("training_epoch ", "training_step", "training_progress_ratio", "training_restored_step"):
+        assert name not in text
     for name in ("training_loss", "training_accuracy", "training_gpu_utilization_percent", "training_checkpoint_epoch"):
         assert name not in text
     assert "NaN" in render(Report(loss=math.nan))

@@ -48,6 +48,7 @@ class Checkpointer:
         """
         header, payload = self._ranks.share(self._find)
         if not header:
+            self._progress.update(restored_step=0)
             return
         state.load(payload)
         position = state.position

@@ -56,7 +56,7 @@ class Worker:
 
     def _train(self, config: Config) -> tuple[str, str]:
         topology = config.topology
-        self._progress.update(epochs=config.hyperparameters.epochs, epoch=1, world_size=topology.world_size)
+        self._progress.update(epochs=config.hyperparameters.epochs, world_size=topology.world_size)
         self._serve_metrics(config)
         threads = configuration.cpu_threads(self._env, topology.local_world_size)
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))

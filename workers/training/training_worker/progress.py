@@ -20,14 +20,17 @@ class CheckpointReport:
 
 @dataclass(frozen=True)
 class Report:
-    """A consistent view of the training at one moment. None means not known yet."""
+    """A consistent view of the training at one moment. None means not known yet.
+
+    How far the training is, is not known before its checkpoint was read: a zero would look as if all were lost.
+    """
 
     epochs: int = 0
-    epoch: int = 0
-    step: int = 0
-    progress_ratio: float = 0.0
+    epoch: int | None = None
+    step: int | None = None
+    progress_ratio: float | None = None
     world_size: int = 1
-    restored_step: int = 0
+    restored_step: int | None = None
     loss: float | None = None
     accuracy: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
