@@ -10,6 +10,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -153,6 +155,10 @@ func (o observed) live(object client.Object) client.Object {
 		if o.claim != nil {
 			candidates = append(candidates, o.claim)
 		}
+	case *networkingv1.NetworkPolicy:
+		if o.policy != nil {
+			candidates = append(candidates, o.policy)
+		}
 	}
 	for _, candidate := range candidates {
 		if candidate.GetName() == object.GetName() {
@@ -178,6 +184,9 @@ func drifted(object, live client.Object) bool {
 		return !equality.Semantic.DeepDerivative(want.Spec, is) || !maps.Equal(want.Spec.Selector, is.Selector)
 	case *corev1.ConfigMap:
 		return !equality.Semantic.DeepDerivative(want.Data, live.(*corev1.ConfigMap).Data)
+	case *networkingv1.NetworkPolicy:
+		// One rule more would let others in. Who needs it writes a policy of their own: policies add up.
+		return !equality.Semantic.DeepEqual(want.Spec, live.(*networkingv1.NetworkPolicy).Spec)
 	}
 	return false
 }
@@ -203,6 +212,9 @@ func applyConfiguration(object client.Object) (runtime.ApplyConfiguration, error
 			WithAutomountServiceAccountToken(*want.AutomountServiceAccountToken), nil
 	case *corev1.PersistentVolumeClaim:
 		return corev1ac.PersistentVolumeClaim(name, namespace).WithLabels(labels).WithOwnerReferences(owners...), nil
+	case *networkingv1.NetworkPolicy:
+		spec, err := convert[*networkingv1ac.NetworkPolicySpecApplyConfiguration](want.Spec)
+		return networkingv1ac.NetworkPolicy(name, namespace).WithLabels(labels).WithOwnerReferences(owners...).WithSpec(spec), err
 	}
 	return nil, fmt.Errorf("no apply configuration is known for %T", object)
 }
@@ -247,6 +259,8 @@ func kindOf(object client.Object) string {
 		return "ConfigMap"
 	case *corev1.ServiceAccount:
 		return "ServiceAccount"
+	case *networkingv1.NetworkPolicy:
+		return "NetworkPolicy"
 	default:
 		return "PersistentVolumeClaim"
 	}

@@ -3,6 +3,7 @@ package trainingjob
 import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	labelselector "k8s.io/apimachinery/pkg/labels"
@@ -27,6 +28,7 @@ func CachedObjects() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.Pod{}: pods, &batchv1.Job{}: jobs, &corev1.Service{}: children, &corev1.ConfigMap{}: children,
 		&corev1.ServiceAccount{}: children, &corev1.PersistentVolumeClaim{}: children,
+		&networkingv1.NetworkPolicy{}: children,
 	}
 }
 

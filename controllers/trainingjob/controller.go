@@ -11,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -35,6 +36,10 @@ import (
 type Settings struct {
 	// WorkerImage is the image of workers whose job names none.
 	WorkerImage string
+	// Namespace is the manager's own; empty when it does not run in the cluster.
+	Namespace string
+	// IsolateJobs isolates the pods of jobs that do not say whether they are to be.
+	IsolateJobs bool
 }
 
 // DefaultImage is the image of the workers of a job that names none; empty when this version does not run the
@@ -92,6 +97,7 @@ const retryLeftover = 500 * time.Millisecond
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;persistentvolumeclaims,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
@@ -130,6 +136,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&corev1.ConfigMap{}, byLabel).
 		Watches(&corev1.ServiceAccount{}, byLabel).
 		Watches(&corev1.PersistentVolumeClaim{}, byLabel).
+		Watches(&networkingv1.NetworkPolicy{}, byLabel).
 		Watches(&corev1.Pod{}, byLabel, builder.WithPredicates(visibleChange())).
 		WatchesRawSource(source.TypedChannel(options.Reported, reported)).
 		Complete(r)
@@ -187,6 +194,7 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 	if d.more {
 		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: ptr.To(0)}, nil
 	}
+	hideSecrets(o.job, &d.status)
 	wait, err := r.report(ctx, o, &d.status)
 	if err != nil {
 		return ctrl.Result{}, err

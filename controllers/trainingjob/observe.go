@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,7 @@ type observed struct {
 	master         *corev1.Service
 	config         *corev1.ConfigMap
 	claim          *corev1.PersistentVolumeClaim // the claim that the operator makes
+	policy         *networkingv1.NetworkPolicy
 
 	missingClaim string // a claim that the spec names and that does not exist
 	figures      *observedFigures
@@ -59,6 +61,7 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 		{masterName(job), &corev1.Service{}, func(c client.Object) { o.master = c.(*corev1.Service) }},
 		{configName(job), &corev1.ConfigMap{}, func(c client.Object) { o.config = c.(*corev1.ConfigMap) }},
 		{serviceAccountName(job), &corev1.ServiceAccount{}, func(c client.Object) { o.serviceAccount = c.(*corev1.ServiceAccount) }},
+		{policyName(job), &networkingv1.NetworkPolicy{}, func(c client.Object) { o.policy = c.(*networkingv1.NetworkPolicy) }},
 	}
 	for _, child := range children {
 		err := r.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: child.name}, child.into)

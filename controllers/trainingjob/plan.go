@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -162,6 +163,9 @@ func firstChildren(o observed, attempt int32) []client.Object {
 	if createsClaim(o.job) {
 		list = append(list, buildClaim(o.job))
 	}
+	if isolated(o.job, o.settings) {
+		list = append(list, buildPolicy(o.job, o.settings))
+	}
 	return append(list, buildWorkers(o.job, o.settings, attempt))
 }
 
@@ -277,6 +281,7 @@ func planFinished(o observed, d *desired) {
 		d.remove(o.headless)
 		d.remove(o.master)
 		d.remove(o.config)
+		d.remove(o.policy)
 	case mlv1.CleanupRunning:
 		// No pod of a Job that is complete runs; one that seems to is only behind in the cache.
 		if o.workers == nil || jobComplete(o.workers) {
@@ -369,6 +374,10 @@ func (d *desired) remove(object client.Object) {
 			return
 		}
 	case *corev1.ConfigMap:
+		if o == nil {
+			return
+		}
+	case *networkingv1.NetworkPolicy:
 		if o == nil {
 			return
 		}

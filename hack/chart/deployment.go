@@ -32,6 +32,7 @@ var managerFlags = []struct{ flag, value, format string }{
 	{"progress-interval", "progressInterval", "{{ . }}"},
 	{"progress-workers", "progressWorkers", "{{ int . }}"},
 	{"metrics-max-jobs", "metricsMaxJobs", "{{ int . }}"},
+	{"isolate-jobs", "isolateJobs", "{{ . }}"},
 }
 
 // deployment has the values in their places; everything else stays as config/manager has it.

@@ -2,10 +2,12 @@ package rbac_test
 
 import (
 	"context"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -23,6 +25,7 @@ func children() map[string]client.Object {
 		"bert-config":           &corev1.ConfigMap{},
 		"bert-training/account": &corev1.ServiceAccount{},
 		"bert-checkpoints":      &corev1.PersistentVolumeClaim{},
+		"bert-training/policy":  &networkingv1.NetworkPolicy{},
 	}
 }
 
@@ -30,9 +33,7 @@ func children() map[string]client.Object {
 func (w *world) eachChild(do func(object client.Object, name string)) {
 	w.t.Helper()
 	for name, object := range children() {
-		if _, isAccount := object.(*corev1.ServiceAccount); isAccount {
-			name = "bert-training"
-		}
+		name, _, _ = strings.Cut(name, "/")
 		do(object, name)
 	}
 }
@@ -40,6 +41,7 @@ func (w *world) eachChild(do func(object client.Object, name string)) {
 func ownedCheckpoints(name string) *builders.TrainingJobBuilder {
 	return builders.TrainingJob(name).Checkpoints().Spec(func(s *mlv1.TrainingJobSpec) {
 		s.Checkpoint.Storage.RetentionPolicy = mlv1.ClaimDelete
+		s.Networking.Isolation = mlv1.IsolationJob
 	})
 }
 
@@ -78,11 +80,12 @@ func rescale(w *world) {
 }
 
 func cleanUp(w *world) {
-	job := w.completes(builders.TrainingJob("bert").Cleanup(mlv1.CleanupAll))
+	job := w.completes(ownedCheckpoints("bert").Cleanup(mlv1.CleanupAll))
 	for _, child := range []client.Object{
 		&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: job.Name + "-training"}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: job.Name + "-headless"}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: job.Name + "-config"}},
+		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: job.Name + "-training"}},
 	} {
 		child.SetNamespace(w.namespace)
 		w.awaitEnd(child)

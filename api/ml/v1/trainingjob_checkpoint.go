@@ -75,6 +75,7 @@ type Checkpoint struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.claimName) || !(has(self.size) || has(self.storageClassName) || has(self.accessModes) || has(self.retentionPolicy))",fieldPath=".claimName",message="spec.checkpoint.storage.claimName: names a claim that exists, which is used as it is: remove size, storageClassName, accessModes and retentionPolicy, or remove claimName so that a claim is created"
 // +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || self.type in ['s3', 'gcs', 'azure']",fieldPath=".secretRef",messageExpression="'spec.checkpoint.storage.secretRef: has no use with type ' + self.type + ': remove it, or set type to s3, gcs or azure'"
 // +kubebuilder:validation:XValidation:rule="!has(self.prefix) || self.type in ['s3', 'gcs', 'azure']",fieldPath=".prefix",messageExpression="'spec.checkpoint.storage.prefix: has no use with type ' + self.type + ': remove it, or set type to s3, gcs or azure'"
+// +kubebuilder:validation:XValidation:rule="!has(self.s3Endpoint) || !self.s3Endpoint.matches('^[^/]*//[^/?#]*@')",fieldPath=".s3Endpoint",message="spec.checkpoint.storage.s3Endpoint: must not hold a user or password, which everyone who may see the job would read: use a Secret, and name it in secretRef"
 type CheckpointStorage struct {
 	// type of storage: pvc (the default), s3, gcs, azure or nfs.
 	// +optional

@@ -363,6 +363,7 @@ type SpotReference struct {
 // Monitoring says how progress is read and where experiments are tracked.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.wandbSecretRef) || has(self.wandbProject)",fieldPath=".wandbProject",message="spec.monitoring.wandbProject: is missing although wandbSecretRef is set: name the project, or remove wandbSecretRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.mlflowTrackingUri) || !self.mlflowTrackingUri.matches('^[^/]*//[^/?#]*@')",fieldPath=".mlflowTrackingUri",message="spec.monitoring.mlflowTrackingUri: must not hold a user or password, which everyone who may see the job would read: use a Secret, as the variables MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in spec.env by valueFrom.secretKeyRef"
 type Monitoring struct {
 	// enabled lets the operator read metrics from replica 0 while it trains. Default true.
 	// +optional
@@ -380,7 +381,8 @@ type Monitoring struct {
 	// +optional
 	TensorboardEnabled *bool `json:"tensorboardEnabled,omitempty"`
 
-	// mlflowTrackingUri is the address of an MLflow tracking server. Workers see it as MLFLOW_TRACKING_URI.
+	// mlflowTrackingUri is the address of an MLflow tracking server, without user and password: these belong into a Secret,
+	// as the variables MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. Workers see it as MLFLOW_TRACKING_URI.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9+.-]*://\S+$`
@@ -414,6 +416,13 @@ type Networking struct {
 	// +kubebuilder:validation:Maximum=65535
 	MasterPort int32 `json:"masterPort,omitempty"`
 
+	// isolation says who may connect to the workers. None: every pod of the cluster. Job: only the job's own pods at all
+	// ports; the manager's namespace at the ports of the metrics, the checkpoint agent and TensorBoard; and namespaces
+	// labelled metrics=enabled at the port of the metrics. Job takes a NetworkPolicy named <job>-training, which a network
+	// plugin must enforce. Default: what the installation says (--isolate-jobs), None unless it was changed.
+	// +optional
+	Isolation Isolation `json:"isolation,omitempty"`
+
 	// rdmaEnabled asks for an RDMA device and the capability IPC_LOCK for each worker. Pods with that capability do
 	// not meet the Pod Security levels baseline and restricted. Default false.
 	// +optional
@@ -425,6 +434,18 @@ type Networking struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	RDMAResource string `json:"rdmaResource,omitempty"`
 }
+
+// Isolation says who may connect to the workers of a job.
+// +kubebuilder:validation:Enum=None;Job
+type Isolation string
+
+// The kinds of isolation.
+const (
+	// IsolationNone lets every pod of the cluster connect.
+	IsolationNone Isolation = "None"
+	// IsolationJob lets the job's own pods connect, and those that read its metrics.
+	IsolationJob Isolation = "Job"
+)
 
 // Elastic are the bounds within which the number of workers may change.
 //

@@ -34,6 +34,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/unserved"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
 // options are the flags of the subcommand.
@@ -52,6 +53,7 @@ type options struct {
 	progressWorkers  int
 	migrationQPS     float32
 	workerImage      string
+	isolateJobs      bool
 	logLevel         string
 	webhooks         webhookOptions
 }
@@ -87,6 +89,8 @@ func New() *cobra.Command {
 		"objects written anew per second when the storage version of their kind has changed")
 	flags.StringVar(&o.workerImage, "training-worker-image", envOr(workerImageVariable, "spot-training-operator-worker:latest"),
 		"image of workers whose job names none (environment: "+workerImageVariable+")")
+	flags.BoolVar(&o.isolateJobs, "isolate-jobs", false,
+		"give each job whose spec.networking.isolation is not set a NetworkPolicy that closes its pods to the pods of others")
 	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
 	o.webhooks.addFlags(flags)
 	return command
@@ -138,7 +142,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	settings := trainingjob.Settings{WorkerImage: o.workerImage}
+	settings := trainingjob.Settings{WorkerImage: o.workerImage, Namespace: o.webhooks.namespace, IsolateJobs: o.isolateJobs}
 	if err := addControllers(ctx, mgr, o, settings); err != nil {
 		return err
 	}
@@ -206,7 +210,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 	}
 	trainingJobs := &trainingjob.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
-		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
+		Recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")), Progress: scraper,
 		Metrics:  metrics.NewTrainingJobs(ctrlmetrics.Registry, o.metricsMaxJobs),
 		Settings: settings,
 	}

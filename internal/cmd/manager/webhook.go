@@ -62,7 +62,7 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.configuration, "webhook-configuration", "spot-training-operator",
 		"name of the two webhook configurations that mode self makes the certificate known in")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv(namespaceVariable),
-		"namespace of the manager, where mode self keeps its Secret (environment: "+namespaceVariable+")")
+		"namespace of the manager, where mode self keeps its Secret and from which isolated jobs are read (environment: "+namespaceVariable+")")
 }
 
 // validate names the flag that is wrong, and the way out.
