@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
@@ -63,6 +64,9 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
 
 // remove deletes the object that was seen, not one of the same name that came after it.
 func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
+	if group, ok := object.(*unstructured.Unstructured); ok && group.GetUID() == "" {
+		return r.removeGroup(ctx, group)
+	}
 	uid := object.GetUID()
 	err := r.Delete(ctx, object.DeepCopyObject().(client.Object),
 		client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -75,6 +79,9 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
 // ensure creates a child, or applies it when it is not as it should be. A child is created rather than applied the
 // first time, because applying would merge it into an object of the same name that is somebody else's.
 func (r *Reconciler) ensure(ctx context.Context, o observed, object client.Object) error {
+	if group, ok := object.(*unstructured.Unstructured); ok {
+		return r.ensureGroup(ctx, o.job, group)
+	}
 	live := o.live(object)
 	if live == nil {
 		err := r.Create(ctx, object, fieldOwner)
@@ -261,6 +268,8 @@ func kindOf(object client.Object) string {
 		return "ServiceAccount"
 	case *networkingv1.NetworkPolicy:
 		return "NetworkPolicy"
+	case *unstructured.Unstructured:
+		return "PodGroup"
 	default:
 		return "PersistentVolumeClaim"
 	}

@@ -71,8 +71,8 @@ func bareJob(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	bareMeta(&job.ObjectMeta, mlv1.AnnotationAttempt)
-	job.Spec = batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions}
+	bareMeta(&job.ObjectMeta, mlv1.AnnotationAttempt, mlv1.AnnotationGangScheduler)
+	job.Spec = batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions, Suspend: job.Spec.Suspend}
 	job.Status = batchv1.JobStatus{Conditions: job.Status.Conditions}
 	return job, nil
 }

@@ -71,6 +71,7 @@ type Reconciler struct {
 	minor     putOff
 	rest      turn
 	farewells farewells
+	served    servedKinds
 }
 
 // Options of the controller.
@@ -99,6 +100,7 @@ const retryLeftover = 500 * time.Millisecond
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;persistentvolumeclaims,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch;delete
+// +kubebuilder:rbac:groups=scheduling.volcano.sh;scheduling.x-k8s.io;scheduling.k8s.io,resources=podgroups,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create

@@ -36,6 +36,9 @@ type observed struct {
 	figures      *observedFigures
 	farewell     *farewell
 
+	gang  gang
+	kueue bool // the cluster serves Kueue's kinds
+
 	nodes           map[string]*node // those of doubtful pods, by name
 	creationRefused string           // why the Job controller could not create pods; empty when not known
 }
@@ -79,6 +82,12 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 		return o, err
 	}
 	if err := r.observePods(ctx, &o); err != nil {
+		return o, err
+	}
+	if err := r.observeQueue(ctx, &o); err != nil {
+		return o, err
+	}
+	if err := r.observeGang(&o); err != nil {
 		return o, err
 	}
 	if err := r.observeNodes(ctx, &o); err != nil {

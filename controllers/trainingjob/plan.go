@@ -53,7 +53,7 @@ func plan(o observed) desired {
 		return d
 	}
 	suspend := ptr.Deref(o.job.Spec.Suspend, false)
-	if !suspend {
+	if !suspend && !evictedByQueue(o) {
 		resumed(o, &d)
 	}
 	if reason, message := obstacle(o); reason != "" && o.workers == nil && !suspend {
@@ -71,6 +71,9 @@ func plan(o observed) desired {
 		planStart(o, &d)
 	default:
 		planAttempt(o, &d)
+	}
+	if finished(&d.status) || suspend {
+		releaseGang(o, &d)
 	}
 	if deadline := deadlineOf(o, &d); deadline != nil && !finished(&d.status) && o.now.Before(*deadline) {
 		d.lookAgain(deadline.Sub(o.now))
@@ -99,7 +102,10 @@ func obstacle(o observed) (reason, message string) {
 		return mlv1.ReasonClaimNotFound, fmt.Sprintf(
 			"there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.checkpoint", o.missingClaim, o.job.Namespace)
 	}
-	return "", ""
+	if reason, message := queueObstacle(o); reason != "" {
+		return reason, message
+	}
+	return gangObstacle(o)
 }
 
 func resumeSource(job *mlv1.TrainingJob) string {
@@ -149,7 +155,7 @@ func planStart(o observed, d *desired) {
 			return
 		}
 	}
-	d.apply = firstChildren(o, d.status.RestartCount)
+	d.apply = append(gangObjects(o), firstChildren(o, d.status.RestartCount)...)
 	d.more = true
 }
 
@@ -166,7 +172,10 @@ func firstChildren(o observed, attempt int32) []client.Object {
 	if isolated(o.job, o.settings) {
 		list = append(list, buildPolicy(o.job, o.settings))
 	}
-	return append(list, buildWorkers(o.job, o.settings, attempt))
+	workers := buildWorkers(o.job, o.settings, attempt)
+	joinGang(o, workers)
+	joinQueue(o, workers)
+	return append(list, workers)
 }
 
 // children are all objects of the job.
@@ -196,12 +205,15 @@ func lingering(o observed, d *desired) time.Duration {
 
 // planAttempt follows the workers that exist.
 func planAttempt(o observed, d *desired) {
-	pods := o.podsOf(o.workers.UID)
+	pods := sinceAdmission(o.workers, o.podsOf(o.workers.UID))
 	switch {
 	case o.workers.DeletionTimestamp != nil:
 		return // its end brings us back
 	case attemptOf(o.workers) < d.status.RestartCount:
 		d.remove(o.workers)
+		return
+	case heldByQueue(o.workers):
+		planQueued(o, d)
 		return
 	case succeeded(o.workers, pods):
 		complete(o, d)
@@ -275,6 +287,7 @@ func planFinished(o observed, d *desired) {
 		}
 		d.lookAgain(left)
 	}
+	leaveQueue(o, d)
 	switch o.job.Spec.CleanupPolicy {
 	case mlv1.CleanupAll:
 		d.remove(o.workers)
@@ -304,7 +317,7 @@ func pastDeadline(o observed, d *desired) bool {
 // begins anew when the job is resumed.
 func deadlineOf(o observed, d *desired) *time.Time {
 	seconds := o.job.Spec.FailurePolicy.ActiveDeadlineSeconds
-	if seconds == nil || d.status.StartTime == nil || ptr.Deref(o.job.Spec.Suspend, false) {
+	if seconds == nil || d.status.StartTime == nil || ptr.Deref(o.job.Spec.Suspend, false) || evictedByQueue(o) {
 		return nil
 	}
 	start := d.status.StartTime.Time

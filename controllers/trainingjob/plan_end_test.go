@@ -143,13 +143,13 @@ func TestDeadline(t *testing.T) {
 		job := runningJob(t, builders.TrainingJob("bert").Deadline(100).Checkpoints())
 		workers := builders.Workers(job).Obj()
 
-		due := plan(see(job, workers, runningPods(job, 0)...).after(100*time.Second))
+		due := plan(see(job, workers, runningPods(job, 0)...).after(100 * time.Second))
 		assert.Equal(t, []string{"Job bert-training, attempt 0"}, outlineOf(due).Delete)
 		assert.Equal(t, mlv1.StateRunning, due.status.State, "the workers save a checkpoint now")
 		assert.Equal(t, "True DeadlineExceeded", outlineOf(due).Conditions["Stopping"])
 
 		job.Status = due.status
-		saving := plan(see(job, nil, builders.Pod(workers, 0).Running().Deleting(2*time.Minute).Obj()).after(101*time.Second))
+		saving := plan(see(job, nil, builders.Pod(workers, 0).Running().Deleting(2*time.Minute).Obj()).after(101 * time.Second))
 		assert.Equal(t, mlv1.StateRunning, saving.status.State)
 		assert.Zero(t, saving.status.RestartCount, "workers that were stopped are no failure")
 

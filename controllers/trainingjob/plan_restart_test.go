@@ -131,7 +131,7 @@ func TestADisruptionRestartsAtOnceAndIsCountedApart(t *testing.T) {
 		State: mlv1.StateRestarting, Reason: mlv1.ReasonPreempted, Restarts: 1, Disruptions: 1,
 		FailureReason: "worker 1 (pod bert-training-1-a0) was preempted for a pod of higher priority: PreemptionByScheduler: for another" +
 			"; to keep its place, give the job a higher spec.scheduling.priority",
-		Workers:       mlv1.WorkersStatus{Total: 2, Failed: 2},
+		Workers: mlv1.WorkersStatus{Total: 2, Failed: 2},
 		Conditions: conditions{
 			"Admitted": admitted, "Initialized": "False Preempted", "Running": "False Preempted", "Restarting": "True Preempted",
 		},

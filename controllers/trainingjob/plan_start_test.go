@@ -263,8 +263,9 @@ func TestFieldsOfLaterVersionsAreNamed(t *testing.T) {
 	d := plan(see(job, builders.Workers(job).Obj()))
 
 	assert.Equal(t, "True QueueNotServed", outlineOf(d).Conditions["Admitted"])
-	assert.Equal(t, "this version of the operator admits every job at once and does not act upon spec.scheduling.queueName, "+
-		"spec.scheduling.gang, spec.scheduling.spot, spec.monitoring.tensorboardEnabled yet", d.status.Conditions[0].Message)
+	assert.Equal(t, "the job asks for no queue and is admitted at once; no gang scheduler is named, so that some of its 1 workers may start and "+
+		"wait for the others; this version of the operator does not act upon spec.scheduling.queueName, "+
+		"spec.scheduling.spot, spec.monitoring.tensorboardEnabled yet", d.status.Conditions[0].Message)
 }
 
 func TestNoAttemptStartsWhilePodsOfAnEarlierOneRun(t *testing.T) {

@@ -99,7 +99,7 @@ func (r *Reconciler) tell(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) 
 		r.Metrics.Failed(job.Namespace, after.Reason)
 		event(corev1.EventTypeWarning, "Failed", "Fail", fmt.Sprintf("%s: %s", after.Reason, after.FailureReason))
 	case mlv1.StateSuspended:
-		event(corev1.EventTypeNormal, "Suspended", "Suspend", "spec.suspend is true; no worker runs")
+		event(corev1.EventTypeNormal, "Suspended", "Suspend", waitingMessage(after))
 	case mlv1.StateInitializing:
 		if after.Reason == mlv1.ReasonWorkersStarting {
 			event(corev1.EventTypeNormal, "Initializing", "Start", "the workers are being started")

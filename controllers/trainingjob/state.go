@@ -65,16 +65,20 @@ func hold(o observed, d *desired, reason, message string) {
 		d.condition(o, mlv1.ConditionCheckpointReady, false, reason, message)
 		d.lookAgain(15 * time.Second) // claims of others are not watched
 	}
+	if reason == mlv1.ReasonGangNotServed || reason == mlv1.ReasonKueueNotServed {
+		d.condition(o, mlv1.ConditionAdmitted, false, reason, message)
+		d.lookAgain(lookForKinds)
+	}
 }
 
 // admit fills in what holds for every job that may use its resources.
 func admit(o observed, d *desired) {
-	reason, message := mlv1.ReasonAdmittedUnqueued, "the job asks for no queue and is admitted at once"
-	if unserved := unservedFields(o.job); len(unserved) > 0 {
+	admitted, reason, message := admission(o)
+	if unserved := unservedFields(o.job); len(unserved) > 0 && admitted {
 		reason = mlv1.ReasonQueueNotServed
-		message = "this version of the operator admits every job at once and does not act upon " + strings.Join(unserved, ", ") + " yet"
+		message += "; this version of the operator does not act upon " + strings.Join(unserved, ", ") + " yet"
 	}
-	d.condition(o, mlv1.ConditionAdmitted, true, reason, message)
+	d.condition(o, mlv1.ConditionAdmitted, admitted, reason, message)
 	if usesClaim(o.job) && o.missingClaim == "" {
 		d.condition(o, mlv1.ConditionCheckpointReady, true, mlv1.ReasonStorageReady, "checkpoints are kept on the claim "+claimName(o.job))
 	}
@@ -95,9 +99,6 @@ func unservedFields(job *mlv1.TrainingJob) []string {
 	if s := job.Spec.Scheduling; s != nil {
 		if s.QueueName != "" {
 			fields = append(fields, "spec.scheduling.queueName")
-		}
-		if ptr.Deref(s.Gang, false) {
-			fields = append(fields, "spec.scheduling.gang")
 		}
 		if s.Spot != nil {
 			fields = append(fields, "spec.scheduling.spot")
@@ -186,14 +187,17 @@ func stoppingWorkers(o observed, d *desired) {
 }
 
 func suspended(o observed, d *desired) {
-	const message = "spec.suspend is true; no worker runs"
+	suspendedFor(o, d, mlv1.ReasonSuspended, "spec.suspend is true; no worker runs")
+}
+
+func suspendedFor(o observed, d *desired, reason, message string) {
 	d.status.Workers.Active = 0
-	d.conclude(o, mlv1.ConditionStopping, mlv1.ReasonSuspended, message)
-	d.enter(mlv1.StateSuspended, mlv1.ReasonSuspended)
-	d.condition(o, mlv1.ConditionSuspended, true, mlv1.ReasonSuspended, message)
-	d.condition(o, mlv1.ConditionRunning, false, mlv1.ReasonSuspended, message)
-	d.condition(o, mlv1.ConditionInitialized, false, mlv1.ReasonSuspended, message)
-	d.conclude(o, mlv1.ConditionRestarting, mlv1.ReasonSuspended, message)
+	d.conclude(o, mlv1.ConditionStopping, reason, message)
+	d.enter(mlv1.StateSuspended, reason)
+	d.condition(o, mlv1.ConditionSuspended, true, reason, message)
+	d.condition(o, mlv1.ConditionRunning, false, reason, message)
+	d.condition(o, mlv1.ConditionInitialized, false, reason, message)
+	d.conclude(o, mlv1.ConditionRestarting, reason, message)
 }
 
 // resumed says that a job which was suspended is so no longer.

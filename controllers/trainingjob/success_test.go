@@ -29,7 +29,9 @@ func reporting(job *mlv1.TrainingJob, epoch int32, metric string, value float64)
 }
 
 func TestTheTargetIsSeenInTheFiguresThatAreRead(t *testing.T) {
-	least := func(p *mlv1.SuccessPolicy) { p.TargetMetric = &mlv1.TargetMetric{Name: "loss", Value: ptr.To(0.1), Mode: "min"} }
+	least := func(p *mlv1.SuccessPolicy) {
+		p.TargetMetric = &mlv1.TargetMetric{Name: "loss", Value: ptr.To(0.1), Mode: "min"}
+	}
 	exact := func(p *mlv1.SuccessPolicy) { p.TargetAccuracy = ptr.To(0.95) }
 	any := func(p *mlv1.SuccessPolicy) { p.TargetMetric = &mlv1.TargetMetric{Name: "f1", Value: ptr.To(0.5)} }
 	for name, test := range map[string]struct {
@@ -38,11 +40,11 @@ func TestTheTargetIsSeenInTheFiguresThatAreRead(t *testing.T) {
 		value   float64
 		message string // empty when the training goes on
 	}{
-		"accuracy too low":       {exact, "accuracy", 0.949, ""},
-		"accuracy just reached":  {exact, "accuracy", 0.95, "accuracy 0.95 is at least 0.95"},
-		"another metric":         {exact, "loss", 0.99, ""},
-		"a loss too high":        {least, "loss", 0.11, ""},
-		"a loss that is reached": {least, "loss", 0.09, "loss 0.09 is at most 0.1"},
+		"accuracy too low":                          {exact, "accuracy", 0.949, ""},
+		"accuracy just reached":                     {exact, "accuracy", 0.95, "accuracy 0.95 is at least 0.95"},
+		"another metric":                            {exact, "loss", 0.99, ""},
+		"a loss too high":                           {least, "loss", 0.11, ""},
+		"a loss that is reached":                    {least, "loss", 0.09, "loss 0.09 is at most 0.1"},
 		"larger is better when the mode is not set": {any, "f1", 0.51, "f1 0.51 is at least 0.5"},
 	} {
 		t.Run(name, func(t *testing.T) {

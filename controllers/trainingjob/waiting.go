@@ -31,7 +31,7 @@ func waitingFor(o observed, d *desired, pods []*corev1.Pod) (reason, message str
 		}
 	}
 	if lacksPods(o, pods) {
-		if left := o.workers.CreationTimestamp.Add(podCreation).Sub(o.now); left > 0 {
+		if left := startedAt(o.workers).Add(podCreation).Sub(o.now); left > 0 {
 			d.lookAgain(left) // nothing else tells that no pod came
 		} else {
 			if o.creationRefused == "" {
@@ -105,7 +105,7 @@ func refusedPods(o observed, exist int) (reason, message string) {
 // observeRefusal reads why the Job controller does not create the pods of a Job that has been there for a while.
 func (r *Reconciler) observeRefusal(ctx context.Context, o *observed) error {
 	if finished(&o.job.Status) || o.workers == nil || ptr.Deref(o.workers.Spec.Suspend, false) || o.job.Status.State == mlv1.StateRunning ||
-		!lacksPods(*o, o.podsOf(o.workers.UID)) || o.now.Before(o.workers.CreationTimestamp.Add(podCreation)) {
+		!lacksPods(*o, sinceAdmission(o.workers, o.podsOf(o.workers.UID))) || o.now.Before(startedAt(o.workers).Add(podCreation)) {
 		return nil
 	}
 	var events corev1.EventList

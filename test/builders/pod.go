@@ -46,6 +46,12 @@ func (b *PodBuilder) On(node string) *PodBuilder {
 	return b
 }
 
+// Created sets when the pod was made, counted from Noon.
+func (b *PodBuilder) Created(since time.Duration) *PodBuilder {
+	b.pod.CreationTimestamp = metav1.NewTime(Noon.Add(since))
+	return b
+}
+
 // Unlabelled takes the label replica-id away.
 func (b *PodBuilder) Unlabelled() *PodBuilder {
 	delete(b.pod.Labels, mlv1.LabelReplicaID)

@@ -2,6 +2,7 @@
 package builders
 
 import (
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +57,26 @@ func (b *TrainingJobBuilder) ToCreate() *mlv1.TrainingJob {
 func (b *TrainingJobBuilder) Namespace(namespace string) *TrainingJobBuilder {
 	b.job.Namespace = namespace
 	return b
+}
+
+// Labels adds labels.
+func (b *TrainingJobBuilder) Labels(with map[string]string) *TrainingJobBuilder {
+	b.job.Labels = merge(b.job.Labels, with)
+	return b
+}
+
+// Annotations adds annotations.
+func (b *TrainingJobBuilder) Annotations(with map[string]string) *TrainingJobBuilder {
+	b.job.Annotations = merge(b.job.Annotations, with)
+	return b
+}
+
+func merge(into, from map[string]string) map[string]string {
+	if into == nil {
+		into = map[string]string{}
+	}
+	maps.Copy(into, from)
+	return into
 }
 
 // Workers sets the number of workers.

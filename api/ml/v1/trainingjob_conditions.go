@@ -29,6 +29,18 @@ const (
 	ReasonAdmittedUnqueued = "AdmittedUnqueued"
 	// ReasonQueueNotServed: the job names a queue, which this version does not serve; it is admitted at once.
 	ReasonQueueNotServed = "QueueNotServed"
+	// ReasonGangScheduled: a gang scheduler starts the workers together.
+	ReasonGangScheduled = "GangScheduled"
+	// ReasonGangNotServed: the cluster does not serve the gang scheduler that the job names.
+	ReasonGangNotServed = "GangNotServed"
+	// ReasonKueueNotServed: the job names a queue of Kueue, which the cluster does not serve.
+	ReasonKueueNotServed = "KueueNotServed"
+	// ReasonQueued: the job waits for Kueue to admit it.
+	ReasonQueued = "Queued"
+	// ReasonAdmittedByQueue: Kueue lets the job run.
+	ReasonAdmittedByQueue = "AdmittedByQueue"
+	// ReasonEvictedByQueue: Kueue took the job's resources back while it ran.
+	ReasonEvictedByQueue = "EvictedByQueue"
 	// ReasonFrameworkNotSupported: this version cannot run the framework.
 	ReasonFrameworkNotSupported = "FrameworkNotSupported"
 	// ReasonStorageNotSupported: this version cannot keep checkpoints in the storage, or resume from it.
@@ -91,6 +103,9 @@ const (
 	LabelTrainingJobCompact = "trainingjob"
 	// LabelReplicaID on a worker pod is its replica, from 0.
 	LabelReplicaID = "replica-id"
+	// AnnotationGangScheduler on a TrainingJob says who starts its workers together: volcano, coscheduling, kubernetes or
+	// none. Without it spec.scheduling.schedulerName says it. On the Job it is who does.
+	AnnotationGangScheduler = "ml.example.com/gang-scheduler"
 	// AnnotationAttempt on the Job and its pods is the number of restarts before it.
 	AnnotationAttempt = "ml.example.com/restart-attempt"
 )
