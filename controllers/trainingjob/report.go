@@ -72,6 +72,7 @@ func (r *Reconciler) tell(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) 
 				"spec.resources asks for numWorkers x gpusPerWorker GPUs, which was taken for the whole job: each worker gets %d", gpusPerWorker(job)))
 		}
 	}
+	r.observeWaits(job, after)
 	if c, was := after.Checkpoint, before.Checkpoint; c != nil && c.Path != "" && (was == nil || was.Path != c.Path) {
 		event(corev1.EventTypeNormal, "CheckpointSaved", "Checkpoint", fmt.Sprintf("checkpoint of epoch %d at %s", c.Epoch, c.Path))
 	}

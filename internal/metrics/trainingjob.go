@@ -16,6 +16,10 @@ type TrainingJobs struct {
 	created         *prometheus.CounterVec
 	completed       *prometheus.CounterVec
 	failed          *prometheus.CounterVec
+	queueWait       *prometheus.HistogramVec
+	timeToRunning   *prometheus.HistogramVec
+	scrapes         prometheus.Histogram
+	scrapeFailures  *prometheus.CounterVec
 
 	names *boundedNames
 }
@@ -44,10 +48,28 @@ func NewTrainingJobs(registry prometheus.Registerer, maxJobs int) *TrainingJobs 
 		created:   counter("trainingjob_created_total", "Training jobs taken up.", "namespace"),
 		completed: counter("trainingjob_completed_total", "Training jobs that ended, by result: success or failure.", "namespace", "result"),
 		failed:    counter("trainingjob_failed_total", "Training jobs that failed for good, by reason.", "namespace", "reason"),
+		queueWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "trainingjob_queue_wait_seconds", Buckets: waitBuckets,
+			Help: "Time from the creation of a training job until it was admitted to its resources.",
+		}, []string{"namespace"}),
+		timeToRunning: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "trainingjob_time_to_running_seconds", Buckets: waitBuckets,
+			Help: "Time from the creation of a training job until all its workers first ran.",
+		}, []string{"namespace"}),
+		scrapes: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "trainingjob_scrape_duration_seconds", Buckets: []float64{.001, .005, .025, .1, .5, 2.5},
+			Help: "Time that reading the figures of a running training job took.",
+		}),
+		scrapeFailures: counter("trainingjob_scrape_failures_total",
+			"Failed attempts to read the figures of a running training job.", perJob...),
 	}
-	registry.MustRegister(m.reconciliations, m.durations, m.errors, m.created, m.completed, m.failed)
+	registry.MustRegister(m.reconciliations, m.durations, m.errors, m.created, m.completed, m.failed,
+		m.queueWait, m.timeToRunning, m.scrapes, m.scrapeFailures)
 	return m
 }
+
+// waitBuckets are for the times that a job waits, from a second to a day.
+var waitBuckets = []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -79,6 +101,24 @@ func (m *TrainingJobs) Failed(namespace, reason string) {
 	m.failed.WithLabelValues(namespace, reason).Inc()
 }
 
+// Admitted tells how long a job waited for its resources.
+func (m *TrainingJobs) Admitted(namespace string, waited time.Duration) {
+	m.queueWait.WithLabelValues(namespace).Observe(max(waited, 0).Seconds())
+}
+
+// Running tells how long after its creation all workers of a job ran for the first time.
+func (m *TrainingJobs) Running(namespace string, waited time.Duration) {
+	m.timeToRunning.WithLabelValues(namespace).Observe(max(waited, 0).Seconds())
+}
+
+// Scraped counts one attempt to read the figures of a job.
+func (m *TrainingJobs) Scraped(namespace, name string, took time.Duration, failed bool) {
+	m.scrapes.Observe(took.Seconds())
+	if failed {
+		m.scrapeFailures.WithLabelValues(namespace, m.names.admit(namespace, name)).Inc()
+	}
+}
+
 // Forget drops the series of a job that no longer exists.
 func (m *TrainingJobs) Forget(namespace, name string) {
 	if !m.names.release(namespace, name) {
@@ -88,6 +128,7 @@ func (m *TrainingJobs) Forget(namespace, name string) {
 		m.reconciliations.DeleteLabelValues(namespace, name, result)
 	}
 	m.durations.DeleteLabelValues(namespace, name)
+	m.scrapeFailures.DeleteLabelValues(namespace, name)
 	m.errors.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "training_job": name})
 }
 

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,41 +16,36 @@ import (
 // listTimeout bounds the reading of the jobs for one scrape; the cache answers in far less.
 const listTimeout = 5 * time.Second
 
-// trainingJobStatus turns the status of every training job into gauges at the time of a scrape, so that no series
-// outlives its job.
+// trainingJobStatus turns the status of every training job into figures at the time of a scrape, so that no series
+// outlives its job, and counters go on when the manager starts anew.
 type trainingJobStatus struct {
 	jobs    client.Reader
 	maxJobs int
 	clock   clock.PassiveClock
 
-	total, progress, epoch, duration, gpus, workers, loss, accuracy, utilization *prometheus.Desc
+	total, omitted *prometheus.Desc
+	perJob         perJob
 }
 
 // NewTrainingJobStatus returns a collector of the figures in the status of all training jobs, read from the cache.
-// Gauges per job are given for the maxJobs oldest jobs only; trainingjob_total counts all.
+// maxJobs jobs have figures of their own: unfinished jobs before finished ones, of the unfinished the oldest, of the
+// finished those that ended last. trainingjob_total counts all.
 func NewTrainingJobStatus(jobs client.Reader, maxJobs int, now clock.PassiveClock) prometheus.Collector {
-	perJob := []string{"namespace", "training_job"}
-	describe := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
 	return &trainingJobStatus{
 		jobs: jobs, maxJobs: maxJobs, clock: now,
-		total:       describe("trainingjob_total", "Training jobs that exist, by state.", "namespace", "state"),
-		progress:    describe("trainingjob_progress_percent", "Share of the training that is done, 0 to 100.", perJob...),
-		epoch:       describe("trainingjob_current_epoch", "Epoch in progress, from 1.", perJob...),
-		duration:    describe("trainingjob_duration_seconds", "Time since all workers first ran, until the end of the job.", append(perJob, "state")...),
-		gpus:        describe("trainingjob_allocated_gpus", "GPUs that the workers of an unfinished job hold together.", perJob...),
-		workers:     describe("trainingjob_allocated_workers", "Workers of an unfinished job.", perJob...),
-		loss:        describe("trainingjob_loss", "Training loss last reported.", perJob...),
-		accuracy:    describe("trainingjob_accuracy", "Accuracy last reported, 0 to 1.", perJob...),
-		utilization: describe("trainingjob_gpu_utilization_percent", "GPU utilization last reported by replica 0, 0 to 100.", perJob...),
+		total: prometheus.NewDesc("trainingjob_total", "Training jobs that exist, by state.", []string{"namespace", "state"}, nil),
+		omitted: prometheus.NewDesc("trainingjob_series_omitted",
+			"Training jobs without figures of their own, because there are more than --metrics-max-jobs.", nil, nil),
+		perJob: newPerJob(),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *trainingJobStatus) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.total, c.progress, c.epoch, c.duration, c.gpus, c.workers, c.loss, c.accuracy, c.utilization} {
-		out <- desc
+	out <- c.total
+	out <- c.omitted
+	for _, f := range c.perJob {
+		out <- f.desc
 	}
 }
 
@@ -65,52 +58,38 @@ func (c *trainingJobStatus) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(c.total, err)
 		return
 	}
-	slices.SortFunc(list.Items, func(a, b mlv1.TrainingJob) int { // the cache has no order of its own
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
 	type group struct{ namespace, state string }
 	counts := map[group]int{}
+	jobs := make([]*mlv1.TrainingJob, len(list.Items)) // the structs are large to sort
 	for i := range list.Items {
-		job := &list.Items[i]
-		counts[group{job.Namespace, string(job.Status.State)}]++
-		if i < c.maxJobs {
-			c.collectJob(job, out)
-		}
+		jobs[i] = &list.Items[i]
+		counts[group{jobs[i].Namespace, string(jobs[i].Status.State)}]++
 	}
 	for of, count := range counts {
 		out <- prometheus.MustNewConstMetric(c.total, prometheus.GaugeValue, float64(count), of.namespace, of.state)
 	}
+	shown := min(len(jobs), max(c.maxJobs, 0))
+	out <- prometheus.MustNewConstMetric(c.omitted, prometheus.GaugeValue, float64(len(jobs)-shown))
+	slices.SortFunc(jobs, byImportance) // the cache has no order of its own
+	now := c.clock.Now()
+	for _, job := range jobs[:shown] {
+		c.perJob.collect(job, now, out)
+	}
 }
 
-func (c *trainingJobStatus) collectJob(job *mlv1.TrainingJob, out chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{job.Namespace, job.Name}, labels...)...)
-	}
-	status := job.Status
-	if percent, err := strconv.ParseFloat(strings.TrimSuffix(status.Progress, "%"), 64); err == nil {
-		gauge(c.progress, percent)
-	}
-	if status.CurrentEpoch > 0 {
-		gauge(c.epoch, float64(status.CurrentEpoch))
-	}
-	if status.StartTime != nil {
-		end := c.clock.Now()
-		if status.CompletionTime != nil {
-			end = status.CompletionTime.Time
-		}
-		gauge(c.duration, end.Sub(status.StartTime.Time).Seconds(), string(status.State))
-	}
-	for name, desc := range map[string]*prometheus.Desc{"loss": c.loss, "accuracy": c.accuracy} {
-		if value, ok := status.Metrics[name]; ok {
-			gauge(desc, value)
+// byImportance has the jobs first that are to have figures of their own.
+func byImportance(a, b *mlv1.TrainingJob) int {
+	endA, endB := a.Status.CompletionTime, b.Status.CompletionTime
+	switch {
+	case endA == nil && endB != nil:
+		return -1
+	case endA != nil && endB == nil:
+		return 1
+	case endA != nil:
+		if later := endB.Compare(endA.Time); later != 0 {
+			return later
 		}
 	}
-	if status.Resources != nil && status.CompletionTime == nil {
-		gauge(c.gpus, float64(status.Resources.GPUs))
-		gauge(c.workers, float64(status.Resources.Workers))
-		if utilization := status.Resources.GPUUtilizationPercent; utilization != nil {
-			gauge(c.utilization, *utilization)
-		}
-	}
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

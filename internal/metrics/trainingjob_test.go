@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,10 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/builders"
@@ -60,7 +54,8 @@ trainingjob_reconciliation_duration_seconds_bucket{namespace="team-a",training_j
 trainingjob_reconciliation_duration_seconds_bucket{namespace="team-a",training_job="bert",le="+Inf"} 2
 trainingjob_reconciliation_duration_seconds_sum{namespace="team-a",training_job="bert"} 2.002
 trainingjob_reconciliation_duration_seconds_count{namespace="team-a",training_job="bert"} 2
-`)))
+`), "trainingjob_completed_total", "trainingjob_created_total", "trainingjob_failed_total", "trainingjob_reconciliation_errors_total",
+		"trainingjob_reconciliation_total", "trainingjob_reconciliation_duration_seconds"))
 }
 
 func TestTheNumberOfSeriesIsBounded(t *testing.T) {
@@ -94,102 +89,69 @@ func TestForgettingAJobDropsItsErrorsToo(t *testing.T) {
 	m := NewTrainingJobs(registry, 3)
 	m.Reconciled("a", "bert", time.Millisecond, "Conflict")
 	m.Reconciled("a", "bert", time.Millisecond, "Other")
+	m.Scraped("a", "bert", time.Millisecond, true)
 
 	m.Forget("a", "bert")
 
-	left, err := registry.Gather()
+	left, err := testutil.GatherAndCount(registry, "trainingjob_reconciliation_total", "trainingjob_reconciliation_duration_seconds",
+		"trainingjob_reconciliation_errors_total", "trainingjob_scrape_failures_total")
 	require.NoError(t, err)
-	assert.Empty(t, left)
+	assert.Zero(t, left)
 }
 
-// lister lists jobs in the order in which it has them.
-type lister struct {
-	client.Reader
+func TestWaitsAndScrapes(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	m := NewTrainingJobs(registry, 1)
+	m.Admitted("a", -time.Second) // clocks of two machines may differ
+	m.Running("a", 2*time.Minute)
+	m.Scraped("a", "bert", 2*time.Millisecond, false)
+	m.Scraped("a", "bert", 3*time.Second, true)
+	m.Scraped("a", "gpt", 2*time.Millisecond, true)
 
-	jobs []*mlv1.TrainingJob
-	err  error
+	assert.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP trainingjob_queue_wait_seconds Time from the creation of a training job until it was admitted to its resources.
+# TYPE trainingjob_queue_wait_seconds histogram
+trainingjob_queue_wait_seconds_bucket{namespace="a",le="1"} 1
+trainingjob_queue_wait_seconds_bucket{namespace="a",le="5"} 1
+trainingjob_queue_wait_seconds_bucket{namespace="a",le="15"} 1
+trainingjob_queue_wait_seconds_bucket{namespace="a",le="60"} 1
+trainingjob_queue_wait_seconds_bucket{namespace="a",le="300"} 1
+trainingjob_queue_wait_seconds_bucket{namespace="a",le="900"} 1
+trainingjob_queue_wait_seconds_bucket{namespace="a",le="3600"} 1
+trainingjob_queue_wait_seconds_bucket{namespace="a",le="14400"} 1
+trainingjob_queue_wait_seconds_bucket{namespace="a",le="86400"} 1
+trainingjob_queue_wait_seconds_bucket{namespace="a",le="+Inf"} 1
+trainingjob_queue_wait_seconds_sum{namespace="a"} 0
+trainingjob_queue_wait_seconds_count{namespace="a"} 1
+# HELP trainingjob_scrape_failures_total Failed attempts to read the figures of a running training job.
+# TYPE trainingjob_scrape_failures_total counter
+trainingjob_scrape_failures_total{namespace="a",training_job=""} 1
+trainingjob_scrape_failures_total{namespace="a",training_job="bert"} 1
+# HELP trainingjob_time_to_running_seconds Time from the creation of a training job until all its workers first ran.
+# TYPE trainingjob_time_to_running_seconds histogram
+trainingjob_time_to_running_seconds_bucket{namespace="a",le="1"} 0
+trainingjob_time_to_running_seconds_bucket{namespace="a",le="5"} 0
+trainingjob_time_to_running_seconds_bucket{namespace="a",le="15"} 0
+trainingjob_time_to_running_seconds_bucket{namespace="a",le="60"} 0
+trainingjob_time_to_running_seconds_bucket{namespace="a",le="300"} 1
+trainingjob_time_to_running_seconds_bucket{namespace="a",le="900"} 1
+trainingjob_time_to_running_seconds_bucket{namespace="a",le="3600"} 1
+trainingjob_time_to_running_seconds_bucket{namespace="a",le="14400"} 1
+trainingjob_time_to_running_seconds_bucket{namespace="a",le="86400"} 1
+trainingjob_time_to_running_seconds_bucket{namespace="a",le="+Inf"} 1
+trainingjob_time_to_running_seconds_sum{namespace="a"} 120
+trainingjob_time_to_running_seconds_count{namespace="a"} 1
+`), "trainingjob_queue_wait_seconds", "trainingjob_time_to_running_seconds", "trainingjob_scrape_failures_total"))
+	scrapes, err := testutil.GatherAndCount(registry, "trainingjob_scrape_duration_seconds")
+	require.NoError(t, err)
+	assert.Equal(t, 1, scrapes, "one histogram for all jobs")
 }
 
-func (l lister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	for _, job := range l.jobs {
-		list.(*mlv1.TrainingJobList).Items = append(list.(*mlv1.TrainingJobList).Items, *job)
-	}
-	return l.err
-}
-
-func TestStatusGauges(t *testing.T) {
-	noon := metav1.NewTime(builders.Noon)
-	running := builders.TrainingJob("bert").Status(mlv1.TrainingJobStatus{
-		State: mlv1.StateRunning, Progress: "45%", CurrentEpoch: 3, StartTime: &noon,
-		Metrics:   map[string]float64{"loss": 0.5, "accuracy": 0.9, "f1": 0.1},
-		Resources: &mlv1.ResourcesStatus{Workers: 4, GPUs: 16, GPUUtilizationPercent: ptr.To(87.5)},
-	}).Obj()
-	ended := builders.TrainingJob("gpt").Status(mlv1.TrainingJobStatus{
-		State: mlv1.StateCompleted, Progress: "100%", StartTime: &noon, CompletionTime: ptr.To(metav1.NewTime(noon.Add(10 * time.Second))),
-		Resources: &mlv1.ResourcesStatus{Workers: 4, GPUs: 16},
-	}).Obj()
-	collector := NewTrainingJobStatus(lister{jobs: []*mlv1.TrainingJob{running, ended, builders.TrainingJob("new").Obj()}}, 10,
-		clocktesting.NewFakePassiveClock(builders.Noon.Add(time.Minute)))
-
-	assert.NoError(t, testutil.CollectAndCompare(collector, strings.NewReader(`
-# HELP trainingjob_accuracy Accuracy last reported, 0 to 1.
-# TYPE trainingjob_accuracy gauge
-trainingjob_accuracy{namespace="default",training_job="bert"} 0.9
-# HELP trainingjob_allocated_gpus GPUs that the workers of an unfinished job hold together.
-# TYPE trainingjob_allocated_gpus gauge
-trainingjob_allocated_gpus{namespace="default",training_job="bert"} 16
-# HELP trainingjob_allocated_workers Workers of an unfinished job.
-# TYPE trainingjob_allocated_workers gauge
-trainingjob_allocated_workers{namespace="default",training_job="bert"} 4
-# HELP trainingjob_current_epoch Epoch in progress, from 1.
-# TYPE trainingjob_current_epoch gauge
-trainingjob_current_epoch{namespace="default",training_job="bert"} 3
-# HELP trainingjob_duration_seconds Time since all workers first ran, until the end of the job.
-# TYPE trainingjob_duration_seconds gauge
-trainingjob_duration_seconds{namespace="default",state="Completed",training_job="gpt"} 10
-trainingjob_duration_seconds{namespace="default",state="Running",training_job="bert"} 60
-# HELP trainingjob_gpu_utilization_percent GPU utilization last reported by replica 0, 0 to 100.
-# TYPE trainingjob_gpu_utilization_percent gauge
-trainingjob_gpu_utilization_percent{namespace="default",training_job="bert"} 87.5
-# HELP trainingjob_loss Training loss last reported.
-# TYPE trainingjob_loss gauge
-trainingjob_loss{namespace="default",training_job="bert"} 0.5
-# HELP trainingjob_progress_percent Share of the training that is done, 0 to 100.
-# TYPE trainingjob_progress_percent gauge
-trainingjob_progress_percent{namespace="default",training_job="bert"} 45
-trainingjob_progress_percent{namespace="default",training_job="gpt"} 100
-# HELP trainingjob_total Training jobs that exist, by state.
-# TYPE trainingjob_total gauge
-trainingjob_total{namespace="default",state="Completed"} 1
-trainingjob_total{namespace="default",state="Pending"} 1
-trainingjob_total{namespace="default",state="Running"} 1
-`)))
-}
-
-func TestTheSameJobsKeepTheirGaugesWhenThereAreTooMany(t *testing.T) {
-	job := func(name string) *mlv1.TrainingJob {
-		return builders.TrainingJob(name).Status(mlv1.TrainingJobStatus{State: mlv1.StateRunning, CurrentEpoch: 1}).Obj()
-	}
-	a, b, c := job("a"), job("b"), job("c")
-	for _, order := range [][]*mlv1.TrainingJob{{a, b, c}, {c, b, a}, {b, c, a}} { // a cache lists in any order
-		collector := NewTrainingJobStatus(lister{jobs: order}, 2, clocktesting.NewFakePassiveClock(builders.Noon))
-		assert.NoError(t, testutil.CollectAndCompare(collector, strings.NewReader(`
-# HELP trainingjob_current_epoch Epoch in progress, from 1.
-# TYPE trainingjob_current_epoch gauge
-trainingjob_current_epoch{namespace="default",training_job="a"} 1
-trainingjob_current_epoch{namespace="default",training_job="b"} 1
-# HELP trainingjob_total Training jobs that exist, by state.
-# TYPE trainingjob_total gauge
-trainingjob_total{namespace="default",state="Running"} 3
-`), "trainingjob_current_epoch", "trainingjob_total"))
-	}
-}
-
-func TestAScrapeFailsWhenTheJobsCannotBeListed(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(NewTrainingJobStatus(lister{err: errors.New("no cache")}, 1, clocktesting.NewFakePassiveClock(builders.Noon)))
-	_, err := registry.Gather()
-	assert.ErrorContains(t, err, "no cache")
+func TestCertificateExpiry(t *testing.T) {
+	none := NewCertificateExpiry(func() (time.Time, bool) { return time.Time{}, false })
+	assert.Zero(t, testutil.CollectAndCount(none))
+	some := NewCertificateExpiry(func() (time.Time, bool) { return builders.Noon, true })
+	assert.InDelta(t, float64(builders.Noon.Unix()), testutil.ToFloat64(some), 0)
 }
 
 func TestMetricNamesFollowPrometheusConventions(t *testing.T) {
@@ -198,6 +160,10 @@ func TestMetricNamesFollowPrometheusConventions(t *testing.T) {
 	m.Created("a")
 	m.Failed("a", "b")
 	m.Reconciled("a", "b", 0, "c")
+	m.Admitted("a", time.Second)
+	m.Running("a", time.Second)
+	m.Scraped("a", "b", time.Second, true)
+	registry.MustRegister(NewCertificateExpiry(func() (time.Time, bool) { return builders.Noon, true }))
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	assert.Empty(t, problems)

@@ -31,6 +31,8 @@ type ScraperOptions struct {
 	Workers int
 	// Changed is called, from a worker, when a job reported other figures than before. It must not block.
 	Changed func(job types.NamespacedName)
+	// Scraped is called, from a worker, after each attempt, with the time that it took. It must not block. Optional.
+	Scraped func(job types.NamespacedName, took time.Duration, err error)
 	// Clock tells the time. Default the real one.
 	Clock clock.WithTicker
 }
@@ -150,7 +152,11 @@ func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
 	if url == "" {
 		return
 	}
+	start := s.options.Clock.Now()
 	figures, err := s.fetch(ctx, url)
+	if s.options.Scraped != nil && ctx.Err() == nil {
+		s.options.Scraped(job, s.options.Clock.Since(start), err)
+	}
 	again, changed := s.record(job, url, figures, err)
 	if again > 0 {
 		s.queue.AddAfter(job, again)

@@ -176,6 +176,25 @@ func TestAFailedScrapeIsTriedAgain(t *testing.T) {
 	s.knows(t, bert, 1)
 }
 
+func TestEveryScrapeIsTold(t *testing.T) {
+	w := startWorker(t)
+	w.serve(http.StatusInternalServerError, "")
+	type attempt struct {
+		job    types.NamespacedName
+		failed bool
+	}
+	told := make(chan attempt, 100)
+	r := startScraper(t, ScraperOptions{Scraped: func(job types.NamespacedName, _ time.Duration, err error) {
+		told <- attempt{job, err != nil}
+	}})
+	job := types.NamespacedName{Namespace: "a", Name: "bert"}
+	r.Follow(job, w.URL)
+	assert.Equal(t, attempt{job, true}, <-told)
+	w.serve(http.StatusOK, "training_epoch 2\n")
+	r.until(t, w.scraped(2))
+	assert.Equal(t, attempt{job, false}, <-told)
+}
+
 func TestRetriesBecomeRarerUpToTheInterval(t *testing.T) {
 	s := NewScraper(ScraperOptions{Interval: 30 * time.Second})
 	s.Follow(bert, "http://x")

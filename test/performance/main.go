@@ -30,11 +30,15 @@ import (
 
 // settings are the flags of the command.
 type settings struct {
-	jobs      counts
-	rounds    int
-	workers   int
-	nodes     int
-	lifeJobs  int
+	jobs     counts
+	rounds   int
+	workers  int
+	nodes    int
+	lifeJobs int
+	// scrapeJobs run for scrapeFor while their figures are read.
+	scrapeJobs int
+	scrapeFor  time.Duration
+
 	only      string
 	doc       string
 	manager   string
@@ -60,6 +64,12 @@ func main() {
 	}
 }
 
+// parts of the measurement.
+var parts = []string{"writes", "scale", "scrapes"}
+
+// measures says whether a part is to be measured.
+func (s settings) measures(part string) bool { return s.only == "" || s.only == part }
+
 func parse(arguments []string) (settings, error) {
 	s := settings{jobs: counts{50}, assets: os.Getenv("KUBEBUILDER_ASSETS"), arguments: arguments}
 	flags := flag.NewFlagSet("performance", flag.ContinueOnError)
@@ -68,21 +78,23 @@ func parse(arguments []string) (settings, error) {
 	flags.IntVar(&s.workers, "workers", 4, "workers of a job")
 	flags.IntVar(&s.nodes, "nodes", 20, "simulated nodes")
 	flags.IntVar(&s.lifeJobs, "life-jobs", 20, "jobs whose writes are counted")
-	flags.StringVar(&s.only, "only", "", "measure one part only: writes or scale")
+	flags.IntVar(&s.scrapeJobs, "scrape-jobs", 100, "running jobs that are scraped")
+	flags.DurationVar(&s.scrapeFor, "scrape-for", 90*time.Second, "how long they are")
+	flags.StringVar(&s.only, "only", "", "measure one part only: writes, scale or scrapes")
 	flags.StringVar(&s.doc, "doc", "", "Markdown file whose section of results is replaced")
 	flags.StringVar(&s.manager, "manager", "", "program to measure (default: built from this tree)")
-	full := flags.Bool("full", false, "the same as -jobs 200,1000")
+	full := flags.Bool("full", false, "the same as -jobs 200,1000 -scrape-jobs 1000 -scrape-for 5m")
 	if err := flags.Parse(arguments); err != nil {
 		return s, flag.ErrHelp // the flag set has said what is wrong
 	}
 	if *full {
-		s.jobs = counts{200, 1000}
+		s.jobs, s.scrapeJobs, s.scrapeFor = counts{200, 1000}, 1000, 5*time.Minute
 	}
-	if s.only != "" && s.only != "writes" && s.only != "scale" {
-		return s, fmt.Errorf("-only %s: want writes or scale", s.only)
+	if s.only != "" && !slices.Contains(parts, s.only) {
+		return s, fmt.Errorf("-only %s: want %s", s.only, strings.Join(parts, ", "))
 	}
-	if min(s.rounds, s.workers, s.nodes, s.lifeJobs) < 1 {
-		return s, errors.New("-rounds, -workers, -nodes and -life-jobs: want at least 1")
+	if min(s.rounds, s.workers, s.nodes, s.lifeJobs, s.scrapeJobs) < 1 || s.scrapeFor < time.Second {
+		return s, errors.New("-rounds, -workers, -nodes, -life-jobs and -scrape-jobs: want at least 1; -scrape-for: at least 1s")
 	}
 	return s, nil
 }
@@ -109,12 +121,12 @@ func run(ctx context.Context, s settings) (err error) {
 		}
 	}
 	report := newReport(s)
-	if s.only != "scale" {
+	if s.measures("writes") {
 		if report.writes, err = measureWrites(ctx, s); err != nil {
 			return fmt.Errorf("count writes: %w", err)
 		}
 	}
-	if s.only != "writes" {
+	if s.measures("scale") {
 		for _, jobs := range s.jobs {
 			measured, err := measureScale(ctx, s, jobs)
 			if err != nil {
@@ -122,6 +134,13 @@ func run(ctx context.Context, s settings) (err error) {
 			}
 			report.scales = append(report.scales, measured)
 		}
+	}
+	if s.measures("scrapes") {
+		measured, err := measureScrapes(ctx, s)
+		if err != nil {
+			return fmt.Errorf("measure scrapes: %w", err)
+		}
+		report.scraped = &measured
 	}
 	text := report.markdown()
 	fmt.Println(text)

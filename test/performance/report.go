@@ -22,6 +22,7 @@ type report struct {
 	settings settings
 	writes   []life
 	scales   []scale
+	scraped  *scraped
 }
 
 func newReport(s settings) *report { return &report{settings: s} }
@@ -36,6 +37,9 @@ func (r *report) markdown() string {
 	}
 	if len(r.scales) > 0 {
 		r.scaleTables(&out)
+	}
+	if r.scraped != nil {
+		r.scrapeTable(&out)
 	}
 	return strings.TrimRight(out.String(), "\n")
 }

@@ -196,6 +196,7 @@ func metricsOptions(o options) metricsserver.Options {
 
 func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings trainingjob.Settings) error {
 	reported := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
+	counters := metrics.NewTrainingJobs(ctrlmetrics.Registry, o.metricsMaxJobs)
 	scraper := progress.NewScraper(progress.ScraperOptions{
 		Interval: o.progressInterval, Workers: o.progressWorkers,
 		Changed: func(job types.NamespacedName) {
@@ -204,6 +205,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 			case <-ctx.Done():
 			}
 		},
+		Scraped: func(job types.NamespacedName, took time.Duration, err error) {
+			counters.Scraped(job.Namespace, job.Name, took, err != nil)
+		},
 	})
 	if err := mgr.Add(scraper); err != nil {
 		return fmt.Errorf("add the progress scraper: %w", err)
@@ -211,7 +215,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 	trainingJobs := &trainingjob.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")), Progress: scraper,
-		Metrics:  metrics.NewTrainingJobs(ctrlmetrics.Registry, o.metricsMaxJobs),
+		Metrics:  counters,
 		Settings: settings,
 	}
 	err := trainingJobs.SetupWithManager(ctx, mgr, trainingjob.Options{Concurrency: o.concurrency, Reported: reported})

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,10 +16,12 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/webhook/certificate"
 	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
 )
@@ -94,6 +97,7 @@ type webhooks struct {
 	server  webhook.Server
 	rotator *certificate.Rotator
 	cluster client.Client
+	expires prometheus.Collector
 }
 
 // newWebhooks makes the server before the manager, which is given it.
@@ -117,6 +121,7 @@ func newWebhooks(o webhookOptions, config *rest.Config, scheme *runtime.Scheme) 
 		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = w.rotator.GetCertificate })
 	}
 	w.server = webhook.NewServer(options)
+	w.expires = metrics.NewCertificateExpiry(o.certificateEnd(w))
 	return w, nil
 }
 
@@ -131,6 +136,9 @@ func (w webhooks) addTo(mgr ctrl.Manager, settings trainingjob.Settings) error {
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      w.cluster,
 	})
+	if err := ctrlmetrics.Registry.Register(w.expires); err != nil {
+		return fmt.Errorf("register the metric of the webhooks' certificate: %w", err)
+	}
 	if w.rotator != nil {
 		if err := mgr.Add(w.rotator); err != nil {
 			return fmt.Errorf("add the keeper of the webhooks' certificate: %w", err)
