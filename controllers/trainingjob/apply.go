@@ -64,7 +64,7 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
 
 // remove deletes the object that was seen, not one of the same name that came after it.
 func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
-	if group, ok := object.(*unstructured.Unstructured); ok && group.GetUID() == "" {
+	if group, ok := object.(*unstructured.Unstructured); ok {
 		return r.removeGroup(ctx, group)
 	}
 	uid := object.GetUID()

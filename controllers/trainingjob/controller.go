@@ -68,6 +68,8 @@ type Reconciler struct {
 	// Settings of the installation.
 	Settings Settings
 
+	// uncached reads and writes objects of kinds that the cluster may not serve: the cache would wait for them.
+	uncached  client.Client
 	minor     putOff
 	rest      turn
 	farewells farewells
@@ -115,6 +117,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	})
 	if err != nil {
 		return fmt.Errorf("index pods by training job: %w", err)
+	}
+	r.uncached, err = client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("make a client without a cache: %w", err)
 	}
 	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if pod, ok := object.(*corev1.Pod); ok {

@@ -19,14 +19,14 @@ import (
 // not watched: their kinds may be missing, and only their creation matters to the pods.
 func (r *Reconciler) ensureGroup(ctx context.Context, job *mlv1.TrainingJob, want *unstructured.Unstructured) error {
 	is := want.DeepCopy()
-	err := r.Create(ctx, want.DeepCopy(), fieldOwner)
+	err := r.uncached.Create(ctx, want.DeepCopy(), fieldOwner)
 	if err == nil {
 		return nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create PodGroup %s: %w", want.GetName(), err)
 	}
-	if err := r.Direct.Get(ctx, client.ObjectKeyFromObject(want), is); err != nil {
+	if err := r.uncached.Get(ctx, client.ObjectKeyFromObject(want), is); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	switch owner := metav1.GetControllerOf(is); {
@@ -43,9 +43,9 @@ func (r *Reconciler) ensureGroup(ctx context.Context, job *mlv1.TrainingJob, wan
 	if err != nil {
 		return fmt.Errorf("encode PodGroup %s: %w", want.GetName(), err)
 	}
-	err = r.Patch(ctx, is, client.RawPatch(types.MergePatchType, patch), fieldOwner)
+	err = r.uncached.Patch(ctx, is, client.RawPatch(types.MergePatchType, patch), fieldOwner)
 	if apierrors.IsInvalid(err) { // of some versions the contents cannot be changed: it is made anew
-		if err := r.remove(ctx, is); err != nil {
+		if err := r.deleteGroup(ctx, is); err != nil {
 			return err
 		}
 		return errLeftover
@@ -59,7 +59,7 @@ func (r *Reconciler) ensureGroup(ctx context.Context, job *mlv1.TrainingJob, wan
 // removeGroup deletes the PodGroup of a job if there is one, and it is the job's.
 func (r *Reconciler) removeGroup(ctx context.Context, group *unstructured.Unstructured) error {
 	is := group.DeepCopy()
-	err := r.Direct.Get(ctx, client.ObjectKeyFromObject(group), is)
+	err := r.uncached.Get(ctx, client.ObjectKeyFromObject(group), is)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil
 	}
@@ -69,5 +69,14 @@ func (r *Reconciler) removeGroup(ctx context.Context, group *unstructured.Unstru
 	if owner := metav1.GetControllerOf(is); owner == nil || owner.Kind != kindTrainingJob {
 		return nil
 	}
-	return r.remove(ctx, is)
+	return r.deleteGroup(ctx, is)
+}
+
+func (r *Reconciler) deleteGroup(ctx context.Context, is *unstructured.Unstructured) error {
+	uid := is.GetUID()
+	err := r.uncached.Delete(ctx, is, client.Preconditions{UID: &uid})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete PodGroup %s: %w", is.GetName(), err)
+	}
+	return nil
 }

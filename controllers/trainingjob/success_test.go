@@ -33,7 +33,7 @@ func TestTheTargetIsSeenInTheFiguresThatAreRead(t *testing.T) {
 		p.TargetMetric = &mlv1.TargetMetric{Name: "loss", Value: ptr.To(0.1), Mode: "min"}
 	}
 	exact := func(p *mlv1.SuccessPolicy) { p.TargetAccuracy = ptr.To(0.95) }
-	any := func(p *mlv1.SuccessPolicy) { p.TargetMetric = &mlv1.TargetMetric{Name: "f1", Value: ptr.To(0.5)} }
+	named := func(p *mlv1.SuccessPolicy) { p.TargetMetric = &mlv1.TargetMetric{Name: "f1", Value: ptr.To(0.5)} }
 	for name, test := range map[string]struct {
 		policy  func(*mlv1.SuccessPolicy)
 		metric  string
@@ -45,7 +45,7 @@ func TestTheTargetIsSeenInTheFiguresThatAreRead(t *testing.T) {
 		"another metric":                            {exact, "loss", 0.99, ""},
 		"a loss too high":                           {least, "loss", 0.11, ""},
 		"a loss that is reached":                    {least, "loss", 0.09, "loss 0.09 is at most 0.1"},
-		"larger is better when the mode is not set": {any, "f1", 0.51, "f1 0.51 is at least 0.5"},
+		"larger is better when the mode is not set": {named, "f1", 0.51, "f1 0.51 is at least 0.5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := runningJob(t, policyOf(test.policy))

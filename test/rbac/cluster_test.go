@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/gangs"
 )
 
 // patience bounds every wait.
@@ -58,7 +59,9 @@ func startCluster(t *testing.T, i *installation) *cluster {
 		Set("enable-admission-plugins", "OwnerReferencesPermissionEnforcement").
 		// Not the ServiceAccount plugin, which envtest turns off: a pod needs its ServiceAccount here as anywhere.
 		Set("disable-admission-plugins", "TaintNodesByCondition").
-		Set("endpoint-reconciler-type", "none")
+		Set("endpoint-reconciler-type", "none").
+		// Kubernetes' own gangs, which no cluster serves by default.
+		Set("feature-gates", "GenericWorkload=true").Set("runtime-config", "scheduling.k8s.io/v1alpha2=true")
 	config, err := env.Start()
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, env.Stop()) })
@@ -100,7 +103,7 @@ func (c *cluster) startControllers(env *envtest.Environment) {
 		"--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-device-taint-eviction-controller,"+
 			"-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=500")
+		"--feature-gates=GenericWorkload=true", "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=500")
 }
 
 func (c *cluster) install() {
@@ -108,7 +111,7 @@ func (c *cluster) install() {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.installation.namespace}}
 	require.NoError(c.t, c.Create(c.t.Context(), namespace))
 	_, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{
-		Paths: []string{root + "/config/crd/bases"}, MaxTime: patience,
+		Paths: append(gangKinds(c.t), root+"/config/crd/bases"), MaxTime: patience,
 		CRDs: []*apiextensionsv1.CustomResourceDefinition{crds.OperatorCondition()},
 	})
 	require.NoError(c.t, err)
@@ -121,6 +124,18 @@ func (c *cluster) install() {
 		c.webhooks.redirect(c.t, object)
 		require.NoError(c.t, c.Create(c.t.Context(), object), "%s %s", object.GetObjectKind().GroupVersionKind().Kind, object.GetName())
 	}
+}
+
+// gangKinds are the files of the kinds of gang schedulers and of Kueue.
+func gangKinds(t *testing.T) []string {
+	t.Helper()
+	volcano, err := gangs.Volcano()
+	require.NoError(t, err)
+	coscheduling, err := gangs.Coscheduling()
+	require.NoError(t, err)
+	kueue, err := gangs.Kueue(root)
+	require.NoError(t, err)
+	return []string{volcano, coscheduling, kueue}
 }
 
 // await waits until something is so.

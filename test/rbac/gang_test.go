@@ -1,0 +1,68 @@
+package rbac_test
+
+import (
+	"context"
+
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/builders"
+)
+
+// gang brings a job through a change of its size, which finds its PodGroup there, to its end, with which that goes.
+func (w *world) gang(scheduler string) {
+	job := w.starts(builders.TrainingJob("bert").Workers(2).Elastic(2, 3).Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Scheduling = &mlv1.Scheduling{SchedulerName: scheduler}
+	}))
+	workers := w.workers(job, "")
+	w.change(job, job.Name, func() { job.Spec.NumWorkers = 3 })
+	pods := w.pods(job, workers.UID)
+	w.run(pods...)
+	w.awaitState(job, mlv1.StateRunning)
+	w.end(0, pods...)
+	w.awaitState(job, mlv1.StateCompleted)
+}
+
+// waitsForKueue has the test play Kueue, and a worker fail, at which the manager asks whether Kueue stopped it.
+func waitsForKueue(w *world) {
+	job := w.submit(builders.TrainingJob("bert").Labels(map[string]string{"kueue.x-k8s.io/queue-name": "team"}))
+	w.awaitReason(job, mlv1.ReasonQueued)
+	var workers batchv1.Job
+	w.change(&workers, job.Name+"-training", func() { workers.Spec.Suspend = ptr.To(false) })
+	pods := w.pods(job)
+	w.run(pods...)
+	w.awaitState(job, mlv1.StateRunning)
+	w.end(1, pods...)
+	w.awaitJob(job, "restarted", func(status *mlv1.TrainingJobStatus) bool { return status.RestartCount == 1 })
+}
+
+// aNodeIsLost has one worker lose another whose node does not exist.
+func aNodeIsLost(w *world) {
+	job := w.starts(builders.TrainingJob("bert").Workers(2))
+	pods := w.pods(job)
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "vanished"}}
+	require.NoError(w.t, w.SubResource("binding").Create(w.t.Context(), pods[1], binding))
+	w.end(75, pods[0])
+	w.awaitJob(job, "restarted", func(status *mlv1.TrainingJobStatus) bool { return status.RestartCount == 1 })
+	require.Equal(w.t, mlv1.ReasonNodeLost, job.Status.LastFailure.Reason)
+}
+
+func quotaOfPods(w *world) {
+	require.NoError(w.t, w.Create(w.t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: w.namespace},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("1")}},
+	}))
+	w.await("the quota being counted", func(ctx context.Context) (bool, error) {
+		var q corev1.ResourceQuota
+		err := w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "one"}, &q)
+		return len(q.Status.Hard) > 0, err
+	})
+	job := w.submit(builders.TrainingJob("bert").Workers(2))
+	w.awaitReason(job, mlv1.ReasonQuotaExceeded)
+}
