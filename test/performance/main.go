@@ -65,7 +65,7 @@ func main() {
 }
 
 // parts of the measurement.
-var parts = []string{"writes", "scale", "scrapes"}
+var parts = []string{"writes", "restarts", "scale", "scrapes"}
 
 // measures says whether a part is to be measured.
 func (s settings) measures(part string) bool { return s.only == "" || s.only == part }
@@ -80,7 +80,7 @@ func parse(arguments []string) (settings, error) {
 	flags.IntVar(&s.lifeJobs, "life-jobs", 20, "jobs whose writes are counted")
 	flags.IntVar(&s.scrapeJobs, "scrape-jobs", 100, "running jobs that are scraped")
 	flags.DurationVar(&s.scrapeFor, "scrape-for", 90*time.Second, "how long they are")
-	flags.StringVar(&s.only, "only", "", "measure one part only: writes, scale or scrapes")
+	flags.StringVar(&s.only, "only", "", "measure one part only: writes, restarts, scale or scrapes")
 	flags.StringVar(&s.doc, "doc", "", "Markdown file whose section of results is replaced")
 	flags.StringVar(&s.manager, "manager", "", "program to measure (default: built from this tree)")
 	full := flags.Bool("full", false, "the same as -jobs 200,1000 -scrape-jobs 1000 -scrape-for 5m")
@@ -124,6 +124,11 @@ func run(ctx context.Context, s settings) (err error) {
 	if s.measures("writes") {
 		if report.writes, err = measureWrites(ctx, s); err != nil {
 			return fmt.Errorf("count writes: %w", err)
+		}
+	}
+	if s.measures("restarts") {
+		if report.restarts, err = measureRestarts(ctx, s); err != nil {
+			return fmt.Errorf("measure restarts: %w", err)
 		}
 	}
 	if s.measures("scale") {

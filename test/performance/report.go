@@ -21,6 +21,7 @@ const (
 type report struct {
 	settings settings
 	writes   []life
+	restarts []restarts
 	scales   []scale
 	scraped  *scraped
 }
@@ -35,6 +36,7 @@ func (r *report) markdown() string {
 	if len(r.writes) > 0 {
 		r.writesTable(&out)
 	}
+	restartTable(&out, r.restarts, r.settings.workers)
 	if len(r.scales) > 0 {
 		r.scaleTables(&out)
 	}
