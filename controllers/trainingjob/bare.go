@@ -43,6 +43,7 @@ func barePod(object any) (any, error) {
 	pod.Finalizers, pod.Spec = nil, corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	bare := corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, PodIP: pod.Status.PodIP,
+		StartTime: pod.Status.StartTime,
 	}
 	for _, condition := range pod.Status.Conditions {
 		switch condition.Type {

@@ -74,6 +74,8 @@ type Reconciler struct {
 	rest      turn
 	farewells farewells
 	served    servedKinds
+	ledger    ledger
+	prices    priceList
 }
 
 // Options of the controller.
@@ -127,6 +129,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if pod, ok := object.(*corev1.Pod); ok {
 			r.farewells.note(pod)
+			r.ledger.note(pod, r.Clock.Now())
 		}
 		name, ok := object.GetLabels()[mlv1.LabelTrainingJob]
 		if !ok {
@@ -205,6 +208,7 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: ptr.To(0)}, nil
 	}
 	hideSecrets(o.job, &d.status)
+	chargeCost(o, &d.status)
 	wait, err := r.report(ctx, o, &d.status)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -221,6 +225,7 @@ func (r *Reconciler) forget(job types.NamespacedName) {
 	r.Metrics.Forget(job.Namespace, job.Name)
 	r.minor.settle(job)
 	r.farewells.forget(job)
+	r.ledger.forget(job)
 }
 
 func errorType(err error) string {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/cost"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 )
 
@@ -35,6 +36,7 @@ type observed struct {
 	missingClaim string // a claim that the spec names and that does not exist
 	figures      *observedFigures
 	farewell     *farewell
+	usages       []cost.Usage // of nodes, since the cost was last written
 
 	gang  gang
 	kueue bool // the cluster serves Kueue's kinds
@@ -82,6 +84,9 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 		return o, err
 	}
 	if err := r.observePods(ctx, &o); err != nil {
+		return o, err
+	}
+	if err := r.observeCost(ctx, &o); err != nil {
 		return o, err
 	}
 	if err := r.observeQueue(ctx, &o); err != nil {

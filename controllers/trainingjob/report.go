@@ -38,6 +38,7 @@ func (r *Reconciler) report(ctx context.Context, o observed, status *mlv1.Traini
 		return 0, fmt.Errorf("write the status: %w", err)
 	}
 	r.minor.settle(key)
+	r.ledger.settle(key, status.Cost, o.now)
 	r.tell(o.job, status)
 	return 0, nil
 }
@@ -50,6 +51,7 @@ func onlyMinor(before, after *mlv1.TrainingJobStatus) bool {
 // essence is a status without what may be written late: running counts, and the wording of conditions.
 func essence(status *mlv1.TrainingJobStatus) *mlv1.TrainingJobStatus {
 	bare := status.DeepCopy()
+	bare.Cost = nil
 	if bare.Workers != nil {
 		bare.Workers.Active, bare.Workers.Succeeded, bare.Workers.Failed = 0, 0, 0
 	}

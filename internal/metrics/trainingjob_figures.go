@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,7 +82,7 @@ func newPerJob() perJob {
 			read: simple(func(job *mlv1.TrainingJob) (float64, bool) { return float64(job.Status.DisruptionCount), true }),
 		},
 	}
-	return append(figures, checkpointFigures()...)
+	return slices.Concat(figures, checkpointFigures(), costFigures())
 }
 
 func checkpointFigures() perJob {

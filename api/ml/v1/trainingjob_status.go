@@ -240,9 +240,11 @@ type BestStatus struct {
 	Epoch int32 `json:"epoch,omitempty"`
 }
 
-// CostStatus is what a job has cost so far.
+// CostStatus is what a job has cost so far: for each worker the price of its node, times the share of the node that it
+// requests, times the hours from when the kubelet took it until its end. It is written with other changes, and alone when it
+// is 10 minutes old.
 type CostStatus struct {
-	// currency of the prices, for example USD.
+	// currency of the prices, for example USD: that of the first node with a price.
 	// +optional
 	Currency string `json:"currency,omitempty"`
 
@@ -250,7 +252,16 @@ type CostStatus struct {
 	// +optional
 	Total string `json:"total,omitempty"`
 
-	// perHour is the present rate, as a decimal number.
+	// perHour is what the running workers cost per hour, as a decimal number.
 	// +optional
 	PerHour string `json:"perHour,omitempty"`
+
+	// unpricedWorkers is the number of running workers that are not in the sum, because their node has no price or one in
+	// another currency.
+	// +optional
+	UnpricedWorkers int32 `json:"unpricedWorkers,omitempty"`
+
+	// time up to which total counts.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
 }

@@ -23,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Loss",type=number,priority=1,JSONPath=`.status.metrics.loss`,description="Training loss last reported"
 // +kubebuilder:printcolumn:name="Workers",type=integer,priority=1,JSONPath=`.status.workers.active`,description="Workers that run now"
 // +kubebuilder:printcolumn:name="Restarts",type=integer,priority=1,JSONPath=`.status.restartCount`,description="Times that the whole job was started again"
+// +kubebuilder:printcolumn:name="Cost",type=string,priority=1,JSONPath=`.status.cost.total`,description="What the job has cost so far, where nodes carry prices"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.reason`,description="Why the job is in its state"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 50 characters of a-z, 0-9 and '-', starting with a letter and ending with a letter or digit, because it prefixes the names of Services and pods: choose a shorter or simpler name"
 // +operator-sdk:csv:customresourcedefinitions:displayName="Training Job",order=1,resources={{Job,v1},{Pod,v1},{Service,v1},{ConfigMap,v1},{ServiceAccount,v1},{PersistentVolumeClaim,v1},{Event,v1}}

@@ -1,0 +1,199 @@
+package trainingjob
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/cost"
+	"github.com/dcnlab/spot-training-operator/test/builders"
+)
+
+// costPod is a pod on a node since so many minutes after noon.
+func costPod(uid string, start int) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			UID: types.UID(uid), Namespace: builders.Namespace,
+			Labels: map[string]string{mlv1.LabelTrainingJob: "bert"}, Annotations: map[string]string{mlv1.AnnotationAttempt: "0"},
+		},
+		Spec:   corev1.PodSpec{NodeName: "node-" + uid},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: ptr.To(metav1.NewTime(minute(start)))},
+	}
+}
+
+func endedAt(pod *corev1.Pod, end int) *corev1.Pod {
+	pod.Status.Phase = corev1.PodSucceeded
+	pod.Status.ContainerStatuses = containerStatus(corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(minute(end))},
+	})
+	return pod
+}
+
+func minute(n int) time.Time { return builders.Noon.Add(time.Duration(n) * time.Minute) }
+
+func TestLedger(t *testing.T) {
+	job := builders.TrainingJob("bert").Obj()
+	key := client.ObjectKeyFromObject(job)
+	of := func(uid string, start int) use { return use{node: "node-" + uid, start: minute(start)} }
+	until := func(u use, end int) use { u.end = minute(end); return u }
+	written := func(at int) *mlv1.CostStatus { return &mlv1.CostStatus{Time: ptr.To(metav1.NewTime(minute(at)))} }
+
+	t.Run("a pod that runs", func(t *testing.T) {
+		var l ledger
+		assert.Equal(t, []use{of("a", 1)}, l.uses(job, []*corev1.Pod{costPod("a", 1)}, minute(5)))
+	})
+	t.Run("a pod that no kubelet has taken yet", func(t *testing.T) {
+		var l ledger
+		pod := costPod("a", 1)
+		pod.Status.StartTime = nil
+		assert.Empty(t, l.uses(job, []*corev1.Pod{pod}, minute(5)))
+	})
+	t.Run("a pod that ended, and is looked at later", func(t *testing.T) {
+		var l ledger
+		assert.Equal(t, []use{until(of("a", 1), 3)}, l.uses(job, []*corev1.Pod{endedAt(costPod("a", 1), 3)}, minute(5)))
+	})
+	t.Run("a pod whose end only an event brought", func(t *testing.T) {
+		var l ledger
+		l.note(costPod("a", 1), minute(1))
+		l.note(endedAt(costPod("a", 1), 3), minute(3))
+		assert.Equal(t, []use{until(of("a", 1), 3)}, l.uses(job, nil, minute(9)))
+	})
+	t.Run("a pod that vanished without a word ended when that was seen", func(t *testing.T) {
+		var l ledger
+		l.note(costPod("a", 1), minute(1))
+		assert.Equal(t, []use{until(of("a", 1), 4)}, l.uses(job, nil, minute(4)))
+		assert.Equal(t, []use{until(of("a", 1), 4)}, l.uses(job, nil, minute(9)), "and not later")
+	})
+	t.Run("an evicted pod, which has no container that ended", func(t *testing.T) {
+		var l ledger
+		evicted := costPod("a", 1)
+		evicted.Status.Phase = corev1.PodFailed
+		l.note(evicted, minute(4))
+		assert.Equal(t, []use{until(of("a", 1), 4)}, l.uses(job, []*corev1.Pod{evicted}, minute(9)))
+	})
+	t.Run("what is written is forgotten, what runs or ended later is not", func(t *testing.T) {
+		var l ledger
+		l.note(endedAt(costPod("a", 1), 3), minute(3))
+		l.note(endedAt(costPod("b", 1), 8), minute(8))
+		l.note(costPod("c", 1), minute(1))
+		l.settle(key, written(5), minute(5))
+		assert.ElementsMatch(t, []use{until(of("b", 1), 8), of("c", 1)}, l.uses(job, []*corev1.Pod{costPod("c", 1)}, minute(9)))
+		l.settle(key, nil, minute(9))
+		l.forget(key)
+		assert.Empty(t, l.jobs)
+	})
+	t.Run("pods of an earlier job of the name, and of others", func(t *testing.T) {
+		var l ledger
+		l.note(costPod("a", -1), minute(0))
+		stranger := costPod("b", 1)
+		stranger.Annotations = nil
+		l.note(stranger, minute(1))
+		assert.Empty(t, l.uses(job, nil, minute(2)))
+	})
+}
+
+// A cost is written with whatever else changes, and alone only when it is old or the last pod has ended.
+func TestCostRidesOnOtherChanges(t *testing.T) {
+	perHour := func(start, end int) cost.Usage {
+		price, _ := cost.PriceOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mlv1.AnnotationPricePerHour: "60"}},
+			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}})
+		u := cost.Usage{Start: minute(start), Currency: "USD", PerHour: price.Rate(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")})}
+		if end > 0 {
+			u.End = minute(end)
+		}
+		return u
+	}
+	before := func(total, rate string, at int) *mlv1.CostStatus {
+		return &mlv1.CostStatus{Currency: "USD", Total: total, PerHour: rate, Time: ptr.To(metav1.NewTime(minute(at)))}
+	}
+	for _, test := range []struct {
+		name    string
+		before  *mlv1.CostStatus
+		state   mlv1.State
+		usages  []cost.Usage
+		now     int
+		changes bool // something else
+		want    *mlv1.CostStatus
+	}{
+		{"nothing else changed", before("1", "60", 2), mlv1.StateRunning, []cost.Usage{perHour(1, 0)}, 7, false, before("1", "60", 2)},
+		{"something else changed", before("1", "60", 2), mlv1.StateRunning, []cost.Usage{perHour(1, 0)}, 7, true, before("6", "60", 7)},
+		{"the last is 10 minutes old", before("1", "60", 2), mlv1.StateRunning, []cost.Usage{perHour(1, 0)}, 12, false, before("11", "60", 12)},
+		{"the first, which can wait", nil, mlv1.StateInitializing, []cost.Usage{perHour(1, 0)}, 2, false, nil},
+		{"the first, with a change", nil, mlv1.StateRunning, []cost.Usage{perHour(1, 0)}, 2, true, before("1", "60", 2)},
+		{"the first, long after", nil, mlv1.StateRunning, []cost.Usage{perHour(1, 0)}, 11, false, before("10", "60", 11)},
+		{"the last pod of a failed job has ended", before("1", "60", 2), mlv1.StateFailed, []cost.Usage{perHour(1, 3)}, 4, false, before("2", "0", 4)},
+		{"no pod runs, and all is charged", before("1", "0", 2), mlv1.StateSuspended, nil, 30, false, before("1", "0", 2)},
+		{"no node has a price", nil, mlv1.StateRunning, []cost.Usage{{Start: minute(1)}}, 30, true, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			job := builders.TrainingJob("bert").Obj()
+			job.Status.Cost, job.Status.State = test.before, test.state
+			status := job.Status.DeepCopy()
+			if test.changes {
+				status.CurrentEpoch++
+			}
+			chargeCost(observed{job: job, now: minute(test.now), usages: test.usages}, status)
+			assert.Equal(t, test.want, status.Cost)
+		})
+	}
+}
+
+// A job is charged to the second, although the manager that saw its pods start is not the one that sees them end.
+func TestAPIAJobIsChargedForItsPartOfTheNodes(t *testing.T) {
+	c := newCluster(t)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "priced-", Annotations: map[string]string{
+		mlv1.AnnotationPricePerHour: "28800", mlv1.AnnotationPriceCurrency: "EUR", // 8 per second
+	}}}
+	require.NoError(t, c.Create(t.Context(), node))
+	t.Cleanup(func() { require.NoError(t, c.Delete(context.WithoutCancel(t.Context()), node)) })
+	bare := node.DeepCopy()
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi")}
+	require.NoError(t, c.Status().Patch(t.Context(), node, client.MergeFrom(bare)))
+
+	first := c.start(nil)
+	job := c.submit(builders.TrainingJob("bert").Workers(2).Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
+	}))
+	workers := c.workers(job, 0)
+	workers.Spec.Template.Spec.NodeName = node.Name // as the scheduler says it
+	pods := c.startPods(workers)
+	start := metav1.Now().Rfc3339Copy()
+	for _, pod := range pods {
+		c.become(pod, corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: "127.0.0.1", PodIPs: []corev1.PodIP{{IP: "127.0.0.1"}}, StartTime: &start,
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: containerStatus(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
+		})
+	}
+	c.await(job, "charged", func(job *mlv1.TrainingJob) bool { return job.Status.Cost != nil && job.Status.Cost.PerHour == "14400" })
+	eventually(t, "time passing", func() bool { return time.Since(start.Time) >= 2*time.Second })
+	first.stop()
+
+	end := metav1.Now().Rfc3339Copy()
+	for _, pod := range pods {
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		status := *pod.Status.DeepCopy()
+		status.Phase, status.ContainerStatuses = corev1.PodSucceeded, containerStatus(corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{FinishedAt: end},
+		})
+		c.become(pod, status)
+	}
+	c.start(nil)
+	done := c.await(job, "Completed", state(mlv1.StateCompleted))
+
+	seconds := int64(end.Sub(start.Time) / time.Second)
+	assert.Equal(t, strconv.FormatInt(2*2*seconds, 10), done.Status.Cost.Total, "two workers for %d s at 2 each second", seconds)
+	assert.Equal(t, "EUR", done.Status.Cost.Currency)
+	assert.Equal(t, "0", done.Status.Cost.PerHour)
+}
