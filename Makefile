@@ -30,6 +30,8 @@ OPM := $(BIN)/opm
 CATALOG := $(BIN)/catalog
 HELM := $(BIN)/helm
 CRD_REF_DOCS := $(BIN)/crd-ref-docs
+PROMETHEUS := $(BIN)/prometheus
+PROMTOOL := $(BIN)/promtool
 
 # Binaries carry VERSION, not the state of a git checkout that may belong to another user.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -114,7 +116,7 @@ vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code cal
 ##@ Tests
 
 .PHONY: test
-test: $(GOTESTSUM) $(OPM) $(HELM) ## Run the Python tests and all Go tests that need no live node; installs what they need.
+test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) ## Run the Python tests and all Go tests that need no live node; installs what they need.
 	@hack/test.sh
 
 .PHONY: e2e
@@ -257,3 +259,7 @@ $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
 
 $(CRD_REF_DOCS): hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
 	$(call build_tool,github.com/elastic/crd-ref-docs)
+
+# Without its web pages, which the module does not hold: only the API is asked.
+$(PROMETHEUS) $(PROMTOOL): hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
+	$(call build_tool,github.com/prometheus/prometheus/cmd/$(@F),CGO_ENABLED=0,-trimpath)

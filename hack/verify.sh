@@ -25,10 +25,10 @@ go_mod_is_tidy() {
 
 config_builds() {
   local folder
-  for folder in crd base default chart; do
+  for folder in crd base default chart monitoring; do
     "$BIN/kustomize" build "config/$folder" >/dev/null || die "config/$folder does not build"
   done
-  for folder in admission certmanager local network-policy prometheus webhook-olm webhook-self; do component_builds "$folder"; done
+  for folder in admission certmanager grafana local network-policy prometheus webhook-olm webhook-self; do component_builds "$folder"; done
 }
 
 # A component is built on top of config/base, as an overlay does it.

@@ -12,6 +12,8 @@ const (
 	namespace = "spot-training-operator-system"
 	// metricsObjects is how the names of the objects begin that only serve the metrics.
 	metricsObjects = "spot-training-operator-metrics-"
+	// dashboardObjects is how the names of the ConfigMaps begin that hold dashboards.
+	dashboardObjects = "spot-training-operator-dashboard-"
 	// webhookObjects is the same for those that only serve the webhooks.
 	webhookObjects = "spot-training-operator-webhook"
 )
@@ -54,6 +56,12 @@ func placeOf(object *unstructured.Unstructured) (place, error) {
 		return place{"admission-policy.yaml", `include "spot-training-operator.admissionPolicy" .`}, nil
 	case "ServiceMonitor":
 		return place{"servicemonitor.yaml", "and .Values.metrics.enabled .Values.metrics.serviceMonitor.enabled"}, nil
+	case "PrometheusRule":
+		return place{"prometheusrule.yaml", "and .Values.metrics.enabled .Values.metrics.prometheusRule.enabled"}, nil
+	case "ConfigMap":
+		if dashboard, ok := strings.CutPrefix(name, dashboardObjects); ok {
+			return place{"dashboard-" + dashboard + ".yaml", "and .Values.metrics.enabled .Values.metrics.dashboards.enabled"}, nil
+		}
 	case "NetworkPolicy":
 		if strings.Contains(name, "webhook") {
 			return place{"networkpolicy.yaml", "and .Values.networkPolicy.enabled .Values.webhooks.enabled"}, nil
@@ -89,6 +97,10 @@ func template(object *unstructured.Unstructured) (string, error) {
 		addField(e, metadata, "annotations", "serviceAccount.annotations")
 	case "ServiceMonitor":
 		err = monitor(e, content)
+	case "PrometheusRule":
+		extend(e, metadata["labels"].(map[string]any), "metrics.prometheusRule.labels")
+	case "ConfigMap":
+		extend(e, metadata["labels"].(map[string]any), "metrics.dashboards.labels")
 	case "Deployment":
 		err = deployment(e, content)
 	}

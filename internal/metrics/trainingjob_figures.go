@@ -55,6 +55,7 @@ func newPerJob() perJob {
 			return float64(job.Status.CurrentEpoch), job.Status.CurrentEpoch > 0
 		})),
 		gauge("trainingjob_duration_seconds", "Time since all workers first ran, until the end of the job.", durationOf, "state"),
+		gauge("trainingjob_running_seconds", "Time since all workers of a running job last began to run.", runningOf),
 		gauge("trainingjob_waiting_seconds", "Time since which an unfinished job waits for its workers to run, by what it waits for.", waitingOf, "state", "reason"),
 		gauge("trainingjob_last_progress_timestamp_seconds",
 			"When the figures of a running job last changed, or it began to run if that was later, in seconds since 1970.", simple(lastProgressOf)),
@@ -118,6 +119,14 @@ func durationOf(job *mlv1.TrainingJob, now time.Time) (float64, []string, bool) 
 		now = end.Time
 	}
 	return now.Sub(start.Time).Seconds(), []string{string(job.Status.State)}, true
+}
+
+func runningOf(job *mlv1.TrainingJob, now time.Time) (float64, []string, bool) {
+	running := meta.FindStatusCondition(job.Status.Conditions, mlv1.ConditionRunning)
+	if job.Status.State != mlv1.StateRunning || running == nil {
+		return 0, nil, false
+	}
+	return max(now.Sub(running.LastTransitionTime.Time), 0).Seconds(), nil, true
 }
 
 // waitingOf counts from the creation, from the last time that the workers ran, or from the resumption.

@@ -81,6 +81,7 @@ func TestFiguresOfJobs(t *testing.T) {
 		`duration_seconds{Running,bert}`: 60, `duration_seconds{Completed,gpt}`: 10, `duration_seconds{Restarting,rnn}`: 60,
 		`duration_seconds{Running,vit}`: 10,
 		`state{Running,bert}`:           1, `state{Completed,gpt}`: 1, `state{Restarting,rnn}`: 1, `state{Running,vit}`: 1,
+		`running_seconds{bert}`: 50, `running_seconds{vit}`: 10,
 		`waiting_seconds{Unschedulable,Restarting,rnn}`: 20,
 		`restarts_total{bert}`:                          3, `restarts_total{gpt}`: 0, `restarts_total{rnn}`: 1, `restarts_total{vit}`: 0,
 		`disruptions_total{bert}`: 1, `disruptions_total{gpt}`: 0, `disruptions_total{rnn}`: 0, `disruptions_total{vit}`: 0,

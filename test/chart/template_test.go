@@ -34,7 +34,7 @@ func TestTheChartMakesWhatKustomizeBuilds(t *testing.T) {
 		"by default":                   {folder: "default", values: []string{admissionAPI}},
 		"without the admission policy": {folder: "default", absent: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}},
 		"with everything that is offered": {folder: "chart", values: []string{
-			admissionAPI, "--set=metrics.serviceMonitor.enabled=true,networkPolicy.enabled=true",
+			admissionAPI, "--set=metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true,networkPolicy.enabled=true",
 		}},
 	}
 	for name, test := range tests {
@@ -191,7 +191,8 @@ func TestValuesChooseObjects(t *testing.T) {
 		"nothing set": {
 			there: []string{"CustomResourceDefinition trainingjobs.ml.example.com", "Service spot-training-operator-controller-manager-metrics-service",
 				"ClusterRole spot-training-operator-trainingjob-editor-role", "ClusterRole spot-training-operator-metrics-auth-role"},
-			absent: []string{"ServiceMonitor spot-training-operator-metrics", "NetworkPolicy spot-training-operator-allow-metrics-traffic",
+			absent: []string{"ServiceMonitor spot-training-operator-metrics", "PrometheusRule spot-training-operator",
+				"ConfigMap spot-training-operator-dashboard-fleet", "NetworkPolicy spot-training-operator-allow-metrics-traffic",
 				"MutatingAdmissionPolicy spot-training-operator-replica-id", "Namespace spot-training-operator-system"},
 		},
 		"a cluster that serves the admission policy": {
@@ -211,8 +212,8 @@ func TestValuesChooseObjects(t *testing.T) {
 			absent: []string{"CustomResourceDefinition trainingjobs.ml.example.com", "CustomResourceDefinition agents.aiplatform.example.com"},
 		},
 		"metrics.enabled=false": {
-			values: []string{"--set=metrics.enabled=false,metrics.serviceMonitor.enabled=true"},
-			absent: []string{"Service spot-training-operator-controller-manager-metrics-service", "ServiceMonitor spot-training-operator-metrics",
+			values: []string{"--set=metrics.enabled=false,metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true"},
+			absent: []string{"PrometheusRule spot-training-operator", "ConfigMap spot-training-operator-dashboard-fleet", "Service spot-training-operator-controller-manager-metrics-service", "ServiceMonitor spot-training-operator-metrics",
 				"ClusterRole spot-training-operator-metrics-auth-role", "ClusterRoleBinding spot-training-operator-metrics-auth-rolebinding",
 				"ClusterRole spot-training-operator-metrics-reader"},
 		},
@@ -244,11 +245,19 @@ func TestValuesChooseObjects(t *testing.T) {
 
 func TestValuesReachTheirObjects(t *testing.T) {
 	objects := render(t, "--set=serviceAccount.annotations.team=a", "--set=crds.keep=false",
-		"--set=metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=15s,metrics.serviceMonitor.labels.release=prometheus")
+		"--set=metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=15s,metrics.serviceMonitor.labels.release=prometheus",
+		"--set=metrics.prometheusRule.enabled=true,metrics.prometheusRule.labels.release=alerts",
+		"--set=metrics.dashboards.enabled=true,metrics.dashboards.labels.folder=training")
 
 	assert.Equal(t, "a", objects["ServiceAccount "+deploymentName].GetAnnotations()["team"])
 	monitor := objects["ServiceMonitor spot-training-operator-metrics"]
 	assert.Equal(t, "prometheus", monitor.GetLabels()["release"])
+	assert.Equal(t, "alerts", objects["PrometheusRule spot-training-operator"].GetLabels()["release"])
+	for _, dashboard := range []string{"fleet", "job"} {
+		labels := objects["ConfigMap spot-training-operator-dashboard-"+dashboard].GetLabels()
+		assert.Equal(t, "training", labels["folder"])
+		assert.Equal(t, "1", labels["grafana_dashboard"])
+	}
 	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
 	require.NoError(t, err)
 	assert.Equal(t, "15s", endpoints[0].(map[string]any)["interval"])
