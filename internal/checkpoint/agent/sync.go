@@ -1,0 +1,200 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/manifest"
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/store"
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/volume"
+)
+
+// syncer keeps the checkpoints of one attempt safe. It looks at the directory and the storage, and does what is to be
+// done, over and over: a failure at any point is made good by the next look.
+type syncer struct {
+	Settings
+	status   *status
+	wake     chan struct{}
+	restored restored
+	verified volume.Verified
+	// bad are checkpoints in the directory that are not what their manifest says, by name.
+	bad map[string]damaged
+	// protected is never deleted from the directory: what the training may have started from.
+	protected map[string]bool
+	collected time.Time
+
+	requests sync.Mutex
+}
+
+// damaged is a checkpoint in the directory that cannot be used.
+type damaged struct {
+	why      string
+	manifest *manifest.Manifest // nil when it cannot be read
+}
+
+// Sync keeps checkpoints safe until ctx ends, and then until all that the training has finished is in the storage. It
+// leaves its last report as termination message.
+func Sync(ctx context.Context, s Settings) error {
+	s = s.withDefaults()
+	y := &syncer{
+		Settings: s, status: newStatus(report.PhaseSyncing), wake: make(chan struct{}, 1), restored: recall(s),
+		verified: volume.Verified{Directory: s.Directory}, bad: map[string]damaged{}, protected: map[string]bool{},
+	}
+	y.status.change(func(r *report.Report) { r.Restored, r.Skipped = y.restored.Checkpoint, y.restored.Skipped })
+	// What must be finished goes on when ctx ends; the kubelet ends it with the grace period.
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if err := s.Directory.Create(); err != nil { // the training makes it, then
+		s.Log.Warn("the directory of checkpoints cannot be made", "error", err.Error())
+	}
+	y.adoptRequest()
+	go serve(work, s.Address, y.status, y.request, s.Log)
+	go watch(work, s.Directory, y.wakeUp, s.Log)
+
+	y.untilStopped(ctx, work)
+	y.finish(work)
+	y.status.change(func(r *report.Report) { r.Phase = report.PhaseDone })
+	return y.status.leave(s.TerminationPath)
+}
+
+func (y *syncer) wakeUp() {
+	select {
+	case y.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (y *syncer) untilStopped(ctx, work context.Context) {
+	delay := y.Backoff
+	for {
+		err := y.pass(work)
+		y.tell(err)
+		pause := y.Look
+		if err != nil {
+			pause = min(jittered(delay), y.Look)
+			delay = min(2*delay, y.MaxBackoff)
+		} else {
+			delay = y.Backoff
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-y.wake:
+			timer.Stop()
+			if err != nil { // new checkpoints do not make a storage answer
+				wait(ctx, y.Backoff)
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// finish makes the last passes after SIGTERM. It ends when nothing is left to do, or when trying again is of no use; what a
+// storage that does not answer at the moment is tried for, the grace period bounds.
+func (y *syncer) finish(work context.Context) {
+	delay := y.Backoff
+	for first := true; ; first = false {
+		if err := y.status.leave(y.TerminationPath); err != nil && first {
+			y.Log.Warn("the termination message cannot be written", "error", err.Error())
+		}
+		err := y.pass(work)
+		y.tell(err)
+		if err == nil || !y.worthWaiting(err) {
+			return
+		}
+		wait(work, jittered(delay))
+		delay = min(2*delay, y.MaxBackoff)
+	}
+}
+
+// worthWaiting says whether an error may go away within a grace period.
+func (y *syncer) worthWaiting(err error) bool {
+	if errors.Is(err, store.ErrSuperseded) {
+		return false
+	}
+	switch y.explain(err).Reason {
+	case report.ReasonStorageUnreachable, report.ReasonStorageError:
+		return true
+	}
+	return false
+}
+
+// pass looks once and does what is to be done.
+func (y *syncer) pass(ctx context.Context) error {
+	names, err := y.Directory.Names()
+	if err != nil {
+		return err
+	}
+	for name := range y.bad {
+		if !y.Directory.Exists(name) {
+			delete(y.bad, name)
+		}
+	}
+	local, err := y.local(ctx, names)
+	if err != nil {
+		return err
+	}
+	if y.Store == nil {
+		err = y.passVolume(ctx, names, local)
+	} else {
+		err = y.passStore(ctx, local)
+	}
+	return err
+}
+
+// local are the checkpoints in the directory whose manifest can be read and whose files have the right sizes.
+func (y *syncer) local(ctx context.Context, names []string) (map[string]*manifest.Manifest, error) {
+	local := map[string]*manifest.Manifest{}
+	for _, name := range names {
+		m, err := y.Directory.Read(ctx, name)
+		switch {
+		case manifest.IsInvalid(err):
+			y.condemn(name, nil, err)
+		case err != nil && !y.Directory.Exists(name): // the training has deleted it
+		case err != nil:
+			return nil, err
+		default:
+			if bad, known := y.bad[name]; known && bad.manifest != nil && string(bad.manifest.Text) == string(m.Text) {
+				continue
+			}
+			delete(y.bad, name) // it has been written again
+			local[name] = m
+		}
+	}
+	return local, nil
+}
+
+func (y *syncer) condemn(name string, m *manifest.Manifest, err error) {
+	if before, known := y.bad[name]; !known || before.why != err.Error() {
+		y.Log.Warn("checkpoint is damaged", "checkpoint", name, "why", err.Error())
+	}
+	y.bad[name] = damaged{why: err.Error(), manifest: m}
+}
+
+// tell reports how a pass went.
+func (y *syncer) tell(err error) {
+	var problem *store.Error
+	switch {
+	case errors.Is(err, store.ErrSuperseded):
+		problem = &store.Error{Reason: report.ReasonSuperseded, Message: "a later attempt of the job has begun, which keeps the checkpoints now: this pod no longer writes to the storage"}
+	case err != nil:
+		problem = y.explain(err)
+	default:
+		problem = y.shortcoming()
+	}
+	if y.status.problem(problem, time.Now()) {
+		if problem == nil {
+			y.Log.Info("the storage works again")
+		} else {
+			y.Log.Warn("checkpoints are not as safe as they should be", "reason", problem.Reason, "message", problem.Message)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+// Package manifest reads, makes and checks the manifest.json of checkpoints, as the worker contract
+// (docs/worker-contract.md) describes it: the list of a checkpoint's files with their sizes and SHA-256.
+package manifest
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// FileName is the name of the manifest in the directory of its checkpoint.
+const FileName = "manifest.json"
+
+// MaxBytes bounds the text of a manifest. It holds some hundred thousand files.
+const MaxBytes = 64 << 20
+
+var (
+	namePattern = regexp.MustCompile(`^checkpoint-(epoch|step)-([0-9]{1,18})$`)
+	sumPattern  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// InvalidError says what is wrong with a checkpoint. Other errors mean that it could not be looked at.
+type InvalidError struct{ Message string }
+
+func (e *InvalidError) Error() string { return e.Message }
+
+// Invalid makes an InvalidError.
+func Invalid(format string, arguments ...any) error {
+	return &InvalidError{Message: fmt.Sprintf(format, arguments...)}
+}
+
+// IsInvalid says whether err means that a checkpoint is not what it should be.
+func IsInvalid(err error) bool {
+	var invalid *InvalidError
+	return errors.As(err, &invalid)
+}
+
+// IsName says whether a directory of this name is a checkpoint: checkpoint-epoch-<n> or checkpoint-step-<n>.
+func IsName(name string) bool { return namePattern.MatchString(name) }
+
+// position is the epoch or the step in a checkpoint's name.
+func position(name string) (epoch int32, step int64) {
+	parts := namePattern.FindStringSubmatch(name)
+	if parts == nil {
+		return 0, 0
+	}
+	number, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		return 0, 0
+	}
+	if parts[1] == "epoch" {
+		return int32(min(number, 1<<31-1)), 0
+	}
+	return 0, number
+}
+
+// File is one file of a checkpoint.
+type File struct {
+	// Path relative to the checkpoint, with slashes.
+	Path string `json:"path"`
+	// Size in bytes.
+	Size int64 `json:"size"`
+	// SHA256 of the content, in lower-case hexadecimal.
+	SHA256 string `json:"sha256"`
+}
+
+// Manifest is what a manifest says that the agent needs; Text has all of it.
+type Manifest struct {
+	Epoch   int32
+	Step    int64
+	Created time.Time
+	Files   []File
+	// Text as it was read or made. A copy of a checkpoint gets the same, with all that its program wrote there.
+	Text []byte
+}
+
+// SizeBytes of all files.
+func (m *Manifest) SizeBytes() int64 {
+	var sum int64
+	for _, f := range m.Files {
+		sum += f.Size
+	}
+	return sum
+}
+
+// Compare orders checkpoints by age: it is above 0 when a is newer than b, that is, has more steps; of equal ones the
+// one with more epochs, then the later time.
+func Compare(a, b *Manifest) int {
+	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Epoch, b.Epoch), a.Created.Compare(b.Created))
+}
+
+// document is the JSON form.
+type document struct {
+	Epoch       *int32    `json:"epoch"`
+	Step        *int64    `json:"step"`
+	CreatedTime time.Time `json:"createdTime"`
+	Files       []File    `json:"files"`
+}
+
+// Parse reads a manifest and checks that it makes sense. Its errors are InvalidErrors.
+func Parse(text []byte) (*Manifest, error) {
+	var d document
+	if err := json.Unmarshal(text, &d); err != nil {
+		return nil, Invalid("its %s cannot be read: %v", FileName, err)
+	}
+	if d.Epoch == nil || d.Step == nil || *d.Epoch < 0 || *d.Step < 0 {
+		return nil, Invalid("its %s lacks epoch or step, which must be numbers from 0", FileName)
+	}
+	if d.CreatedTime.IsZero() {
+		return nil, Invalid("its %s lacks createdTime", FileName)
+	}
+	if len(d.Files) == 0 {
+		return nil, Invalid("its %s lists no files", FileName)
+	}
+	seen := map[string]bool{}
+	for i := range d.Files {
+		f := &d.Files[i]
+		f.SHA256 = strings.ToLower(f.SHA256)
+		switch {
+		case !fs.ValidPath(f.Path) || f.Path == "." || strings.Contains(f.Path, `\`):
+			return nil, Invalid("its %s names %q, which is no path within it", FileName, f.Path)
+		case path.Clean(f.Path) == FileName:
+			return nil, Invalid("its %s names itself among the files", FileName)
+		case seen[f.Path]:
+			return nil, Invalid("its %s names %q twice", FileName, f.Path)
+		case f.Size < 0 || !sumPattern.MatchString(f.SHA256):
+			return nil, Invalid("its %s has no right size and SHA-256 for %q", FileName, f.Path)
+		}
+		seen[f.Path] = true
+	}
+	return &Manifest{Epoch: *d.Epoch, Step: *d.Step, Created: d.CreatedTime, Files: d.Files, Text: text}, nil
+}
+
+// made is the JSON form of a manifest for a checkpoint whose program wrote none.
+type made struct {
+	Version     int       `json:"version"`
+	Name        string    `json:"name"`
+	CreatedTime time.Time `json:"createdTime"`
+	Epoch       int32     `json:"epoch"`
+	Step        int64     `json:"step"`
+	MadeBy      string    `json:"madeBy"`
+	SizeBytes   int64     `json:"sizeBytes"`
+	Files       []File    `json:"files"`
+}
+
+// New makes the manifest of a checkpoint whose program wrote none. Epoch and step are those in its name, so that the
+// other of the two is 0.
+func New(name string, created time.Time, files []File) (*Manifest, error) {
+	epoch, step := position(name)
+	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	m := &Manifest{Epoch: epoch, Step: step, Created: created.UTC().Truncate(time.Second), Files: files}
+	text, err := json.MarshalIndent(made{
+		Version: 1, Name: name, CreatedTime: m.Created, Epoch: epoch, Step: step,
+		MadeBy: "checkpoint-agent", SizeBytes: m.SizeBytes(), Files: files,
+	}, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	m.Text = text
+	return m, nil
+}

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"cloud.google.com/go/storage"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/gcsblob"
+	"gocloud.dev/gcp"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+	"google.golang.org/api/option"
+
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
+)
+
+// openGCS opens a bucket of Google Cloud Storage.
+func openGCS(ctx context.Context, l Location, c credentials, client *http.Client) (*blob.Bucket, error) {
+	options := []option.ClientOption{storage.WithJSONReads()}
+	if l.Endpoint != "" {
+		options = append(options, option.WithEndpoint(l.Endpoint+"/storage/v1/"))
+	}
+	authorized, err := authorizeGCS(ctx, l, c, client)
+	if err != nil {
+		return nil, err
+	}
+	return gcsblob.OpenBucket(ctx, authorized, l.Bucket, &gcsblob.Options{ClientOptions: options})
+}
+
+func authorizeGCS(ctx context.Context, l Location, c credentials, client *http.Client) (*gcp.HTTPClient, error) {
+	// Tokens are asked for over the same connections, which know when nothing moves.
+	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, client)
+	const scope = storage.ScopeReadWrite
+	switch {
+	case c != nil:
+		found, err := google.CredentialsFromJSONWithType(ctx, []byte(c[keyGoogle]), google.ServiceAccount, scope)
+		if err != nil { // its text may repeat parts of the key
+			return nil, &Error{Reason: report.ReasonCredentialsMissing, Message: fmt.Sprintf(
+				"%s of the Secret for %s is no key of a service account: put the JSON file there that Google Cloud gave for it", keyGoogle, l.at())}
+		}
+		return gcp.NewHTTPClient(client.Transport, found.TokenSource)
+	case l.Endpoint != "":
+		return gcp.NewAnonymousHTTPClient(client.Transport), nil
+	}
+	found, err := google.FindDefaultCredentials(ctx, scope)
+	if err != nil {
+		return nil, noIdentity(l)
+	}
+	return gcp.NewHTTPClient(client.Transport, found.TokenSource)
+}
+
+// noIdentity is the error of an environment without workload identity.
+func noIdentity(l Location) error {
+	return &Error{Reason: report.ReasonCredentialsMissing, Message: fmt.Sprintf(
+		"there are no credentials for %s: name a Secret in secretRef, or give the job's ServiceAccount a workload identity", l.at())}
+}

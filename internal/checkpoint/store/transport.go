@@ -1,0 +1,89 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// stallAfter is how long a store may move not a single byte before it counts as one that does not answer. There is no
+// limit for a transfer as a whole: a slow network takes the time that it takes.
+const stallAfter = 20 * time.Second
+
+var errStalled = errors.New("no byte has moved for " + stallAfter.String())
+
+// meter sees when bytes have moved last over the connections to a store.
+type meter struct{ last atomic.Int64 }
+
+func (m *meter) touch() { m.last.Store(time.Now().UnixNano()) }
+
+func (m *meter) idle() time.Duration { return time.Since(time.Unix(0, m.last.Load())) }
+
+// guard returns a context that ends with errStalled when nothing moves any more. The caller calls stop at the end.
+func (m *meter) guard(ctx context.Context, limit time.Duration) (guarded context.Context, stop func()) {
+	m.touch()
+	guarded, cancel := context.WithCancelCause(ctx)
+	go func() {
+		tick := time.NewTicker(limit / 10)
+		defer tick.Stop()
+		for {
+			select {
+			case <-guarded.Done():
+				return
+			case <-tick.C:
+				if m.idle() > limit {
+					cancel(errStalled)
+					return
+				}
+			}
+		}
+	}()
+	return guarded, func() { cancel(context.Canceled) }
+}
+
+// client makes the HTTP client of a store.
+func (m *meter) client() *http.Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Client{Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &meteredConn{Conn: conn, meter: m}, nil
+		},
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		IdleConnTimeout:       90 * time.Second,
+		MaxIdleConnsPerHost:   16,
+		// A store may hold compressed objects and hand them out otherwise than they are.
+		DisableCompression: true,
+		WriteBufferSize:    64 << 10,
+		ReadBufferSize:     64 << 10,
+	}}
+}
+
+type meteredConn struct {
+	net.Conn
+	meter *meter
+}
+
+func (c *meteredConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.meter.touch()
+	}
+	return n, err
+}
+
+func (c *meteredConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.meter.touch()
+	}
+	return n, err
+}

@@ -1,0 +1,194 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"gocloud.dev/blob"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/manifest"
+)
+
+// Bounds of the memory that transfers use: buffers of all of them together, and those of one file.
+const (
+	partBytes     = 8 << 20
+	maxParts      = 9000 // S3 takes 10,000 parts of a file
+	fileParallel  = 3
+	memoryBudget  = 48 << 20
+	copyBytes     = 1 << 20
+	smallParallel = 8
+)
+
+// Sent counts what an upload moved.
+type Sent struct {
+	// Uploaded bytes were sent, Reused bytes were in the store already.
+	Uploaded, Reused int64
+}
+
+// Upload brings a checkpoint to the store: the files that it lacks, several at once, then the manifest, by which the
+// checkpoint exists. Files are hashed while they are sent, and one that is not what the manifest says does not become
+// visible; the error is then an InvalidError. Nothing valid is overwritten: the error is ErrOtherContent when another
+// valid checkpoint has the name. ErrSuperseded: a later attempt has begun.
+func (s *Store) Upload(ctx context.Context, area *Area, attempt int, dir *os.Root, name string, m *manifest.Manifest) (Sent, error) {
+	present, there := area.Find(name)
+	if there && present.Valid {
+		if sameFiles(present.Manifest, m) {
+			return Sent{}, nil
+		}
+		return Sent{}, ErrOtherContent
+	}
+	sent, err := s.uploadFiles(ctx, area, dir, m)
+	if err != nil {
+		return sent, err
+	}
+	// The last look before the checkpoint is made to exist: the training may run elsewhere by now.
+	if err := s.Fence(ctx, attempt); err != nil {
+		return sent, err
+	}
+	// One that is there and damaged is replaced.
+	err = s.write(ctx, s.manifestKey(name), m.Text, !there)
+	if isPrecondition(err) {
+		return sent, ErrOtherContent // since it was looked for; the next look tells whether it is the same
+	}
+	return sent, err
+}
+
+func sameFiles(a, b *manifest.Manifest) bool {
+	if len(a.Files) != len(b.Files) {
+		return false
+	}
+	files := map[manifest.File]bool{}
+	for _, f := range a.Files {
+		files[f] = true
+	}
+	for _, f := range b.Files {
+		if !files[f] {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Store) uploadFiles(ctx context.Context, area *Area, dir *os.Root, m *manifest.Manifest) (Sent, error) {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return Sent{}, err
+	}
+	ctx, stop := s.guard(ctx)
+	defer stop()
+	group, inGroup := errgroup.WithContext(ctx)
+	group.SetLimit(smallParallel)
+	memory := semaphore.NewWeighted(memoryBudget)
+	var sent Sent
+	begun := map[string]bool{}
+	for _, f := range m.Files {
+		if begun[f.SHA256] || (area.has(f) && area.referenced(f.SHA256)) {
+			sent.Reused += f.Size
+			continue
+		}
+		begun[f.SHA256] = true
+		sent.Uploaded += f.Size
+		cost := s.cost(f.Size)
+		if memory.Acquire(inGroup, cost) != nil {
+			break // another has failed
+		}
+		group.Go(func() error {
+			defer memory.Release(cost)
+			return s.uploadFile(inGroup, bucket, dir, f, area.corrupt[f.SHA256])
+		})
+	}
+	err = group.Wait()
+	if err != nil {
+		return Sent{}, because(ctx, err)
+	}
+	return sent, nil
+}
+
+// part is the size of the parts of a file, and how many are sent at once.
+func part(size int64) (bytes, parallel int64) {
+	bytes = max(partBytes, (size+maxParts-1)/maxParts)
+	return bytes, max(1, min(fileParallel, fileParallel*partBytes/bytes))
+}
+
+// cost is the memory that sending a file takes.
+func (s *Store) cost(size int64) int64 {
+	bytes, parallel := part(size)
+	if s.Scheme == schemeGCS { // which takes the parts of a file one after the other
+		parallel = 0
+	}
+	return min(memoryBudget, max(copyBytes, min(size, bytes*(parallel+2))))
+}
+
+// uploadFile sends one file. It is visible in the store only when it is what the manifest says.
+func (s *Store) uploadFile(ctx context.Context, bucket *blob.Bucket, dir *os.Root, f manifest.File, damaged bool) error {
+	file, err := dir.Open(f.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	bytes, parallel := part(f.Size)
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	key := s.blobKey(f.SHA256)
+	w, err := bucket.NewWriter(ctx, key, &blob.WriterOptions{
+		BufferSize: int(bytes), MaxConcurrency: int(parallel),
+		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
+	})
+	if err != nil {
+		return err
+	}
+	err = copyHashed(ctx, w, file, f)
+	if err != nil {
+		abort(err)
+		closed := w.Close() // does not complete the upload, because ctx is done
+		if closed == nil {
+			_ = s.remove(context.WithoutCancel(ctx), key)
+		}
+		return first(err, closed)
+	}
+	if err := w.Close(); err != nil {
+		return because(ctx, err)
+	}
+	if damaged {
+		return s.remove(ctx, join(s.Prefix, folderCorrupt, f.SHA256))
+	}
+	return nil
+}
+
+// first is the error that explains more: when a provider ends an upload, writing to it fails for that reason.
+func first(err, closed error) error {
+	if errors.Is(err, io.ErrClosedPipe) && closed != nil {
+		return closed
+	}
+	return err
+}
+
+// copyHashed copies a file and returns an InvalidError when it is not what the manifest says.
+func copyHashed(ctx context.Context, w io.Writer, file io.Reader, f manifest.File) error {
+	h := sha256.New()
+	size, err := manifest.Copy(ctx, io.MultiWriter(h, w), file)
+	switch {
+	case err != nil:
+		return err
+	case size != f.Size:
+		return manifest.Invalid("%s has %d bytes instead of %d", f.Path, size, f.Size)
+	case manifest.Sum(h) != f.SHA256:
+		return manifest.Mismatch(f.Path)
+	}
+	return nil
+}
+
+// Delete deletes a checkpoint of the area; what its manifest refers to goes with Collect.
+func (s *Store) Delete(ctx context.Context, name string) error {
+	if !manifest.IsName(name) {
+		return fmt.Errorf("%q is no checkpoint: %w", name, fs.ErrInvalid)
+	}
+	return s.remove(ctx, s.manifestKey(name))
+}

@@ -1,0 +1,90 @@
+package checkpointagent
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/agent"
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/store"
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/volume"
+)
+
+// Environment variables.
+const (
+	envDirectory         = "CHECKPOINT_DIR"
+	envReplica           = "REPLICA_INDEX"
+	envStore             = "CHECKPOINT_STORE"
+	envCredentials       = "CHECKPOINT_CREDENTIALS"
+	envRetention         = "CHECKPOINT_RETENTION"
+	envAttempt           = "CHECKPOINT_ATTEMPT"
+	envResume            = "RESUME_FROM"
+	envResumeCredentials = "RESUME_CREDENTIALS"
+	envResumeOptional    = "RESUME_OPTIONAL"
+	envPort              = "AGENT_PORT"
+	envTermination       = "TERMINATION_MESSAGE_PATH"
+)
+
+const terminationPath = "/dev/termination-log"
+
+// fromEnvironment reads the settings. Its errors name the variable.
+func fromEnvironment(env func(string) string) (agent.Settings, error) {
+	s := agent.Settings{TerminationPath: env(envTermination)}
+	if s.TerminationPath == "" {
+		s.TerminationPath = terminationPath
+	}
+	if env(envReplica) == "" {
+		return s, fmt.Errorf("%s: is not set: it must be the number of the replica, from 0", envReplica)
+	}
+	s.Directory = volume.Directory{Path: filepath.Clean(env(envDirectory))}
+	if !filepath.IsAbs(env(envDirectory)) {
+		return s, fmt.Errorf("%s: %q is no absolute path: name the directory of the job's checkpoints", envDirectory, env(envDirectory))
+	}
+	var err error
+	if s.Retention, err = number(env, envRetention, 0); err != nil {
+		return s, err
+	}
+	if s.Attempt, err = number(env, envAttempt, 0); err != nil {
+		return s, err
+	}
+	port, err := number(env, envPort, report.Port)
+	if err != nil {
+		return s, err
+	}
+	s.Address = ":" + strconv.Itoa(port)
+	if url := env(envStore); url != "" {
+		if s.Store, err = store.New(url, env(envCredentials)); err != nil {
+			return s, fmt.Errorf("%s: %w", envStore, err)
+		}
+	}
+	return s, resume(&s, env)
+}
+
+func resume(s *agent.Settings, env func(string) string) (err error) {
+	s.ResumeOptional = env(envResumeOptional) == "true"
+	switch from := env(envResume); {
+	case from == "":
+	case store.IsURL(from):
+		if s.ResumeStore, err = store.New(from, env(envResumeCredentials)); err != nil {
+			return fmt.Errorf("%s: %w", envResume, err)
+		}
+	case !filepath.IsAbs(from):
+		return fmt.Errorf("%s: %q is neither an absolute path nor a URL", envResume, from)
+	default:
+		s.ResumePath = from
+	}
+	return nil
+}
+
+func number(env func(string) string, name string, otherwise int) (int, error) {
+	text := env(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s: %q is no number from 0", name, text)
+	}
+	return n, nil
+}
