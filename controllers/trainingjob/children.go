@@ -47,7 +47,8 @@ func buildHeadless(job *mlv1.TrainingJob) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
 			Selector: map[string]string{mlv1.LabelTrainingJob: job.Name},
-			Ports:    []corev1.ServicePort{servicePort("master", job.Spec.Networking.MasterPort)},
+			Ports: append([]corev1.ServicePort{servicePort("master", job.Spec.Networking.MasterPort)},
+				frameworkServicePorts(job, false)...),
 		},
 	}
 }
@@ -59,9 +60,9 @@ func buildMaster(job *mlv1.TrainingJob) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			ClusterIP: corev1.ClusterIPNone,
 			Selector:  map[string]string{mlv1.LabelTrainingJob: job.Name, batchv1.JobCompletionIndexAnnotation: "0"},
-			Ports: []corev1.ServicePort{
+			Ports: append([]corev1.ServicePort{
 				servicePort("metrics", job.Spec.Monitoring.MetricsPort), servicePort("master", job.Spec.Networking.MasterPort),
-			},
+			}, frameworkServicePorts(job, true)...),
 		},
 	}
 }
@@ -78,10 +79,10 @@ func buildConfig(job *mlv1.TrainingJob) *corev1.ConfigMap {
 	}) // a map of scalars always has a JSON form
 	return &corev1.ConfigMap{
 		ObjectMeta: child(job, configName(job)),
-		Data: map[string]string{
+		Data: frameworkFiles(job, map[string]string{
 			"framework": string(job.Spec.Framework), "model": job.Spec.Model, "dataset": job.Spec.Dataset,
 			"hyperparameters.json": hyperparametersJSON(job), "networking.json": string(networking),
-		},
+		}),
 	}
 }
 

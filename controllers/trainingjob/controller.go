@@ -42,10 +42,10 @@ type Settings struct {
 	IsolateJobs bool
 }
 
-// DefaultImage is the image of the workers of a job that names none; empty when this version does not run the
+// DefaultImage is the image of the workers of a job that names none; empty when the training worker does not know the
 // framework.
 func (s Settings) DefaultImage(name mlv1.Framework) string {
-	if _, ok := framework.For(name); !ok {
+	if known, ok := framework.For(name); !ok || !known.HasDefaultImage() {
 		return ""
 	}
 	return s.WorkerImage

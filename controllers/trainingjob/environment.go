@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 )
 
 // environment is the worker contract's environment, with the spec's own variables in front of the contract's.
@@ -21,6 +20,7 @@ func environment(job *mlv1.TrainingJob) []corev1.EnvVar {
 		{Name: "TRAINING_JOB_NAMESPACE", Value: job.Namespace},
 		{Name: "MODEL", Value: job.Spec.Model},
 		{Name: "DATASET", Value: job.Spec.Dataset},
+		{Name: "FRAMEWORK", Value: string(job.Spec.Framework)},
 		{Name: "METRICS_PORT", Value: strconv.Itoa(int(job.Spec.Monitoring.MetricsPort))},
 		{Name: "DIST_BACKEND", Value: backend(job)},
 	}
@@ -29,12 +29,7 @@ func environment(job *mlv1.TrainingJob) []corev1.EnvVar {
 	env = append(env, checkpointEnv(job)...)
 	env = append(env, successEnv(job.Spec.SuccessPolicy)...)
 	env = append(env, trackingEnv(job.Spec.Monitoring)...)
-	if known, ok := framework.For(job.Spec.Framework); ok {
-		env = append(env, known.Env(framework.Topology{
-			Workers: job.Spec.NumWorkers, GPUsPerWorker: gpusPerWorker(job), Backend: backend(job),
-			MasterAddress: masterAddress(job), MasterPort: job.Spec.Networking.MasterPort,
-		})...)
-	}
+	env = append(env, frameworkEnv(job)...)
 	return override(env, job.Spec.Env)
 }
 
@@ -49,11 +44,13 @@ func override(env, with []corev1.EnvVar) []corev1.EnvVar {
 	return append(env, with...)
 }
 
-// backend of collective communication: the spec's, or the usual one for the hardware.
+// backend of collective communication: the spec's, or the usual one for the framework and the hardware.
 func backend(job *mlv1.TrainingJob) string {
 	switch {
 	case job.Spec.Networking.Backend != "":
 		return job.Spec.Networking.Backend
+	case job.Spec.Framework == mlv1.FrameworkMPI:
+		return "mpi"
 	case gpusPerWorker(job) > 0:
 		return "nccl"
 	default:

@@ -27,6 +27,7 @@ func TestTheEnvironmentOfTheSmallestJob(t *testing.T) {
 		{Name: "TRAINING_JOB_NAMESPACE", Value: "default"},
 		{Name: "MODEL", Value: "resnet50"},
 		{Name: "DATASET", Value: "cifar10"},
+		{Name: "FRAMEWORK", Value: "pytorch"},
 		{Name: "METRICS_PORT", Value: "8080"},
 		{Name: "DIST_BACKEND", Value: "gloo"},
 		{Name: "HYPERPARAMETERS", Value: "{}"},
@@ -105,6 +106,7 @@ func TestTheEnvironmentOfAFullJob(t *testing.T) {
 		{Name: "TRAINING_JOB_NAMESPACE", Value: "default"},
 		{Name: "MODEL", Value: "resnet50"},
 		{Name: "DATASET", Value: "cifar10"},
+		{Name: "FRAMEWORK", Value: "pytorch"},
 		{Name: "METRICS_PORT", Value: "8080"},
 		{Name: "DIST_BACKEND", Value: "nccl"},
 		{Name: "HYPERPARAMETERS", Value: `{"learningRate":0.0001,"batchSize":128,"epochs":100,"optimizer":"adamw","warmupSteps":1000,` +

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 )
 
 // overdue is how long after its grace period a pod is given up: the kubelet of its node no longer answers, and the
@@ -83,9 +82,8 @@ func plan(o observed) desired {
 
 // obstacle names what keeps the job from being started; empty when nothing does.
 func obstacle(o observed) (reason, message string) {
-	if _, ok := framework.For(o.job.Spec.Framework); !ok {
-		return mlv1.ReasonFrameworkNotSupported, fmt.Sprintf(
-			"spec.framework: this version of the operator does not run %s yet: use pytorch", o.job.Spec.Framework)
+	if problem := frameworkProblem(o.job); problem != nil {
+		return mlv1.ReasonFrameworkNotSupported, problem.Error()
 	}
 	if checkpointsEnabled(o.job) && storageType(o.job) != mlv1.StoragePVC {
 		return mlv1.ReasonStorageNotSupported, fmt.Sprintf(

@@ -190,10 +190,17 @@ func TestObstaclesKeepAJobPending(t *testing.T) {
 		reason  string
 		message string
 	}{
+		"a framework whose image must be named": {
+			job:    builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkJAX }),
+			reason: mlv1.ReasonFrameworkNotSupported,
+			message: "spec.image: is missing: the operator's training worker has no JAX: name an image with your program, " +
+				"for example one made from python:3.12 with pip install jax",
+		},
 		"a framework of a later version": {
-			job:     builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkRay }),
-			reason:  mlv1.ReasonFrameworkNotSupported,
-			message: "spec.framework: this version of the operator does not run ray yet: use pytorch",
+			job:    builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) { s.Framework = "caffe" }),
+			reason: mlv1.ReasonFrameworkNotSupported,
+			message: "spec.framework: this version of the operator does not run caffe: " +
+				"use pytorch, tensorflow, jax, ray, mpi or xgboost",
 		},
 		"a storage of a later version": {
 			job: checkpoint(s3), reason: mlv1.ReasonStorageNotSupported,

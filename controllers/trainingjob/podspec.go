@@ -53,15 +53,16 @@ func trainer(job *mlv1.TrainingJob, settings Settings) corev1.Container {
 	if image == "" {
 		image = settings.WorkerImage
 	}
+	runs := program(job)
 	return corev1.Container{
 		Name: workerContainer, Image: image, ImagePullPolicy: job.Spec.ImagePullPolicy,
-		Command: job.Spec.Command, Args: job.Spec.Args,
+		Command: runs.Command, Args: runs.Args,
 		Env:       environment(job),
 		Resources: workerResources(job),
-		Ports: []corev1.ContainerPort{
+		Ports: append([]corev1.ContainerPort{
 			{Name: "metrics", ContainerPort: job.Spec.Monitoring.MetricsPort, Protocol: corev1.ProtocolTCP},
 			{Name: "master", ContainerPort: job.Spec.Networking.MasterPort, Protocol: corev1.ProtocolTCP},
-		},
+		}, frameworkContainerPorts(job)...),
 		VolumeMounts:             mounts(job),
 		SecurityContext:          containerSecurity(job),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,

@@ -41,7 +41,7 @@ const (
 	ReasonAdmittedByQueue = "AdmittedByQueue"
 	// ReasonEvictedByQueue: Kueue took the job's resources back while it ran.
 	ReasonEvictedByQueue = "EvictedByQueue"
-	// ReasonFrameworkNotSupported: this version cannot run the framework.
+	// ReasonFrameworkNotSupported: this version cannot run the framework, or not as the spec is.
 	ReasonFrameworkNotSupported = "FrameworkNotSupported"
 	// ReasonStorageNotSupported: this version cannot keep checkpoints in the storage, or resume from it.
 	ReasonStorageNotSupported = "StorageNotSupported"

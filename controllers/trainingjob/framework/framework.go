@@ -1,33 +1,31 @@
 // Package framework knows what each machine-learning framework needs to form one process group of the workers of a
-// training job: one file per framework behind one small interface.
+// training job: one package per framework below this one, behind one small interface.
 package framework
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/jax"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/launch"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/mpi"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/pytorch"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/ray"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/tensorflow"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/xgboost"
 )
 
-// Topology is the process group that the workers form.
-type Topology struct {
-	// Workers is the number of worker replicas.
-	Workers int32
-	// GPUsPerWorker is 0 when training on CPUs.
-	GPUsPerWorker int32
-	// MasterAddress is the DNS name of replica 0.
-	MasterAddress string
-	// MasterPort is the port at which replica 0 gathers the others.
-	MasterPort int32
-	// Backend of collective communication: nccl, gloo or mpi.
-	Backend string
-}
-
-// Framework hands a worker its distributed settings.
-type Framework interface {
-	// Env returns the environment variables of every worker. A replica's own index comes from the downward API, so
-	// that one pod template serves all.
-	Env(topology Topology) []corev1.EnvVar
-}
+// What the packages below have in common, for those who use this one.
+type (
+	// Framework says how the workers of a job become one training.
+	Framework = launch.Framework
+	// Topology is the process group that the workers form.
+	Topology = launch.Topology
+	// Program is what the container of a worker runs.
+	Program = launch.Program
+	// Request is what a job itself says of how it is run.
+	Request = launch.Request
+	// Problem is why a job cannot be run as its spec is.
+	Problem = launch.Problem
+)
 
 // For returns the settings of a framework; false when this version cannot run it.
 func For(name mlv1.Framework) (Framework, bool) {
@@ -36,13 +34,10 @@ func For(name mlv1.Framework) (Framework, bool) {
 }
 
 var frameworks = map[mlv1.Framework]Framework{
-	mlv1.FrameworkPyTorch: pyTorch{},
-}
-
-// replicaIndex is the environment variable NAME with the index of the replica, which the Job controller leaves in an
-// annotation of the pod.
-func replicaIndex(name string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
-		APIVersion: "v1", FieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']",
-	}}}
+	mlv1.FrameworkPyTorch:    pytorch.New(),
+	mlv1.FrameworkTensorFlow: tensorflow.New(),
+	mlv1.FrameworkJAX:        jax.New(),
+	mlv1.FrameworkRay:        ray.New(),
+	mlv1.FrameworkMPI:        mpi.New(),
+	mlv1.FrameworkXGBoost:    xgboost.New(),
 }

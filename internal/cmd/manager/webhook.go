@@ -133,6 +133,7 @@ func (w webhooks) addTo(mgr ctrl.Manager, settings trainingjob.Settings) error {
 	}
 	trainingjobwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), trainingjobwebhook.Options{
 		DefaultImage: settings.DefaultImage,
+		Misfit:       trainingjob.Misfit,
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      w.cluster,
 	})

@@ -18,6 +18,7 @@ import (
 type validator struct {
 	decoder  admission.Decoder
 	children func(*mlv1.TrainingJob) []client.Object
+	misfit   func(*mlv1.TrainingJob) (field, message string)
 	cluster  client.Client
 	patience time.Duration
 }
@@ -42,6 +43,11 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 		return admission.Allowed("")
 	case request.Operation == admissionv1.Update && !asksForMore(&old, &job):
 		return admission.Allowed("")
+	}
+	if request.Operation == admissionv1.Create && v.misfit != nil {
+		if field, message := v.misfit(&job); field != "" {
+			return refusal([]metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message}})
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()

@@ -30,10 +30,13 @@ const defaultPatience = 1500 * time.Millisecond
 
 // Options of the webhooks.
 type Options struct {
-	// DefaultImage is the image of workers whose job names none; empty when the operator does not run the framework.
+	// DefaultImage is the image of workers whose job names none; empty when the operator has none for the framework.
 	DefaultImage func(mlv1.Framework) string
 	// Children are the objects that the controller makes for a new job: the workers' Job is among them.
 	Children func(*mlv1.TrainingJob) []client.Object
+	// Misfit names the field for which the job's framework cannot be run, and says why; empty when it can. A new job that
+	// has one is refused. May be nil.
+	Misfit func(*mlv1.TrainingJob) (field, message string)
 	// Cluster asks the API server itself, past every cache: see NewCluster.
 	Cluster client.Client
 	// Patience is how long the validation waits for the API server before it admits the job unchecked. Default 1.5 s.
@@ -65,7 +68,7 @@ func Register(server webhook.Server, scheme *runtime.Scheme, o Options) {
 	}
 	server.Register(DefaultingPath, &admission.Webhook{Handler: &defaulter{defaultImage: o.DefaultImage}})
 	server.Register(ValidatingPath, &admission.Webhook{Handler: &validator{
-		decoder: admission.NewDecoder(scheme), children: o.Children, cluster: o.Cluster, patience: o.Patience,
+		decoder: admission.NewDecoder(scheme), children: o.Children, misfit: o.Misfit, cluster: o.Cluster, patience: o.Patience,
 	}})
 }
 

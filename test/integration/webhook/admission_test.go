@@ -42,8 +42,12 @@ func TestTheImageIsPinned(t *testing.T) {
 	assert.Equal(t, "mine:1", own.Spec.Image)
 
 	jax := builders.TrainingJob("jax").Namespace(ns).Spec(func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkJAX }).ToCreate()
+	err := k8s.Create(t.Context(), jax)
+	require.True(t, apierrors.IsInvalid(err), "%v", err)
+	assert.ErrorContains(t, err, "spec.image: is missing: the operator's training worker has no JAX")
+	jax.Spec.Image = "jax:1"
 	require.NoError(t, k8s.Create(t.Context(), jax))
-	assert.Empty(t, jax.Spec.Image, "a framework that is not run yet has no image yet")
+	assert.Equal(t, "jax:1", jax.Spec.Image)
 
 	t.Run("whichever version it is created in", func(t *testing.T) {
 		var definition apiextensionsv1.CustomResourceDefinition

@@ -1,0 +1,25 @@
+package jax
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/launch"
+)
+
+func TestEnvironment(t *testing.T) {
+	topology := launch.Topology{Workers: 3, GPUsPerWorker: 8, MasterAddress: "a-training-0.a-headless", MasterPort: 29500}
+	assert.Empty(t, cmp.Diff([]corev1.EnvVar{
+		{Name: "JAX_COORDINATOR_ADDRESS", Value: "a-training-0.a-headless:29500"},
+		{Name: "JAX_NUM_PROCESSES", Value: "3"},
+		launch.ReplicaIndex("JAX_PROCESS_ID"),
+	}, New().Env(topology)))
+}
+
+func TestAnImageIsNeeded(t *testing.T) {
+	assert.Nil(t, New().Check(launch.Request{Image: "jax"}))
+	assert.ErrorContains(t, New().Check(launch.Request{}), "spec.image: is missing: the operator's training worker has no JAX")
+}
