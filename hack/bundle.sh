@@ -84,6 +84,8 @@ spec:
         env:
         - name: RELATED_IMAGE_TRAINING_WORKER
           value: $worker
+        - name: RELATED_IMAGE_CHECKPOINT_AGENT
+          value: $manager
 YAML
 }
 

@@ -48,6 +48,8 @@ spec:
         env:
         - name: RELATED_IMAGE_TRAINING_WORKER
           value: $WORKER_IMG
+        - name: RELATED_IMAGE_CHECKPOINT_AGENT
+          value: $IMG
 EOF
   kubectl kustomize "$OVERLAY"
 }

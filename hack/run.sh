@@ -10,6 +10,6 @@ if [[ -z $USER_CLUSTER ]]; then
 fi
 need_kubectl
 hack/deploy.sh install
-export RELATED_IMAGE_TRAINING_WORKER=$WORKER_IMG
+export RELATED_IMAGE_TRAINING_WORKER=$WORKER_IMG RELATED_IMAGE_CHECKPOINT_AGENT=$IMG
 # shellcheck disable=SC2086 # RUN_ARGS are several words
 exec go run . manager --leader-elect=false --metrics-bind-address=0 ${RUN_ARGS:-}

@@ -119,7 +119,7 @@ func startOperator(t *testing.T, namespace string) {
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
 		Metrics:  metrics.NewTrainingJobs(prometheus.NewRegistry(), 10),
-		Settings: trainingjob.Settings{WorkerImage: "worker:1"},
+		Settings: trainingjob.Settings{WorkerImage: "worker:1", AgentImage: "agent:1"},
 	}
 	reported := make(chan event.TypedGenericEvent[types.NamespacedName])
 	require.NoError(t, reconciler.SetupWithManager(ctx, mgr, trainingjob.Options{Concurrency: 2, Reported: reported}))

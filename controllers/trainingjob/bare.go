@@ -62,6 +62,11 @@ func barePod(object any) (any, error) {
 			Name: status.Name, Image: status.Image, State: status.State,
 		})
 	}
+	for _, status := range pod.Status.InitContainerStatuses {
+		bare.InitContainerStatuses = append(bare.InitContainerStatuses, corev1.ContainerStatus{
+			Name: status.Name, Image: status.Image, State: status.State,
+		})
+	}
 	pod.Status = bare
 	return pod, nil
 }

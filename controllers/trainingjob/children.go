@@ -113,6 +113,8 @@ func buildWorkers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batc
 	workers := job.Spec.NumWorkers
 	meta := child(job, workersName(job))
 	meta.Annotations = attemptAnnotation(attempt)
+	pod := podSpec(job, settings)
+	addCheckpointAgent(&pod, job, settings, attempt)
 	return &batchv1.Job{
 		ObjectMeta: meta,
 		Spec: batchv1.JobSpec{
@@ -129,7 +131,7 @@ func buildWorkers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batc
 			}},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels(job), Annotations: attemptAnnotation(attempt)},
-				Spec:       podSpec(job, settings),
+				Spec:       pod,
 			},
 		},
 	}

@@ -17,8 +17,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/builders"
 )
 
-// advancedTraining is the sample of that name with all its fields, but with checkpoints on a claim instead of S3, which
-// this version does not keep checkpoints in.
+// advancedTraining is the sample of that name with all its fields, but with checkpoints on a claim instead of S3.
 func advancedTraining(t *testing.T) *mlv1.TrainingJob {
 	t.Helper()
 	text, err := os.ReadFile("../../config/samples/seed-001-advanced-resnet152.yaml")
@@ -163,7 +162,9 @@ func TestChildrenOfTheAdvancedExample(t *testing.T) {
 	workers := buildWorkers(job, Settings{WorkerImage: "not used"}, 2)
 	trainer := &workers.Spec.Template.Spec.Containers[0]
 	assert.Equal(t, environment(job), trainer.Env)
-	trainer.Env = nil // has tests of its own
+	trainer.Env = nil // has tests of its own, as have the containers of the agent
+	assert.Equal(t, []string{"checkpoint-restore", "checkpoint-agent"}, containerNames(workers.Spec.Template.Spec.InitContainers))
+	workers.Spec.Template.Spec.InitContainers = nil
 
 	for name, child := range map[string]struct {
 		golden string
@@ -185,7 +186,7 @@ func TestChildrenOfTheAdvancedExample(t *testing.T) {
 }
 
 func TestWorkersWithoutAnImageGetTheOperatorsOwn(t *testing.T) {
-	workers := buildWorkers(builders.TrainingJob("bert").Obj(), Settings{WorkerImage: "worker:1"}, 0)
+	workers := buildWorkers(builders.TrainingJob("bert").Obj(), Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, 0)
 	assert.Equal(t, "worker:1", workers.Spec.Template.Spec.Containers[0].Image)
 }
 

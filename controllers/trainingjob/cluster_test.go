@@ -101,7 +101,7 @@ func (c *cluster) start(at *cut) *manager {
 	reconciler := &Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
-		Metrics: metrics.NewTrainingJobs(m.registry, 10), Settings: Settings{WorkerImage: "worker:1"},
+		Metrics: metrics.NewTrainingJobs(m.registry, 10), Settings: Settings{WorkerImage: "worker:1", AgentImage: "agent:1"},
 	}
 	require.NoError(c.t, reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 2, Reported: m.reported}))
 	ended := make(chan error, 1)

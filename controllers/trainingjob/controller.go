@@ -40,6 +40,10 @@ type Settings struct {
 	Namespace string
 	// IsolateJobs isolates the pods of jobs that do not say whether they are to be.
 	IsolateJobs bool
+	// AgentImage is the image of the checkpoint agent: the operator's own.
+	AgentImage string
+	// AgentPort is where the agent listens in its pod; 0 for the default.
+	AgentPort int32
 }
 
 // DefaultImage is the image of the workers of a job that names none; empty when the training worker does not know the
@@ -167,7 +171,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("read the TrainingJob: %w", err)
 	}
 	if job.DeletionTimestamp != nil { // its children go with it
-		r.Progress.Follow(request.NamespacedName, "")
+		r.Progress.Follow(request.NamespacedName, progress.Target{})
 		return ctrl.Result{}, nil
 	}
 	result, err := r.reconcile(ctx, &job)
@@ -187,7 +191,7 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 	if d.deleteSelf {
 		return ctrl.Result{}, r.remove(ctx, job)
 	}
-	r.Progress.Follow(client.ObjectKeyFromObject(job), d.scrape)
+	r.Progress.Follow(client.ObjectKeyFromObject(job), progress.Target{Metrics: d.scrape, Agent: d.agent, Request: d.ask})
 	if o.lacksRest() {
 		defer r.rest.take(ctx)()
 	}

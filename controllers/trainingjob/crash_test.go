@@ -31,7 +31,7 @@ func (c *cluster) jobsSeen(job *mlv1.TrainingJob) func() []types.UID {
 		// A Job of the test's own is the last of the watch: all before it has been seen then.
 		last := &batchv1.Job{}
 		last.GenerateName, last.Namespace = "last-", c.namespace
-		last.Spec.Template = buildWorkers(job, Settings{WorkerImage: "worker:1"}, 0).Spec.Template
+		last.Spec.Template = buildWorkers(job, Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, 0).Spec.Template
 		require.NoError(c.t, c.Create(c.t.Context(), last))
 		var seen []types.UID
 		for event := range watch.ResultChan() {

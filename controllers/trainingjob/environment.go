@@ -134,11 +134,15 @@ func variableName(parameter string) string {
 
 func checkpointEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
 	var env []corev1.EnvVar
-	if usesClaim(job) {
+	if checkpointsEnabled(job) {
+		retention := job.Spec.Checkpoint.Retention
+		if usesStore(job) {
+			retention = 0 // the agent alone knows which are in the store
+		}
 		env = append(env,
 			corev1.EnvVar{Name: "CHECKPOINT_DIR", Value: checkpointDir(job)},
 			corev1.EnvVar{Name: "CHECKPOINT_FREQUENCY", Value: strconv.Itoa(int(max(job.Spec.Checkpoint.Frequency, 1)))},
-			corev1.EnvVar{Name: "CHECKPOINT_RETENTION", Value: strconv.Itoa(int(job.Spec.Checkpoint.Retention))},
+			corev1.EnvVar{Name: "CHECKPOINT_RETENTION", Value: strconv.Itoa(int(retention))},
 		)
 		if interval := job.Spec.Checkpoint.Interval; interval != nil {
 			seconds := strconv.FormatFloat(interval.Seconds(), 'f', -1, 64)
@@ -147,6 +151,9 @@ func checkpointEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
 	}
 	if from := resumeDir(job); from != "" {
 		env = append(env, corev1.EnvVar{Name: "RESUME_FROM", Value: from})
+		if resumeSource(job) == resumeLatest {
+			env = append(env, corev1.EnvVar{Name: "RESUME_OPTIONAL", Value: "true"})
+		}
 	}
 	return env
 }

@@ -124,7 +124,7 @@ func TestTheEnvironmentOfAFullJob(t *testing.T) {
 		{Name: "CHECKPOINT_FREQUENCY", Value: "1"},
 		{Name: "CHECKPOINT_RETENTION", Value: "3"},
 		{Name: "CHECKPOINT_INTERVAL", Value: "90"},
-		{Name: "RESUME_FROM", Value: "/checkpoints/bert"},
+		{Name: "RESUME_FROM", Value: "/checkpoints/bert"}, {Name: "RESUME_OPTIONAL", Value: "true"},
 		{Name: "TARGET_METRIC", Value: "accuracy"},
 		{Name: "TARGET_VALUE", Value: "0.95"},
 		{Name: "TARGET_MODE", Value: "max"},

@@ -141,6 +141,9 @@ func podFailure(pod *corev1.Pod) *failure {
 		found.reason, found.disrupted, found.message = lost.reason, true, lost.of(found.who)
 		return found
 	}
+	if restoreFailure(pod, found) {
+		return found
+	}
 	ended := terminated(pod)
 	// A pod that was deleted by hand ends on its SIGTERM: that is not the training's doing either.
 	if wasDeleted(pod) && (ended == nil || ended.ExitCode == 0 || ended.ExitCode == exitTerminated) {
@@ -274,6 +277,8 @@ func judge(job *mlv1.TrainingJob, found failure) verdict {
 	limit := ptr.Deref(policy.BackoffLimit, 3)
 	failures := job.Status.RestartCount - job.Status.DisruptionCount
 	switch {
+	case found.reason == mlv1.ReasonCheckpointNotFound:
+		return verdict{reason: found.reason, message: found.message}
 	case policy.RestartPolicy == mlv1.RestartNever:
 		return verdict{reason: mlv1.ReasonRestartPolicyNever, message: "restartPolicy is Never: " + found.message}
 	case slices.Contains(policy.NonRetryableExitCodes, found.exitCode):

@@ -17,6 +17,9 @@ type farewell struct {
 	// created is when the pod was created.
 	created metav1.Time
 	message string
+	// agent says that the pod had a checkpoint agent; sync and restored are its last words.
+	agent          bool
+	sync, restored string
 }
 
 // farewells keep the last words of each job's replica 0. The kubelet deletes a stopped pod right after it has told how
@@ -41,7 +44,9 @@ func (f *farewells) note(pod *corev1.Pod) {
 	if f.last[job].created.After(pod.CreationTimestamp.Time) { // an event that comes late
 		return
 	}
-	f.last[job] = farewell{owner: owner.UID, created: pod.CreationTimestamp, message: ended.Message}
+	last := farewell{owner: owner.UID, created: pod.CreationTimestamp, message: ended.Message}
+	last.sync, last.restored, last.agent = agentWords(pod)
+	f.last[job] = last
 }
 
 // of returns the last words of a job's replica 0; nil when none has ended.

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
 )
 
 const (
@@ -39,7 +38,7 @@ func buildPolicy(job *mlv1.TrainingJob, settings Settings) *networkingv1.Network
 			PodSelector: own, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress: []networkingv1.NetworkPolicyIngressRule{
 				{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &own}}},
-				{From: managerPeers(settings), Ports: policyPorts(metrics, report.Port, tensorBoardDefaultPort)},
+				{From: managerPeers(settings), Ports: policyPorts(metrics, agentPort(job, settings), tensorBoardDefaultPort)},
 				{From: namespacePeers(scrapersLabel, scrapersValue), Ports: policyPorts(metrics)},
 			},
 		},

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
 	"github.com/dcnlab/spot-training-operator/internal/cost"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 )
@@ -33,8 +34,10 @@ type observed struct {
 	claim          *corev1.PersistentVolumeClaim // the claim that the operator makes
 	policy         *networkingv1.NetworkPolicy
 
-	missingClaim string // a claim that the spec names and that does not exist
+	missingClaim string             // a claim that the spec names and that does not exist
+	resume       *mlv1.ResumeSource // where the job that resumeFrom names keeps its checkpoints; nil when that is not known
 	figures      *observedFigures
+	report       *observedReport // nil when there is none
 	farewell     *farewell
 	usages       []cost.Usage // of nodes, since the cost was last written
 
@@ -43,6 +46,13 @@ type observed struct {
 
 	nodes           map[string]*node // those of doubtful pods, by name
 	creationRefused string           // why the Job controller could not create pods; empty when not known
+}
+
+// observedReport is the last report that the checkpoint agent at the URL served.
+type observedReport struct {
+	*report.Report
+
+	agent string
 }
 
 // observedFigures are the last figures of replica 0 and when they were read.
@@ -80,6 +90,9 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 	if err := r.observeLostWorkers(ctx, &o); err != nil {
 		return o, err
 	}
+	if err := r.observeResumeSource(ctx, &o); err != nil {
+		return o, err
+	}
 	if err := r.observeClaims(ctx, &o); err != nil {
 		return o, err
 	}
@@ -105,6 +118,9 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 	if figures, at, ok := r.Progress.Latest(client.ObjectKeyFromObject(job)); ok {
 		o.figures = &observedFigures{Figures: figures, time: at}
 	}
+	if last, agent, ok := r.Progress.LatestReport(client.ObjectKeyFromObject(job)); ok {
+		o.report = &observedReport{Report: last, agent: agent}
+	}
 	return o, nil
 }
 
@@ -125,6 +141,28 @@ func (r *Reconciler) observeLostWorkers(ctx context.Context, o *observed) error 
 	return nil
 }
 
+// observeResumeSource finds out where the job that resumeFrom names keeps its checkpoints. Once known it stays so: the
+// checkpoints outlive their job.
+func (r *Reconciler) observeResumeSource(ctx context.Context, o *observed) error {
+	name := resumeJob(o.job)
+	if name == "" {
+		return nil
+	}
+	if o.resume = o.job.Status.ResumeSource; o.resume != nil {
+		return nil
+	}
+	var other mlv1.TrainingJob
+	err := r.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &other)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read TrainingJob %s: %w", name, err)
+	}
+	o.resume = sourceOf(&other)
+	return nil
+}
+
 func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 	if createsClaim(o.job) {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -139,7 +177,7 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 	if o.workers != nil {
 		return nil
 	}
-	for _, name := range namedClaims(o.job) {
+	for _, name := range namedClaims(resolved(o.job, o.resume)) {
 		claim := &metav1.PartialObjectMetadata{}
 		claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 		err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, claim)

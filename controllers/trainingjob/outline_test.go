@@ -74,7 +74,7 @@ func titleOf(object client.Object) string {
 
 // see is what is observed of a job at noon, with its workers and pods.
 func see(job *mlv1.TrainingJob, workers *batchv1.Job, pods ...*corev1.Pod) observed {
-	return observed{now: builders.Noon, settings: Settings{WorkerImage: "worker:1"}, job: job, workers: workers, pods: pods}
+	return observed{now: builders.Noon, settings: Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, job: job, workers: workers, pods: pods}
 }
 
 // after is what is observed later.

@@ -35,6 +35,10 @@ type desired struct {
 	deleteSelf bool
 	// scrape is the URL of replica 0's metrics; empty when there is nothing to read.
 	scrape string
+	// agent is the URL of replica 0's checkpoint agent; empty when there is none to ask.
+	agent string
+	// ask is the id of the checkpoint that the agent is to be asked for; empty for none.
+	ask string
 	// status is what the next status says.
 	status mlv1.TrainingJobStatus
 	// more says that the plan is the first part of what is to be done: the rest, and the report, follow at once.
@@ -49,6 +53,9 @@ func plan(o observed) desired {
 	d.status.ObservedGeneration = o.job.Generation
 	if finished(&d.status) {
 		planFinished(o, &d)
+		followAgent(o, &d)
+		followRequest(o, &d)
+		d.agent, d.ask = "", ""
 		return d
 	}
 	suspend := ptr.Deref(o.job.Spec.Suspend, false)
@@ -57,10 +64,12 @@ func plan(o observed) desired {
 	}
 	if reason, message := obstacle(o); reason != "" && o.workers == nil && !suspend {
 		hold(o, &d, reason, message)
+		followRequest(o, &d)
 		return d
 	}
 	admit(o, &d)
 	readFigures(o, &d)
+	followAgent(o, &d)
 	judgeSuccess(o, &d)
 	switch {
 	case suspend:
@@ -71,6 +80,7 @@ func plan(o observed) desired {
 	default:
 		planAttempt(o, &d)
 	}
+	followRequest(o, &d)
 	if finished(&d.status) || suspend {
 		releaseGang(o, &d)
 	}
@@ -85,16 +95,13 @@ func obstacle(o observed) (reason, message string) {
 	if problem := frameworkProblem(o.job); problem != nil {
 		return mlv1.ReasonFrameworkNotSupported, problem.Error()
 	}
-	if checkpointsEnabled(o.job) && storageType(o.job) != mlv1.StoragePVC {
-		return mlv1.ReasonStorageNotSupported, fmt.Sprintf(
-			"spec.checkpoint.storage.type: this version of the operator does not keep checkpoints in %s yet: use pvc", storageType(o.job))
-	}
-	if from := resumeSource(o.job); strings.Contains(from, "://") && !strings.HasPrefix(from, "pvc://") {
-		return mlv1.ReasonStorageNotSupported, fmt.Sprintf(
-			"spec.checkpoint.resumeFrom: this version of the operator does not resume from %s yet: use pvc://claim/path", from)
-	} else if from != "" && !usesClaim(o.job) && !strings.HasPrefix(from, "pvc://") {
+	if from := resumeSource(o.job); strings.HasPrefix(from, "/") && !checkpointsEnabled(o.job) || from == resumeLatest && !checkpointsEnabled(o.job) {
 		return mlv1.ReasonStorageNotSupported,
-			"spec.checkpoint.resumeFrom: needs the job's own volume, but spec.checkpoint.enabled is false: enable it or use pvc://claim/path"
+			"spec.checkpoint.resumeFrom: needs the job's own storage, but spec.checkpoint.enabled is false: enable it or write a URI such as pvc://claim/path"
+	}
+	if name := resumeJob(o.job); name != "" && o.resume == nil {
+		return mlv1.ReasonResumeSourceNotFound, fmt.Sprintf(
+			"spec.checkpoint.resumeFrom: there is no TrainingJob %s with checkpoints in namespace %s: create it, or correct the name", name, o.job.Namespace)
 	}
 	if o.missingClaim != "" {
 		return mlv1.ReasonClaimNotFound, fmt.Sprintf(
@@ -170,7 +177,7 @@ func firstChildren(o observed, attempt int32) []client.Object {
 	if isolated(o.job, o.settings) {
 		list = append(list, buildPolicy(o.job, o.settings))
 	}
-	workers := buildWorkers(o.job, o.settings, attempt)
+	workers := buildWorkers(resolved(o.job, o.resume), o.settings, attempt)
 	joinGang(o, workers)
 	joinQueue(o, workers)
 	return append(list, workers)
@@ -190,7 +197,7 @@ func lingering(o observed, d *desired) time.Duration {
 		if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
-		limit := (gracePeriodSeconds * time.Second) + overdue
+		limit := time.Duration(gracePeriod(o.job))*time.Second + overdue
 		if pod.DeletionTimestamp != nil { // which is when it should be gone
 			limit = pod.DeletionTimestamp.Add(overdue).Sub(o.now)
 		} else if metav1.GetControllerOf(pod) == nil {

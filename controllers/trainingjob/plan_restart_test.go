@@ -234,5 +234,5 @@ func TestAnElasticJobThatIsRescaledRestartsWithItsNewSize(t *testing.T) {
 	assert.Equal(t, []string{"Job bert-training, attempt 0"}, outlineOf(plan(see(job, workers, pods...))).Delete)
 	next := plan(see(job, nil))
 	require.Len(t, next.apply, 2)
-	assert.Equal(t, buildWorkers(job, Settings{WorkerImage: "worker:1"}, 1), next.apply[1])
+	assert.Equal(t, buildWorkers(job, Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, 1), next.apply[1])
 }

@@ -202,23 +202,17 @@ func TestObstaclesKeepAJobPending(t *testing.T) {
 			message: "spec.framework: this version of the operator does not run caffe: " +
 				"use pytorch, tensorflow, jax, ray, mpi or xgboost",
 		},
-		"a storage of a later version": {
-			job: checkpoint(s3), reason: mlv1.ReasonStorageNotSupported,
-			message: "spec.checkpoint.storage.type: this version of the operator does not keep checkpoints in s3 yet: use pvc",
-		},
-		"a checkpoint in a storage of a later version": {
-			job: checkpoint(from("gs://bucket/run")), reason: mlv1.ReasonStorageNotSupported,
-			message: "spec.checkpoint.resumeFrom: this version of the operator does not resume from gs://bucket/run yet: use pvc://claim/path",
-		},
 		"a path in a volume that the job does not have": {
 			job: checkpoint(off, from("latest")), reason: mlv1.ReasonStorageNotSupported,
-			message: "spec.checkpoint.resumeFrom: needs the job's own volume, but spec.checkpoint.enabled is false: enable it or use pvc://claim/path",
+			message: "spec.checkpoint.resumeFrom: needs the job's own storage, but spec.checkpoint.enabled is false: enable it or write a URI such as pvc://claim/path",
 		},
 		"a claim that does not exist": {
 			job: builders.TrainingJob("bert").Claim("shared"), missing: "shared", reason: mlv1.ReasonClaimNotFound,
 			message: "there is no PersistentVolumeClaim shared in namespace default: create it, or correct spec.checkpoint",
 		},
-		"nothing: storage of a later version that is turned off":   {job: checkpoint(s3, off)},
+		"nothing: checkpoints that are turned off":                 {job: checkpoint(s3, off)},
+		"nothing: checkpoints in an object store":                  {job: checkpoint(s3)},
+		"nothing: resuming from an object store":                   {job: checkpoint(from("gs://bucket/run"))},
 		"nothing: resuming from a claim without saving":            {job: checkpoint(off, from("pvc://old/run"))},
 		"nothing: resuming from the job's own volume":              {job: checkpoint(from("/run/checkpoint-epoch-1"))},
 		"nothing: resuming from the newest checkpoint of its name": {job: checkpoint(from("latest"))},

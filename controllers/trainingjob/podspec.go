@@ -18,7 +18,7 @@ const (
 	resumeMount     = "/resume"
 	configMount     = "/etc/training"
 
-	// gracePeriodSeconds is the time that a worker has to save a checkpoint when it is told to stop.
+	// gracePeriodSeconds is the time that a worker has to save a checkpoint in a volume when it is told to stop.
 	gracePeriodSeconds = 60
 
 	// trainerID is the user and group that workers run as by default.
@@ -35,7 +35,7 @@ func podSpec(job *mlv1.TrainingJob, settings Settings) corev1.PodSpec {
 		Subdomain:                     headlessName(job),
 		ServiceAccountName:            serviceAccountName(job),
 		EnableServiceLinks:            ptr.To(false),
-		TerminationGracePeriodSeconds: ptr.To[int64](gracePeriodSeconds),
+		TerminationGracePeriodSeconds: ptr.To(gracePeriod(job)),
 		SecurityContext:               podSecurity(job),
 		ImagePullSecrets:              job.Spec.ImagePullSecrets,
 		Containers:                    []corev1.Container{trainer(job, settings)},
@@ -146,19 +146,7 @@ func volumes(job *mlv1.TrainingJob) []corev1.Volume {
 		// Data loaders and NCCL share memory between processes, for which the runtime's 64 MiB are too little.
 		{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
 	}
-	if usesClaim(job) {
-		list = append(list, claimVolume("checkpoints", claimName(job), false))
-	}
-	if claim, _, ok := resumeClaim(job); ok {
-		list = append(list, claimVolume("resume", claim, true))
-	}
-	return list
-}
-
-func claimVolume(name, claim string, readOnly bool) corev1.Volume {
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: readOnly},
-	}}
+	return append(list, checkpointVolumes(job)...)
 }
 
 func mounts(job *mlv1.TrainingJob) []corev1.VolumeMount {
@@ -166,13 +154,7 @@ func mounts(job *mlv1.TrainingJob) []corev1.VolumeMount {
 		{Name: "config", MountPath: configMount, ReadOnly: true},
 		{Name: "shm", MountPath: "/dev/shm"},
 	}
-	if usesClaim(job) {
-		list = append(list, corev1.VolumeMount{Name: "checkpoints", MountPath: checkpointMount})
-	}
-	if _, _, ok := resumeClaim(job); ok {
-		list = append(list, corev1.VolumeMount{Name: "resume", MountPath: resumeMount, ReadOnly: true})
-	}
-	return list
+	return append(list, checkpointMounts(job)...)
 }
 
 // checkpointDir is the job's own directory in the volume. It has the UID in it, so that a job that is deleted and
@@ -180,20 +162,3 @@ func mounts(job *mlv1.TrainingJob) []corev1.VolumeMount {
 func checkpointDir(job *mlv1.TrainingJob) string {
 	return path.Join(checkpointMount, job.Name, string(job.UID))
 }
-
-// resumeDir is resumeFrom as a path that the worker sees; empty when there is nothing to resume from.
-func resumeDir(job *mlv1.TrainingJob) string {
-	if job.Spec.Checkpoint == nil || job.Spec.Checkpoint.ResumeFrom == "" {
-		return ""
-	}
-	if _, sub, ok := resumeClaim(job); ok {
-		return path.Join(resumeMount, sub)
-	}
-	if job.Spec.Checkpoint.ResumeFrom == resumeLatest {
-		return path.Join(checkpointMount, job.Name)
-	}
-	return path.Join(checkpointMount, job.Spec.Checkpoint.ResumeFrom)
-}
-
-// resumeLatest as resumeFrom means the newest checkpoint of a job of the same name.
-const resumeLatest = "latest"

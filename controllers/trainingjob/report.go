@@ -75,8 +75,8 @@ func (r *Reconciler) tell(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) 
 		}
 	}
 	r.observeWaits(job, after)
-	if c, was := after.Checkpoint, before.Checkpoint; c != nil && c.Path != "" && (was == nil || was.Path != c.Path) {
-		event(corev1.EventTypeNormal, "CheckpointSaved", "Checkpoint", fmt.Sprintf("checkpoint of epoch %d at %s", c.Epoch, c.Path))
+	for _, n := range checkpointNews(before, after) {
+		event(n.kind, n.reason, "Checkpoint", n.note)
 	}
 	if ends := stopping(after); ends != nil && stopping(before) == nil {
 		event(corev1.EventTypeNormal, "Stopping", "Stop", fmt.Sprintf("%s: %s", ends.Reason, ends.Message))

@@ -61,9 +61,9 @@ func hold(o observed, d *desired, reason, message string) {
 	if d.status.Workers != nil {
 		d.status.Workers.Active = 0
 	}
-	if reason == mlv1.ReasonStorageNotSupported || reason == mlv1.ReasonClaimNotFound {
+	if holds(reason) {
 		d.condition(o, mlv1.ConditionCheckpointReady, false, reason, message)
-		d.lookAgain(15 * time.Second) // claims of others are not watched
+		d.lookAgain(15 * time.Second) // claims and jobs of others are not watched for this one
 	}
 	if reason == mlv1.ReasonGangNotServed || reason == mlv1.ReasonKueueNotServed {
 		d.condition(o, mlv1.ConditionAdmitted, false, reason, message)
@@ -79,9 +79,8 @@ func admit(o observed, d *desired) {
 		message += "; this version of the operator does not act upon " + strings.Join(unserved, ", ") + " yet"
 	}
 	d.condition(o, mlv1.ConditionAdmitted, admitted, reason, message)
-	if usesClaim(o.job) && o.missingClaim == "" {
-		d.condition(o, mlv1.ConditionCheckpointReady, true, mlv1.ReasonStorageReady, "checkpoints are kept on the claim "+claimName(o.job))
-	}
+	readyBefore(o, d)
+	d.status.ResumeSource = o.resume
 	workers := o.job.Spec.NumWorkers
 	if d.status.Workers == nil || d.status.Workers.Total != workers {
 		d.status.Workers = &mlv1.WorkersStatus{Total: workers}
@@ -319,15 +318,7 @@ func (d *desired) report(o observed, figures progress.Figures, at time.Time) {
 	if len(figures.Metrics) > 0 && !maps.Equal(s.Metrics, figures.Metrics) {
 		s.Metrics, s.MetricsTime = figures.Metrics, ptr.To(metav1.NewTime(at))
 	}
-	if c := figures.Checkpoint; c != nil {
-		s.Checkpoint = &mlv1.CheckpointStatus{Path: c.Path, Epoch: c.Epoch, Step: c.Step, SizeBytes: c.SizeBytes}
-		if usesClaim(o.job) { // the path in the volume can be given as resumeFrom of another job
-			s.Checkpoint.Path, s.Checkpoint.ClaimName = strings.TrimPrefix(c.Path, checkpointMount), claimName(o.job)
-		}
-		if !c.Time.IsZero() {
-			s.Checkpoint.Time = ptr.To(metav1.NewTime(c.Time))
-		}
-	}
+	d.reportWorkersCheckpoint(o, figures.Checkpoint)
 }
 
 func masterPod(pods []*corev1.Pod) *corev1.Pod {
@@ -342,7 +333,7 @@ func masterPod(pods []*corev1.Pod) *corev1.Pod {
 // metricsURL is where replica 0 serves its metrics; empty when it does not run or is not to be asked.
 func metricsURL(job *mlv1.TrainingJob, pods []*corev1.Pod) string {
 	pod := masterPod(pods)
-	if pod == nil || pod.Status.Phase != corev1.PodRunning || pod.Status.PodIP == "" || !ptr.Deref(job.Spec.Monitoring.Enabled, true) {
+	if pod == nil || pod.Status.Phase != corev1.PodRunning || terminated(pod) != nil || pod.Status.PodIP == "" || !ptr.Deref(job.Spec.Monitoring.Enabled, true) {
 		return ""
 	}
 	return "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(job.Spec.Monitoring.MetricsPort))) + "/metrics"

@@ -3,6 +3,7 @@ package trainingjob
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,9 @@ func waitingFor(o observed, d *desired, pods []*corev1.Pod) (reason, message str
 			return refusedPods(o, len(pods))
 		}
 	}
+	if reason, message := restoring(o); reason != "" {
+		return reason, message
+	}
 	return mlv1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers run", d.status.Workers.Active, d.status.Workers.Total)
 }
 
@@ -62,7 +66,7 @@ func stuck(pod *corev1.Pod) (reason, message string) {
 				"pod %s fits on no node: %s; lower spec.resources, widen spec.scheduling, or add nodes", pod.Name, strings.TrimSuffix(condition.Message, "."))
 		}
 	}
-	for _, status := range pod.Status.ContainerStatuses {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if status.State.Waiting == nil {
 			continue
 		}

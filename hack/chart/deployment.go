@@ -11,8 +11,10 @@ import (
 const (
 	// container of the Deployment.
 	container = "manager"
-	// workerImageVariable and logLevelVariable are the manager's environment variables that have a value of their own.
+	// workerImageVariable, agentImageVariable and logLevelVariable are the manager's environment variables that
+	// have a value of their own.
 	workerImageVariable = "RELATED_IMAGE_TRAINING_WORKER"
+	agentImageVariable  = "RELATED_IMAGE_CHECKPOINT_AGENT"
 	logLevelVariable    = "LOG_LEVEL"
 )
 
@@ -108,6 +110,7 @@ func arguments(e *expressions, c map[string]any) error {
 func environment(e *expressions, c map[string]any) error {
 	expected := map[string]string{
 		workerImageVariable: `{{ include "spot-training-operator.image" (dict "image" .Values.workerImage "chart" .Chart) | quote }}`,
+		agentImageVariable:  `{{ include "spot-training-operator.image" (dict "image" .Values.image "chart" .Chart) | quote }}`,
 		logLevelVariable:    "{{ .Values.logLevel }}",
 	}
 	variables := c["env"].([]any)

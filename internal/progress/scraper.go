@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
 )
 
 const (
@@ -37,8 +39,8 @@ type ScraperOptions struct {
 	Clock clock.WithTicker
 }
 
-// Scraper reads the metrics of many jobs with a bounded number of workers. It keeps the last figures of each in
-// memory and is safe for concurrent use.
+// Scraper reads the metrics of many jobs, and what their checkpoint agents report, with a bounded number of workers. It
+// keeps the last figures and the last report of each in memory and is safe for concurrent use.
 type Scraper struct {
 	options ScraperOptions
 	client  *http.Client
@@ -48,11 +50,31 @@ type Scraper struct {
 	targets map[types.NamespacedName]*target
 }
 
+// Target is where replica 0 of a job is asked. What is empty is not asked for.
+type Target struct {
+	// Metrics is the URL of the worker's metrics.
+	Metrics string
+	// Agent is the URL of the checkpoint agent, without a path.
+	Agent string
+	// Request is the id of a checkpoint that the agent is to be asked for, until it has said what became of it.
+	Request string
+}
+
+// target is what is known of a job. Figures and report are those of the Target's present URLs.
 type target struct {
-	url      string
+	Target
+
 	figures  Figures
 	time     time.Time
+	report   *report.Report
 	failures int
+}
+
+// outcome is what one scrape brought: figures and report, each nil when it was not asked for or could not be read.
+type outcome struct {
+	figures *Figures
+	report  *report.Report
+	failed  bool
 }
 
 // NewScraper returns a Scraper that scrapes nothing until it is started and told of a job.
@@ -97,23 +119,30 @@ func (s *Scraper) Start(ctx context.Context) error {
 	return nil
 }
 
-// Follow scrapes a job's replica 0 at the URL from now on, at once when the URL is new. An empty URL ends it. The
-// figures of another URL are dropped: they tell of an earlier attempt.
-func (s *Scraper) Follow(job types.NamespacedName, url string) {
+// Follow scrapes a job's replica 0 at the target from now on, at once when it is new. An empty target ends it. The
+// figures and the report of other URLs are dropped: they tell of an earlier attempt.
+func (s *Scraper) Follow(job types.NamespacedName, to Target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.targets[job]
 	switch {
-	case known == nil && url == "":
+	case known == nil && to == Target{}:
 		return
 	case known == nil:
 		known = &target{}
 		s.targets[job] = known
-	case known.url == url:
+	case known.Target == to:
 		return
 	}
-	*known = target{url: url}
-	if url != "" {
+	next := target{Target: to}
+	if known.Metrics == to.Metrics {
+		next.figures, next.time = known.figures, known.time
+	}
+	if known.Agent == to.Agent {
+		next.report = known.report
+	}
+	*known = next
+	if to.Metrics != "" || to.Agent != "" {
 		s.queue.Add(job)
 	}
 }
@@ -136,6 +165,18 @@ func (s *Scraper) Latest(job types.NamespacedName) (Figures, time.Time, bool) {
 	return known.figures, known.time, true
 }
 
+// LatestReport returns the last report of a job's checkpoint agent, which must not be changed, and the agent's URL; false
+// when there is none.
+func (s *Scraper) LatestReport(job types.NamespacedName) (last *report.Report, agent string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.targets[job]
+	if known == nil || known.report == nil {
+		return nil, "", false
+	}
+	return known.report, known.Agent, true
+}
+
 func (s *Scraper) work(ctx context.Context) {
 	for {
 		job, shutdown := s.queue.Get()
@@ -147,17 +188,35 @@ func (s *Scraper) work(ctx context.Context) {
 	}
 }
 
+// scrape asks the worker and the agent of a job at the same time, and tells once what both brought.
 func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
-	url := s.url(job)
-	if url == "" {
+	at := s.target(job)
+	if at.Metrics == "" && at.Agent == "" {
 		return
 	}
-	start := s.options.Clock.Now()
-	figures, err := s.fetch(ctx, url)
-	if s.options.Scraped != nil && ctx.Err() == nil {
-		s.options.Scraped(job, s.options.Clock.Since(start), err)
+	var brought outcome
+	var asked sync.WaitGroup
+	agentFailed := false
+	if at.Agent != "" {
+		asked.Go(func() {
+			answer, err := s.askAgent(ctx, at)
+			brought.report, agentFailed = answer, err != nil
+		})
 	}
-	again, changed := s.record(job, url, figures, err)
+	if at.Metrics != "" {
+		start := s.options.Clock.Now()
+		figures, err := s.fetch(ctx, at.Metrics)
+		if s.options.Scraped != nil && ctx.Err() == nil {
+			s.options.Scraped(job, s.options.Clock.Since(start), err)
+		}
+		if err == nil {
+			brought.figures = &figures
+		}
+		brought.failed = err != nil
+	}
+	asked.Wait()
+	brought.failed = brought.failed || agentFailed
+	again, changed := s.record(job, at, brought)
 	if again > 0 {
 		s.queue.AddAfter(job, again)
 	}
@@ -166,31 +225,42 @@ func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
 	}
 }
 
-func (s *Scraper) url(job types.NamespacedName) string {
+func (s *Scraper) target(job types.NamespacedName) Target {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.targets[job]; known != nil {
-		return known.url
+		return known.Target
 	}
-	return ""
+	return Target{}
 }
 
-// record keeps the outcome of a scrape. It returns when to scrape again, 0 for never by this call, and whether the
-// figures are news.
-func (s *Scraper) record(job types.NamespacedName, url string, figures Figures, err error) (again time.Duration, changed bool) {
+// record keeps the outcome of a scrape. It returns when to scrape again, 0 for never by this call, and whether it brought
+// news.
+func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (again time.Duration, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.targets[job]
-	if known == nil || known.url != url {
+	if known == nil || known.Metrics != at.Metrics || known.Agent != at.Agent {
 		return 0, false
 	}
-	if err != nil {
-		known.failures++
-		return min(firstRetry<<min(known.failures-1, 10), s.options.Interval), false
+	if brought.figures != nil {
+		changed = known.time.IsZero() || !known.figures.Equal(*brought.figures)
+		known.figures, known.time = *brought.figures, s.options.Clock.Now()
 	}
-	changed = known.time.IsZero() || !known.figures.Equal(figures)
-	known.figures, known.time, known.failures = figures, s.options.Clock.Now(), 0
-	return s.options.Interval, changed
+	if brought.report != nil {
+		changed = changed || known.report == nil || !sameNews(*known.report, *brought.report)
+		known.report = brought.report
+	}
+	again = s.options.Interval
+	if known.awaitsAnswer() {
+		again = min(requestPoll, again)
+	}
+	if brought.failed {
+		known.failures++
+		return min(firstRetry<<min(known.failures-1, 10), again), changed
+	}
+	known.failures = 0
+	return again, changed
 }
 
 func (s *Scraper) fetch(ctx context.Context, url string) (Figures, error) {

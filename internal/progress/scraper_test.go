@@ -128,7 +128,7 @@ func TestANewJobIsScrapedAtOnce(t *testing.T) {
 	_, _, known := s.Latest(bert)
 	assert.False(t, known)
 
-	s.Follow(bert, w.URL)
+	s.Follow(bert, Target{Metrics: w.URL})
 
 	assert.Equal(t, bert, s.news(t))
 	figures, at, known := s.Latest(bert)
@@ -139,7 +139,7 @@ func TestANewJobIsScrapedAtOnce(t *testing.T) {
 
 func TestOnlyChangedFiguresAreNews(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
-	s.Follow(bert, w.URL)
+	s.Follow(bert, Target{Metrics: w.URL})
 	s.news(t)
 
 	w.serve(http.StatusOK, "# another order\ntraining_epoch 1\n")
@@ -153,11 +153,11 @@ func TestOnlyChangedFiguresAreNews(t *testing.T) {
 
 func TestScrapesKeepTheirInterval(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
-	s.Follow(bert, w.URL)
+	s.Follow(bert, Target{Metrics: w.URL})
 	s.news(t)
 
 	passed := s.until(t, func() bool {
-		s.Follow(bert, w.URL) // every reconciliation says this again
+		s.Follow(bert, Target{Metrics: w.URL}) // every reconciliation says this again
 		return w.scraped(2)()
 	})
 
@@ -167,7 +167,7 @@ func TestScrapesKeepTheirInterval(t *testing.T) {
 func TestAFailedScrapeIsTriedAgain(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
 	w.serve(http.StatusServiceUnavailable, "")
-	s.Follow(bert, w.URL)
+	s.Follow(bert, Target{Metrics: w.URL})
 	s.until(t, w.scraped(3))
 
 	w.serve(http.StatusOK, "training_epoch 1\n")
@@ -188,7 +188,7 @@ func TestEveryScrapeIsTold(t *testing.T) {
 		told <- attempt{job, err != nil}
 	}})
 	job := types.NamespacedName{Namespace: "a", Name: "bert"}
-	r.Follow(job, w.URL)
+	r.Follow(job, Target{Metrics: w.URL})
 	assert.Equal(t, attempt{job, true}, <-told)
 	w.serve(http.StatusOK, "training_epoch 2\n")
 	r.until(t, w.scraped(2))
@@ -197,24 +197,24 @@ func TestEveryScrapeIsTold(t *testing.T) {
 
 func TestRetriesBecomeRarerUpToTheInterval(t *testing.T) {
 	s := NewScraper(ScraperOptions{Interval: 30 * time.Second})
-	s.Follow(bert, "http://x")
+	s.Follow(bert, Target{Metrics: "http://x"})
 	var pauses []time.Duration
 	for range 7 {
-		again, changed := s.record(bert, "http://x", Figures{}, assert.AnError)
+		again, changed := s.record(bert, Target{Metrics: "http://x"}, outcome{failed: true})
 		assert.False(t, changed)
 		pauses = append(pauses, again)
 	}
 	assert.Equal(t, []time.Duration{1e9, 2e9, 4e9, 8e9, 16e9, 30e9, 30e9}, pauses)
 
-	again, _ := s.record(bert, "http://x", Figures{}, nil)
+	again, _ := s.record(bert, Target{Metrics: "http://x"}, outcome{figures: &Figures{}})
 	assert.Equal(t, 30*time.Second, again)
-	again, _ = s.record(bert, "http://x", Figures{}, assert.AnError)
+	again, _ = s.record(bert, Target{Metrics: "http://x"}, outcome{failed: true})
 	assert.Equal(t, time.Second, again, "after a success retries begin anew")
 }
 
 func TestFiguresStayWhenAScrapeFails(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
-	s.Follow(bert, w.URL)
+	s.Follow(bert, Target{Metrics: w.URL})
 	s.news(t)
 	for name, answer := range map[string]func(){
 		"an error":           func() { w.serve(http.StatusInternalServerError, "training_epoch 9\n") },
@@ -264,10 +264,10 @@ func TestAJobWithANewAddressIsScrapedAtOnce(t *testing.T) {
 	first, second := startWorker(t), startWorker(t)
 	second.serve(http.StatusOK, "training_epoch 5\n")
 	s := startScraper(t, ScraperOptions{})
-	s.Follow(bert, first.URL)
+	s.Follow(bert, Target{Metrics: first.URL})
 	s.knows(t, bert, 1)
 
-	s.Follow(bert, second.URL)
+	s.Follow(bert, Target{Metrics: second.URL})
 
 	s.knows(t, bert, 5)
 	assert.Equal(t, int64(1), first.scrapes.Load())
@@ -275,12 +275,12 @@ func TestAJobWithANewAddressIsScrapedAtOnce(t *testing.T) {
 
 func TestAJobThatIsNoLongerFollowedDropsItsFigures(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
-	s.Follow(bert, w.URL)
+	s.Follow(bert, Target{Metrics: w.URL})
 	s.news(t)
 
-	s.Follow(bert, "")
+	s.Follow(bert, Target{})
 	s.clock.Step(time.Minute)
-	s.Follow(types.NamespacedName{Name: "other"}, w.URL) // scraped after what was due before
+	s.Follow(types.NamespacedName{Name: "other"}, Target{Metrics: w.URL}) // scraped after what was due before
 	s.news(t)
 
 	assert.Equal(t, int64(2), w.scrapes.Load(), "once for each job")
@@ -290,20 +290,20 @@ func TestAJobThatIsNoLongerFollowedDropsItsFigures(t *testing.T) {
 
 func TestNotToFollowAnUnknownJobIsNothing(t *testing.T) {
 	s := NewScraper(ScraperOptions{})
-	s.Follow(bert, "")
+	s.Follow(bert, Target{})
 	assert.Empty(t, s.targets)
 }
 
 func TestAScrapeThatEndsAfterItsJobIsForgottenIsDropped(t *testing.T) {
 	s := NewScraper(ScraperOptions{})
-	s.Follow(bert, "http://old")
-	s.Follow(bert, "http://new")
-	again, changed := s.record(bert, "http://old", Figures{Epoch: 9}, nil)
+	s.Follow(bert, Target{Metrics: "http://old"})
+	s.Follow(bert, Target{Metrics: "http://new"})
+	again, changed := s.record(bert, Target{Metrics: "http://old"}, outcome{figures: &Figures{Epoch: 9}})
 	assert.Zero(t, again)
 	assert.False(t, changed, "figures of an earlier attempt's worker are no news")
 
 	s.Forget(bert)
-	_, changed = s.record(bert, "http://new", Figures{Epoch: 9}, nil)
+	_, changed = s.record(bert, Target{Metrics: "http://new"}, outcome{figures: &Figures{Epoch: 9}})
 	assert.False(t, changed)
 	_, _, ok := s.Latest(bert)
 	assert.False(t, ok)
@@ -324,7 +324,7 @@ func TestNoMoreJobsAreScrapedAtATimeThanThereAreWorkers(t *testing.T) {
 	w.mu.Unlock()
 	s := startScraper(t, ScraperOptions{Workers: workers, Timeout: soon})
 	for i := range jobs {
-		s.Follow(types.NamespacedName{Name: fmt.Sprint(i)}, w.URL)
+		s.Follow(types.NamespacedName{Name: fmt.Sprint(i)}, Target{Metrics: w.URL})
 	}
 
 	require.Eventually(t, func() bool { return now.Load() == workers }, soon, time.Millisecond, "not all workers scrape")

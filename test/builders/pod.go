@@ -147,6 +147,41 @@ func (b *PodBuilder) Waiting(reason, message string) *PodBuilder {
 	return b
 }
 
+// InitRunning adds an init container that runs, as a sidecar does beside the training.
+func (b *PodBuilder) InitRunning(name string) *PodBuilder {
+	return b.init(name, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(Noon)}})
+}
+
+// InitWaiting adds an init container that does not start.
+func (b *PodBuilder) InitWaiting(name, reason, message string) *PodBuilder {
+	return b.init(name, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
+}
+
+// InitEnded adds an init container that has ended, with its termination message.
+func (b *PodBuilder) InitEnded(name string, exitCode int32, message string) *PodBuilder {
+	return b.init(name, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: exitCode, Message: message, FinishedAt: metav1.NewTime(Noon),
+	}})
+}
+
+// FailedToInit fails the pod because an init container did.
+func (b *PodBuilder) FailedToInit() *PodBuilder {
+	b.pod.Status.Phase = corev1.PodFailed
+	return b.Waiting("PodInitializing", "")
+}
+
+// At gives the pod an address, which it has before its training begins.
+func (b *PodBuilder) At(address string) *PodBuilder {
+	b.pod.Status.PodIP = address
+	return b
+}
+
+func (b *PodBuilder) init(name string, state corev1.ContainerState) *PodBuilder {
+	b.pod.Status.InitContainerStatuses = append(b.pod.Status.InitContainerStatuses,
+		corev1.ContainerStatus{Name: name, Image: "agent:1", State: state})
+	return b
+}
+
 func (b *PodBuilder) container(state corev1.ContainerState) {
 	b.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "trainer", Image: "trainer:1", State: state}}
 }

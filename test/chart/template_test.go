@@ -123,6 +123,8 @@ func TestEveryValueOfTheManagerTakesEffect(t *testing.T) {
 			func(d *appsv1.Deployment) any { return container(d).ImagePullPolicy }},
 		"workerImage": {"--set=workerImage.repository=quay.io/a/w,workerImage.digest=" + digest, "quay.io/a/w@" + digest,
 			func(d *appsv1.Deployment) any { return environment(d, "RELATED_IMAGE_TRAINING_WORKER") }},
+		"the checkpoint agent's image": {"--set=image.repository=quay.io/a/b,image.tag=v7", "quay.io/a/b:v7",
+			func(d *appsv1.Deployment) any { return environment(d, "RELATED_IMAGE_CHECKPOINT_AGENT") }},
 		"imagePullSecrets": {`--set-json=imagePullSecrets=[{"name":"pull"}]`, []corev1.LocalObjectReference{{Name: "pull"}},
 			func(d *appsv1.Deployment) any { return pod(d).ImagePullSecrets }},
 		"replicas": {"--set=replicas=3", int32(3),

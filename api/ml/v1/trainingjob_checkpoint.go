@@ -7,6 +7,10 @@ import (
 )
 
 // Checkpoint says where and when the training's state is saved, and from what to resume.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.resumeFrom) || !self.resumeFrom.startsWith('/') || !has(self.storage) || !has(self.storage.type) || self.storage.type in ['pvc', 'nfs']",fieldPath=".resumeFrom",messageExpression="'spec.checkpoint.resumeFrom: is a path in a volume, but spec.checkpoint.storage.type is ' + self.storage.type + ': write a URI such as s3://bucket/path, or the name of a TrainingJob'"
+// +kubebuilder:validation:XValidation:rule="!has(self.resumeFrom) || !self.resumeFrom.startsWith('azblob://') || self.resumeFrom.contains('?account=') || (has(self.storage) && has(self.storage.azureAccount))",fieldPath=".resumeFrom",message="spec.checkpoint.resumeFrom: names no storage account: write azblob://container/path?account=A"
+// +kubebuilder:validation:XValidation:rule="!has(self.resumeSecretRef) || (has(self.resumeFrom) && self.resumeFrom != 'latest' && !self.resumeFrom.startsWith('/') && !self.resumeFrom.startsWith('pvc://'))",fieldPath=".resumeSecretRef",message="spec.checkpoint.resumeSecretRef: has no use, because resumeFrom names no object store: remove it, or set resumeFrom to a URI such as s3://bucket/path or to the name of a TrainingJob"
 type Checkpoint struct {
 	// enabled saves checkpoints. Default true.
 	// +optional
@@ -43,17 +47,27 @@ type Checkpoint struct {
 	Retention int32 `json:"retention,omitempty"`
 
 	// resumeFrom is the checkpoint to start from when the job has none of its own: latest, for the newest one of a
-	// job of this name in the same storage; an absolute path in the volume; or a URI
-	// (pvc://claim/path, s3://bucket/path, gs://bucket/path, azblob://container/path). A path may name one
-	// checkpoint or a directory whose newest valid checkpoint is meant. When it cannot be found the job fails
-	// instead of starting from nothing.
+	// job of this name in the same storage, if there is any; the name of another TrainingJob in the namespace, for the
+	// newest one of that job, wherever it is stored; an absolute path in the volume, for storage of type pvc or nfs; or a
+	// URI: pvc://claim/path, s3://bucket/path?region=R&endpoint=U, gs://bucket/path, azblob://container/path?account=A.
+	// Region, endpoint and account may be left out where they are those of storage. A path may name one checkpoint or a
+	// directory whose newest valid checkpoint is meant. When there is none the job fails with the reason
+	// CheckpointNotFound instead of starting from nothing; with latest it starts from nothing. As long as there is no
+	// TrainingJob of the name, or the storage does not answer, the job waits.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(latest|/[^ ]+|(pvc|s3|gs|azblob)://[^/ ]+(/[^ ]*)?)$')",messageExpression="\"spec.checkpoint.resumeFrom: '\" + self + \"' is none of latest, an absolute path, or a URI that starts with pvc://, s3://, gs:// or azblob://: write it as one of these\""
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(latest|[a-z]([-a-z0-9]{0,48}[a-z0-9])?|/[^ ]+|(pvc|s3|gs|azblob)://[^/ ?]+(/[^ ]*)?([?][^ ]*)?)$')",messageExpression="\"spec.checkpoint.resumeFrom: '\" + self + \"' is none of latest, the name of a TrainingJob, an absolute path, or a URI that starts with pvc://, s3://, gs:// or azblob://: write it as one of these\""
 	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="spec.checkpoint.resumeFrom: must not contain '..': name the directory itself"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^(s3|gs|azblob)://[^?]*[?]') || self.matches('^(s3://[^?]*[?](region|endpoint)=[^&]+(&(region|endpoint)=[^&]+)?|azblob://[^?]*[?]account=[a-z0-9]{3,24})$')",message="spec.checkpoint.resumeFrom: has other settings after the '?' than its kind of storage has: write s3://bucket/path?region=R&endpoint=U, gs://bucket/path or azblob://container/path?account=A"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=23,displayName="Resume from",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	ResumeFrom string `json:"resumeFrom,omitempty"`
+
+	// resumeSecretRef names the Secret in the job's namespace with the credentials for the storage that resumeFrom names,
+	// with the keys that storage.secretRef has. Default: storage.secretRef when both are storage of the same kind, that of
+	// the other TrainingJob when resumeFrom names one, and else the workload identity of the workers' ServiceAccount.
+	// +optional
+	ResumeSecretRef *SecretReference `json:"resumeSecretRef,omitempty"`
 
 	// storage says where checkpoints are kept. Default: a PersistentVolumeClaim of the job.
 	// +optional
@@ -173,8 +187,10 @@ type CheckpointStorage struct {
 	// +kubebuilder:validation:MaxLength=512
 	Prefix string `json:"prefix,omitempty"`
 
-	// secretRef names the Secret in the job's namespace with the credentials for types s3, gcs and azure. Default:
-	// the workload identity of the workers' ServiceAccount.
+	// secretRef names the Secret in the job's namespace with the credentials for types s3, gcs and azure. Its keys are
+	// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN where one is needed, for s3; key.json for gcs;
+	// AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN for azure. As long as it is missing the training runs, and the
+	// condition CheckpointReady is False. Default: the workload identity of the workers' ServiceAccount.
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 }

@@ -49,6 +49,16 @@ const (
 	ReasonStorageReady = "StorageReady"
 	// ReasonClaimNotFound: the claim that claimName or resumeFrom names does not exist.
 	ReasonClaimNotFound = "ClaimNotFound"
+	// ReasonResumeSourceNotFound: the TrainingJob that resumeFrom names does not exist, or keeps no checkpoints.
+	ReasonResumeSourceNotFound = "ResumeSourceNotFound"
+	// ReasonCheckpointNotFound: what resumeFrom names does not exist or holds no valid checkpoint.
+	ReasonCheckpointNotFound = "CheckpointNotFound"
+	// ReasonRestoreFailed: the init container that brings a checkpoint back failed.
+	ReasonRestoreFailed = "RestoreFailed"
+	// ReasonCheckpointNotStored: the training ended before its last checkpoint was in the storage.
+	ReasonCheckpointNotStored = "CheckpointNotStored"
+	// ReasonAgentCrashing: the checkpoint agent ends again and again.
+	ReasonAgentCrashing = "AgentCrashing"
 	// ReasonObjectConflict: an object of a child's name exists and belongs to somebody else.
 	ReasonObjectConflict = "ObjectConflict"
 	// ReasonInvalidSpec: the API server refuses an object made from the spec.
@@ -108,4 +118,7 @@ const (
 	AnnotationGangScheduler = "ml.example.com/gang-scheduler"
 	// AnnotationAttempt on the Job and its pods is the number of restarts before it.
 	AnnotationAttempt = "ml.example.com/restart-attempt"
+	// AnnotationCheckpointNow on a TrainingJob asks for a checkpoint at once. Each new value is one request; its outcome
+	// is in status.checkpoint.request.
+	AnnotationCheckpointNow = "ml.example.com/checkpoint-now"
 )

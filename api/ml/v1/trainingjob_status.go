@@ -64,9 +64,14 @@ type TrainingJobStatus struct {
 	// +optional
 	Workers *WorkersStatus `json:"workers,omitempty"`
 
-	// checkpoint is the newest checkpoint.
+	// checkpoint is the newest checkpoint, and what became of others.
 	// +optional
 	Checkpoint *CheckpointStatus `json:"checkpoint,omitempty"`
+
+	// resumeSource is where the TrainingJob that spec.checkpoint.resumeFrom names keeps its checkpoints. It is looked up
+	// once, so that this job can start again although the other was deleted.
+	// +optional
+	ResumeSource *ResumeSource `json:"resumeSource,omitempty"`
 
 	// resources are what the workers hold together.
 	// +optional
@@ -200,6 +205,84 @@ type CheckpointStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=11,displayName="Claim that holds it",xDescriptors="urn:alm:descriptor:io.kubernetes:PersistentVolumeClaim"
 	ClaimName string `json:"claimName,omitempty"`
+
+	// kept is the number of valid checkpoints of the job in the storage.
+	// +optional
+	Kept int32 `json:"kept,omitempty"`
+
+	// restoredFrom is the checkpoint that the training started from: a path in the volume or a URI. It is empty when the
+	// training began at the first epoch.
+	// +optional
+	RestoredFrom string `json:"restoredFrom,omitempty"`
+
+	// restoredAttempt is the number of restarts before the training that started from restoredFrom.
+	// +optional
+	RestoredAttempt int32 `json:"restoredAttempt,omitempty"`
+
+	// skipped are checkpoints that cannot be used, because their files are not what their manifest says; the newest
+	// five at most.
+	// +optional
+	// +listType=map
+	// +listMapKey=path
+	// +kubebuilder:validation:MaxItems=5
+	Skipped []CheckpointSkipped `json:"skipped,omitempty"`
+
+	// request is the last checkpoint that was asked for by the annotation ml.example.com/checkpoint-now.
+	// +optional
+	Request *CheckpointRequest `json:"request,omitempty"`
+}
+
+// CheckpointSkipped is a checkpoint that cannot be used.
+type CheckpointSkipped struct {
+	// path of the checkpoint in its storage.
+	// +required
+	Path string `json:"path"`
+
+	// message says what is wrong with it.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// CheckpointRequest is a checkpoint that was asked for by the annotation ml.example.com/checkpoint-now.
+type CheckpointRequest struct {
+	// id is the annotation's value, or its SHA-256 when the value is longer than 128 characters or has others than
+	// letters, digits and -_.:+/=@.
+	// +required
+	ID string `json:"id"`
+
+	// state is Pending, Done once the checkpoint is in the storage, or Failed.
+	// +required
+	State CheckpointRequestState `json:"state"`
+
+	// path of the checkpoint in its storage, once it is there.
+	// +optional
+	Path string `json:"path,omitempty"`
+
+	// message says what the request waits for, or why it failed.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// CheckpointRequestState is how far a request for a checkpoint is.
+// +kubebuilder:validation:Enum=Pending;Done;Failed
+type CheckpointRequestState string
+
+// The states of a request for a checkpoint.
+const (
+	CheckpointRequestPending CheckpointRequestState = "Pending"
+	CheckpointRequestDone    CheckpointRequestState = "Done"
+	CheckpointRequestFailed  CheckpointRequestState = "Failed"
+)
+
+// ResumeSource is where another TrainingJob keeps its checkpoints.
+type ResumeSource struct {
+	// uri of the directory with that job's checkpoints.
+	// +required
+	URI string `json:"uri"`
+
+	// secretName is the Secret with the credentials of that storage.
+	// +optional
+	SecretName string `json:"secretName,omitempty"`
 }
 
 // ResourcesStatus is what the workers hold together.

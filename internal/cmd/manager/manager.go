@@ -54,12 +54,16 @@ type options struct {
 	migrationQPS     float32
 	workerImage      string
 	isolateJobs      bool
+	agentImage       string
 	logLevel         string
 	webhooks         webhookOptions
 }
 
 // workerImageVariable names the default worker image, under the prefix that OLM's tools look for.
 const workerImageVariable = "RELATED_IMAGE_TRAINING_WORKER"
+
+// agentImageVariable names the image of the checkpoint agent: the manager's own.
+const agentImageVariable = "RELATED_IMAGE_CHECKPOINT_AGENT"
 
 // New returns the subcommand.
 func New() *cobra.Command {
@@ -91,6 +95,8 @@ func New() *cobra.Command {
 		"image of workers whose job names none (environment: "+workerImageVariable+")")
 	flags.BoolVar(&o.isolateJobs, "isolate-jobs", false,
 		"give each job whose spec.networking.isolation is not set a NetworkPolicy that closes its pods to the pods of others")
+	flags.StringVar(&o.agentImage, "agent-image", envOr(agentImageVariable, "spot-training-operator:latest"),
+		"image of the checkpoint agent in the workers' pods: the manager's own (environment: "+agentImageVariable+")")
 	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
 	o.webhooks.addFlags(flags)
 	return command
@@ -142,7 +148,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	settings := trainingjob.Settings{WorkerImage: o.workerImage, Namespace: o.webhooks.namespace, IsolateJobs: o.isolateJobs}
+	settings := trainingjob.Settings{WorkerImage: o.workerImage, AgentImage: o.agentImage, Namespace: o.webhooks.namespace, IsolateJobs: o.isolateJobs}
 	if err := addControllers(ctx, mgr, o, settings); err != nil {
 		return err
 	}

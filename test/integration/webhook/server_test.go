@@ -29,7 +29,7 @@ const (
 	patience  = 30 * time.Second
 )
 
-var settings = trainingjob.Settings{WorkerImage: "registry.example.com/worker:1"}
+var settings = trainingjob.Settings{WorkerImage: "registry.example.com/worker:1", AgentImage: "registry.example.com/manager:1"}
 
 // documents are the YAML documents of a file.
 func documents(data []byte) [][]byte {

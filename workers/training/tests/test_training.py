@@ -151,6 +151,13 @@ def test_what_cannot_work_fails_at_once_and_says_why(
     assert message["reason"] == "Error" and words in message["message"]
 
 
+def test_training_begins_anew_when_there_is_nothing_to_resume_from_and_need_not_be(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for place in (tmp_path / "none", tmp_path / "empty"):
+        (worker,) = start(1, EPOCHS=1, RESUME_FROM=place, RESUME_OPTIONAL="true")
+        assert worker.exit_code() == 0, worker.output
+
+
 def test_every_rank_learns_that_the_checkpoint_cannot_be_used(start: Start, tmp_path: Path) -> None:
     (first,) = start(1, MODEL="mlp", EPOCHS=1, CHECKPOINT_DIR=tmp_path / "ck")
     assert first.exit_code() == 0

@@ -121,7 +121,9 @@ class Checkpointer:
             own = False
             if "://" in settings.resume_from:
                 raise DataError(f"RESUME_FROM {settings.resume_from}: must be a directory, not a URI")
-            found = checkpoints.find_to_resume(Path(settings.resume_from), self._log)
+            found = checkpoints.find_to_resume(
+                Path(settings.resume_from), self._log, optional=settings.resume_optional
+            )
         if found is None:
             return {}, b""
         check_manifest(self._config, found.manifest, str(found.path))

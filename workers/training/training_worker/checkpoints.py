@@ -109,12 +109,14 @@ def newest_valid(directories: Iterable[Path], log: Log) -> Checkpoint | None:
     return None
 
 
-def find_to_resume(path: Path, log: Log) -> Checkpoint:
+def find_to_resume(path: Path, log: Log, *, optional: bool = False) -> Checkpoint | None:
     """The checkpoint at ``path``, or the newest valid one at most two levels below it.
 
-    Raises DataError when there is none, or when ``path`` itself is a damaged checkpoint.
+    Without any it is None when ``optional``. Raises DataError otherwise, and when ``path`` itself is a damaged checkpoint.
     """
     if not path.is_dir():
+        if optional:
+            return None
         raise DataError(f"RESUME_FROM {path}: there is no such directory")
     if (path / MANIFEST).exists() or NAME_PATTERN.fullmatch(path.name):
         try:
@@ -122,7 +124,7 @@ def find_to_resume(path: Path, log: Log) -> Checkpoint:
         except InvalidCheckpointError as error:
             raise DataError(f"RESUME_FROM {path}: this checkpoint is not valid: {error}") from error
     found = newest_valid(_directories_to(path, SEARCH_DEPTH - 1), log)
-    if found is None:
+    if found is None and not optional:
         raise DataError(f"RESUME_FROM {path}: there is no valid checkpoint in it")
     return found
 

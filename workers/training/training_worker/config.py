@@ -84,6 +84,7 @@ class CheckpointSettings:
     every_seconds: float
     retention: int
     resume_from: str | None
+    resume_optional: bool
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,7 @@ def _checkpoints(read: _Reader) -> CheckpointSettings:
         every_seconds=read.number("CHECKPOINT_INTERVAL", 0.0, minimum=0),
         retention=read.integer("CHECKPOINT_RETENTION", 0, minimum=0),
         resume_from=read.text("RESUME_FROM") or None,
+        resume_optional=read.boolean("RESUME_OPTIONAL", False),
     )
 
 

@@ -1,0 +1,318 @@
+package trainingjob
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/progress"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
+)
+
+const (
+	// maxSkipped bounds status.checkpoint.skipped.
+	maxSkipped = 5
+	// maxPath and maxMessage bound what is taken from a report, which comes from a pod that runs its user's code.
+	maxPath    = 2048
+	maxMessage = 1024
+)
+
+// agentView is what is known of the checkpoint agent of replica 0.
+type agentView struct {
+	// present says that the pod has an agent. A pod that an older version of the operator made has none.
+	present bool
+	// sync is the newest report of the sidecar, or of the init container while that runs; nil when there is none.
+	sync *report.Report
+	// restored is the last report of the init container; nil when there is none.
+	restored *report.Report
+	// ended says that the agent has ended, or its pod is gone.
+	ended bool
+	// crashing is why the agent does not run although it should; empty when it does.
+	crashing string
+}
+
+// viewAgent puts together what the pod, its last words and the last scrape tell of the agent.
+func viewAgent(o observed) agentView {
+	var v agentView
+	if o.report != nil && o.report.agent == agentURL(o) { // not that of an earlier attempt
+		v.present, v.sync = true, o.report.Report
+	}
+	pod := presentMaster(o)
+	if pod == nil {
+		v.ended = true
+		if fits(o) {
+			v.present = v.present || o.farewell.agent
+			v.listen(o.farewell.sync, o.farewell.restored)
+		}
+		return v
+	}
+	v.ended = pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	sync, restored, present := agentWords(pod)
+	v.present = v.present || present
+	v.listen(sync, restored)
+	for _, status := range pod.Status.InitContainerStatuses {
+		if waiting := status.State.Waiting; status.Name == report.AgentContainer && waiting != nil && waiting.Reason == "CrashLoopBackOff" {
+			v.crashing = waiting.Message
+		}
+	}
+	return v
+}
+
+// listen takes in the termination messages of the agent's containers.
+func (v *agentView) listen(sync, restored string) {
+	if last, ok := report.Parse([]byte(sync)); ok {
+		v.sync = &last
+	}
+	if last, ok := report.Parse([]byte(restored)); ok {
+		v.restored = &last
+		if v.sync == nil {
+			v.sync = &last
+		}
+	}
+}
+
+// agentWords are the termination messages of the agent's containers, and whether the pod has any.
+func agentWords(pod *corev1.Pod) (sync, restored string, present bool) {
+	for _, status := range pod.Status.InitContainerStatuses {
+		message := ""
+		if status.State.Terminated != nil {
+			message = status.State.Terminated.Message
+		}
+		switch status.Name {
+		case report.AgentContainer:
+			sync, present = message, true
+		case report.RestoreContainer:
+			restored, present = message, true
+		}
+	}
+	return sync, restored, present
+}
+
+// presentMaster is the pod of replica 0 of the present attempt; nil when there is none.
+func presentMaster(o observed) *corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range o.pods {
+		if ofPresentAttempt(o, pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return masterPod(pods)
+}
+
+// ofPresentAttempt says whether a pod belongs to the workers, or to those that were just stopped.
+func ofPresentAttempt(o observed, pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && (o.workers == nil || owner.UID == o.workers.UID)
+}
+
+// followAgent brings what the agent reports into the status, and has it asked again.
+func followAgent(o observed, d *desired) {
+	if o.job.Spec.Checkpoint == nil {
+		return
+	}
+	d.agent = agentURL(o)
+	v := viewAgent(o)
+	if v.sync != nil {
+		d.reportAgent(o, v)
+	}
+	switch {
+	case v.crashing != "":
+		d.condition(o, mlv1.ConditionCheckpointReady, false, mlv1.ReasonAgentCrashing,
+			"the checkpoint agent does not stay up, so that checkpoints are not kept safe: "+clip(v.crashing, maxMessage))
+	case v.present && v.ended:
+		d.reportUnstored(o, v)
+	}
+}
+
+// reportAgent makes the status say what is in the storage.
+func (d *desired) reportAgent(o observed, v agentView) {
+	status := &mlv1.CheckpointStatus{}
+	if d.status.Checkpoint != nil {
+		status = d.status.Checkpoint.DeepCopy()
+	}
+	if newest := v.sync.Newest; newest != nil {
+		status.Path, status.Epoch, status.Step, status.SizeBytes = placeOf(o.job, newest.Path), newest.Epoch, newest.Step, newest.SizeBytes
+		status.Time, status.ClaimName, status.Kept = nil, "", int32(v.sync.Kept) //nolint:gosec // a count of directories
+		if !newest.Time.IsZero() {
+			status.Time = ptr.To(metav1.NewTime(newest.Time.UTC().Truncate(time.Second)))
+		}
+		if usesClaim(o.job) {
+			status.ClaimName = claimName(o.job)
+		}
+	}
+	restored := v.sync.Restored
+	if v.restored != nil {
+		restored = v.restored.Restored
+	}
+	if restored != nil {
+		status.RestoredFrom = placeOf(o.job, restored.Path)
+		if o.workers != nil {
+			status.RestoredAttempt = attemptOf(o.workers)
+		}
+	} else if v.restored != nil {
+		status.RestoredFrom, status.RestoredAttempt = "", 0
+	}
+	status.Skipped = skipped(o.job, v)
+	if len(status.Skipped) == 0 && d.status.Checkpoint != nil {
+		status.Skipped = d.status.Checkpoint.Skipped // what was found before this attempt is still so
+	}
+	if status.Path != "" || status.RestoredFrom != "" || len(status.Skipped) > 0 || status.Request != nil {
+		d.status.Checkpoint = status
+	}
+	if problem := v.sync.Problem; problem != nil {
+		d.condition(o, mlv1.ConditionCheckpointReady, false, reasonOf(problem), clip(problem.Message, maxMessage))
+		return
+	}
+	if checkpointsEnabled(o.job) {
+		d.condition(o, mlv1.ConditionCheckpointReady, true, mlv1.ReasonStorageReady, "checkpoints are kept "+whereKept(o.job))
+	}
+}
+
+// skipped are the checkpoints that the sidecar and the init container could not use.
+func skipped(job *mlv1.TrainingJob, v agentView) []mlv1.CheckpointSkipped {
+	found := v.sync.Skipped
+	if v.restored != nil && v.restored != v.sync {
+		found = slices.Concat(found, v.restored.Skipped)
+	}
+	var list []mlv1.CheckpointSkipped
+	for _, one := range found {
+		next := mlv1.CheckpointSkipped{Path: placeOf(job, one.Path), Message: quoted(job, one.Message)}
+		known := slices.ContainsFunc(list, func(s mlv1.CheckpointSkipped) bool { return s.Path == next.Path })
+		if !known && len(list) < maxSkipped {
+			list = append(list, next)
+		}
+	}
+	return list
+}
+
+// reportUnstored says, at the end of the workers, that the training made a checkpoint which is not in the storage.
+func (d *desired) reportUnstored(o observed, v agentView) {
+	ended, ok := lastReport(o)
+	if !ok || ended.Checkpoint == nil {
+		return
+	}
+	stored := int64(0)
+	if d.status.Checkpoint != nil {
+		stored = d.status.Checkpoint.Step
+	}
+	made := ended.Checkpoint
+	if made.Step <= stored {
+		return
+	}
+	why := "the agent was stopped before it was there"
+	if v.sync != nil && v.sync.Problem != nil {
+		why = clip(v.sync.Problem.Message, maxMessage)
+	}
+	d.condition(o, mlv1.ConditionCheckpointReady, false, mlv1.ReasonCheckpointNotStored, fmt.Sprintf(
+		"the last checkpoint of the training, of epoch %d and step %d, is not in the storage: %s", made.Epoch, made.Step, why))
+}
+
+// restoring says what the job waits for while replica 0 brings back a checkpoint.
+func restoring(o observed) (reason, message string) {
+	v := viewAgent(o)
+	if v.ended || v.sync == nil || v.sync.Phase != report.PhaseRestoring {
+		return "", ""
+	}
+	if problem := v.sync.Problem; problem != nil {
+		return reasonOf(problem), "no checkpoint could be brought back yet: " + clip(problem.Message, maxMessage)
+	}
+	return mlv1.ReasonWorkersStarting, "replica 0 brings back a checkpoint"
+}
+
+// readyBefore says that checkpoints can be kept, where nothing but the agent could tell otherwise.
+func readyBefore(o observed, d *desired) {
+	if !checkpointsEnabled(o.job) || usesStore(o.job) || o.missingClaim != "" {
+		return
+	}
+	known := meta.FindStatusCondition(d.status.Conditions, mlv1.ConditionCheckpointReady)
+	if known != nil && known.Status == metav1.ConditionFalse && !holds(known.Reason) {
+		return // until an agent says otherwise
+	}
+	d.condition(o, mlv1.ConditionCheckpointReady, true, mlv1.ReasonStorageReady, "checkpoints are kept "+whereKept(o.job))
+}
+
+// holds says whether checkpoints are the reason why a job was not started.
+func holds(reason string) bool {
+	return reason == mlv1.ReasonStorageNotSupported || reason == mlv1.ReasonClaimNotFound || reason == mlv1.ReasonResumeSourceNotFound
+}
+
+// reportWorkersCheckpoint takes a worker's own word for its newest checkpoint, unless an agent tells what is in the
+// storage.
+func (d *desired) reportWorkersCheckpoint(o observed, c *progress.Checkpoint) {
+	if c == nil || viewAgent(o).present {
+		return
+	}
+	status := &mlv1.CheckpointStatus{Path: c.Path, Epoch: c.Epoch, Step: c.Step, SizeBytes: c.SizeBytes}
+	if usesClaim(o.job) { // the path in the volume can be given as resumeFrom of another job
+		status.Path, status.ClaimName = strings.TrimPrefix(c.Path, checkpointMount), claimName(o.job)
+	}
+	if !c.Time.IsZero() {
+		status.Time = ptr.To(metav1.NewTime(c.Time))
+	}
+	if before := d.status.Checkpoint; before != nil {
+		status.RestoredFrom, status.RestoredAttempt = before.RestoredFrom, before.RestoredAttempt
+		status.Skipped, status.Request = before.Skipped, before.Request
+	}
+	d.status.Checkpoint = status
+}
+
+// validReason is what the API server takes as a condition's reason.
+var validReason = regexp.MustCompile(`^[A-Za-z]{1,64}$`)
+
+func reasonOf(problem *report.Problem) string {
+	if validReason.MatchString(string(problem.Reason)) {
+		return string(problem.Reason)
+	}
+	return string(report.ReasonStorageError)
+}
+
+// placeOf is a checkpoint's path as it can be given as resumeFrom: the path in the volume, or a URI.
+func placeOf(job *mlv1.TrainingJob, at string) string {
+	at = clip(at, maxPath)
+	if claim, _, ok := resumeClaim(job); ok {
+		if below, mounted := strings.CutPrefix(at, resumeMount+"/"); mounted {
+			return "pvc://" + claim + "/" + below
+		}
+	}
+	if below, mounted := strings.CutPrefix(at, checkpointMount+"/"); mounted {
+		return "/" + below
+	}
+	return at
+}
+
+// whereKept says in words where checkpoints are kept.
+func whereKept(job *mlv1.TrainingJob) string {
+	storage := &job.Spec.Checkpoint.Storage
+	switch storageType(job) {
+	case mlv1.StorageS3:
+		return "in the S3 bucket " + storage.S3Bucket
+	case mlv1.StorageGCS:
+		return "in the GCS bucket " + storage.GCSBucket
+	case mlv1.StorageAzure:
+		return "in the Azure container " + storage.AzureContainer
+	case mlv1.StorageNFS:
+		return "on the NFS server " + storage.NFSServer
+	}
+	return "on the claim " + claimName(job)
+}
+
+// quoted are words of others as the status repeats them.
+func quoted(job *mlv1.TrainingJob, words string) string {
+	return redact.Text(clip(words, maxMessage), plainSecrets(job)...)
+}
+
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-3], "") + "..."
+}
