@@ -269,7 +269,7 @@ func TestAJobWaitsForTheJobThatItResumesFrom(t *testing.T) {
 	waits := plan(see(job, nil))
 	assert.Equal(t, mlv1.StatePending, waits.status.State)
 	assert.Equal(t, mlv1.ReasonResumeSourceNotFound, waits.status.Reason)
-	assert.Contains(t, waitingMessage(&waits.status), "there is no TrainingJob old with checkpoints in namespace default")
+	assert.Contains(t, waitingMessage(&waits.status), "there is no TrainingJob old with a checkpoint in namespace default")
 	assert.Positive(t, waits.again)
 
 	o := see(job, builders.Workers(job).Obj())

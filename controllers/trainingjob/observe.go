@@ -141,8 +141,8 @@ func (r *Reconciler) observeLostWorkers(ctx context.Context, o *observed) error 
 	return nil
 }
 
-// observeResumeSource finds out where the job that resumeFrom names keeps its checkpoints. Once known it stays so: the
-// checkpoints outlive their job.
+// observeResumeSource finds out where the job that resumeFrom names keeps its checkpoints, once it has one. What is known
+// stays so: the checkpoints outlive their job.
 func (r *Reconciler) observeResumeSource(ctx context.Context, o *observed) error {
 	name := resumeJob(o.job)
 	if name == "" {
@@ -159,7 +159,9 @@ func (r *Reconciler) observeResumeSource(ctx context.Context, o *observed) error
 	if err != nil {
 		return fmt.Errorf("read TrainingJob %s: %w", name, err)
 	}
-	o.resume = sourceOf(&other)
+	if hasCheckpoint(&other.Status) {
+		o.resume = sourceOf(&other)
+	}
 	return nil
 }
 

@@ -101,7 +101,7 @@ func obstacle(o observed) (reason, message string) {
 	}
 	if name := resumeJob(o.job); name != "" && o.resume == nil {
 		return mlv1.ReasonResumeSourceNotFound, fmt.Sprintf(
-			"spec.checkpoint.resumeFrom: there is no TrainingJob %s with checkpoints in namespace %s: create it, or correct the name", name, o.job.Namespace)
+			"spec.checkpoint.resumeFrom: there is no TrainingJob %s with a checkpoint in namespace %s: create it and wait for its first, or correct the name", name, o.job.Namespace)
 	}
 	if o.missingClaim != "" {
 		return mlv1.ReasonClaimNotFound, fmt.Sprintf(

@@ -53,7 +53,7 @@ type Checkpoint struct {
 	// Region, endpoint and account may be left out where they are those of storage. A path may name one checkpoint or a
 	// directory whose newest valid checkpoint is meant. When there is none the job fails with the reason
 	// CheckpointNotFound instead of starting from nothing; with latest it starts from nothing. As long as there is no
-	// TrainingJob of the name, or the storage does not answer, the job waits.
+	// TrainingJob of the name with a checkpoint, or the storage does not answer, the job waits.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048

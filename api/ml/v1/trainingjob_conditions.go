@@ -49,7 +49,7 @@ const (
 	ReasonStorageReady = "StorageReady"
 	// ReasonClaimNotFound: the claim that claimName or resumeFrom names does not exist.
 	ReasonClaimNotFound = "ClaimNotFound"
-	// ReasonResumeSourceNotFound: the TrainingJob that resumeFrom names does not exist, or keeps no checkpoints.
+	// ReasonResumeSourceNotFound: the TrainingJob that resumeFrom names does not exist, or has no checkpoint yet.
 	ReasonResumeSourceNotFound = "ResumeSourceNotFound"
 	// ReasonCheckpointNotFound: what resumeFrom names does not exist or holds no valid checkpoint.
 	ReasonCheckpointNotFound = "CheckpointNotFound"
