@@ -184,7 +184,9 @@ func drifted(object, live client.Object) bool {
 	switch want := object.(type) {
 	case *batchv1.Job:
 		// The rest of a Job cannot be changed, and must not be: a new version of the operator may build it otherwise.
-		return !equality.Semantic.DeepEqual(want.Spec.Parallelism, live.(*batchv1.Job).Spec.Parallelism)
+		is := live.(*batchv1.Job).Spec
+		return !equality.Semantic.DeepEqual(want.Spec.Parallelism, is.Parallelism) ||
+			!equality.Semantic.DeepEqual(want.Spec.Completions, is.Completions)
 	case *corev1.Service:
 		is := live.(*corev1.Service).Spec
 		// A selector is one value: with a label more it selects other pods.
@@ -208,7 +210,7 @@ func applyConfiguration(object client.Object) (runtime.ApplyConfiguration, error
 	switch want := object.(type) {
 	case *batchv1.Job:
 		return batchv1ac.Job(name, namespace).WithLabels(labels).WithOwnerReferences(owners...).
-			WithSpec(batchv1ac.JobSpec().WithParallelism(*want.Spec.Parallelism)), nil
+			WithSpec(batchv1ac.JobSpec().WithParallelism(*want.Spec.Parallelism).WithCompletions(*want.Spec.Completions)), nil
 	case *corev1.Service:
 		spec, err := convert[*corev1ac.ServiceSpecApplyConfiguration](want.Spec)
 		return corev1ac.Service(name, namespace).WithLabels(labels).WithOwnerReferences(owners...).WithSpec(spec), err

@@ -78,7 +78,10 @@ func bareJob(object any) (any, error) {
 		return object, nil
 	}
 	bareMeta(&job.ObjectMeta, mlv1.AnnotationAttempt, mlv1.AnnotationGangScheduler)
-	job.Spec = batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions, Suspend: job.Spec.Suspend}
+	job.Spec = batchv1.JobSpec{
+		Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions, Suspend: job.Spec.Suspend,
+		BackoffLimitPerIndex: job.Spec.BackoffLimitPerIndex,
+	}
 	job.Status = batchv1.JobStatus{Conditions: job.Status.Conditions}
 	return job, nil
 }

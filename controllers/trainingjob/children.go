@@ -108,14 +108,14 @@ func buildClaim(job *mlv1.TrainingJob) *corev1.PersistentVolumeClaim {
 }
 
 // buildWorkers is the Indexed Job of one attempt. Any failed pod fails the whole Job: whether and when it is started
-// again is for the operator to say, because the workers can only go on together.
+// again is for the operator to say, because the workers can only go on together. Those of elasticSpec can without one.
 func buildWorkers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batchv1.Job {
 	workers := job.Spec.NumWorkers
 	meta := child(job, workersName(job))
 	meta.Annotations = attemptAnnotation(attempt)
 	pod := podSpec(job, settings)
 	addCheckpointAgent(&pod, job, settings, attempt)
-	return &batchv1.Job{
+	built := &batchv1.Job{
 		ObjectMeta: meta,
 		Spec: batchv1.JobSpec{
 			CompletionMode: ptr.To(batchv1.IndexedCompletion),
@@ -135,6 +135,8 @@ func buildWorkers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batc
 			},
 		},
 	}
+	elasticSpec(job, settings, &built.Spec)
+	return built
 }
 
 func attemptAnnotation(attempt int32) map[string]string {

@@ -275,7 +275,7 @@ func judge(job *mlv1.TrainingJob, found failure) verdict {
 		return verdict{restart: true}
 	}
 	limit := ptr.Deref(policy.BackoffLimit, 3)
-	failures := job.Status.RestartCount - job.Status.DisruptionCount
+	failures := job.Status.RestartCount - job.Status.DisruptionCount + job.Status.WorkerFailures
 	switch {
 	case found.reason == mlv1.ReasonCheckpointNotFound:
 		return verdict{reason: found.reason, message: found.message}

@@ -136,19 +136,19 @@ func gangObjects(o observed) []client.Object {
 	group := groupOf(o.job, o.gang)
 	group.SetLabels(labels(o.job))
 	group.SetOwnerReferences(child(o.job, "").OwnerReferences)
-	workers, spec := int64(o.job.Spec.NumWorkers), map[string]any{}
+	workers, spec := int64(gangSize(o)), map[string]any{}
 	priority := ""
 	if s := o.job.Spec.Scheduling; s != nil {
 		priority = s.Priority
 	}
 	switch o.gang.scheduler {
 	case gangVolcano:
-		spec["minMember"], spec["minResources"] = workers, minResources(o.job)
+		spec["minMember"], spec["minResources"] = workers, minResources(o.job, gangSize(o))
 		if queue := either(o.job, volcanoQueue); queue != "" {
 			spec["queue"] = queue
 		}
 	case gangCoscheduling:
-		spec["minMember"], spec["minResources"] = workers, minResources(o.job)
+		spec["minMember"], spec["minResources"] = workers, minResources(o.job, gangSize(o))
 		priority = "" // its PodGroup has none: the pods' counts
 	case gangKubernetes:
 		spec["schedulingPolicy"] = map[string]any{"gang": map[string]any{"minCount": workers}}
@@ -160,6 +160,14 @@ func gangObjects(o observed) []client.Object {
 	return []client.Object{group}
 }
 
+// gangSize is how many workers must start together: of those that can come one by one, the least that can train.
+func gangSize(o observed) int32 {
+	if o.workers != nil && resizable(o.workers) || o.workers == nil && resizesInPlace(o.job, o.settings) {
+		return o.job.Spec.Elastic.MinWorkers
+	}
+	return o.job.Spec.NumWorkers
+}
+
 // groupOf is the PodGroup of a job, without its contents.
 func groupOf(job *mlv1.TrainingJob, of gang) *unstructured.Unstructured {
 	group := &unstructured.Unstructured{Object: map[string]any{}}
@@ -169,12 +177,12 @@ func groupOf(job *mlv1.TrainingJob, of gang) *unstructured.Unstructured {
 	return group
 }
 
-// minResources are the requests of all workers together.
-func minResources(job *mlv1.TrainingJob) map[string]any {
+// minResources are the requests of so many workers together.
+func minResources(job *mlv1.TrainingJob, workers int32) map[string]any {
 	of, sum := workerResources(job), map[string]any{}
 	for _, list := range []corev1.ResourceList{of.Limits, of.Requests} { // limits stand for requests that are not set
 		for name := range list {
-			sum[string(name)] = times(of, name, job.Spec.NumWorkers).String()
+			sum[string(name)] = times(of, name, workers).String()
 		}
 	}
 	return sum

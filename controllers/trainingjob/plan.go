@@ -223,6 +223,9 @@ func planAttempt(o observed, d *desired) {
 	case succeeded(o.workers, pods):
 		complete(o, d)
 		return
+	case resizable(o.workers) && o.job.Spec.Elastic != nil:
+		planElastic(o, d, pods)
+		return
 	}
 	if found := findFailure(o.workers, pods); found != nil {
 		found = blameNode(o, o.workers, found)
@@ -351,6 +354,9 @@ func succeeded(workers *batchv1.Job, pods []*corev1.Pod) bool {
 		if pod.Status.Phase == corev1.PodSucceeded {
 			done[replicaOf(pod)] = true
 		}
+	}
+	if resizable(workers) { // one that was lost at the very end need not come back
+		return done["0"]
 	}
 	return len(done) == int(ptr.Deref(workers.Spec.Completions, 0))
 }

@@ -215,7 +215,7 @@ func TestFailuresThatEndTheJob(t *testing.T) {
 }
 
 func TestAnElasticJobThatIsRescaledRestartsWithItsNewSize(t *testing.T) {
-	job := runningJob(t, builders.TrainingJob("bert").Workers(2).Elastic(1, 4))
+	job := runningJob(t, builders.TrainingJob("bert").Workers(2).Elastic(1, 4).Rescale(mlv1.RescaleRestart))
 	pods := runningPods(job, 0)
 	workers := builders.Workers(job).Obj()
 	job.Spec.NumWorkers = 3

@@ -81,6 +81,7 @@ func (r *Reconciler) tell(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) 
 	if ends := stopping(after); ends != nil && stopping(before) == nil {
 		event(corev1.EventTypeNormal, "Stopping", "Stop", fmt.Sprintf("%s: %s", ends.Reason, ends.Message))
 	}
+	tellElastic(before, after, event)
 	if before.State == after.State && before.Reason == after.Reason && before.RestartCount == after.RestartCount {
 		return
 	}

@@ -82,9 +82,10 @@ func admit(o observed, d *desired) {
 	readyBefore(o, d)
 	d.status.ResumeSource = o.resume
 	workers := o.job.Spec.NumWorkers
-	if d.status.Workers == nil || d.status.Workers.Total != workers {
-		d.status.Workers = &mlv1.WorkersStatus{Total: workers}
+	if d.status.Workers == nil {
+		d.status.Workers = &mlv1.WorkersStatus{}
 	}
+	d.status.Workers.Total = workers
 	d.status.Resources = resources(o.job, d.status.Resources)
 	d.status.Selector = mlv1.LabelTrainingJob + "=" + o.job.Name
 	if h := o.job.Spec.Hyperparameters; h != nil && d.status.TotalEpochs == 0 {
@@ -190,7 +191,7 @@ func suspended(o observed, d *desired) {
 }
 
 func suspendedFor(o observed, d *desired, reason, message string) {
-	d.status.Workers.Active = 0
+	d.status.Workers.Active, d.status.Workers.Failed = 0, 0
 	d.conclude(o, mlv1.ConditionStopping, reason, message)
 	d.enter(mlv1.StateSuspended, reason)
 	d.condition(o, mlv1.ConditionSuspended, true, reason, message)

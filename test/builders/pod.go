@@ -40,6 +40,14 @@ func Pod(workers *batchv1.Job, replica int) *PodBuilder {
 // Obj returns the pod, which later calls of the builder do not change.
 func (b *PodBuilder) Obj() *corev1.Pod { return b.pod.DeepCopy() }
 
+// Again makes it the pod that replaces an earlier one of the same replica, so long after noon.
+func (b *PodBuilder) Again(since time.Duration) *PodBuilder {
+	b.pod.Name += "-again"
+	b.pod.UID += "-again"
+	b.pod.CreationTimestamp = metav1.NewTime(Noon.Add(since))
+	return b
+}
+
 // On puts the pod onto a node.
 func (b *PodBuilder) On(node string) *PodBuilder {
 	b.pod.Spec.NodeName = node

@@ -133,6 +133,12 @@ func (b *TrainingJobBuilder) Elastic(least, most int32) *TrainingJobBuilder {
 	return b
 }
 
+// Rescale sets what happens when the number of workers changes. Elastic comes before it.
+func (b *TrainingJobBuilder) Rescale(policy mlv1.RescalePolicy) *TrainingJobBuilder {
+	b.job.Spec.Elastic.RescalePolicy = policy
+	return b
+}
+
 // Checkpoints keeps checkpoints in a claim that the operator makes.
 func (b *TrainingJobBuilder) Checkpoints() *TrainingJobBuilder {
 	b.job.Spec.Checkpoint = &mlv1.Checkpoint{

@@ -1,6 +1,7 @@
 package builders
 
 import (
+	"math"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -25,6 +26,9 @@ func Workers(job *mlv1.TrainingJob) *WorkersBuilder {
 		},
 		Spec: batchv1.JobSpec{Completions: ptr.To(job.Spec.NumWorkers), Parallelism: ptr.To(job.Spec.NumWorkers)},
 	}}
+	if elastic := job.Spec.Elastic; elastic != nil && elastic.RescalePolicy != mlv1.RescaleRestart {
+		b.workers.Spec.BackoffLimitPerIndex = ptr.To[int32](math.MaxInt32)
+	}
 	return b.Attempt(0)
 }
 

@@ -72,7 +72,7 @@ func suspendAndResume(w *world) {
 }
 
 func rescale(w *world) {
-	job := w.starts(builders.TrainingJob("bert").Workers(1).Elastic(1, 2))
+	job := w.starts(builders.TrainingJob("bert").Workers(1).Elastic(1, 2).Rescale(mlv1.RescaleRestart))
 	workers := w.workers(job, "")
 	w.change(job, job.Name, func() { job.Spec.NumWorkers = 2 })
 	w.run(w.pods(job, workers.UID)...)

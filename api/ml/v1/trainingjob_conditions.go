@@ -87,8 +87,12 @@ const (
 	ReasonResumed = "Resumed"
 	// ReasonNotSuspended: spec.suspend is not true.
 	ReasonNotSuspended = "NotSuspended"
-	// ReasonRescaled: spec.numWorkers of an elastic job changed.
+	// ReasonRescaled: spec.numWorkers of an elastic job changed, and the whole job is started again for it.
 	ReasonRescaled = "Rescaled"
+	// ReasonRescaling: spec.numWorkers of an elastic job changed; the training goes on while workers come or go.
+	ReasonRescaling = "Rescaling"
+	// ReasonWorkerLost: an elastic training goes on with fewer workers until one that was lost is replaced.
+	ReasonWorkerLost = "WorkerLost"
 	// ReasonBackoffLimitExceeded: there were more failures than backoffLimit.
 	ReasonBackoffLimitExceeded = "BackoffLimitExceeded"
 	// ReasonNonRetryableExitCode: a worker ended with an exit code after which there is no restart.

@@ -8,6 +8,7 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.elastic) || (self.numWorkers >= self.elastic.minWorkers && self.numWorkers <= self.elastic.maxWorkers)",fieldPath=".numWorkers",messageExpression="'spec.numWorkers: %d lies outside spec.elastic (%d to %d): choose a number within these bounds or widen them'.format([self.numWorkers, self.elastic.minWorkers, self.elastic.maxWorkers])"
 // +kubebuilder:validation:XValidation:rule="self.numWorkers == oldSelf.numWorkers || has(self.elastic)",fieldPath=".numWorkers",message="spec.numWorkers: can only be changed when spec.elastic is set: set spec.elastic when creating the job, or delete the job and create it again"
+// +kubebuilder:validation:XValidation:rule="!has(self.elastic) || !has(self.elastic.rescalePolicy) || self.elastic.rescalePolicy != 'InPlace' || !has(self.framework) || self.framework == 'pytorch'",fieldPath=".elastic.rescalePolicy",messageExpression="'spec.elastic.rescalePolicy: InPlace needs framework pytorch, but spec.framework is %s: use Restart'.format([self.framework])"
 // +kubebuilder:validation:XValidation:rule="!has(self.networking) || !has(self.networking.backend) || self.networking.backend != 'nccl' || self.gpusPerWorker > 0",fieldPath=".networking.backend",message="spec.networking.backend: nccl needs GPUs, but spec.gpusPerWorker is 0: use gloo or mpi, or ask for GPUs"
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('nvidia.com/gpu' in self.resources.limits) || (isQuantity(string(self.resources.limits['nvidia.com/gpu'])) && quantity(string(self.resources.limits['nvidia.com/gpu'])).isInteger() && quantity(string(self.resources.limits['nvidia.com/gpu'])).asInteger() in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])",fieldPath=".resources.limits",messageExpression="'spec.resources.limits[nvidia.com/gpu]: %s is neither spec.gpusPerWorker (%d, per worker) nor spec.numWorkers x spec.gpusPerWorker (%d, the whole job): remove it, or set gpusPerWorker to the number that each worker needs'.format([self.resources.limits['nvidia.com/gpu'], self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])"
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.requests) || !('nvidia.com/gpu' in self.resources.requests) || (isQuantity(string(self.resources.requests['nvidia.com/gpu'])) && quantity(string(self.resources.requests['nvidia.com/gpu'])).isInteger() && quantity(string(self.resources.requests['nvidia.com/gpu'])).asInteger() in [self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])",fieldPath=".resources.requests",messageExpression="'spec.resources.requests[nvidia.com/gpu]: %s is neither spec.gpusPerWorker (%d, per worker) nor spec.numWorkers x spec.gpusPerWorker (%d, the whole job): remove it, or set gpusPerWorker to the number that each worker needs'.format([self.resources.requests['nvidia.com/gpu'], self.gpusPerWorker, self.numWorkers * self.gpusPerWorker])"
@@ -462,7 +463,27 @@ type Elastic struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxWorkers int32 `json:"maxWorkers,omitempty"`
+
+	// rescalePolicy says what happens when numWorkers changes. InPlace, for framework pytorch only: workers come and go
+	// one by one while the others stay, and come together again by torchrun's elastic rendezvous; a worker that is lost
+	// is replaced while the others train on, as long as at least minWorkers are left. Restart: all workers are started
+	// again from the newest checkpoint. Default: InPlace for the operator's own worker image and for commands that start
+	// torchrun, else Restart.
+	// +optional
+	RescalePolicy RescalePolicy `json:"rescalePolicy,omitempty"`
 }
+
+// RescalePolicy says what happens when the number of workers of an elastic job changes.
+// +kubebuilder:validation:Enum=InPlace;Restart
+type RescalePolicy string
+
+// The rescale policies.
+const (
+	// RescaleInPlace lets the workers that stay go on.
+	RescaleInPlace RescalePolicy = "InPlace"
+	// RescaleRestart starts all workers again from the newest checkpoint.
+	RescaleRestart RescalePolicy = "Restart"
+)
 
 // FailurePolicy says what happens when a worker fails.
 type FailurePolicy struct {

@@ -105,7 +105,8 @@ type TrainingJobStatus struct {
 	// +optional
 	Best *BestStatus `json:"best,omitempty"`
 
-	// restartCount is the number of times that the whole job was started again, for whatever reason.
+	// restartCount is the number of times that the whole job was started again, for whatever reason. Workers of an
+	// elastic job that come, go or are replaced while the others train on are no restart.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=13,displayName="Restarts",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	RestartCount int32 `json:"restartCount"`
@@ -115,6 +116,11 @@ type TrainingJobStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=14,displayName="Restarts for lost pods",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	DisruptionCount int32 `json:"disruptionCount,omitempty"`
+
+	// workerFailures is how many single workers of an elastic job failed and were replaced while the others went on.
+	// They count against backoffLimit as restarts do; workers lost to preemption, eviction or their node do not.
+	// +optional
+	WorkerFailures int32 `json:"workerFailures,omitempty"`
 
 	// lastRestartTime is when the last restart was decided.
 	// +optional

@@ -43,7 +43,7 @@ def free_port() -> int:
 class Process:
     """One worker process whose output goes to a file."""
 
-    def __init__(self, directory: Path, name: str, env: dict[str, str]) -> None:
+    def __init__(self, directory: Path, name: str, env: dict[str, str], session: bool = False) -> None:
         self._log = directory / f"{name}.log"
         self._message = directory / f"{name}.termination"
         base = {"PATH": os.environ["PATH"], "PYTHONPATH": str(WORKER_ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -57,7 +57,11 @@ class Process:
         }
         with open(self._log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "training_worker"], env={**base, **settings, **env}, stdout=log, stderr=log
+                [sys.executable, "-m", "training_worker"],
+                env={**base, **settings, **env},
+                stdout=log,
+                stderr=log,
+                start_new_session=session,
             )
 
     @property

@@ -145,7 +145,9 @@ class Ranks:
     def _rendezvous(self) -> dist.Store:
         """A store on which every rank has shown up."""
         wait = _Patience(self.topology.rendezvous_timeout_seconds, self._log)
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        # Only the store of torchrun's agent outlives an attempt. Of an elastic job the agents count attempts differently.
+        outlives = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if outlives else "0"
         store = self._connect(wait)
         store.add(f"here/{attempt}/{self.rank}", 1)
         missing = list(range(self.world_size))

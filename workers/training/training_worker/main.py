@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from training_worker import config as configuration
-from training_worker import launcher, termination
+from training_worker import elastic, launcher, termination
 from training_worker.config import Config
 from training_worker.errors import EXIT_OK, EXIT_SIGNAL_BASE, EXIT_SOFTWARE, WorkerError
 from training_worker.logs import Log
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     """Train as the environment says and end the process."""
+    if elastic.wanted(os.environ):
+        sys.exit(elastic.run(os.environ))
     processes = launcher.processes_wanted(os.environ)
     if processes > 1:
         sys.exit(launcher.run(os.environ, processes))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from training_worker.config import DEFAULT_TERMINATION_MESSAGE_PATH
-from training_worker.logs import redact
+from training_worker.logs import Log, redact
 from training_worker.progress import Report
 
 MAX_BYTES = 4096
@@ -40,6 +40,28 @@ def write(path: Path, text: str) -> None:
     if str(path) == DEFAULT_TERMINATION_MESSAGE_PATH and not path.exists():
         return
     path.write_text(text)
+
+
+class MessageFile:
+    """The termination message of a replica whose ranks come and go."""
+
+    def __init__(self, path: Path, log: Log) -> None:
+        self._path = path
+        self._log = log
+
+    def clear(self) -> None:
+        """Forget what ranks said that have ended, so that it is not taken for the last words of later ones."""
+        self._write("")
+
+    def write(self, reason: str, message: str) -> None:
+        """Say why the replica ends."""
+        self._write(compose(reason, message))
+
+    def _write(self, text: str) -> None:
+        try:
+            write(self._path, text)
+        except OSError as error:
+            self._log.warning("termination-message", f"the termination message could not be written: {error}")
 
 
 def _figures(report: Report) -> dict[str, Any]:
