@@ -364,6 +364,29 @@ func TestWhichJobsAreResizedInPlace(t *testing.T) {
 	}
 }
 
+func TestWhatCannotBeResizedInPlaceIsToldBeforeItStarts(t *testing.T) {
+	jax := elastic().Rescale(mlv1.RescaleInPlace).Spec(func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkJAX }).Obj()
+	assert.Contains(t, misfitOfElastic(jax), "spec.elastic.rescalePolicy: InPlace needs framework pytorch, but spec.framework is jax")
+
+	queued := elastic().Rescale(mlv1.RescaleInPlace).Obj()
+	queued.Labels = map[string]string{kueueQueue: "research"}
+	d := plan(see(queued, nil))
+	assert.Equal(t, mlv1.StatePending, d.status.State)
+	assert.Equal(t, mlv1.ReasonInvalidSpec, d.status.Reason)
+	assert.Contains(t, waitingMessage(&d.status), "InPlace does not go with a queue")
+
+	for _, fits := range []*mlv1.TrainingJob{elastic().Obj(), elastic().Rescale(mlv1.RescaleInPlace).Obj(), elastic().Rescale(mlv1.RescaleRestart).Obj()} {
+		assert.Empty(t, misfitOfElastic(fits))
+	}
+}
+
+func TestTheGangOfAnElasticJobIsTheLeastThatCanTrain(t *testing.T) {
+	job := elastic().Workers(4).Elastic(2, 4).Obj()
+	assert.Equal(t, int32(2), gangSize(see(job, nil)))
+	assert.Equal(t, int32(2), gangSize(see(job, builders.Workers(job).Obj())))
+	assert.Equal(t, int32(4), gangSize(see(elastic().Workers(4).Rescale(mlv1.RescaleRestart).Obj(), nil)))
+}
+
 func TestTheEnvironmentOfAnElasticWorker(t *testing.T) {
 	set := map[string]string{}
 	for _, variable := range buildWorkers(elastic().Obj(), Settings{}, 0).Spec.Template.Spec.Containers[0].Env {

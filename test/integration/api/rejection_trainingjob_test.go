@@ -180,6 +180,7 @@ func TestTrainingJobRejections(t *testing.T) {
 		{"an unknown direction", `spec: {successPolicy: {targetMetric: {name: loss, value: 1, mode: low}}}`, "spec.successPolicy.targetMetric.mode", `supported values: "max", "min"`},
 		{"more workers than elastic allows", `spec: {numWorkers: 9, elastic: {minWorkers: 1, maxWorkers: 8}}`, "spec.numWorkers", "choose a number within these bounds or widen them"},
 		{"elastic bounds the wrong way round", `spec: {elastic: {minWorkers: 4, maxWorkers: 2}}`, "spec.elastic.minWorkers", "lower it or raise maxWorkers"},
+		{"rescaling in an unknown way", `spec: {elastic: {minWorkers: 1, maxWorkers: 4, rescalePolicy: Live}}`, "spec.elastic.rescalePolicy", `supported values: "InPlace", "Restart"`},
 		{"elastic without upper bound", `spec: {elastic: {minWorkers: 1}}`, "spec.elastic.maxWorkers", "Required value"},
 		{"elastic down to nothing", `spec: {elastic: {minWorkers: 0, maxWorkers: 2}}`, "spec.elastic.minWorkers", "should be greater than or equal to 1"},
 		{"suspend in words", `spec: {suspend: "true"}`, "spec.suspend", "must be of type boolean"},
