@@ -154,7 +154,7 @@ func eventReasons(t *testing.T, job *mlv1.TrainingJob) (reasons []string) {
 
 func TestElasticJobGoesOnWithoutAKilledRankUntilItRejoins(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "lostrank").elastic(60).pace(150e6).obj()
+	job := digits(namespace(t), "lostrank").elastic(45).pace(150e6).obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "two workers train", trainsWith(2))
 	joins(t, job, "0, 1", 1)
@@ -190,6 +190,7 @@ func TestHorizontalPodAutoscalerScalesAnElasticJob(t *testing.T) {
 	serveEpochsLeft(t)
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "two workers train", trainsWith(2))
+	reaches(t, job, "they have told of an epoch", func(job *mlv1.TrainingJob) bool { return job.Status.CurrentEpoch >= 1 })
 
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name},
