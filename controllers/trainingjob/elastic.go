@@ -216,7 +216,7 @@ func incomplete(o observed, d *desired, members []*corev1.Pod, found *failure) (
 	case o.job.Status.Workers != nil && o.job.Status.Workers.Total != o.job.Spec.NumWorkers,
 		leaving(o.podsOf(o.workers.UID), o.job.Spec.NumWorkers):
 		return mlv1.ReasonRescaling, message
-	case d.status.State == mlv1.StateRunning && d.status.Reason == mlv1.ReasonWorkersRunning:
+	case d.status.State == mlv1.StateRunning && d.status.Reason == mlv1.ReasonWorkersRunning && len(members) < int(d.status.Workers.Total):
 		return mlv1.ReasonWorkerLost, message // its pod is gone without a trace
 	case d.status.State == mlv1.StateRunning:
 		return d.status.Reason, message

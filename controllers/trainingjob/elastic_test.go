@@ -198,6 +198,11 @@ func TestALossOfAnElasticWorkerIsNotCounted(t *testing.T) {
 			assert.Empty(t, d.delete)
 		})
 	}
+	ending := builders.Pod(workers, 1).Running().Obj()
+	ending.Status.Conditions = nil
+	unready := plan(see(job, workers, first, ending))
+	assert.Equal(t, mlv1.ReasonWorkersRunning, unready.status.Reason, "how a worker ends is seen a moment later")
+	assert.Equal(t, int32(1), unready.status.Workers.Active)
 	vanished := plan(see(job, workers, first))
 	assert.Equal(t, mlv1.ReasonWorkerLost, vanished.status.Reason, "a pod that is gone without a trace is lost too")
 }
@@ -366,17 +371,22 @@ func TestWhichJobsAreResizedInPlace(t *testing.T) {
 
 func TestWhatCannotBeResizedInPlaceIsToldBeforeItStarts(t *testing.T) {
 	jax := elastic().Rescale(mlv1.RescaleInPlace).Spec(func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkJAX }).Obj()
-	assert.Contains(t, misfitOfElastic(jax), "spec.elastic.rescalePolicy: InPlace needs framework pytorch, but spec.framework is jax")
+	_, message := misfitOfElastic(jax)
+	assert.Equal(t, "InPlace needs framework pytorch, but spec.framework is jax: use Restart", message)
 
 	queued := elastic().Rescale(mlv1.RescaleInPlace).Obj()
 	queued.Labels = map[string]string{kueueQueue: "research"}
+	field, message := Misfit(queued)
+	assert.Equal(t, "spec.elastic.rescalePolicy", field, "the webhook refuses it")
+	assert.Contains(t, message, "InPlace does not go with a queue")
 	d := plan(see(queued, nil))
 	assert.Equal(t, mlv1.StatePending, d.status.State)
 	assert.Equal(t, mlv1.ReasonInvalidSpec, d.status.Reason)
-	assert.Contains(t, waitingMessage(&d.status), "InPlace does not go with a queue")
+	assert.Contains(t, waitingMessage(&d.status), message)
 
 	for _, fits := range []*mlv1.TrainingJob{elastic().Obj(), elastic().Rescale(mlv1.RescaleInPlace).Obj(), elastic().Rescale(mlv1.RescaleRestart).Obj()} {
-		assert.Empty(t, misfitOfElastic(fits))
+		_, message := misfitOfElastic(fits)
+		assert.Empty(t, message)
 	}
 }
 

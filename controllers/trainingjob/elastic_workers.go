@@ -45,21 +45,20 @@ func resizesInPlace(job *mlv1.TrainingJob, settings Settings) bool {
 	})
 }
 
-// misfitOfElastic says why the job cannot be resized in the way that it asks for; empty when it can. It is no rule of the
-// CRD, because a rule that is added stands in the way of upgrades.
-func misfitOfElastic(job *mlv1.TrainingJob) string {
+// misfitOfElastic names the field for which the job cannot be resized in the way that it asks for, and says why; empty
+// when it can.
+func misfitOfElastic(job *mlv1.TrainingJob) (field, message string) {
+	const policy = "spec.elastic.rescalePolicy"
 	if job.Spec.Elastic == nil || job.Spec.Elastic.RescalePolicy != mlv1.RescaleInPlace {
-		return ""
+		return "", ""
 	}
 	if job.Spec.Framework != mlv1.FrameworkPyTorch {
-		return fmt.Sprintf("spec.elastic.rescalePolicy: InPlace needs framework pytorch, but spec.framework is %s: "+
-			"create the job again with Restart", job.Spec.Framework)
+		return policy, fmt.Sprintf("InPlace needs framework pytorch, but spec.framework is %s: use Restart", job.Spec.Framework)
 	}
 	if queueName(job) != "" {
-		return "spec.elastic.rescalePolicy: InPlace does not go with a queue, which admits a job as a whole: " +
-			"create the job again with Restart, or without the label " + kueueQueue
+		return policy, "InPlace does not go with a queue, which admits a job as a whole: use Restart, or remove the label " + kueueQueue
 	}
-	return ""
+	return "", ""
 }
 
 // elasticSpec lets the pods of an elastic job come and go: a failed one is replaced without failing the Job, since

@@ -17,7 +17,7 @@ func Misfit(job *mlv1.TrainingJob) (field, message string) {
 	if problem := frameworkProblem(job); problem != nil {
 		return problem.Field, problem.Message
 	}
-	return "", ""
+	return misfitOfElastic(job)
 }
 
 func frameworkProblem(job *mlv1.TrainingJob) *framework.Problem {

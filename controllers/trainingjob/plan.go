@@ -103,8 +103,8 @@ func obstacle(o observed) (reason, message string) {
 		return mlv1.ReasonResumeSourceNotFound, fmt.Sprintf(
 			"spec.checkpoint.resumeFrom: there is no TrainingJob %s with a checkpoint in namespace %s: create it and wait for its first, or correct the name", name, o.job.Namespace)
 	}
-	if message := misfitOfElastic(o.job); message != "" {
-		return mlv1.ReasonInvalidSpec, message
+	if field, message := misfitOfElastic(o.job); message != "" {
+		return mlv1.ReasonInvalidSpec, field + ": " + message
 	}
 	if o.missingClaim != "" {
 		return mlv1.ReasonClaimNotFound, fmt.Sprintf(

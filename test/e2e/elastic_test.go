@@ -103,7 +103,7 @@ func resumptions(text string) (pairs [][2]int) {
 
 func TestElasticJobGrowsToFourWorkersAndShrinksToTwoWithoutLosingAStep(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "elastic").elastic(40).pace(150e6).obj()
+	job := digits(namespace(t), "elastic").elastic(35).pace(150e6).obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "two workers train", trainsWith(2))
 	joins(t, job, "0, 1", 1)
@@ -130,7 +130,7 @@ func TestElasticJobGrowsToFourWorkersAndShrinksToTwoWithoutLosingAStep(t *testin
 
 	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
 	assert.Zero(t, done.Status.RestartCount)
-	assert.Equal(t, int32(40), done.Status.CurrentEpoch)
+	assert.Equal(t, int32(35), done.Status.CurrentEpoch)
 	assert.Equal(t, "100%", done.Status.Progress)
 	after := newest(t, job)
 	assert.Equal(t, before["0"].UID, after["0"].UID)
@@ -154,7 +154,7 @@ func eventReasons(t *testing.T, job *mlv1.TrainingJob) (reasons []string) {
 
 func TestElasticJobGoesOnWithoutAKilledRankUntilItRejoins(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "lostrank").elastic(45).pace(150e6).obj()
+	job := digits(namespace(t), "lostrank").elastic(25).pace(150e6).obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "two workers train", trainsWith(2))
 	joins(t, job, "0, 1", 1)

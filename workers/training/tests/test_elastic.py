@@ -144,6 +144,7 @@ def test_a_failure_of_the_training_ends_its_replica_with_its_code_and_only_that(
     children = Path(f"/proc/{second.process.pid}/task/{second.process.pid}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGKILL)
     assert second.exit_code() == 137, second.output
+    assert second.termination_message()["message"] == "process 0 of replica 1 was killed by SIGKILL"
     begin = time.monotonic()
     trains_in(first, "0")
     assert time.monotonic() - begin < 15, "it told the others that it left"

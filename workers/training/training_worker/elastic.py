@@ -130,7 +130,15 @@ class Agent:
             subprocess.Popen(command, env=self._environment(met, local_rank))
             for local_rank in range(self._settings.processes)
         ]
-        code = launcher.most_telling(self._watch(children))
+        codes = self._watch(children)
+        killed = [
+            f"process {index} of replica {self._settings.replica} was killed by {signal.Signals(-code).name}"
+            for index, code in enumerate(codes)
+            if code < 0
+        ]
+        if killed:  # and could not say anything itself
+            self._message.write("Error", "; ".join(killed))
+        code = launcher.most_telling(codes)
         self._log.info("round-over", f"round {met.number} is over, exit code {code}", code=code)
         return code
 
