@@ -29,6 +29,9 @@ OPERATOR_SDK := $(BIN)/operator-sdk
 OPM := $(BIN)/opm
 CATALOG := $(BIN)/catalog
 HELM := $(BIN)/helm
+VERSITYGW := $(BIN)/versitygw
+FAKE_GCS_SERVER := $(BIN)/fake-gcs-server
+AZURITE := $(BIN)/azurite/package.json
 CRD_REF_DOCS := $(BIN)/crd-ref-docs
 PROMETHEUS := $(BIN)/prometheus
 PROMTOOL := $(BIN)/promtool
@@ -92,7 +95,7 @@ verify: catalog bundle-validate ## Fail when generated files or go.mod differ fr
 
 .PHONY: build
 build: ## Build the manager for this machine into bin/manager.
-	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/manager .
+	go build -trimpath -tags disable_grpc_modules -ldflags '-s -w -X main.version=$(VERSION)' -o bin/manager .
 
 .PHONY: run
 run: ## Run the manager on this machine against the cluster of KUBECONFIG, with the CRDs installed there.
@@ -116,8 +119,11 @@ vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code cal
 ##@ Tests
 
 .PHONY: test
-test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) ## Run the Python tests and all Go tests that need no live node; installs what they need.
+test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) store-servers ## Run the Python tests and all Go tests that need no live node; installs what they need.
 	@hack/test.sh
+
+.PHONY: store-servers
+store-servers: $(VERSITYGW) $(FAKE_GCS_SERVER) $(AZURITE) ## Build and install the object stores that tests use.
 
 .PHONY: e2e
 e2e: $(GOTESTSUM) ## Run the end-to-end tests on the live node (started if it is not up) or on the cluster of KUBECONFIG.
@@ -263,3 +269,12 @@ $(CRD_REF_DOCS): hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
 # Without its web pages, which the module does not hold: only the API is asked.
 $(PROMETHEUS) $(PROMTOOL): hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
 	$(call build_tool,github.com/prometheus/prometheus/cmd/$(@F),CGO_ENABLED=0,-trimpath)
+# Object stores for tests, pinned likewise; the last comes from npm.
+$(VERSITYGW): hack/tools/versitygw/go.mod hack/tools/versitygw/go.sum
+	$(call build_tool,github.com/versity/versitygw/cmd/versitygw)
+
+$(FAKE_GCS_SERVER): hack/tools/fake-gcs-server/go.mod hack/tools/fake-gcs-server/go.sum
+	$(call build_tool,github.com/fsouza/fake-gcs-server)
+
+$(AZURITE): hack/tools/azurite/package.json hack/tools/azurite/package-lock.json
+	@hack/azurite.sh

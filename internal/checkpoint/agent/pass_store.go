@@ -21,6 +21,7 @@ func (y *syncer) passStore(ctx context.Context, local map[string]*manifest.Manif
 	if err != nil {
 		return err
 	}
+	y.notePresent(area, local)
 	for _, name := range y.lacking(area, local) {
 		sent, err := y.upload(ctx, area, name, local[name])
 		if err != nil {
@@ -44,6 +45,18 @@ func (y *syncer) passStore(ctx context.Context, local map[string]*manifest.Manif
 		return err
 	}
 	return y.pruneSent(area, local)
+}
+
+// notePresent leaves out what the directory has under the name of another valid checkpoint in the store, as a program has it
+// that did not resume.
+func (y *syncer) notePresent(area *store.Area, local map[string]*manifest.Manifest) {
+	for name, m := range local {
+		if present, there := area.Find(name); there && present.Valid && !manifest.SameFiles(present.Manifest, m) {
+			y.condemn(name, m, store.ErrOtherContent)
+			delete(local, name)
+		}
+	}
+	y.tellStore(area)
 }
 
 // lookAndMark lists the job's area, reports what is in it, and sees to it that earlier attempts stop.

@@ -17,7 +17,7 @@ func (y *syncer) shortcoming() *store.Error {
 	newest := y.status.snapshot().Newest
 	for _, name := range slices.Sorted(maps.Keys(y.bad)) {
 		bad := y.bad[name]
-		if !newerThan(bad.manifest, newest) {
+		if bad.other || !newerThan(bad.manifest, newest) {
 			continue
 		}
 		kept := "there is no valid one"

@@ -33,6 +33,8 @@ type syncer struct {
 type damaged struct {
 	why      string
 	manifest *manifest.Manifest // nil when it cannot be read
+	// other: it is whole, but another one has its name.
+	other bool
 }
 
 // Sync keeps checkpoints safe until ctx ends, and then until all that the training has finished is in the storage. It
@@ -174,9 +176,9 @@ func (y *syncer) local(ctx context.Context, names []string) (map[string]*manifes
 
 func (y *syncer) condemn(name string, m *manifest.Manifest, err error) {
 	if before, known := y.bad[name]; !known || before.why != err.Error() {
-		y.Log.Warn("checkpoint is damaged", "checkpoint", name, "why", err.Error())
+		y.Log.Warn("checkpoint does not count", "checkpoint", name, "why", err.Error())
 	}
-	y.bad[name] = damaged{why: err.Error(), manifest: m}
+	y.bad[name] = damaged{why: err.Error(), manifest: m, other: errors.Is(err, store.ErrOtherContent)}
 }
 
 // tell reports how a pass went.

@@ -97,6 +97,23 @@ func Compare(a, b *Manifest) int {
 	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Epoch, b.Epoch), a.Created.Compare(b.Created))
 }
 
+// SameFiles says whether two checkpoints have the same files with the same content.
+func SameFiles(a, b *Manifest) bool {
+	if len(a.Files) != len(b.Files) {
+		return false
+	}
+	files := make(map[File]bool, len(a.Files))
+	for _, f := range a.Files {
+		files[f] = true
+	}
+	for _, f := range b.Files {
+		if !files[f] {
+			return false
+		}
+	}
+	return true
+}
+
 // document is the JSON form.
 type document struct {
 	Epoch       *int32    `json:"epoch"`

@@ -19,7 +19,9 @@ type Store struct {
 	// folder has the credentials; empty for those of the environment (workload identity).
 	folder string
 	meter  meter
-	stall  time.Duration
+	// StallAfter is how long not a single byte may move before the store counts as one that does not answer. Set it
+	// before the store is used. Default 20 s.
+	StallAfter time.Duration
 
 	mu      sync.Mutex
 	bucket  *blob.Bucket
@@ -36,7 +38,7 @@ func New(rawURL, credentialsFolder string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Location: l, folder: credentialsFolder, stall: stallAfter}, nil
+	return &Store{Location: l, folder: credentialsFolder, StallAfter: stallAfter}, nil
 }
 
 // open returns the bucket, opened anew when the credentials have changed.
@@ -84,7 +86,7 @@ func (s *Store) openBucket(ctx context.Context) (*blob.Bucket, error) {
 
 // guard bounds ctx as meter.guard does.
 func (s *Store) guard(ctx context.Context) (context.Context, func()) {
-	return s.meter.guard(ctx, s.stall)
+	return s.meter.guard(ctx, s.StallAfter)
 }
 
 // object is an object in a list.

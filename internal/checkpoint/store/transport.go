@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -13,10 +14,28 @@ import (
 // limit for a transfer as a whole: a slow network takes the time that it takes.
 const stallAfter = 20 * time.Second
 
-var errStalled = errors.New("no byte has moved for " + stallAfter.String())
+var errStalled = errors.New("nothing has moved over the network for a while")
 
-// meter sees when bytes have moved last over the connections to a store.
-type meter struct{ last atomic.Int64 }
+// meter sees when bytes have moved last over the connections to a store. What is written to a connection only goes into the
+// kernel's buffer, which on a slow network takes its time to empty; so the kernel is asked what has arrived.
+type meter struct {
+	last atomic.Int64
+
+	mu   sync.Mutex
+	open map[*meteredConn]uint64
+}
+
+// look asks the kernel whether anything has arrived since the last look.
+func (m *meter) look() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for conn, before := range m.open {
+		if now := acknowledged(conn.Conn); now != before {
+			m.open[conn] = now
+			m.touch()
+		}
+	}
+}
 
 func (m *meter) touch() { m.last.Store(time.Now().UnixNano()) }
 
@@ -34,7 +53,7 @@ func (m *meter) guard(ctx context.Context, limit time.Duration) (guarded context
 			case <-guarded.Done():
 				return
 			case <-tick.C:
-				if m.idle() > limit {
+				if m.look(); m.idle() > limit {
 					cancel(errStalled)
 					return
 				}
@@ -54,7 +73,7 @@ func (m *meter) client() *http.Client {
 			if err != nil {
 				return nil, err
 			}
-			return &meteredConn{Conn: conn, meter: m}, nil
+			return m.metered(conn), nil
 		},
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
@@ -65,6 +84,17 @@ func (m *meter) client() *http.Client {
 		WriteBufferSize:    64 << 10,
 		ReadBufferSize:     64 << 10,
 	}}
+}
+
+func (m *meter) metered(conn net.Conn) net.Conn {
+	c := &meteredConn{Conn: conn, meter: m}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.open == nil {
+		m.open = map[*meteredConn]uint64{}
+	}
+	m.open[c] = 0
+	return c
 }
 
 type meteredConn struct {
@@ -86,4 +116,11 @@ func (c *meteredConn) Write(p []byte) (int, error) {
 		c.meter.touch()
 	}
 	return n, err
+}
+
+func (c *meteredConn) Close() error {
+	c.meter.mu.Lock()
+	delete(c.meter.open, c)
+	c.meter.mu.Unlock()
+	return c.Conn.Close()
 }

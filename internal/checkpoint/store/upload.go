@@ -39,7 +39,7 @@ type Sent struct {
 func (s *Store) Upload(ctx context.Context, area *Area, attempt int, dir *os.Root, name string, m *manifest.Manifest) (Sent, error) {
 	present, there := area.Find(name)
 	if there && present.Valid {
-		if sameFiles(present.Manifest, m) {
+		if manifest.SameFiles(present.Manifest, m) {
 			return Sent{}, nil
 		}
 		return Sent{}, ErrOtherContent
@@ -58,22 +58,6 @@ func (s *Store) Upload(ctx context.Context, area *Area, attempt int, dir *os.Roo
 		return sent, ErrOtherContent // since it was looked for; the next look tells whether it is the same
 	}
 	return sent, err
-}
-
-func sameFiles(a, b *manifest.Manifest) bool {
-	if len(a.Files) != len(b.Files) {
-		return false
-	}
-	files := map[manifest.File]bool{}
-	for _, f := range a.Files {
-		files[f] = true
-	}
-	for _, f := range b.Files {
-		if !files[f] {
-			return false
-		}
-	}
-	return true
 }
 
 func (s *Store) uploadFiles(ctx context.Context, area *Area, dir *os.Root, m *manifest.Manifest) (Sent, error) {

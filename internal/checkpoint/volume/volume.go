@@ -177,7 +177,7 @@ func (d Directory) Free() (int64, error) {
 	if err := unix.Statfs(d.Path, &s); err != nil {
 		return 0, &fs.PathError{Op: "statfs", Path: d.Path, Err: err}
 	}
-	return int64(s.Bavail) * s.Bsize, nil
+	return int64(s.Bavail) * int64(s.Bsize), nil
 }
 
 // Claim leaves the mark of an attempt. Newest tells whether a later attempt has done so.
