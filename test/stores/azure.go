@@ -39,6 +39,7 @@ func NewAzure(t testing.TB, address string) *Azure {
 		return exec.Command("node", program(t, filepath.Join("azurite", "node_modules", "azurite", "dist", "src", "blob", "main.js")),
 			"--blobHost", host, "--blobPort", port, "--location", folder, "--skipApiVersionCheck", "--disableTelemetry", "--silent")
 	})
+	s.gently = true
 	return s
 }
 

@@ -42,6 +42,8 @@ type server struct {
 	address string
 	log     string
 	command func() *exec.Cmd
+	// gently stops it in a way that lets it write down what it has only in memory.
+	gently bool
 
 	process *os.Process
 	ended   chan struct{}
@@ -115,10 +117,17 @@ func answers(address string) bool {
 	return true
 }
 
-// Stop stops the server at once, as if its machine had gone.
+// Stop stops the server at once, as if its machine had gone, unless it would lose its data by that.
 func (s *server) Stop() {
 	if s.process == nil {
 		return
+	}
+	if s.gently {
+		_ = syscall.Kill(-s.process.Pid, syscall.SIGTERM)
+		select {
+		case <-s.ended:
+		case <-time.After(10 * time.Second):
+		}
 	}
 	_ = syscall.Kill(-s.process.Pid, syscall.SIGKILL)
 	<-s.ended

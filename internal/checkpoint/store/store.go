@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"path"
@@ -157,17 +158,9 @@ func (s *Store) write(ctx context.Context, key string, content []byte, fresh boo
 }
 
 func put(ctx context.Context, bucket *blob.Bucket, key string, content []byte, fresh bool) error {
-	w, err := bucket.NewWriter(ctx, key, &blob.WriterOptions{
+	return bucket.Upload(ctx, key, bytes.NewReader(content), &blob.WriterOptions{
 		ContentType: "application/json", DisableContentTypeDetection: true, MaxConcurrency: 1, IfNotExist: fresh,
 	})
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(content)
-	if closed := w.Close(); err == nil || closed != nil {
-		err = closed
-	}
-	return err
 }
 
 // remove deletes an object; that it does not exist is no error.

@@ -14,12 +14,17 @@ import (
 // limit for a transfer as a whole: a slow network takes the time that it takes.
 const stallAfter = 20 * time.Second
 
+// completingTakes is by how much longer a store may be silent while it makes an object of what it has received.
+const completingTakes = 15
+
 var errStalled = errors.New("nothing has moved over the network for a while")
 
 // meter sees when bytes have moved last over the connections to a store. What is written to a connection only goes into the
 // kernel's buffer, which on a slow network takes its time to empty; so the kernel is asked what has arrived.
 type meter struct {
 	last atomic.Int64
+	// completing counts uploads of which the store has all and makes an object, which takes long with a big one.
+	completing atomic.Int32
 
 	mu   sync.Mutex
 	open map[*meteredConn]uint64
@@ -53,7 +58,11 @@ func (m *meter) guard(ctx context.Context, limit time.Duration) (guarded context
 			case <-guarded.Done():
 				return
 			case <-tick.C:
-				if m.look(); m.idle() > limit {
+				allowed := limit
+				if m.completing.Load() > 0 {
+					allowed = completingTakes * limit
+				}
+				if m.look(); m.idle() > allowed {
 					cancel(errStalled)
 					return
 				}

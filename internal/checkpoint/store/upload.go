@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -117,27 +118,19 @@ func (s *Store) uploadFile(ctx context.Context, bucket *blob.Bucket, dir *os.Roo
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	bytes, parallel := part(f.Size)
+	content := &hashed{file: file, hash: sha256.New(), want: f, meter: &s.meter}
+	defer content.done()
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	key := s.blobKey(f.SHA256)
-	w, err := bucket.NewWriter(ctx, key, &blob.WriterOptions{
-		BufferSize: int(bytes), MaxConcurrency: int(parallel),
-		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
-	})
-	if err != nil {
-		return err
-	}
-	err = copyHashed(ctx, w, file, f)
-	if err != nil {
-		abort(err)
-		closed := w.Close() // does not complete the upload, because ctx is done
-		if closed == nil {
+	err = s.send(ctx, abort, bucket, key, content)
+	if content.err != nil { // which explains more than what the provider makes of it
+		if err == nil {
 			_ = s.remove(context.WithoutCancel(ctx), key)
 		}
-		return first(err, closed)
+		return content.err
 	}
-	if err := w.Close(); err != nil {
+	if err != nil {
 		return because(ctx, err)
 	}
 	if damaged {
@@ -146,27 +139,71 @@ func (s *Store) uploadFile(ctx context.Context, bucket *blob.Bucket, dir *os.Roo
 	return nil
 }
 
-// first is the error that explains more: when a provider ends an upload, writing to it fails for that reason.
-func first(err, closed error) error {
-	if errors.Is(err, io.ErrClosedPipe) && closed != nil {
-		return closed
+// send makes an object of what content gives. An error of content ends it before the object is visible.
+func (s *Store) send(ctx context.Context, abort context.CancelCauseFunc, bucket *blob.Bucket, key string, content *hashed) error {
+	bytes, parallel := part(content.want.Size)
+	options := &blob.WriterOptions{
+		BufferSize: int(bytes), MaxConcurrency: int(parallel),
+		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
+	}
+	if s.Scheme != schemeGCS { // these libraries read themselves, and give up when reading fails
+		return bucket.Upload(ctx, key, content, options)
+	}
+	w, err := bucket.NewWriter(ctx, key, options)
+	if err != nil {
+		return err
+	}
+	if _, err = manifest.Copy(ctx, w, content); err != nil {
+		abort(err) // so that closing does not complete the object
+	}
+	closed := w.Close()
+	if err == nil {
+		err = closed
 	}
 	return err
 }
 
-// copyHashed copies a file and returns an InvalidError when it is not what the manifest says.
-func copyHashed(ctx context.Context, w io.Writer, file io.Reader, f manifest.File) error {
-	h := sha256.New()
-	size, err := manifest.Copy(ctx, io.MultiWriter(h, w), file)
-	switch {
-	case err != nil:
-		return err
-	case size != f.Size:
-		return manifest.Invalid("%s has %d bytes instead of %d", f.Path, size, f.Size)
-	case manifest.Sum(h) != f.SHA256:
-		return manifest.Mismatch(f.Path)
+// hashed reads a file, and fails at its end when it was not what the manifest says.
+type hashed struct {
+	file  *os.File
+	hash  hash.Hash
+	want  manifest.File
+	meter *meter
+
+	size int64
+	err  error
+	// ended: all is read, and the store has to make an object of it.
+	ended bool
+}
+
+func (h *hashed) Read(p []byte) (int, error) {
+	n, err := h.file.Read(p)
+	_, _ = h.hash.Write(p[:n])
+	h.size += int64(n)
+	if err == nil {
+		return n, nil
 	}
-	return nil
+	switch {
+	case !errors.Is(err, io.EOF):
+		h.err = err
+	case h.size != h.want.Size:
+		h.err = manifest.Invalid("%s has %d bytes instead of %d", h.want.Path, h.size, h.want.Size)
+	case manifest.Sum(h.hash) != h.want.SHA256:
+		h.err = manifest.Mismatch(h.want.Path)
+	default:
+		if !h.ended {
+			h.ended = true
+			h.meter.completing.Add(1)
+		}
+		return n, io.EOF
+	}
+	return n, h.err
+}
+
+func (h *hashed) done() {
+	if h.ended {
+		h.meter.completing.Add(-1)
+	}
 }
 
 // Delete deletes a checkpoint of the area; what its manifest refers to goes with Collect.
