@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/manifest"
@@ -62,8 +63,11 @@ func (y *syncer) protect(valid []retention.Checkpoint) {
 		return
 	}
 	y.protected[y.restored.Name] = true
-	if len(valid) > 0 {
-		y.protected[valid[0].Name] = true
+	for _, c := range valid {
+		if slices.Contains(y.initial, c.Name) {
+			y.protected[c.Name] = true
+			return
+		}
 	}
 }
 

@@ -24,6 +24,8 @@ type syncer struct {
 	bad map[string]damaged
 	// protected is never deleted from the directory: what the training may have started from.
 	protected map[string]bool
+	// initial are the names in the directory when the agent began.
+	initial   []string
 	collected time.Time
 
 	requests sync.Mutex
@@ -51,6 +53,9 @@ func Sync(ctx context.Context, s Settings) error {
 	defer stop()
 	if err := s.Directory.Create(); err != nil { // the training makes it, then
 		s.Log.Warn("the directory of checkpoints cannot be made", "error", err.Error())
+	}
+	if y.initial, _ = s.Directory.Names(); len(y.initial) == 0 { // what keeps it from being read, the first pass says
+		y.protected[y.restored.Name] = true
 	}
 	y.adoptRequest()
 	go serve(work, s.Address, y.status, y.request, s.Log)
