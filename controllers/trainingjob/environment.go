@@ -3,6 +3,7 @@ package trainingjob
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,20 +117,19 @@ func appendInt(env []corev1.EnvVar, name string, value *int32) []corev1.EnvVar {
 	return append(env, corev1.EnvVar{Name: name, Value: strconv.Itoa(int(*value))})
 }
 
-// variableName turns a parameter's name into upper snake case: weight_decay and weightDecay become WEIGHT_DECAY.
+var (
+	// afterLower is where a word begins after a lower-case letter or a digit, lastUpper where one begins after an acronym.
+	afterLower = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+	lastUpper  = regexp.MustCompile(`([A-Z])([A-Z][a-z])`)
+	separators = regexp.MustCompile(`[^A-Za-z0-9]+`)
+)
+
+// variableName turns a parameter's name into upper snake case, as the worker contract says: weight_decay and weightDecay
+// become WEIGHT_DECAY, useEMAModel becomes USE_EMA_MODEL.
 func variableName(parameter string) string {
-	var name strings.Builder
-	for i, char := range parameter {
-		switch {
-		case char == '-' || char == '.':
-			name.WriteByte('_')
-			continue
-		case char >= 'A' && char <= 'Z' && i > 0 && parameter[i-1] >= 'a' && parameter[i-1] <= 'z':
-			name.WriteByte('_')
-		}
-		name.WriteString(strings.ToUpper(string(char)))
-	}
-	return name.String()
+	name := afterLower.ReplaceAllString(parameter, "${1}_${2}")
+	name = lastUpper.ReplaceAllString(name, "${1}_${2}")
+	return strings.ToUpper(separators.ReplaceAllString(name, "_"))
 }
 
 func checkpointEnv(job *mlv1.TrainingJob) []corev1.EnvVar {

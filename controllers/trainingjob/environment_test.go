@@ -158,6 +158,7 @@ func TestVariableName(t *testing.T) {
 	for parameter, want := range map[string]string{
 		"weight_decay": "WEIGHT_DECAY", "weightDecay": "WEIGHT_DECAY", "weight-decay": "WEIGHT_DECAY", "weight.decay": "WEIGHT_DECAY",
 		"beta1": "BETA1", "LR": "LR", "useEMA": "USE_EMA", "_x": "_X",
+		"useEMAModel": "USE_EMA_MODEL", "beta2Decay": "BETA2_DECAY", "a.-b": "A_B", "x__y": "X_Y",
 	} {
 		assert.Equal(t, want, variableName(parameter), parameter)
 	}

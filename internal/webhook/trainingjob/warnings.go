@@ -17,7 +17,7 @@ const mostWarnings = 20
 
 // warnings are the findings in words. Each names the field, what is missing and what to do.
 func warnings(job *mlv1.TrainingJob, children []client.Object, found findings) []string {
-	var list []string
+	list := mistakes(job)
 	for _, m := range found.missing {
 		list = append(list, m.String())
 	}
