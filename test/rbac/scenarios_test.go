@@ -45,6 +45,7 @@ var scenarios = []scenario{
 	{"a Service that cannot be mended is made anew", serviceMadeAnew},
 	{"an object of a job's is somebody else's", somebodyElses},
 	{"the workers' Job is deleted and leaves its pods", orphans},
+	{"a job is charged for its part of a node", aNodeHasAPrice},
 	{"a quota stands in the way", quota},
 	{"a quota stands in the way of pods", quotaOfPods},
 	{"a node is lost", aNodeIsLost},
