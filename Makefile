@@ -32,6 +32,7 @@ HELM := $(BIN)/helm
 VERSITYGW := $(BIN)/versitygw
 FAKE_GCS_SERVER := $(BIN)/fake-gcs-server
 AZURITE := $(BIN)/azurite/package.json
+KUEUE := $(BIN)/kueue
 CRD_REF_DOCS := $(BIN)/crd-ref-docs
 PROMETHEUS := $(BIN)/prometheus
 PROMTOOL := $(BIN)/promtool
@@ -119,7 +120,7 @@ vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code cal
 ##@ Tests
 
 .PHONY: test
-test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) store-servers ## Run the Python tests and all Go tests that need no live node; installs what they need.
+test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) $(KUEUE) store-servers ## Run the Python tests and all Go tests that need no live node; installs what they need.
 	@hack/test.sh
 
 .PHONY: store-servers
@@ -259,6 +260,10 @@ $(OPM): $(COMPONENTS)/opm/go.mod $(COMPONENTS)/opm/go.sum
 
 $(CATALOG): hack/catalog/go.mod hack/catalog/go.sum $(shell find hack/catalog -name '*.go' -not -name '*_test.go')
 	$(call build_tool,.)
+
+# Kueue's manager, which a test of queued TrainingJobs runs.
+$(KUEUE): hack/kueue/go.mod hack/kueue/go.sum
+	$(call build_tool,sigs.k8s.io/kueue/cmd/kueue,,-trimpath)
 
 $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
 	$(call build_tool,helm.sh/helm/v4/cmd/helm)

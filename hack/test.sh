@@ -11,7 +11,7 @@ main() {
   say "API server and etcd for the tests (built the first time, which takes minutes)"
   KUBEBUILDER_ASSETS=$(localcluster binaries)
   export KUBEBUILDER_ASSETS
-  export HELM=$BIN/helm PROMETHEUS=$BIN/prometheus PROMTOOL=$BIN/promtool
+  export HELM=$BIN/helm KUEUE=$BIN/kueue PROMETHEUS=$BIN/prometheus PROMTOOL=$BIN/promtool
 
   say "local cluster (Go)"
   (cd hack/localcluster && "$BIN/gotestsum" --format pkgname -- -timeout 10m ./...)

@@ -1,0 +1,276 @@
+package trainingjob
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/gangs"
+)
+
+// kueueFlavor is what Kueue gives a job: a place for its pods.
+const kueueFlavor = `
+- {apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: spot}, spec: {
+    nodeLabels: {pool: spot}, tolerations: [{key: spot, operator: Exists}]}}
+- {apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: all}, spec: {namespaceSelector: {}, resourceGroups: [
+    {coveredResources: [cpu], flavors: [{name: spot, resources: [{name: cpu, nominalQuota: "4"}]}]}]}}
+- {apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: team-a, namespace: NAMESPACE}, spec: {clusterQueue: all}}`
+
+// Kueue itself, as it is released, admits a job, takes its resources back and gives them again.
+func TestAPIKueueAdmitsEvictsAndAdmitsAgain(t *testing.T) {
+	c := newQueueingCluster(t)
+	m := c.start(nil)
+	c.startKueue()
+	job := c.submit(builders.TrainingJob("bert").Workers(2).BackoffLimit(0).Labels(map[string]string{kueueQueue: "team-a"}).
+		Spec(func(spec *mlv1.TrainingJobSpec) {
+			spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+		}))
+	job = c.await(job, "waiting for Kueue", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mlv1.ReasonQueued })
+	assert.Equal(t, mlv1.StatePending, job.Status.State)
+
+	c.createAllOf(kueueFlavor)
+	admitted := c.awaitSuspension(job, false)
+	c.jobController(admitted, false)
+	c.await(job, "admitted", state(mlv1.StateInitializing))
+	assert.Equal(t, map[string]string{"pool": "spot"}, admitted.Spec.Template.Spec.NodeSelector, "Kueue says where the pods go")
+	first := c.startPods(admitted)
+	c.run(first...)
+	job = c.await(job, "running", state(mlv1.StateRunning))
+	m.lookAgain(job, 2)
+	assert.Equal(t, map[string]string{"pool": "spot"}, c.workers(job, 0).Spec.Template.Spec.NodeSelector, "and the operator leaves it so")
+
+	c.setActive(false)
+	evicted := c.awaitSuspension(job, true)
+	for _, pod := range first {
+		require.NoError(t, c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	}
+	c.jobController(evicted, true)
+	job = c.await(job, "suspended", state(mlv1.StateSuspended))
+	assert.Equal(t, mlv1.ReasonEvictedByQueue, job.Status.Reason)
+
+	c.setActive(true)
+	again := c.awaitSuspension(job, false)
+	assert.Equal(t, admitted.UID, again.UID, "it is the same Job, which keeps its place")
+	c.jobController(again, false)
+	second := c.startPods(again)
+	c.run(second...)
+	job = c.await(job, "running again", state(mlv1.StateRunning))
+	assert.Zero(t, job.Status.RestartCount)
+	assert.Empty(t, job.Status.FailureReason)
+	c.end(0, "", second...)
+	c.await(job, "completed", state(mlv1.StateCompleted))
+}
+
+// newQueueingCluster is a namespace of an API server of its own, which has Kueue's kinds.
+func newQueueingCluster(t *testing.T) *cluster {
+	t.Helper()
+	_, scheme := startAPI(t)
+	kinds, err := gangs.Kueue(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	env := &envtest.Environment{
+		BinaryAssetsDirectory: api.env.BinaryAssetsDirectory, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: 3 * time.Minute,
+		CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd", "bases")},
+	}
+	config, err := env.Start()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, env.Stop()) })
+	// Kueue's older version of its kinds needs its conversion webhook. Nothing here asks for it, but Kueue waits until it
+	// could be asked.
+	install := envtest.CRDInstallOptions{Paths: []string{kinds}, MaxTime: patience}
+	require.NoError(t, envtest.ReadCRDFiles(&install))
+	for _, crd := range install.CRDs {
+		versions := crd.Spec.Versions[:0]
+		newest := crd.Spec.Versions[len(crd.Spec.Versions)-1].Name
+		for _, version := range crd.Spec.Versions {
+			if version.Name == newest {
+				version.Served, version.Storage = true, true
+				versions = append(versions, version)
+			}
+		}
+		crd.Spec.Versions = versions
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+			Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{
+				ClientConfig: &apiextensionsv1.WebhookClientConfig{
+					Service: &apiextensionsv1.ServiceReference{Namespace: "kueue-system", Name: "kueue-webhook-service", Path: ptr.To("/convert")},
+				},
+				ConversionReviewVersions: []string{"v1"},
+			},
+		}
+	}
+	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: install.CRDs, MaxTime: patience})
+	require.NoError(t, err)
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	for _, name := range []string{"queued", "kueue-system"} {
+		require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
+	user, err := env.AddUser(envtest.User{Name: "kueue", Groups: []string{"system:masters"}}, nil)
+	require.NoError(t, err)
+	kubeconfig, err := user.KubeConfig()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(kueueFolder(t), "kubeconfig"), kubeconfig, 0o600))
+	return &cluster{Client: c, t: t, config: config, namespace: "queued"}
+}
+
+// kueueFolders are where the Kueue of a test has its files.
+var kueueFolders = map[string]string{}
+
+func kueueFolder(t *testing.T) string {
+	if kueueFolders[t.Name()] == "" {
+		kueueFolders[t.Name()] = t.TempDir()
+	}
+	return kueueFolders[t.Name()]
+}
+
+const kueueConfiguration = `
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+namespace: kueue-system
+health: {healthProbeBindAddress: "127.0.0.1:%d"}
+metrics: {bindAddress: "0"}
+webhook: {host: 127.0.0.1, port: %d, certDir: %q}
+leaderElection: {leaderElect: false}
+internalCertManagement: {enable: true}
+manageJobsWithoutQueueName: false
+integrations: {frameworks: [batch/job]}
+`
+
+// startKueue starts Kueue's manager, and stops it at the end of the test.
+func (c *cluster) startKueue() {
+	c.t.Helper()
+	program := os.Getenv("KUEUE")
+	if program == "" {
+		program = filepath.Join("..", "..", ".bin", "kueue")
+	}
+	_, err := os.Stat(program)
+	require.NoError(c.t, err, "this test needs Kueue's manager: run `make test`, which builds it, or name the program in KUEUE")
+	folder := kueueFolder(c.t)
+	certificates := filepath.Join(folder, "certificates")
+	require.NoError(c.t, os.Mkdir(certificates, 0o700))
+	configuration := filepath.Join(folder, "kueue.yaml")
+	require.NoError(c.t, os.WriteFile(configuration, fmt.Appendf(nil, kueueConfiguration, freePort(c.t), freePort(c.t), certificates), 0o600))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "kueue-webhook-server-cert"}}
+	require.NoError(c.t, c.Create(c.t.Context(), secret))
+
+	output, err := os.Create(filepath.Join(folder, "kueue.log"))
+	require.NoError(c.t, err)
+	// Its server of queue lengths would write to a fixed folder.
+	command := exec.Command(program, "--config="+configuration, "--kubeconfig="+filepath.Join(folder, "kubeconfig"),
+		"--feature-gates=VisibilityOnDemand=false")
+	command.Stdout, command.Stderr = output, output
+	require.NoError(c.t, command.Start())
+	c.t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		if c.t.Failed() {
+			text, _ := os.ReadFile(output.Name())
+			c.t.Logf("Kueue says:\n%s", text[max(0, len(text)-60000):])
+		}
+	})
+	// In a pod the certificates that Kueue makes are mounted from their Secret.
+	eventually(c.t, "Kueue's certificates", func() bool {
+		err := c.Get(c.t.Context(), client.ObjectKeyFromObject(secret), secret)
+		return err == nil && len(secret.Data["tls.crt"]) > 0
+	})
+	for name, content := range secret.Data {
+		require.NoError(c.t, os.WriteFile(filepath.Join(certificates, name), content, 0o600))
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// decodeList reads the objects of a YAML list.
+func decodeList(t *testing.T, list, namespace string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	var all []map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(strings.ReplaceAll(list, "NAMESPACE", namespace)), &all))
+	for _, content := range all {
+		objects = append(objects, &unstructured.Unstructured{Object: content})
+	}
+	return objects
+}
+
+// createAllOf creates the objects of a YAML list.
+func (c *cluster) createAllOf(list string) {
+	c.t.Helper()
+	for _, object := range decodeList(c.t, list, c.namespace) {
+		require.NoError(c.t, c.Create(c.t.Context(), object))
+	}
+}
+
+// awaitSuspension waits until Kueue lets the Job of a job run, or no longer does.
+func (c *cluster) awaitSuspension(job *mlv1.TrainingJob, suspended bool) *batchv1.Job {
+	c.t.Helper()
+	var workers batchv1.Job
+	eventually(c.t, fmt.Sprintf("the Job with suspend %v", suspended), func() bool {
+		err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: workersName(job)}, &workers)
+		return err == nil && ptr.Deref(workers.Spec.Suspend, false) == suspended
+	})
+	return &workers
+}
+
+// jobController says of a Job what the Job controller says once it has stopped its pods, or is to start them.
+func (c *cluster) jobController(workers *batchv1.Job, suspended bool) {
+	c.t.Helper()
+	status, reason := corev1.ConditionFalse, "JobResumed"
+	if suspended {
+		status, reason = corev1.ConditionTrue, "JobSuspended"
+	}
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := c.Get(c.t.Context(), client.ObjectKeyFromObject(workers), workers); err != nil {
+			return err
+		}
+		workers.Status.Active, workers.Status.StartTime = *workers.Spec.Parallelism, ptr.To(metav1.Now())
+		if suspended {
+			workers.Status.Active, workers.Status.StartTime = 0, nil
+		}
+		workers.Status.Conditions = []batchv1.JobCondition{{
+			Type: batchv1.JobSuspended, Status: status, Reason: reason, LastTransitionTime: metav1.Now(), LastProbeTime: metav1.Now(),
+		}}
+		return c.Status().Update(c.t.Context(), workers)
+	})
+	require.NoError(c.t, err)
+}
+
+// setActive has Kueue take the resources of the only Workload back, or give them again.
+func (c *cluster) setActive(active bool) {
+	c.t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("kueue.x-k8s.io/v1beta2")
+	list.SetKind("WorkloadList")
+	require.NoError(c.t, c.List(c.t.Context(), list, client.InNamespace(c.namespace)))
+	require.Len(c.t, list.Items, 1)
+	workload := &list.Items[0]
+	before := workload.DeepCopy()
+	require.NoError(c.t, unstructured.SetNestedField(workload.Object, active, "spec", "active"))
+	require.NoError(c.t, c.Patch(context.WithoutCancel(c.t.Context()), workload, client.MergeFrom(before)))
+}
