@@ -1,6 +1,7 @@
 package trainingjob
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func TestElasticWorkersGrowInPlace(t *testing.T) {
 	assert.Equal(t, "2 of 4 workers run", message(asked))
 
 	job.Status = asked.status
-	starting := append(pods, builders.Pod(large, 2).Running().Obj(), builders.Pod(large, 3).Unschedulable("full").Obj())
+	starting := append(slices.Clone(pods), builders.Pod(large, 2).Running().Obj(), builders.Pod(large, 3).Unschedulable("full").Obj())
 	waits := plan(see(job, large, starting...).after(time.Minute))
 	lookingLike(t, trainingIn(mlv1.ReasonRescaling, mlv1.WorkersStatus{Total: 4, Active: 3}), withoutAgain(waits))
 	assert.Contains(t, message(waits), "3 of 4 workers run: pod bert-training-3-a0 fits on no node: full")
