@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the training worker's image as two tar files, without a container engine:
 #
-#   OUTDIR/rootfs.tar   Debian 12 with Python, PyTorch (CPU) and NumPy: large, made again only when its inputs change
+#   OUTDIR/rootfs.tar   Debian 12 with Python, PyTorch (CPU), NumPy, Open MPI and XGBoost: large, made again only when its
+#                       inputs change
 #   OUTDIR/app.tar      the package training_worker and its data: small, made every time
 #
 # usage: build-rootfs.sh OUTDIR       (as root, on Debian or Ubuntu; needs Debian's package mirror)
@@ -23,7 +24,7 @@
 set -euo pipefail
 
 readonly SUITE=bookworm
-readonly PACKAGES=python3-torch,python3-numpy
+readonly PACKAGES=python3-torch,python3-numpy,python3-mpi4py,openmpi-bin,python3-xgboost
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly here
 
@@ -79,7 +80,8 @@ install_mmdebstrap() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends mmdebstrap
 }
 
-# The trimmed system must still train: a backward pass, and a process group over gloo. PyTorch reads /proc/cpuinfo.
+# The trimmed system must still train: a backward pass, a process group over gloo, and a tree; and Open MPI must find its
+# parts. PyTorch reads /proc/cpuinfo.
 check_rootfs() {
     # shellcheck disable=SC2016  # $0 belongs to the inner shell
     unshare --mount sh -c 'mount -t proc proc "$0/proc" && exec chroot --userspec=1000:1000 "$0" \
@@ -97,6 +99,27 @@ model = DistributedDataParallel(torch.nn.Conv2d(1, 2, 3))
 torch.set_num_threads(2)
 model(torch.from_numpy(numpy.ones((1, 1, 8, 8), dtype=numpy.float32))).sum().backward()
 print("PyTorch", torch.__version__, "with gloo works for user 1000")
+
+import xgboost
+
+data = xgboost.DMatrix(numpy.arange(20.0).reshape(10, 2), label=numpy.arange(10) % 2)
+xgboost.train({"objective": "binary:logistic", "nthread": 2}, data, num_boost_round=2)
+print("XGBoost", xgboost.__version__, "works")
+
+import shutil
+import subprocess
+
+import mpi4py
+
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+
+components = subprocess.run(["ompi_info", "--parsable"], capture_output=True, text=True, check=True).stdout
+for component in ("plm:rsh", "btl:tcp", "btl:vader", "oob:tcp", "pml:ob1", "pmix:ext3x"):
+    assert f"mca:{component}:" in components, f"Open MPI has lost {component}"
+for program in ("mpirun", "orted"):
+    assert shutil.which(program), f"{program} is missing"
+print(MPI.Get_library_version().split(",")[0], "works")
 PYTHON
     rm -rf "$1"/tmp/*
 }

@@ -1,4 +1,4 @@
-"""Remove from a root file system what a PyTorch worker never loads. Runs inside it, as root, before it is packed.
+"""Remove from a root file system what the training worker never loads. Runs inside it, as root, before it is packed.
 
 Debian's PyTorch is linked with a wide family of media and map libraries. What their drivers and plug-ins bring along is
 never loaded; what the linker needs stays. The list of kept libraries is the closure of everything that remains
@@ -46,6 +46,8 @@ UNUSED = (
 UNUSED_IN_LIBRARIES = ("dri", "gconv", "gdk-pixbuf-2.0", "gio", "mfx", "perl", "qt5", "vdpau", "gstreamer-1.0", "gdcm")
 UNUSED_IN_TORCH = ("include", "share", "test")
 UNUSED_PYTHON_PACKAGES = ("hypothesis", "mpmath", "sympy")  # symbolic shapes and property tests, not training
+# Open MPI and what is below it load everything in these directories.
+LOADING_PLUGINS = ("openmpi", "pmix2", "ucx", "libibverbs")
 # Loaded by name at run time, so that no linker entry tells of them.
 LOADED_BY_NAME = ("libnss_", "libresolv", "libgcc_s", "ld-linux")
 
@@ -97,6 +99,9 @@ def _roots() -> Iterator[Path]:
         yield from (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
     yield from PYTHON_PACKAGES.rglob("*.so*")
     yield from LIBRARIES.glob("security/*.so")
+    yield from LIBRARIES.glob("libxgboost.so*")
+    for plugins in LOADING_PLUGINS:
+        yield from (LIBRARIES / plugins).rglob("*.so*")
 
 
 def _closure(roots: Iterator[Path]) -> set[Path]:

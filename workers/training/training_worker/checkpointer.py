@@ -9,23 +9,38 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from training_worker import checkpoints
 from training_worker.checkpoint_request import Request, RequestFile
 from training_worker.checkpoints import Checkpoint, CheckpointDirectory
 from training_worker.config import Config
-from training_worker.distributed import Ranks
 from training_worker.errors import CheckpointWriteError, DataError
 from training_worker.logs import Log
+from training_worker.position import Position, check_manifest, manifest
 from training_worker.progress import CheckpointReport, Progress
-from training_worker.state import STATE_FILE, TrainingState, check_manifest, manifest
+from training_worker.ranks import Sharing
+
+
+class State(Protocol):
+    """What is saved: a position and a file of the framework."""
+
+    position: Position
+    file: str
+    framework: str
+    framework_version: str
+
+    def dump(self, stream: Any) -> None:
+        """Write the file."""
+
+    def load(self, data: bytes) -> None:
+        """Take over a file. Raises DataError."""
 
 
 class Checkpointer:
     """Takes and restores the checkpoints of one job. Without CHECKPOINT_DIR, and on other ranks, it saves nothing."""
 
-    def __init__(self, config: Config, ranks: Ranks, progress: Progress, log: Log) -> None:
+    def __init__(self, config: Config, ranks: Sharing, progress: Progress, log: Log) -> None:
         self._config = config
         self._ranks = ranks
         self._progress = progress
@@ -35,18 +50,20 @@ class Checkpointer:
         self._restored_from: Path | None = None
         self._saved: Checkpoint | None = None
         self._last_attempt = time.monotonic()
+        self._request: Request | None = None
+        self._late = False
 
     @property
     def saved_step(self) -> int | None:
         """Step of the newest checkpoint in CHECKPOINT_DIR that this run knows of."""
         return self._saved.step if self._saved else None
 
-    def restore(self, state: TrainingState) -> None:
+    def restore(self, state: State) -> None:
         """Take over the newest valid checkpoint, else that of RESUME_FROM, on every rank.
 
         Raises DataError, on every rank, when RESUME_FROM has none or the checkpoint does not fit.
         """
-        header, payload = self._ranks.share(self._find)
+        header, payload = self._ranks.share(lambda: self._find(state))
         if not header:
             self._progress.update(restored_step=0)
             return
@@ -65,19 +82,26 @@ class Checkpointer:
         if position.seed != self._config.hyperparameters.seed:
             self._log.warning("seed", f"going on with seed {position.seed} of the checkpoint")
 
-    def after_step(self, state: TrainingState) -> None:
-        """Take a checkpoint when one is asked for or due by time. Training goes on when that fails."""
+    def due(self) -> bool:
+        """Whether after_step() will take a checkpoint, because one is asked for or due by time."""
         if self._directory is None:
-            return
-        request = self._requests.pending() if self._requests else None
+            return False
+        self._request = self._requests.pending() if self._requests else None
+        interval = self._config.checkpoints.every_seconds
+        self._late = bool(interval) and time.monotonic() - self._last_attempt >= interval
+        return self._request is not None or self._late
+
+    def after_step(self, state: State) -> None:
+        """Take the checkpoint that due() has found. Training goes on when that fails."""
+        request, late = self._request, self._late
+        self._request, self._late = None, False
         if request is not None:
             self._serve(request, state)
-        interval = self._config.checkpoints.every_seconds
-        if interval and time.monotonic() - self._last_attempt >= interval:
+        elif late:
             with contextlib.suppress(CheckpointWriteError):
                 self.save(state)
 
-    def save(self, state: TrainingState) -> Checkpoint | None:
+    def save(self, state: State) -> Checkpoint | None:
         """Take a checkpoint, unless there is one of this position already. Raises CheckpointWriteError."""
         if self._directory is None:
             return None
@@ -88,9 +112,11 @@ class Checkpointer:
         if self._saved and self._saved.path.name == name:
             return self._saved
         started = time.monotonic()
-        document = manifest(self._config, position, self._ranks.world_size)
+        document = manifest(
+            self._config, position, self._ranks.world_size, state.framework, state.framework_version
+        )
         try:
-            saved = self._directory.save(name, {STATE_FILE: state.dump}, document)
+            saved = self._directory.save(name, {state.file: state.dump}, document)
         except CheckpointWriteError as error:
             self._progress.update(checkpoint_failures=self._progress.read().checkpoint_failures + 1)
             self._log.warning("checkpoint-failed", str(error))
@@ -108,7 +134,7 @@ class Checkpointer:
         self._prune(self._directory)
         return saved
 
-    def _find(self) -> tuple[dict[str, Any], bytes]:
+    def _find(self, state: State) -> tuple[dict[str, Any], bytes]:
         """On rank 0: the checkpoint to restore, as where it lies and what it holds; nothing when training begins."""
         settings = self._config.checkpoints
         found, own = None, True
@@ -126,16 +152,16 @@ class Checkpointer:
             )
         if found is None:
             return {}, b""
-        check_manifest(self._config, found.manifest, str(found.path))
+        check_manifest(self._config, found.manifest, str(found.path), state.framework)
         self._restored_from = found.path
         if own:
             self._note_saved(found)
         try:
-            return {"path": str(found.path), "own": own}, (found.path / STATE_FILE).read_bytes()
+            return {"path": str(found.path), "own": own}, (found.path / state.file).read_bytes()
         except OSError as error:
             raise DataError(f"checkpoint {found.path} cannot be read: {error}") from error
 
-    def _serve(self, request: Request, state: TrainingState) -> None:
+    def _serve(self, request: Request, state: State) -> None:
         saved, problem = None, ""
         try:
             saved = self.save(state)

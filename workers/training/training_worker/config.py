@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
 BACKENDS = ("gloo", "nccl", "mpi")
+PARALLELISMS = ("ddp", "zero")
+FRAMEWORKS = ("pytorch", "mpi", "xgboost")
 EPOCH_METRICS = ("accuracy", "loss", "validation_loss", "samples_per_second", "learning_rate")
 HYPERPARAMETER_NAMES = (
     "LEARNING_RATE",
@@ -58,6 +60,8 @@ class Hyperparameters:
     seed: int
     validation_fraction: float
     unused: tuple[str, ...]
+    additional: Mapping[str, str]
+    learning_rate_given: bool
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Topology:
     master_port: int
     world_size: int
     rank: int
+    parallelism: str
     local_rank: int
     local_world_size: int
     backend: str | None
@@ -112,6 +117,7 @@ class Config:
     job_name: str
     job_namespace: str
     termination_message_path: Path
+    framework: str
     step_delay_seconds: float
     stop_deadline_seconds: float
 
@@ -137,6 +143,7 @@ def load(env: Mapping[str, str]) -> Config:
         job_name=read.text("TRAINING_JOB_NAME"),
         job_namespace=read.text("TRAINING_JOB_NAMESPACE"),
         termination_message_path=termination_message_path(env),
+        framework=read.choice("FRAMEWORK", FRAMEWORKS, "pytorch"),
         step_delay_seconds=read.number("STEP_DELAY_SECONDS", 0.0, minimum=0),
         stop_deadline_seconds=read.number("STOP_DEADLINE_SECONDS", 20.0, minimum=0),
     )
@@ -177,6 +184,8 @@ def _hyperparameters(read: _Reader) -> Hyperparameters:
         seed=read.integer("SEED", 42, minimum=0),
         validation_fraction=read.number("VALIDATION_FRACTION", 0.2, above=0, below=1),
         unused=tuple(sorted(set(given) - set(HYPERPARAMETER_NAMES))),
+        additional={name: value for name, value in given.items() if name not in HYPERPARAMETER_NAMES},
+        learning_rate_given=bool(read.text("LEARNING_RATE")),
     )
 
 
@@ -213,6 +222,7 @@ def _topology(read: _Reader) -> Topology:
         master_port=read.integer("MASTER_PORT", 29500, minimum=1, maximum=65535),
         world_size=world_size,
         rank=rank,
+        parallelism=read.choice("PARALLELISM", PARALLELISMS, "ddp"),
         local_rank=read.integer("LOCAL_RANK", 0, minimum=0, aliases=("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")),
         local_world_size=read.integer("LOCAL_WORLD_SIZE", 1, minimum=1, aliases=("OMPI_COMM_WORLD_LOCAL_SIZE",)),
         backend=backend or None,

@@ -6,14 +6,13 @@ Control messages are small CPU tensors on a group of their own (gloo), whatever 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -21,8 +20,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from training_worker.config import Topology
-from training_worker.errors import DataError, PeerLostError, UsageError
+from training_worker.errors import PeerLostError, UsageError
 from training_worker.logs import Log
+from training_worker.ranks import Sharing
+
+if TYPE_CHECKING:
+    from training_worker.mpi_ranks import MpiRanks
 
 ATTEMPT_SECONDS = 5.0
 POLL_SECONDS = 0.1
@@ -35,7 +38,7 @@ _CONNECTION_ERROR = re.compile(
 )
 
 
-class Ranks:
+class Ranks(Sharing):
     """This process among the ranks. Call join() first; with a world size of 1 nothing is sent anywhere."""
 
     def __init__(self, topology: Topology, log: Log) -> None:
@@ -94,26 +97,6 @@ class Ranks:
             dist.all_reduce(tensor, group=self._control)
         return tensor.tolist()
 
-    def share(self, produce: Callable[[], tuple[dict[str, Any], bytes]]) -> tuple[dict[str, Any], bytes]:
-        """Run ``produce`` on rank 0 and give its result, a JSON object and bytes, to every rank.
-
-        A DataError that it raises is raised on every rank.
-        """
-        if self.world_size == 1:
-            return produce()
-        header: dict[str, Any] = {}
-        payload = b""
-        if self.rank == 0:
-            try:
-                header, payload = produce()
-                header = {"value": header}
-            except DataError as error:
-                header = {"error": str(error)}
-        header = json.loads(self._broadcast(json.dumps(header).encode()))
-        if "error" in header:
-            raise DataError(header["error"])
-        return header["value"], self._broadcast(payload)
-
     def leave(self) -> None:
         """Let the last messages arrive before connections close. Never fails."""
         if self.world_size == 1 or self.backend == "mpi":
@@ -131,6 +114,10 @@ class Ranks:
             for start in range(0, len(buffer), CHUNK_BYTES):
                 dist.broadcast(buffer[start : start + CHUNK_BYTES], src=0, group=self._control)
         return buffer.numpy().tobytes()
+
+    def peers(self, doing: str) -> contextlib.AbstractContextManager[None]:
+        """Surround what talks to other ranks: a broken connection becomes PeerLostError."""
+        return self._peers(doing)
 
     @contextlib.contextmanager
     def _peers(self, doing: str) -> Iterator[None]:
@@ -199,6 +186,15 @@ class _Patience:
             self._logged = now
             self._log.info("rendezvous", f"waiting {what}, for {now - self._start:.0f} s so far")
         time.sleep(POLL_SECONDS)
+
+
+def create(topology: Topology, log: Log) -> Ranks | MpiRanks:
+    """This process among the ranks, over PyTorch's own communication or, where it is built without MPI, over mpi4py."""
+    if topology.backend == "mpi" and not dist.is_mpi_available():
+        from training_worker.mpi_ranks import MpiRanks
+
+        return MpiRanks(topology, log)
+    return Ranks(topology, log)
 
 
 def _device(topology: Topology) -> torch.device:

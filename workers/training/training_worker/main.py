@@ -19,6 +19,7 @@ from training_worker.progress import Progress, Report
 from training_worker.signals import StopRequest
 
 if TYPE_CHECKING:
+    from training_worker.boosting import BoostingTrainer
     from training_worker.trainer import Trainer
 
 
@@ -39,7 +40,7 @@ class Worker:
         self._env = env
         self._log = Log(rank=_rank(env), json_lines=env.get("LOG_FORMAT", "").lower() == "json")
         self._progress = Progress()
-        self._trainer: Trainer | None = None
+        self._trainer: Trainer | BoostingTrainer | None = None
         self._config: Config | None = None
         self._ending = threading.Lock()
         self._stop = StopRequest(self._on_signal)
@@ -64,18 +65,19 @@ class Worker:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
         # Idle threads sleep instead of spinning, since other pods share the processors.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        if config.framework == "xgboost":
+            return self._boost(config, threads)
         # Imported here since PyTorch takes most of the start-up time, and reads these variables as it loads.
         import torch
 
-        from training_worker import data, models
-        from training_worker.distributed import Ranks
+        from training_worker import data, distributed, models
         from training_worker.trainer import Trainer
 
         torch.set_num_threads(threads)
         models.check_name(config.model)
         parameters = config.hyperparameters
         dataset = data.load(config.dataset, config.data_dir, parameters.validation_fraction, parameters.seed)
-        ranks = Ranks(topology, self._log)
+        ranks = distributed.create(topology, self._log)
         self._log_start(config, threads, str(ranks.device), len(dataset.x_train), len(dataset.x_validation))
         ranks.join()
         trainer = Trainer(config, dataset, ranks, self._progress, self._stop, self._log)
@@ -90,6 +92,26 @@ class Worker:
         trainer.prepare()
         self._trainer = trainer
         verdict = trainer.run()
+        ranks.finish()
+        return verdict.reason, verdict.message
+
+    def _boost(self, config: Config, threads: int) -> tuple[str, str]:
+        """Train with XGBoost."""
+        from training_worker import data
+        from training_worker.boosting import BoostingTrainer
+        from training_worker.boosting_ranks import BoostingRanks
+
+        topology, parameters = config.topology, config.hyperparameters
+        dataset = data.load(config.dataset, config.data_dir, parameters.validation_fraction, parameters.seed)
+        ranks = BoostingRanks(topology, self._log)
+        self._log_start(config, threads, "cpu", len(dataset.x_train), len(dataset.x_validation))
+        ranks.join()
+        self._log.info("joined", f"rank {topology.rank} of {topology.world_size} joined, backend {ranks.backend}")
+        trainer = BoostingTrainer(config, dataset, ranks, self._progress, self._stop, self._log)
+        trainer.prepare(threads)
+        self._trainer = trainer
+        verdict = trainer.run()
+        ranks.finish()
         return verdict.reason, verdict.message
 
     def _log_start(self, config: Config, threads: int, device: str, training: int, validation: int) -> None:
@@ -100,7 +122,7 @@ class Worker:
             f"and {validation} validation samples, world size {topology.world_size}, device {device}, "
             f"{threads} threads",
         )
-        if parameters.unused and topology.rank == 0:
+        if parameters.unused and topology.rank == 0 and config.framework != "xgboost":
             self._log.warning("hyperparameters", f"without meaning to this worker: {', '.join(parameters.unused)}")
 
     def _serve_metrics(self, config: Config) -> None:

@@ -12,17 +12,19 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional
 
 from training_worker import data, models
 from training_worker.checkpointer import Checkpointer
 from training_worker.config import Config, Hyperparameters
 from training_worker.distributed import Ranks
-from training_worker.errors import CheckpointWriteError, DivergedError, PeerLostError, StoppedError
+from training_worker.errors import CheckpointWriteError, DivergedError, PeerLostError, StoppedError, UsageError
 from training_worker.logs import Log
+from training_worker.position import Position
 from training_worker.progress import Progress
 from training_worker.signals import StopRequest
-from training_worker.state import Position, TrainingState
+from training_worker.state import TrainingState
 from training_worker.success import COMPLETED, SuccessTracker, Verdict
 
 SEED_STRIDE = 1_000_003
@@ -58,7 +60,7 @@ class Trainer:
             self._config.model, self._dataset.sample_shape, self._dataset.classes, parameters.dropout
         ).to(device)
         self._state = TrainingState(
-            Position(seed=parameters.seed), model, _optimizer(parameters, model), _scaler(parameters, device)
+            Position(seed=parameters.seed), model, self._optimizer(model), _scaler(parameters, device)
         )
         self._checkpoints.restore(self._state)
         self._success.best, self._success.stale_epochs = self._state.position.best, self._state.position.stale_epochs
@@ -89,6 +91,9 @@ class Trainer:
             if self._half_applied:
                 self._log.warning("checkpoint-impossible", "no checkpoint: an optimizer step was only half applied")
                 return
+            if not self._state.complete:
+                self._log.warning("checkpoint-impossible", "no checkpoint: other ranks have parts of the optimizer's state")
+                return
             with contextlib.suppress(CheckpointWriteError):
                 self._checkpoints.save(self._state)
 
@@ -110,9 +115,11 @@ class Trainer:
                 self._step(order)
                 self._between_steps()
             self._end_epoch()
+        self._state.complete_on_master()
         self._ranks.leave()
         self._report()
         self._save()
+        self._ranks.gathered()
         if position.outcome:
             return Verdict(position.outcome, position.outcome_message)
         return Verdict(COMPLETED, f"all {self._parameters.epochs} epochs are done")
@@ -158,7 +165,8 @@ class Trainer:
             group["lr"] = self._learning_rate(position.step)
         with self._consistent:
             self._half_applied = True
-            self._state.scaler.step(optimizer)
+            with self._ranks.peers("sharing the optimizer's work"):
+                self._state.scaler.step(optimizer)
             self._state.scaler.update()
             position.step += 1
             position.offset += samples
@@ -169,8 +177,9 @@ class Trainer:
     def _share_outcome_of_step(self, loss_here: float, samples: int) -> None:
         """Add up the loss, and agree on stopping: every rank sees the same sums after the same step."""
         stopping = 1.0 if self._stop else 0.0
-        loss, stops, stopping_ranks, signums = self._ranks.sum(
-            loss_here, stopping, stopping * self._ranks.rank, stopping * self._stop.signum
+        due = 1.0 if self._checkpoints.due() else 0.0
+        loss, stops, stopping_ranks, signums, due = self._ranks.sum(
+            loss_here, stopping, stopping * self._ranks.rank, stopping * self._stop.signum, due
         )
         position = self._state.position
         if not math.isfinite(loss):
@@ -178,6 +187,8 @@ class Trainer:
         position.loss_sum += loss
         position.loss_samples += samples
         self._report()
+        if due:
+            self._state.complete_on_master()
         if stops:
             self._end_by_signal(int(stops), int(stopping_ranks), round(signums / stops))
 
@@ -186,12 +197,14 @@ class Trainer:
         who = f"rank {stopping_ranks}" if stops == 1 else f"{stops} ranks"
         name = signal.Signals(signum).name
         self._log.info("stop", f"stopping after step {position.step}: {name} at {who}", step=position.step)
+        self._state.complete_on_master()
         self._ranks.leave()
         try:
             self._save()
             note = f"; checkpoint at step {position.step}" if self._config.checkpoints.directory else ""
         except CheckpointWriteError as error:
             note = f"; {error}"
+        self._ranks.gathered()
         raise StoppedError(f"{name} at {who} after step {position.step}{note}", signum)
 
     def _between_steps(self) -> None:
@@ -235,6 +248,7 @@ class Trainer:
         every = self._config.checkpoints.every_epochs
         ends = verdict or position.epoch >= self._parameters.epochs
         if every and position.epoch % every == 0 and not ends:
+            self._state.complete_on_master()
             with self._consistent, contextlib.suppress(CheckpointWriteError):
                 self._checkpoints.save(self._state)
 
@@ -260,6 +274,15 @@ class Trainer:
         correct_everywhere, loss_everywhere = self._ranks.sum(correct, loss)
         count = len(self._dataset.y_validation)
         return correct_everywhere / count, loss_everywhere / count
+
+    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """The optimizer; with PARALLELISM zero each rank keeps the state of its share of the parameters only."""
+        kind, options = _optimizer(self._parameters)
+        if self._config.topology.parallelism != "zero" or self._ranks.world_size == 1:
+            return kind(model.parameters(), **options)
+        if self._ranks.backend == "mpi":
+            raise UsageError("PARALLELISM zero: needs DIST_BACKEND gloo or nccl")
+        return ZeroRedundancyOptimizer(model.parameters(), optimizer_class=kind, **options)
 
     def _agree(self, verdict: Verdict | None) -> Verdict | None:
         """The verdict of rank 0, whose clock some metrics depend on."""
@@ -299,7 +322,8 @@ def _step_seed(seed: int, step: int, rank: int) -> int:
     return ((seed * SEED_STRIDE + step) * SEED_STRIDE + rank) % (1 << 63)
 
 
-def _optimizer(parameters: Hyperparameters, model: nn.Module) -> torch.optim.Optimizer:
+def _optimizer(parameters: Hyperparameters) -> tuple[type[torch.optim.Optimizer], dict[str, float]]:
+    """The kind of optimizer and its options."""
     options: dict[str, float] = {"lr": parameters.learning_rate}
     if parameters.weight_decay is not None:
         options["weight_decay"] = parameters.weight_decay
@@ -311,7 +335,7 @@ def _optimizer(parameters: Hyperparameters, model: nn.Module) -> torch.optim.Opt
         "rmsprop": torch.optim.RMSprop,
         "sgd": torch.optim.SGD,
     }
-    return kinds[parameters.optimizer](model.parameters(), **options)
+    return kinds[parameters.optimizer], options
 
 
 def _scaler(parameters: Hyperparameters, device: torch.device) -> Any:
