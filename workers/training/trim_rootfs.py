@@ -18,6 +18,7 @@ LIBRARIES = Path("/usr/lib/x86_64-linux-gnu") if os.uname().machine == "x86_64" 
 PYTHON_PACKAGES = Path("/usr/lib/python3/dist-packages")
 
 UNUSED = (
+    "/usr/lib/gcc",
     "/usr/lib/libtorch-test",
     "/usr/include",
     "/usr/games",
@@ -45,7 +46,7 @@ UNUSED = (
 )
 UNUSED_IN_LIBRARIES = ("dri", "gconv", "gdk-pixbuf-2.0", "gio", "mfx", "perl", "qt5", "vdpau", "gstreamer-1.0", "gdcm")
 UNUSED_IN_TORCH = ("include", "share", "test")
-UNUSED_PYTHON_PACKAGES = ("hypothesis", "mpmath", "sympy")  # symbolic shapes and property tests, not training
+UNUSED_PYTHON_PACKAGES = ("hypothesis", "mpmath", "pythran", "sympy")  # symbols, property tests, a compiler: no training
 # Open MPI and what is below it load everything in these directories.
 LOADING_PLUGINS = ("openmpi", "pmix2", "ucx", "libibverbs")
 # Loaded by name at run time, so that no linker entry tells of them.
@@ -70,6 +71,10 @@ def main() -> None:
     for tests in PYTHON_PACKAGES.glob("**/tests"):
         if "torch" not in tests.parts:
             _remove(tests)
+    for program in Path("/usr/bin").glob("*-linux-gnu-*"):  # SciPy brings compilers
+        _remove(program)
+    for static in (*LIBRARIES.rglob("*.a"), *Path("/usr/lib/python3.11").rglob("*.a")):
+        _remove(static)
     _remove_unreferenced_libraries()
     for directory in ("/var/log", "/var/cache", "/var/lib/dpkg/info"):
         Path(directory).mkdir(parents=True, exist_ok=True)
@@ -90,8 +95,6 @@ def _remove_unreferenced_libraries() -> None:
             continue
         if not library.exists() or library.resolve() not in needed:
             library.unlink()
-    for static in LIBRARIES.glob("*.a"):
-        static.unlink()
 
 
 def _roots() -> Iterator[Path]:

@@ -23,7 +23,7 @@ const (
 )
 
 // mpi runs the job's command once per GPU, and once per worker without GPUs. mpirun reaches the other replicas through
-// the launcher, which stands in for ssh: docs/decisions/0008-mpi-without-ssh.md tells why.
+// the launcher, which stands in for ssh: docs/decisions/0012-mpi-without-ssh.md tells why.
 //
 // The OMPI_MCA_ variables are read by Open MPI 4, the PRTE_MCA_ ones by Open MPI 5: which program starts daemons, always
 // from replica 0, and that these stay in the foreground. Sources: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html,
