@@ -44,7 +44,7 @@ func TestWhatAFrameworkAddsToTheChildren(t *testing.T) {
 		mlv1.FrameworkXGBoost:    {command: plain, args: []string{"--fast"}, backend: "gloo"},
 		mlv1.FrameworkMPI: {
 			command: launched, args: []string{"mpi", "--", "python", "train.py", "--fast"}, ports: []string{"launch"},
-			files: []string{"launcher.py", "hostfile"}, backend: "mpi",
+			files: []string{"launcher.py"}, backend: "mpi",
 		},
 		mlv1.FrameworkRay: {
 			command: launched, args: []string{"ray", "--", "python", "train.py", "--fast"},

@@ -68,13 +68,15 @@ type TrainingJobSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="GPUs per worker",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	GPUsPerWorker *int32 `json:"gpusPerWorker,omitempty"`
 
-	// framework is the machine-learning framework whose distributed settings the workers get. Default pytorch.
+	// framework is the machine-learning framework whose distributed settings the workers get: pytorch, the default,
+	// tensorflow, jax, ray, mpi or xgboost.
 	// +optional
 	// +kubebuilder:default=pytorch
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Framework",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:pytorch","urn:alm:descriptor:com.tectonic.ui:select:tensorflow","urn:alm:descriptor:com.tectonic.ui:select:jax","urn:alm:descriptor:com.tectonic.ui:select:ray","urn:alm:descriptor:com.tectonic.ui:select:mpi","urn:alm:descriptor:com.tectonic.ui:select:xgboost"}
 	Framework Framework `json:"framework,omitempty"`
 
-	// image is the container image of the workers. Default: the operator's own training worker for the framework.
+	// image is the container image of the workers. Default: the operator's own training worker, which knows pytorch, mpi
+	// and xgboost; jobs of the other frameworks must name an image.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -97,7 +99,9 @@ type TrainingJobSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Image pull secrets",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// command is the entry point of the worker container. Default: that of the image.
+	// command is the entry point of the worker container. Default: that of the image. With mpi it is what each rank runs,
+	// by default the operator's own training worker; with ray it is the driver, which runs on replica 0 and must be
+	// named.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

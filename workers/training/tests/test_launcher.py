@@ -23,6 +23,7 @@ import os, signal, sys, time
 from mpi4py import MPI
 comm, stop = MPI.COMM_WORLD, []
 signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+assert comm.rank or len(open(os.environ["LAUNCH_HOSTFILE"]).readlines()) == comm.size
 print(f"rank {comm.rank} of {comm.size} on replica {os.environ['LAUNCH_REPLICA']}: {comm.allreduce(1)}", flush=True)
 if sys.argv[1:] == ["wait"]:
     while not comm.allreduce(len(stop)):
@@ -73,12 +74,11 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., list[Replica]]]:
 
     def start(mode: str, replicas: int, program: list[str], only: list[int] | None = None, **more: str) -> list[Replica]:
         hosts = [socket.gethostname(), *(f"job-training-{number}.job-headless" for number in range(1, replicas))]
-        (tmp_path / "hostfile").write_text("".join(f"{host} slots=1\n" for host in hosts))
         agent = f"{sys.executable} {LAUNCHER} agent"
         env = {
             "PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": "/tmp",
             "LAUNCH_REPLICAS": str(replicas), "LAUNCH_PORT": str(free_port()), "LAUNCH_PROCESSES": "1",
-            "LAUNCH_ADDRESS": "127.0.0.1", "LAUNCH_KEY": "uid", "LAUNCH_HOSTFILE": str(tmp_path / "hostfile"),
+            "LAUNCH_ADDRESS": "127.0.0.1", "LAUNCH_KEY": "uid", "LAUNCH_HOSTS": ",".join(hosts),
             "OMPI_MCA_plm_rsh_agent": agent, "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
             "OMPI_MCA_orte_leave_session_attached": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
             "OMPI_MCA_odls_base_sigkill_timeout": "1", "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include": "lo",

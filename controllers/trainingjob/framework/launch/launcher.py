@@ -34,6 +34,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -425,12 +426,24 @@ def start_mpirun(program):
 
     def start(settings, children, _):
         ranks = str(settings.replicas * settings.processes)
-        command = ["mpirun", "--hostfile", os.environ["LAUNCH_HOSTFILE"], "-np", ranks, "--bind-to", "none"]
+        command = ["mpirun", "--hostfile", write_hostfile(settings), "-np", ranks, "--bind-to", "none"]
         command += shlex.split(os.environ.get("MPIRUN_ARGS", ""))
         command += [sys.executable, os.path.abspath(__file__), "rank", "--"]
         return children.start(command + program)
 
     return start
+
+
+def write_hostfile(settings):
+    """The hosts with their slots, as mpirun reads them, in a file that ranks find by LAUNCH_HOSTFILE too."""
+    hosts = os.environ.get("LAUNCH_HOSTS", "").split(",")
+    if len(hosts) != settings.replicas:
+        raise UsageError("LAUNCH_HOSTS names %d hosts, but LAUNCH_REPLICAS is %d" % (len(hosts), settings.replicas))
+    descriptor, path = tempfile.mkstemp(prefix="hostfile-")
+    with os.fdopen(descriptor, "w") as stream:
+        stream.writelines("%s slots=%d\n" % (host, settings.processes) for host in hosts)
+    os.environ["LAUNCH_HOSTFILE"] = path
+    return path
 
 
 def run_daemon(_, children, line, command):

@@ -2,7 +2,6 @@
 package mpi
 
 import (
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +14,9 @@ func New() launch.Framework {
 	return mpi{launch.Gathered{Mode: "mpi", Default: []string{"python3", "-m", "training_worker"}}}
 }
 
+// The launcher writes the host file, and not the ConfigMap: this may be a moment behind the pods when the number of
+// workers has changed.
 const (
-	hostFile = "hostfile"
 	// killSeconds is how long the other ranks have to end when one has ended with another code than 0. mpirun takes four
 	// times as long, because it waits for it at several places.
 	killSeconds = 2
@@ -34,7 +34,7 @@ type mpi struct{ launch.Gathered }
 func (m mpi) Env(topology launch.Topology) []corev1.EnvVar {
 	agent := m.Program(launch.Program{}).Command
 	return append(m.GatherEnv(topology),
-		launch.Text("LAUNCH_HOSTFILE", launch.ConfigFolder+"/"+hostFile),
+		launch.Text("LAUNCH_HOSTS", strings.Join(topology.Hosts, ",")),
 		launch.Text("MASTER_ADDR", topology.MasterAddress),
 		launch.Number("MASTER_PORT", topology.MasterPort),
 		launch.Text("OMPI_MCA_plm_rsh_agent", strings.Join(agent, " ")+" agent"),
@@ -57,17 +57,6 @@ func (m mpi) Env(topology launch.Topology) []corev1.EnvVar {
 
 // Ports implements launch.Framework.
 func (m mpi) Ports() []launch.Port { return m.GatherPorts() }
-
-// Files implements launch.Framework: the launcher, and the host file with as many slots as a worker has processes.
-func (m mpi) Files(topology launch.Topology) map[string]string {
-	files := m.Gathered.Files(topology)
-	var hosts strings.Builder
-	for _, host := range topology.Hosts {
-		fmt.Fprintf(&hosts, "%s slots=%d\n", host, topology.Processes())
-	}
-	files[hostFile] = hosts.String()
-	return files
-}
 
 // Check implements launch.Framework.
 func (m mpi) Check(request launch.Request) *launch.Problem {

@@ -27,14 +27,12 @@ func TestMPIRunReachesOtherReplicasThroughTheLauncher(t *testing.T) {
 	assert.Equal(t, launch.ReplicaIndex("LAUNCH_REPLICA"), env["LAUNCH_REPLICA"])
 	assert.Equal(t, "uid", env["LAUNCH_KEY"].Value)
 	assert.Equal(t, "4", env["LAUNCH_PROCESSES"].Value)
-	assert.Equal(t, "/etc/training/hostfile", env["LAUNCH_HOSTFILE"].Value)
+	assert.Equal(t, "a-training-0.a-headless,a-training-1.a-headless", env["LAUNCH_HOSTS"].Value)
 	assert.NotContains(t, env, "RANK", "mpirun says which rank a process is")
 }
 
-func TestTheHostFileHasASlotPerGPU(t *testing.T) {
-	files := New().Files(topology)
-	assert.Equal(t, "a-training-0.a-headless slots=4\na-training-1.a-headless slots=4\n", files["hostfile"])
-	assert.Contains(t, files["launcher.py"], "def main(arguments):")
+func TestTheLauncherLiesInTheConfigMap(t *testing.T) {
+	assert.Contains(t, New().Files(topology)["launcher.py"], "def main(arguments):")
 }
 
 func TestTheProgramOfEachRank(t *testing.T) {
