@@ -41,8 +41,9 @@ load_manager() {
 
 # Configured as workers/training/build-rootfs.sh says.
 load_worker() {
-  load_once worker "$WORKER_IMG" "$(content_of "$WORKER_DIR/rootfs.stamp" "$WORKER_DIR/app.tar")" \
+  load_once worker "$WORKER_IMG" "$(content_of "$WORKER_DIR/rootfs.stamp" "$WORKER_DIR/app.tar" workers/training/tensorboard)" \
     --rootfs "$WORKER_DIR/rootfs.tar" --file "$WORKER_DIR/app/opt/training-worker:/opt/training-worker" \
+    --file workers/training/tensorboard:/usr/local/bin/tensorboard:0755 \
     --user 1000:1000 --workdir /tmp --entrypoint '["/usr/bin/python3", "-m", "training_worker"]' \
     --env PATH=/usr/local/bin:/usr/bin:/bin --env PYTHONPATH=/opt/training-worker \
     --env PYTHONDONTWRITEBYTECODE=1 --env PYTHONUNBUFFERED=1 \

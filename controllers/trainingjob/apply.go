@@ -145,7 +145,7 @@ func (o observed) live(object client.Object) client.Object {
 			candidates = append(candidates, o.workers)
 		}
 	case *corev1.Service:
-		for _, service := range []*corev1.Service{o.headless, o.master} {
+		for _, service := range []*corev1.Service{o.headless, o.master, o.tensorBoard} {
 			if service != nil {
 				candidates = append(candidates, service)
 			}

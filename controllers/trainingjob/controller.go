@@ -36,6 +36,8 @@ import (
 type Settings struct {
 	// WorkerImage is the image of workers whose job names none.
 	WorkerImage string
+	// TensorBoardImage is the image of TensorBoard beside jobs that name none.
+	TensorBoardImage string
 	// Namespace is the manager's own; empty when it does not run in the cluster.
 	Namespace string
 	// IsolateJobs isolates the pods of jobs that do not say whether they are to be.

@@ -30,6 +30,7 @@ func environment(job *mlv1.TrainingJob) []corev1.EnvVar {
 	env = append(env, checkpointEnv(job)...)
 	env = append(env, successEnv(job.Spec.SuccessPolicy)...)
 	env = append(env, trackingEnv(job.Spec.Monitoring)...)
+	env = append(env, tensorBoardEnv(job)...)
 	env = append(env, frameworkEnv(job)...)
 	return override(env, job.Spec.Env)
 }

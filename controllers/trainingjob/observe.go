@@ -30,6 +30,7 @@ type observed struct {
 	serviceAccount *corev1.ServiceAccount
 	headless       *corev1.Service
 	master         *corev1.Service
+	tensorBoard    *corev1.Service
 	config         *corev1.ConfigMap
 	claim          *corev1.PersistentVolumeClaim // the claim that the operator makes
 	policy         *networkingv1.NetworkPolicy
@@ -74,6 +75,7 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 		{workersName(job), &batchv1.Job{}, func(c client.Object) { o.workers = c.(*batchv1.Job) }},
 		{headlessName(job), &corev1.Service{}, func(c client.Object) { o.headless = c.(*corev1.Service) }},
 		{masterName(job), &corev1.Service{}, func(c client.Object) { o.master = c.(*corev1.Service) }},
+		{tensorBoardName(job), &corev1.Service{}, func(c client.Object) { o.tensorBoard = c.(*corev1.Service) }},
 		{configName(job), &corev1.ConfigMap{}, func(c client.Object) { o.config = c.(*corev1.ConfigMap) }},
 		{serviceAccountName(job), &corev1.ServiceAccount{}, func(c client.Object) { o.serviceAccount = c.(*corev1.ServiceAccount) }},
 		{policyName(job), &networkingv1.NetworkPolicy{}, func(c client.Object) { o.policy = c.(*networkingv1.NetworkPolicy) }},

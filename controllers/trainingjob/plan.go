@@ -188,7 +188,11 @@ func firstChildren(o observed, attempt int32) []client.Object {
 
 // children are all objects of the job.
 func children(o observed, attempt int32) []client.Object {
-	return append(firstChildren(o, attempt), buildConfig(o.job), buildHeadless(o.job), buildMaster(o.job))
+	list := append(firstChildren(o, attempt), buildConfig(o.job), buildHeadless(o.job), buildMaster(o.job))
+	if tensorBoardEnabled(o.job) {
+		list = append(list, buildTensorBoard(o.job))
+	}
+	return list
 }
 
 // lingering is how long to wait at the most for pods of an earlier attempt; 0 when none runs. They must be gone before
@@ -304,6 +308,7 @@ func planFinished(o observed, d *desired) {
 		d.remove(o.workers)
 		d.remove(o.headless)
 		d.remove(o.master)
+		d.remove(o.tensorBoard)
 		d.remove(o.config)
 		d.remove(o.policy)
 	case mlv1.CleanupRunning:

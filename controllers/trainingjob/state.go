@@ -104,9 +104,6 @@ func unservedFields(job *mlv1.TrainingJob) []string {
 			fields = append(fields, "spec.scheduling.spot")
 		}
 	}
-	if ptr.Deref(job.Spec.Monitoring.TensorboardEnabled, false) {
-		fields = append(fields, "spec.monitoring.tensorboardEnabled")
-	}
 	return fields
 }
 

@@ -73,6 +73,11 @@ func stuck(pod *corev1.Pod) (reason, message string) {
 		waiting := status.State.Waiting
 		switch waiting.Reason {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError":
+			if status.Name == tensorBoardContainer {
+				return mlv1.ReasonImagePullFailed, fmt.Sprintf(
+					"pod %s cannot pull image %s of TensorBoard: %s; correct spec.monitoring.tensorboardImage, or do without tensorboardEnabled",
+					pod.Name, status.Image, waiting.Message)
+			}
 			return mlv1.ReasonImagePullFailed, fmt.Sprintf(
 				"pod %s cannot pull image %s: %s; correct spec.image, or name a Secret for its registry in spec.imagePullSecrets",
 				pod.Name, status.Image, waiting.Message)

@@ -34,6 +34,7 @@ var managerFlags = []struct{ flag, value, format string }{
 	{"progress-interval", "progressInterval", "{{ . }}"},
 	{"progress-workers", "progressWorkers", "{{ int . }}"},
 	{"metrics-max-jobs", "metricsMaxJobs", "{{ int . }}"},
+	{"tensorboard-image", "tensorboardImage", "{{ . }}"},
 	{"isolate-jobs", "isolateJobs", "{{ . }}"},
 }
 

@@ -383,9 +383,18 @@ type Monitoring struct {
 	// +kubebuilder:validation:Maximum=65535
 	MetricsPort int32 `json:"metricsPort,omitempty"`
 
-	// tensorboardEnabled runs TensorBoard beside replica 0. Default false.
+	// tensorboardEnabled runs TensorBoard beside replica 0, at port 6006 of the Service <job>-tensorboard, for the event
+	// files that workers write below TENSORBOARD_LOGDIR. With storage on a claim these outlive the job; TensorBoard itself
+	// ends with the workers. Default false.
 	// +optional
 	TensorboardEnabled *bool `json:"tensorboardEnabled,omitempty"`
+
+	// tensorboardImage is an image with the commands tensorboard and sh. Default: what the installation says
+	// (--tensorboard-image).
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	TensorboardImage string `json:"tensorboardImage,omitempty"`
 
 	// mlflowTrackingUri is the address of an MLflow tracking server, without user and password: these belong into a Secret,
 	// as the variables MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. Workers see it as MLFLOW_TRACKING_URI.

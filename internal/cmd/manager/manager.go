@@ -53,6 +53,7 @@ type options struct {
 	progressWorkers  int
 	migrationQPS     float32
 	workerImage      string
+	tensorBoardImage string
 	isolateJobs      bool
 	agentImage       string
 	logLevel         string
@@ -64,6 +65,10 @@ const workerImageVariable = "RELATED_IMAGE_TRAINING_WORKER"
 
 // agentImageVariable names the image of the checkpoint agent: the manager's own.
 const agentImageVariable = "RELATED_IMAGE_CHECKPOINT_AGENT"
+
+// tensorBoardImageVariable names the default image of TensorBoard. It has not that prefix: the image is another project's,
+// and only needed by jobs that ask for it.
+const tensorBoardImageVariable = "TENSORBOARD_IMAGE"
 
 // New returns the subcommand.
 func New() *cobra.Command {
@@ -97,6 +102,9 @@ func New() *cobra.Command {
 		"give each job whose spec.networking.isolation is not set a NetworkPolicy that closes its pods to the pods of others")
 	flags.StringVar(&o.agentImage, "agent-image", envOr(agentImageVariable, "spot-training-operator:latest"),
 		"image of the checkpoint agent in the workers' pods: the manager's own (environment: "+agentImageVariable+")")
+	flags.StringVar(&o.tensorBoardImage, "tensorboard-image", envOr(tensorBoardImageVariable, "tensorflow/tensorflow:2.19.0"),
+		"image of TensorBoard beside jobs that ask for it and name none: any with the commands tensorboard and sh (environment: "+
+			tensorBoardImageVariable+")")
 	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
 	o.webhooks.addFlags(flags)
 	return command
@@ -148,7 +156,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	settings := trainingjob.Settings{WorkerImage: o.workerImage, AgentImage: o.agentImage, Namespace: o.webhooks.namespace, IsolateJobs: o.isolateJobs}
+	settings := trainingjob.Settings{
+		WorkerImage: o.workerImage, TensorBoardImage: o.tensorBoardImage, AgentImage: o.agentImage,
+		Namespace: o.webhooks.namespace, IsolateJobs: o.isolateJobs,
+	}
 	if err := addControllers(ctx, mgr, o, settings); err != nil {
 		return err
 	}

@@ -114,6 +114,7 @@ class Config:
     checkpoints: CheckpointSettings
     success: SuccessPolicy
     metrics_port: int
+    tensorboard_dir: Path | None
     job_name: str
     job_namespace: str
     termination_message_path: Path
@@ -140,6 +141,7 @@ def load(env: Mapping[str, str]) -> Config:
         checkpoints=_checkpoints(read),
         success=_success(read),
         metrics_port=read.integer("METRICS_PORT", 8080, minimum=0, maximum=65535),
+        tensorboard_dir=_path(read.text("TENSORBOARD_LOGDIR")),
         job_name=read.text("TRAINING_JOB_NAME"),
         job_namespace=read.text("TRAINING_JOB_NAMESPACE"),
         termination_message_path=termination_message_path(env),
@@ -149,6 +151,10 @@ def load(env: Mapping[str, str]) -> Config:
     )
     read.raise_problems()
     return config
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
 
 
 def termination_message_path(env: Mapping[str, str]) -> Path:

@@ -20,6 +20,7 @@ from training_worker.checkpointer import Checkpointer
 from training_worker.config import Config, Hyperparameters
 from training_worker.distributed import Ranks
 from training_worker.errors import CheckpointWriteError, DivergedError, PeerLostError, StoppedError, UsageError
+from training_worker.events import EventWriter
 from training_worker.logs import Log
 from training_worker.position import Position
 from training_worker.progress import Progress
@@ -63,6 +64,8 @@ class Trainer:
             Position(seed=parameters.seed), model, self._optimizer(model), _scaler(parameters, device)
         )
         self._checkpoints.restore(self._state)
+        events = self._config.tensorboard_dir if self._ranks.rank == 0 else None
+        self._events = EventWriter(events, self._log, self._state.position.step + 1)
         self._success.best, self._success.stale_epochs = self._state.position.best, self._state.position.stale_epochs
         self._model = self._ranks.wrap(model)
         self._inputs = torch.from_numpy(self._dataset.x_train)
@@ -234,6 +237,7 @@ class Trainer:
             if verdict:
                 position.outcome, position.outcome_message = verdict.reason, verdict.message
         self._report()
+        self._events.scalars(position.step, metrics)
         if self._ranks.rank == 0:
             self._log.info(
                 "epoch",
