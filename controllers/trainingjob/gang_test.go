@@ -126,6 +126,25 @@ func TestPodGroups(t *testing.T) {
 	}
 }
 
+func TestTheGangOfAnElasticJobIsWhatItNeeds(t *testing.T) {
+	for name, test := range map[string]struct {
+		job  *builders.TrainingJobBuilder
+		want int64
+	}{
+		"resized while it runs":           {scheduledBy("volcano", nil).Elastic(2, 8), 2},
+		"started again with another size": {scheduledBy("volcano", nil).Elastic(2, 8).Rescale(mlv1.RescaleRestart), 4},
+		"of a fixed size":                 {scheduledBy("volcano", nil), 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := see(test.job.Obj(), nil)
+			o.gang = gang{scheduler: gangVolcano, version: "v1beta1", named: true}
+			size, _, err := unstructured.NestedInt64(plan(o).apply[0].(*unstructured.Unstructured).Object, "spec", "minMember")
+			require.NoError(t, err)
+			assert.Equal(t, test.want, size)
+		})
+	}
+}
+
 func TestAGangSchedulerThatIsNotServedKeepsTheJobPending(t *testing.T) {
 	for name, test := range map[string]struct {
 		job     *builders.TrainingJobBuilder

@@ -17,7 +17,7 @@ import (
 
 // gang brings a job through a change of its size, which finds its PodGroup there, to its end, with which that goes.
 func (w *world) gang(scheduler string) {
-	job := w.starts(builders.TrainingJob("bert").Workers(2).Elastic(2, 3).Spec(func(s *mlv1.TrainingJobSpec) {
+	job := w.starts(builders.TrainingJob("bert").Workers(2).Elastic(2, 3).Rescale(mlv1.RescaleRestart).Spec(func(s *mlv1.TrainingJobSpec) {
 		s.Scheduling = &mlv1.Scheduling{SchedulerName: scheduler}
 	}))
 	workers := w.workers(job, "")
