@@ -27,8 +27,8 @@ import (
 const (
 	bucket     = "models"
 	secretName = "s3-credentials"
-	// told is how soon what is wrong with the storage must be in a condition.
-	told = time.Minute
+	// toldWithin is how soon what is wrong with the storage must be in a condition.
+	toldWithin = time.Minute
 )
 
 // s3Server starts an S3 server that the pods of a node on this machine can reach.
@@ -293,7 +293,7 @@ func storageHeals(t *testing.T, b *jobBuilder, reason string, mend func()) {
 	running := reaches(t, job, "it trains", inState(mlv1.StateRunning))
 	is := reaches(t, job, "the problem is told", checkpointReady(metav1.ConditionFalse, reason))
 	problem := meta.FindStatusCondition(is.Status.Conditions, mlv1.ConditionCheckpointReady)
-	assert.WithinDuration(t, running.Status.StartTime.Time, problem.LastTransitionTime.Time, told)
+	assert.WithinDuration(t, running.Status.StartTime.Time, problem.LastTransitionTime.Time, toldWithin)
 	happened(t, job, "CheckpointProblem", reason)
 
 	mend()
