@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/agent"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
 // Exit codes, those of the worker contract.
@@ -69,7 +70,7 @@ func run(ctx context.Context, role func(context.Context, agent.Settings) error, 
 		}
 		return nil
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: logLevel()}))
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: logLevel(), ReplaceAttr: redact.LogAttribute}))
 	settings, err := fromEnvironment(os.Getenv)
 	if err != nil {
 		return exitError{err, exitSettings}
