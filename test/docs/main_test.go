@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/operator-framework/api/crds"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -31,9 +32,10 @@ func TestMain(m *testing.M) {
 
 func runWithAPIServer(m *testing.M) int {
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{crdFolder},
-		ErrorIfCRDPathMissing: true,
-		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{crds.CatalogSource(), crds.OperatorGroup(), crds.Subscription()},
+		CRDDirectoryPaths:        []string{crdFolder},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: 3 * time.Minute,
+		CRDs:                     []*apiextensionsv1.CustomResourceDefinition{crds.CatalogSource(), crds.OperatorGroup(), crds.Subscription()},
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		environment.BinaryAssetsDirectory, _ = filepath.Abs(localTools)
