@@ -368,7 +368,6 @@ type SpotReference struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.wandbSecretRef) || has(self.wandbProject)",fieldPath=".wandbProject",message="spec.monitoring.wandbProject: is missing although wandbSecretRef is set: name the project, or remove wandbSecretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.mlflowTrackingUri) || !self.mlflowTrackingUri.matches('^[^/]*//[^/?#]*@')",fieldPath=".mlflowTrackingUri",message="spec.monitoring.mlflowTrackingUri: must not hold a user or password, which everyone who may see the job would read: use a Secret, as the variables MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in spec.env by valueFrom.secretKeyRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.metricsPort) || self.metricsPort != 9464",fieldPath=".metricsPort",message="spec.monitoring.metricsPort: 9464 is the port of the checkpoint agent beside replica 0: choose another"
 // +kubebuilder:validation:XValidation:rule="!has(self.tensorboardEnabled) || !self.tensorboardEnabled || !has(self.metricsPort) || self.metricsPort != 6006",fieldPath=".metricsPort",message="spec.monitoring.metricsPort: 6006 is the port of TensorBoard beside replica 0: choose another, or set tensorboardEnabled to false"
 type Monitoring struct {
 	// enabled lets the operator read metrics from replica 0 while it trains. Default true.
@@ -418,7 +417,6 @@ type Monitoring struct {
 // Networking says how the workers reach one another.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.rdmaResource) || (has(self.rdmaEnabled) && self.rdmaEnabled)",fieldPath=".rdmaResource",message="spec.networking.rdmaResource: needs rdmaEnabled: set spec.networking.rdmaEnabled to true or remove rdmaResource"
-// +kubebuilder:validation:XValidation:rule="!has(self.masterPort) || self.masterPort != 9464",fieldPath=".masterPort",message="spec.networking.masterPort: 9464 is the port of the checkpoint agent beside replica 0: choose another"
 type Networking struct {
 	// backend of collective communication: nccl, gloo or mpi. Default nccl with GPUs, gloo without.
 	// +optional
