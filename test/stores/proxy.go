@@ -73,8 +73,10 @@ func (p *Proxy) serve(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	for _, conn := range []net.Conn{client, server} { // what a buffer takes looks as if it had arrived
-		_ = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+	if rate := p.rate.Load(); rate > 0 && rate < 1<<20 { // what a buffer takes looks as if it had arrived
+		for _, conn := range []net.Conn{client, server} {
+			_ = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+		}
 	}
 	p.mu.Lock()
 	p.open[client], p.open[server] = true, true
