@@ -1,7 +1,6 @@
 package stores
 
 import (
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -110,7 +109,7 @@ func (p *Proxy) pass(to, from net.Conn, count *atomic.Int64) {
 				return
 			}
 		}
-		if err == io.EOF || err != nil {
+		if err != nil {
 			return
 		}
 	}

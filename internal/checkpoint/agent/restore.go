@@ -11,7 +11,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/store"
 )
 
-// ErrNotFound: there is nothing to resume from. The report says where it was looked for.
+// ErrNotFound says that there is nothing to resume from. The report says where it was looked for.
 var ErrNotFound = errors.New("there is no checkpoint to resume from")
 
 // Restore brings a checkpoint back and returns when the training may start. While a storage does not answer or refuses, it

@@ -45,7 +45,7 @@ type Result struct {
 	Skipped []report.Skipped
 }
 
-// NotFoundError: there is nothing to resume from.
+// NotFoundError says that there is nothing to resume from.
 type NotFoundError struct{ Message string }
 
 func (e *NotFoundError) Error() string { return e.Message }

@@ -166,7 +166,7 @@ func BenchmarkMemory(b *testing.B) {
 	benchCheckpoint(b, filepath.Join(work, "first", "checkpoint-epoch-1"), benchBytes(b, 4096))
 	for b.Loop() {
 		syncing := startAgent(b, program, s, "sync", filepath.Join(work, "first"))
-		require.Eventually(b, func() bool { return agentHasNewest() }, 10*time.Minute, 100*time.Millisecond)
+		require.Eventually(b, agentHasNewest, 10*time.Minute, 100*time.Millisecond)
 		peak := syncing.peak()
 		require.NoError(b, syncing.command.Process.Signal(syscall.SIGTERM))
 		require.NoError(b, syncing.command.Wait())

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"path"
 	"sync"
@@ -46,19 +47,19 @@ func New(rawURL, credentialsFolder string) (*Store, error) {
 func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	print := ""
+	seen := ""
 	if s.folder != "" {
 		c, err := readCredentials(s.folder)
 		if err != nil {
 			return nil, err
 		}
-		print, s.secrets = c.print(), c
+		seen, s.secrets = c.print(), c
 		if err := c.missing(s.Location); err != nil {
 			s.bucket = nil
 			return nil, err
 		}
 	}
-	if s.bucket != nil && s.print == print {
+	if s.bucket != nil && s.print == seen {
 		return s.bucket, nil
 	}
 	bucket, err := s.openBucket(ctx)
@@ -66,7 +67,7 @@ func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 		return nil, err
 	}
 	// The former one is not closed: transfers may still use it.
-	s.bucket, s.print = bucket, print
+	s.bucket, s.print = bucket, seen
 	return bucket, nil
 }
 
@@ -114,7 +115,7 @@ func (s *Store) list(ctx context.Context, prefix string, shallow bool, each func
 	objects := bucket.List(options)
 	for {
 		o, err := objects.Next(ctx)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -58,7 +58,8 @@ func fromEnvironment(env func(string) string) (agent.Settings, error) {
 			return s, fmt.Errorf("%s: %w", envStore, err)
 		}
 	}
-	return s, resume(&s, env)
+	err = resume(&s, env)
+	return s, err
 }
 
 func resume(s *agent.Settings, env func(string) string) (err error) {
