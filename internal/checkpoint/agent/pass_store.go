@@ -209,3 +209,24 @@ func (y *syncer) pruneSent(area *store.Area, local map[string]*manifest.Manifest
 	_, err := y.prune(all)
 	return err
 }
+
+// pruneUnsent keeps the directory from filling up while the store cannot be used: beyond the newest checkpoints to keep, which
+// it verifies first, the others would not be sent any more.
+func (y *syncer) pruneUnsent(ctx context.Context, local map[string]*manifest.Manifest) error {
+	if y.Retention <= 0 || len(local) <= y.Retention {
+		return nil
+	}
+	var all []retention.Checkpoint
+	for name, m := range local {
+		_, err := y.verified.Check(ctx, name)
+		if err != nil && !manifest.IsInvalid(err) {
+			return nil // it may be gone; the next pass looks again
+		}
+		if err == nil {
+			all = append(all, retention.Checkpoint{Name: name, Manifest: m, Valid: true, Changed: y.changed(name)})
+		}
+	}
+	y.protect(retention.Valid(all))
+	_, err := y.prune(all)
+	return err
+}

@@ -153,6 +153,9 @@ func (y *syncer) pass(ctx context.Context) error {
 		err = y.passVolume(ctx, names, local)
 	} else {
 		err = y.passStore(ctx, local)
+		if err != nil && !errors.Is(err, store.ErrSuperseded) {
+			err = errors.Join(err, y.pruneUnsent(ctx, local))
+		}
 	}
 	return err
 }

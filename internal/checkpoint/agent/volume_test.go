@@ -154,3 +154,18 @@ func TestAVolumeWithoutRoomForTheNextCheckpoint(t *testing.T) {
 	assert.WithinDuration(t, time.Now(), got.Problem.Since, time.Minute)
 	assert.Len(t, visible(t, settings.Directory.Path), 1)
 }
+
+func TestTheDiskDoesNotFillWhileTheStoreIsAway(t *testing.T) {
+	s := stores.NewS3(t, stores.AnyPort)
+	settings := with(t, s.URL(bucket, prefix), s.Secret()) // there is no bucket
+	settings.Retention = 2
+	syncing := start(t, agent.Sync, settings)
+	syncing.eventually("it runs", problem(report.ReasonBucketNotFound))
+	for n := 1; n <= 5; n++ {
+		take(t, settings.Directory.Path, fmt.Sprint("checkpoint-epoch-", n), n, 12*n, epoch(n))
+	}
+	require.Eventually(t, func() bool { return len(visible(t, settings.Directory.Path)) == 2 }, patience, 20*time.Millisecond)
+	assert.ElementsMatch(t, []string{"checkpoint-epoch-4", "checkpoint-epoch-5"}, visible(t, settings.Directory.Path))
+	s.MakeBucket(bucket)
+	syncing.eventually("what is left is sent", func(r report.Report) bool { return newest("checkpoint-epoch-5")(r) && r.Kept == 2 })
+}
