@@ -17,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
+	"gocloud.dev/gcerrors"
 	"golang.org/x/oauth2"
 	"google.golang.org/api/googleapi"
 
@@ -175,6 +176,24 @@ func noCredentials(err error) bool {
 	var azure *azidentity.AuthenticationFailedError
 	return errors.As(err, &azure) || strings.Contains(err.Error(), "get identity: get credentials") ||
 		strings.Contains(err.Error(), "failed to acquire a token") || strings.Contains(err.Error(), "could not find default credentials")
+}
+
+// isNotFound says whether a store has said that there is no such object. That it refuses to say, that the bucket is gone or
+// that nobody answers is another matter, although some libraries have the same code for it: a checkpoint must not be taken
+// for lost by that.
+func isNotFound(err error) bool {
+	if err == nil || gcerrors.Code(err) != gcerrors.NotFound {
+		return false
+	}
+	if errors.Is(err, storage.ErrObjectNotExist) {
+		return true
+	}
+	a, ok := answered(err)
+	switch a.code {
+	case "NoSuchBucket", string(bloberror.ContainerNotFound), string(bloberror.ContainerBeingDeleted):
+		return false
+	}
+	return ok && (a.status == http.StatusNotFound || a.code == "NoSuchKey" || a.code == "NotFound")
 }
 
 func isNotImplemented(err error) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/api/googleapi"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
 )
@@ -44,4 +45,12 @@ func TestExplainRepeatsNoSecret(t *testing.T) {
 		assert.NotContains(t, e.Message, "abcdefghijklmnop")
 		assert.Contains(t, []report.Reason{report.ReasonStorageError, report.ReasonStorageUnreachable}, e.Reason)
 	}
+}
+
+// Google's library has one code for an object that is not there and for one that may not be seen.
+func TestWhatIsRefusedIsNotTakenForLost(t *testing.T) {
+	refused := &googleapi.Error{Code: 403}
+	assert.False(t, isNotFound(refused))
+	s := &Store{Location: Location{Scheme: schemeGCS, Bucket: "bucket"}}
+	assert.Equal(t, report.ReasonAccessDenied, s.Explain(refused).Reason)
 }

@@ -187,8 +187,6 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-func isNotFound(err error) bool { return err != nil && gcerrors.Code(err) == gcerrors.NotFound }
-
 func isPrecondition(err error) bool {
 	return err != nil && gcerrors.Code(err) == gcerrors.FailedPrecondition
 }
