@@ -127,7 +127,7 @@ test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) $(KUEUE) store-serve
 store-servers: $(VERSITYGW) $(FAKE_GCS_SERVER) $(AZURITE) ## Build and install the object stores that tests use.
 
 .PHONY: e2e
-e2e: $(GOTESTSUM) ## Run the end-to-end tests on the live node (started if it is not up) or on the cluster of KUBECONFIG.
+e2e: $(GOTESTSUM) $(VERSITYGW) ## Run the end-to-end tests on the live node (started if it is not up) or on the cluster of KUBECONFIG.
 	@hack/e2e.sh
 
 .PHONY: olm-e2e

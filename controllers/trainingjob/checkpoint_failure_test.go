@@ -56,13 +56,18 @@ func TestNewsOfCheckpointsAreToldOnce(t *testing.T) {
 		before, after *mlv1.TrainingJobStatus
 		want          []string
 	}{
-		"the first":         {none, saved, []string{"Normal CheckpointSaved checkpoint of epoch 1 at /a"}},
-		"a problem":         {saved, bad, []string{"Warning CheckpointProblem BucketNotFound: m"}},
-		"it heals":          {bad, saved, []string{"Normal CheckpointStorageReady m"}},
-		"a request":         {saved, pending, nil},
-		"a request failed":  {pending, failed, []string{"Warning CheckpointRequestFailed request now: m"}},
-		"nothing new":       {more, more, nil},
-		"a problem remains": {bad, bad, nil},
+		"the first":                   {none, saved, []string{"Normal CheckpointSaved checkpoint of epoch 1 at /a"}},
+		"the one before counts again": {more, saved, nil},
+		"a problem":                   {saved, bad, []string{"Warning CheckpointProblem BucketNotFound: m"}},
+		"it heals":                    {bad, saved, []string{"Normal CheckpointStorageReady m"}},
+		"a request":                   {saved, pending, nil},
+		"a request failed":            {pending, failed, []string{"Warning CheckpointRequestFailed request now: m"}},
+		"nothing new":                 {more, more, nil},
+		"a problem remains":           {bad, bad, nil},
+		"a skipped one is renamed": {
+			status(&mlv1.CheckpointStatus{Skipped: []mlv1.CheckpointSkipped{{Path: "/job/checkpoint-epoch-3"}}}, "True", "StorageReady"),
+			status(&mlv1.CheckpointStatus{Skipped: []mlv1.CheckpointSkipped{{Path: "/job/.corrupt-checkpoint-epoch-3"}}}, "True", "StorageReady"), nil,
+		},
 		"much at once": {saved, more, []string{
 			"Normal CheckpointSaved checkpoint of epoch 2 at /b", "Normal CheckpointRestored the training starts from /a",
 			"Warning CheckpointSkipped /x cannot be used: truncated", "Normal CheckpointRequestDone the checkpoint for request now is at /b",

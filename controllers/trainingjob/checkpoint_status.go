@@ -186,7 +186,7 @@ func skipped(job *mlv1.TrainingJob, v agentView) []mlv1.CheckpointSkipped {
 	var list []mlv1.CheckpointSkipped
 	for _, one := range found {
 		next := mlv1.CheckpointSkipped{Path: placeOf(job, one.Path), Message: quoted(job, one.Message)}
-		known := slices.ContainsFunc(list, func(s mlv1.CheckpointSkipped) bool { return s.Path == next.Path })
+		known := slices.ContainsFunc(list, func(s mlv1.CheckpointSkipped) bool { return sameCheckpoint(s.Path, next.Path) })
 		if !known && len(list) < maxSkipped {
 			list = append(list, next)
 		}

@@ -3,6 +3,7 @@ package trainingjob
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,19 +18,29 @@ import (
 func checkpointNews(before, after *mlv1.TrainingJobStatus) []news {
 	var list []news
 	was, is := ptr.Deref(before.Checkpoint, mlv1.CheckpointStatus{}), ptr.Deref(after.Checkpoint, mlv1.CheckpointStatus{})
-	if is.Path != "" && is.Path != was.Path {
+	if is.Path != "" && is.Path != was.Path && !older(is, was) {
 		list = append(list, news{corev1.EventTypeNormal, "CheckpointSaved", fmt.Sprintf("checkpoint of epoch %d at %s", is.Epoch, is.Path)})
 	}
 	if is.RestoredFrom != "" && (is.RestoredFrom != was.RestoredFrom || is.RestoredAttempt != was.RestoredAttempt) {
 		list = append(list, news{corev1.EventTypeNormal, "CheckpointRestored", "the training starts from " + is.RestoredFrom})
 	}
 	for _, one := range is.Skipped {
-		if !slices.ContainsFunc(was.Skipped, func(s mlv1.CheckpointSkipped) bool { return s.Path == one.Path }) {
+		if !slices.ContainsFunc(was.Skipped, func(s mlv1.CheckpointSkipped) bool { return sameCheckpoint(s.Path, one.Path) }) {
 			list = append(list, news{corev1.EventTypeWarning, "CheckpointSkipped", fmt.Sprintf("%s cannot be used: %s", one.Path, one.Message)})
 		}
 	}
 	list = append(list, requestNews(was.Request, is.Request)...)
 	return append(list, storageNews(before, after)...)
+}
+
+// older says whether a checkpoint became the newest only because newer ones cannot be used or are gone.
+func older(is, was mlv1.CheckpointStatus) bool {
+	return is.Step < was.Step || is.Step == was.Step && is.Epoch < was.Epoch
+}
+
+// sameCheckpoint says whether two paths are of one checkpoint: a damaged one in a volume is renamed when a training starts.
+func sameCheckpoint(a, b string) bool {
+	return strings.Replace(a, "/.corrupt-", "/", 1) == strings.Replace(b, "/.corrupt-", "/", 1)
 }
 
 func requestNews(was, is *mlv1.CheckpointRequest) []news {
