@@ -43,6 +43,8 @@ type cluster struct {
 	t         *testing.T
 	config    *rest.Config
 	namespace string
+	// agentPort is where a test plays the checkpoint agent.
+	agentPort int32
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -101,7 +103,8 @@ func (c *cluster) start(at *cut) *manager {
 	reconciler := &Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
-		Metrics: metrics.NewTrainingJobs(m.registry, 10), Settings: Settings{WorkerImage: "worker:1", AgentImage: "agent:1"},
+		Metrics:  metrics.NewTrainingJobs(m.registry, 10),
+		Settings: Settings{WorkerImage: "worker:1", AgentImage: "agent:1", AgentPort: c.agentPort},
 	}
 	require.NoError(c.t, reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 2, Reported: m.reported}))
 	ended := make(chan error, 1)
