@@ -163,7 +163,7 @@ func TestChildrenOfTheAdvancedExample(t *testing.T) {
 	trainer := &workers.Spec.Template.Spec.Containers[0]
 	assert.Equal(t, environment(job), trainer.Env)
 	trainer.Env = nil // has tests of its own, as have the containers of the agent
-	assert.Equal(t, []string{"checkpoint-restore", "checkpoint-agent"}, containerNames(workers.Spec.Template.Spec.InitContainers))
+	assert.Equal(t, []string{"tensorboard", "checkpoint-restore", "checkpoint-agent"}, containerNames(workers.Spec.Template.Spec.InitContainers))
 	workers.Spec.Template.Spec.InitContainers = nil
 
 	for name, child := range map[string]struct {
