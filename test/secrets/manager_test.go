@@ -43,8 +43,11 @@ func startManager(t *testing.T) *manager {
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	command.Stdout, command.Stderr = log, log
 	require.NoError(t, command.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait(); close(ended) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = command.Wait() // how it ends is of no interest
+	}()
 	m.stop = func() {
 		_ = command.Process.Signal(syscall.SIGTERM) // it may have ended
 		select {
