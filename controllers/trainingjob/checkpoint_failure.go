@@ -45,6 +45,24 @@ func restoreFailure(pod *corev1.Pod, found *failure) bool {
 	return true
 }
 
+// blameStorage takes the blame from workers that gave up waiting for replica 0 while that brings back a checkpoint: a storage
+// that does not answer for long must not use up the backoff limit.
+func blameStorage(o observed, found *failure) *failure {
+	if found.disrupted || found.exitCode != exitPeerLost {
+		return found
+	}
+	reason, message := restoring(o)
+	if reason == "" {
+		return found
+	}
+	blamed := *found
+	blamed.disrupted, blamed.message = true, found.message+"; "+message
+	if reason != mlv1.ReasonWorkersStarting {
+		blamed.reason = reason
+	}
+	return &blamed
+}
+
 func restoreEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	for _, status := range pod.Status.InitContainerStatuses {
 		if status.Name == report.RestoreContainer {

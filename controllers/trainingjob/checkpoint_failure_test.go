@@ -34,6 +34,23 @@ func TestARestoreThatFailsIsNoFailureOfTheTraining(t *testing.T) {
 	assert.Equal(t, "the container checkpoint-restore of worker 0 (pod bert-training-0-a0) ended with exit code 1: panic: nil map", other.status.FailureReason)
 }
 
+func TestAStorageThatDoesNotAnswerUsesUpNoBackoffLimit(t *testing.T) {
+	job := inStorage(minio()).Workers(2).BackoffLimit(0).ResumeFrom("latest").Obj()
+	workers := builders.Workers(job).Obj()
+	gaveUp := builders.Pod(workers, 1).Failed(exitPeerLost).Obj()
+	o := see(job, workers, builders.Pod(workers, 0).At("10.0.0.10").InitRunning(report.RestoreContainer).Obj(), gaveUp).after(causeDelay)
+	problem := &report.Problem{Reason: report.ReasonStorageUnreachable, Message: "minio:9000 does not answer", Since: builders.Noon}
+
+	d := plan(serving(o, report.Report{Phase: report.PhaseRestoring, Problem: problem}))
+
+	assert.Equal(t, mlv1.StateRestarting, d.status.State)
+	assert.Equal(t, "StorageUnreachable", d.status.Reason)
+	assert.Equal(t, int32(1), d.status.DisruptionCount, "the training has done nothing wrong")
+	assert.Contains(t, d.status.FailureReason, "minio:9000 does not answer")
+
+	assert.Equal(t, mlv1.StateFailed, plan(o).status.State, "a worker that gives up for nothing that is known has failed")
+}
+
 func TestNewsOfCheckpointsAreToldOnce(t *testing.T) {
 	status := func(c *mlv1.CheckpointStatus, ready metav1.ConditionStatus, reason string) *mlv1.TrainingJobStatus {
 		return &mlv1.TrainingJobStatus{State: mlv1.StateRunning, Checkpoint: c, Conditions: []metav1.Condition{

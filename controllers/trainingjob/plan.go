@@ -235,7 +235,7 @@ func planAttempt(o observed, d *desired) {
 		return
 	}
 	if found := findFailure(o.workers, pods); found != nil {
-		found = blameNode(o, o.workers, found)
+		found = blameStorage(o, blameNode(o, o.workers, found))
 		if wait := causeMayFollow(o.now, pods); wait > 0 && !found.disrupted {
 			d.lookAgain(wait)
 			return
