@@ -69,7 +69,7 @@ func syncing(epoch int32) report.Report {
 }
 
 // reports waits until the scraper has read a report that the check accepts.
-func (r *running) reports(t *testing.T, what string, check func(*report.Report) bool) time.Duration {
+func (r *running) reports(t *testing.T, check func(*report.Report) bool) time.Duration {
 	t.Helper()
 	return r.until(t, func() bool {
 		read, _, ok := r.LatestReport(bert)
@@ -95,7 +95,7 @@ func TestWorkerAndAgentAreReadInOneCycle(t *testing.T) {
 	assert.Empty(t, s.changed, "how much was sent is no news")
 
 	a.say(func(r *report.Report) { r.Newest.Epoch = 4 })
-	passed := s.reports(t, "epoch 4", func(r *report.Report) bool { return r.Newest.Epoch == 4 })
+	passed := s.reports(t, func(r *report.Report) bool { return r.Newest.Epoch == 4 })
 	assert.LessOrEqual(t, passed, 31*time.Second)
 	s.news(t)
 }
@@ -105,14 +105,14 @@ func TestAnAgentIsReadBeforeAndAlthoughItsWorkerAnswersNothing(t *testing.T) {
 	w.serve(http.StatusNotFound, "")
 	a := startAgent(t, report.Report{Phase: report.PhaseRestoring})
 	s.Follow(bert, Target{Agent: a.URL})
-	s.reports(t, "it restores", func(r *report.Report) bool { return r.Phase == report.PhaseRestoring })
+	s.reports(t, func(r *report.Report) bool { return r.Phase == report.PhaseRestoring })
 
 	a.say(func(r *report.Report) { r.Phase = report.PhaseSyncing })
 	s.Follow(bert, Target{Metrics: w.URL, Agent: a.URL})
 
 	_, _, kept := s.LatestReport(bert)
 	assert.True(t, kept, "the agent is the same")
-	s.reports(t, "it syncs", func(r *report.Report) bool { return r.Phase == report.PhaseSyncing })
+	s.reports(t, func(r *report.Report) bool { return r.Phase == report.PhaseSyncing })
 
 	s.Follow(bert, Target{Metrics: w.URL, Agent: "http://127.0.0.1:1"})
 	_, _, kept = s.LatestReport(bert)
@@ -127,9 +127,9 @@ func TestACheckpointIsAskedForUntilItIsThere(t *testing.T) {
 
 	s.Follow(bert, Target{Agent: a.URL, Request: "tonight & now"})
 
-	s.reports(t, "it was asked", func(r *report.Report) bool { return r.Request != nil && r.Request.ID == "tonight & now" })
+	s.reports(t, func(r *report.Report) bool { return r.Request != nil && r.Request.ID == "tonight & now" })
 	a.say(func(r *report.Report) { r.Request.State = report.RequestDone })
-	passed := s.reports(t, "it is done", func(r *report.Report) bool { return r.Request.State == report.RequestDone })
+	passed := s.reports(t, func(r *report.Report) bool { return r.Request.State == report.RequestDone })
 	assert.LessOrEqual(t, passed, requestPoll+time.Second, "what became of it is not told an interval later")
 	assert.Equal(t, []string{"tonight & now"}, a.requests(), "it was asked for once")
 }

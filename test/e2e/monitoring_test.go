@@ -60,6 +60,6 @@ func TestATrainingEndsAlthoughItsTensorBoardRuns(t *testing.T) {
 func askTensorBoard(t *testing.T, from *corev1.Pod, path string) string {
 	t.Helper()
 	url := fmt.Sprintf("http://%s-tensorboard:6006%s", from.Labels[mlv1.LabelTrainingJob], path)
-	script := fmt.Sprintf(`python3 -c 'import urllib.request; print(urllib.request.urlopen("%s", timeout=10).read().decode())'`, url)
+	script := fmt.Sprintf(`python3 -c 'import urllib.request; print(urllib.request.urlopen(%q, timeout=10).read().decode())'`, url)
 	return strings.TrimSpace(execute(t, from, script))
 }
