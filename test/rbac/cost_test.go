@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/builders"
@@ -19,8 +20,9 @@ func aNodeHasAPrice(w *world) {
 	}
 	require.NoError(w.t, w.Create(w.t.Context(), node))
 	w.t.Cleanup(func() { require.NoError(w.t, w.Delete(context.WithoutCancel(w.t.Context()), node)) })
+	before := node.DeepCopy()
 	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
-	require.NoError(w.t, w.Status().Update(w.t.Context(), node))
+	require.NoError(w.t, w.Status().Patch(w.t.Context(), node, client.MergeFrom(before))) // others write to nodes too
 	job := w.submit(builders.TrainingJob("bert"))
 	pods := w.pods(job)
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node.Name}}

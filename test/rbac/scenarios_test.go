@@ -46,6 +46,7 @@ var scenarios = []scenario{
 	{"an object of a job's is somebody else's", somebodyElses},
 	{"the workers' Job is deleted and leaves its pods", orphans},
 	{"a job is charged for its part of a node", aNodeHasAPrice},
+	{"a job resumes from another that does not exist", resumesFromNobody},
 	{"a quota stands in the way", quota},
 	{"a quota stands in the way of pods", quotaOfPods},
 	{"a node is lost", aNodeIsLost},

@@ -45,6 +45,12 @@ func ownedCheckpoints(name string) *builders.TrainingJobBuilder {
 	})
 }
 
+// resumesFromNobody has the manager look for another TrainingJob.
+func resumesFromNobody(w *world) {
+	job := w.submit(builders.TrainingJob("bert").Checkpoints().ResumeFrom("gpt"))
+	w.awaitReason(job, mlv1.ReasonResumeSourceNotFound)
+}
+
 func aWorkerFails(w *world) {
 	job := w.starts(builders.TrainingJob("bert").Workers(2))
 	first := w.workers(job, "")
