@@ -59,7 +59,7 @@ func barePod(object any) (any, error) {
 	}
 	for _, status := range pod.Status.ContainerStatuses {
 		bare.ContainerStatuses = append(bare.ContainerStatuses, corev1.ContainerStatus{
-			Name: status.Name, Image: status.Image, State: status.State,
+			Name: status.Name, Image: status.Image, State: status.State, Ready: status.Ready,
 		})
 	}
 	for _, status := range pod.Status.InitContainerStatuses {

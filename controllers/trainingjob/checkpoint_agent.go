@@ -34,7 +34,7 @@ func gracePeriod(job *mlv1.TrainingJob) int64 {
 // addCheckpointAgent adds to the pods of an attempt what keeps their checkpoints: a sidecar that brings them into the
 // storage, and before the training an init container that brings the newest one back where there may be one.
 func addCheckpointAgent(pod *corev1.PodSpec, job *mlv1.TrainingJob, settings Settings, attempt int32) {
-	restores := mayRestore(job, attempt)
+	restores := mayRestore(job, settings, attempt)
 	if restores {
 		pod.InitContainers = append(pod.InitContainers, agentContainer(job, settings, report.RestoreContainer, "restore"))
 	}
@@ -54,11 +54,13 @@ func addCheckpointAgent(pod *corev1.PodSpec, job *mlv1.TrainingJob, settings Set
 
 // mayRestore says whether there may be a checkpoint to start an attempt from. The first attempt of a job that does not
 // resume from anything has none, and starts sooner without looking for one.
-func mayRestore(job *mlv1.TrainingJob, attempt int32) bool {
+func mayRestore(job *mlv1.TrainingJob, settings Settings, attempt int32) bool {
 	if resumeDir(job) != "" {
 		return true
 	}
-	return checkpointsEnabled(job) && (attempt > 0 || job.Status.StartTime != nil || hasCheckpoint(&job.Status))
+	// Pods of one Job can run after others of it: Kueue stops and starts it, and an elastic one replaces its pods.
+	again := queueName(job) != "" || resizesInPlace(job, settings)
+	return checkpointsEnabled(job) && (again || attempt > 0 || job.Status.StartTime != nil || hasCheckpoint(&job.Status))
 }
 
 func hasCheckpoint(status *mlv1.TrainingJobStatus) bool {

@@ -17,7 +17,7 @@ const exitNoCheckpoint = 65
 // The training has not begun then.
 func restoreFailure(pod *corev1.Pod, found *failure) bool {
 	ended := restoreEnd(pod)
-	if ended == nil || ended.ExitCode == 0 {
+	if ended == nil || ended.ExitCode == 0 || ended.ExitCode == exitTerminated && wasDeleted(pod) {
 		return false
 	}
 	words := strings.TrimSpace(ended.Message)

@@ -154,14 +154,14 @@ func (d *desired) reportAgent(o observed, v agentView) {
 		restored = v.restored.Restored
 	}
 	if restored != nil {
-		status.RestoredFrom = placeOf(o.job, restored.Path)
+		status.RestoredFrom = placeOf(resolved(o.job, o.resume), restored.Path)
 		if o.workers != nil {
 			status.RestoredAttempt = attemptOf(o.workers)
 		}
 	} else if v.restored != nil {
 		status.RestoredFrom, status.RestoredAttempt = "", 0
 	}
-	status.Skipped = skipped(o.job, v)
+	status.Skipped = skipped(resolved(o.job, o.resume), v)
 	if len(status.Skipped) == 0 && d.status.Checkpoint != nil {
 		status.Skipped = d.status.Checkpoint.Skipped // what was found before this attempt is still so
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
 // elasticPatience is how long an elastic job waits for all its workers before it counts as running with fewer.
@@ -27,7 +28,7 @@ func planElastic(o observed, d *desired, pods []*corev1.Pod) {
 		found = findFailure(o.workers, members)
 	}
 	if found != nil {
-		found = blameNode(o, o.workers, found)
+		found = blameStorage(o, blameNode(o, o.workers, found))
 		if wait := causeMayFollow(o.now, members); wait > 0 && !found.disrupted {
 			d.lookAgain(wait)
 			return
@@ -35,12 +36,13 @@ func planElastic(o observed, d *desired, pods []*corev1.Pod) {
 	}
 	if ends := countFailures(o, d, pods); ends != nil {
 		fail(o, d, ends.reason, ends.message)
-		d.remove(o.workers) // it would go on replacing its pods
-		return
+		return // once that is written, planFinished deletes the Job, which would go on replacing its pods
 	}
 	if found != nil {
-		if d.status.FailureReason != found.message || d.status.LastFailure == nil {
-			d.status.FailureReason, d.status.LastFailure = found.message, found.status(o.now)
+		// As it was written: a failure that is told already is no news.
+		said := redact.Text(found.message, plainSecrets(o.job)...)
+		if d.status.FailureReason != said || d.status.LastFailure == nil {
+			d.status.FailureReason, d.status.LastFailure = said, found.status(o.now)
 		}
 		if !canGoOn(o.job, members) {
 			restartElastic(o, d, *found)
@@ -128,7 +130,7 @@ func leaving(pods []*corev1.Pod, size int32) bool {
 func countFailures(o observed, d *desired, pods []*corev1.Pod) *verdict {
 	var failures []failure
 	for _, pod := range pods {
-		if index, ok := indexOf(pod); !ok || index >= o.job.Spec.NumWorkers || !isFailed(pod) || exitCode(pod) == exitPeerLost {
+		if index, ok := indexOf(pod); !ok || index >= o.job.Spec.NumWorkers || !ending(pod) || exitCode(pod) == exitPeerLost {
 			continue
 		}
 		if how := podFailure(pod); !how.disrupted {

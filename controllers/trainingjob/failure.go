@@ -65,10 +65,10 @@ func (f failure) status(now time.Time) *mlv1.FailureStatus {
 // findFailure says what made the attempt fail; nil when it did not. Workers that only followed, because their peer was
 // gone or because they were stopped then, are not what is looked for.
 func findFailure(workers *batchv1.Job, pods []*corev1.Pod) *failure {
-	failed := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !isFailed(pod) })
-	if len(failed) == 0 {
+	if !slices.ContainsFunc(pods, isFailed) {
 		return jobFailure(workers)
 	}
+	failed := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !ending(pod) })
 	first := slices.MinFunc(failed, func(a, b *corev1.Pod) int {
 		return cmp.Or(
 			cmp.Compare(rank(a), rank(b)),
@@ -85,7 +85,7 @@ func causeMayFollow(now time.Time, pods []*corev1.Pod) time.Duration {
 	var wait time.Duration
 	ended := 0
 	for _, pod := range pods {
-		if !isFailed(pod) {
+		if !ending(pod) {
 			continue
 		}
 		if exitCode(pod) != exitPeerLost || lossOf(pod) != nil {
@@ -124,6 +124,9 @@ func isFailed(pod *corev1.Pod) bool {
 	}
 	return pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded
 }
+
+// ending says whether the pod failed, or will have when its sidecars have ended too, which bring away the last checkpoint.
+func ending(pod *corev1.Pod) bool { return isFailed(pod) || exitCode(pod) != 0 }
 
 // failureOf begins the failure that a pod is the cause of.
 func failureOf(pod *corev1.Pod) *failure {

@@ -133,9 +133,10 @@ func evictedByQueue(o observed) bool {
 		meta.IsStatusConditionTrue(o.job.Status.Conditions, mlv1.ConditionSuspended)
 }
 
-// leaveQueue deletes the Job of a job that has failed, which would otherwise go on making pods and holding its quota.
+// leaveQueue deletes the Job of a queued or elastic job that has failed, which would otherwise go on making pods and holding
+// its quota.
 func leaveQueue(o observed, d *desired) {
-	if o.workers != nil && o.workers.Labels[kueueQueue] != "" && o.workers.DeletionTimestamp == nil &&
+	if o.workers != nil && (o.workers.Labels[kueueQueue] != "" || resizable(o.workers)) && o.workers.DeletionTimestamp == nil &&
 		d.status.State == mlv1.StateFailed && !jobComplete(o.workers) {
 		d.remove(o.workers)
 	}

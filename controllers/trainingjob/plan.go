@@ -385,7 +385,13 @@ func countFailed(pods []*corev1.Pod) int32 {
 	return int32(len(slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.Status.Phase != corev1.PodFailed })))
 }
 
+// ready says whether the training of a pod runs, whatever becomes of its sidecars.
 func ready(pod *corev1.Pod) bool {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == workerContainer && status.Ready {
+			return true
+		}
+	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
 			return condition.Status == corev1.ConditionTrue

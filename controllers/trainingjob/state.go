@@ -40,6 +40,10 @@ func (d *desired) condition(o observed, kind string, status bool, reason, messag
 		Type: kind, Status: value, Reason: reason, Message: message,
 		ObservedGeneration: o.job.Generation, LastTransitionTime: metav1.NewTime(o.now),
 	})
+	// Set twice in one plan, only the last counts.
+	if was := meta.FindStatusCondition(o.job.Status.Conditions, kind); was != nil && was.Status == value {
+		meta.FindStatusCondition(d.status.Conditions, kind).LastTransitionTime = was.LastTransitionTime
+	}
 }
 
 // conclude sets a condition to False where it was ever set.
@@ -319,13 +323,15 @@ func (d *desired) report(o observed, figures progress.Figures, at time.Time) {
 	d.reportWorkersCheckpoint(o, figures.Checkpoint)
 }
 
+// masterPod is the newest pod of replica 0; nil when there is none. A cache lists pods in any order.
 func masterPod(pods []*corev1.Pod) *corev1.Pod {
+	var newest *corev1.Pod
 	for _, pod := range pods {
-		if replicaOf(pod) == "0" {
-			return pod
+		if replicaOf(pod) == "0" && (newest == nil || compareAge(pod, newest) > 0) {
+			newest = pod
 		}
 	}
-	return nil
+	return newest
 }
 
 // metricsURL is where replica 0 serves its metrics; empty when it does not run or is not to be asked.

@@ -16,7 +16,8 @@ const selfEnd = 30 * time.Second
 // planEnd decides whether the training is to be ended before its last epoch, and ends it. It returns false when the
 // job goes on as usual.
 func planEnd(o observed, d *desired) bool {
-	if pastDeadline(o, d) {
+	met := stopping(&o.job.Status) // a target that is reached is not lost to a deadline while the workers end
+	if (met == nil || met.Reason == mlv1.ReasonDeadlineExceeded) && pastDeadline(o, d) {
 		limit := *o.job.Spec.FailurePolicy.ActiveDeadlineSeconds
 		message := fmt.Sprintf("ran longer than activeDeadlineSeconds %d", limit)
 		if o.workers != nil && o.workers.DeletionTimestamp == nil && succeeded(o.workers, o.podsOf(o.workers.UID)) {

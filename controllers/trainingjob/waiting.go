@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
 )
 
 // podCreation is how long the Job controller takes at the most to create its pods, unless it is not allowed to.
@@ -76,6 +77,11 @@ func stuck(pod *corev1.Pod) (reason, message string) {
 			if status.Name == tensorBoardContainer {
 				return mlv1.ReasonImagePullFailed, fmt.Sprintf(
 					"pod %s cannot pull image %s of TensorBoard: %s; correct spec.monitoring.tensorboardImage, or do without tensorboardEnabled",
+					pod.Name, status.Image, waiting.Message)
+			}
+			if status.Name == report.AgentContainer || status.Name == report.RestoreContainer {
+				return mlv1.ReasonImagePullFailed, fmt.Sprintf(
+					"pod %s cannot pull image %s of the checkpoint agent: %s; name a Secret for its registry in spec.imagePullSecrets, or correct --agent-image of the operator",
 					pod.Name, status.Image, waiting.Message)
 			}
 			return mlv1.ReasonImagePullFailed, fmt.Sprintf(
