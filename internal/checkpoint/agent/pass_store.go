@@ -157,7 +157,7 @@ func (y *syncer) newerThan(local map[string]*manifest.Manifest) bool {
 	names, err := y.Directory.Names()
 	return err == nil && slices.ContainsFunc(names, func(name string) bool {
 		_, bad := y.bad[name]
-		return local[name] == nil && !bad
+		return local[name] == nil && !bad && !y.unread[name]
 	})
 }
 
@@ -206,7 +206,7 @@ func (y *syncer) pruneSent(area *store.Area, local map[string]*manifest.Manifest
 		}
 	}
 	y.protect(retention.Valid(all))
-	_, err := y.prune(all)
+	_, err := y.prune(append(all, y.damagedOnes()...))
 	return err
 }
 
@@ -227,6 +227,18 @@ func (y *syncer) pruneUnsent(ctx context.Context, local map[string]*manifest.Man
 		}
 	}
 	y.protect(retention.Valid(all))
-	_, err := y.prune(all)
+	_, err := y.prune(append(all, y.damagedOnes()...))
 	return err
+}
+
+// damagedOnes are the checkpoints in the directory that are not what their manifest says. They go when they are older than all
+// that is kept, as nobody else would delete them.
+func (y *syncer) damagedOnes() []retention.Checkpoint {
+	var all []retention.Checkpoint
+	for name, bad := range y.bad {
+		if !bad.other {
+			all = append(all, retention.Checkpoint{Name: name, Changed: y.changed(name)})
+		}
+	}
+	return all
 }

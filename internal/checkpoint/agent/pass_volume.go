@@ -18,6 +18,7 @@ import (
 // passVolume verifies new checkpoints where they are kept, and deletes those beyond the number to keep.
 func (y *syncer) passVolume(ctx context.Context, names []string, local map[string]*manifest.Manifest) error {
 	y.verified.Forget(names)
+	var unread error
 	var all []retention.Checkpoint
 	for _, name := range names {
 		c := retention.Checkpoint{Name: name, Manifest: local[name], Changed: y.changed(name)}
@@ -28,8 +29,9 @@ func (y *syncer) passVolume(ctx context.Context, names []string, local map[strin
 				y.condemn(name, m, err)
 			case err != nil && !y.Directory.Exists(name):
 				continue
-			case err != nil:
-				return err
+			case err != nil: // it hinders none of the others, and is not deleted
+				unread = errors.Join(unread, err)
+				continue
 			default:
 				c.Valid = true
 			}
@@ -49,6 +51,9 @@ func (y *syncer) passVolume(ctx context.Context, names []string, local map[strin
 	})
 	if err := y.fenceVolume(); err != nil {
 		return err
+	}
+	if unread != nil { // what is newest is not known
+		return unread
 	}
 	deleted, err := y.prune(all)
 	if deleted > 0 {

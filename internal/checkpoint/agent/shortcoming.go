@@ -43,7 +43,7 @@ func newerThan(m *manifest.Manifest, c *report.Checkpoint) bool {
 	if m == nil || c == nil {
 		return true
 	}
-	return cmp.Or(cmp.Compare(m.Step, c.Step), cmp.Compare(m.Epoch, c.Epoch), m.Created.Compare(c.Time)) > 0
+	return manifest.Compare(m, &manifest.Manifest{Epoch: c.Epoch, Step: c.Step, Created: c.Time}) > 0
 }
 
 // skipped are the damaged checkpoints that a report names, the newest first.

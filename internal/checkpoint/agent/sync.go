@@ -22,6 +22,8 @@ type syncer struct {
 	verified volume.Verified
 	// bad are checkpoints in the directory that are not what their manifest says, by name.
 	bad map[string]damaged
+	// unread could not be looked at in the last pass.
+	unread map[string]bool
 	// protected is never deleted from the directory: what the training may have started from.
 	protected map[string]bool
 	// initial are the names in the directory when the agent began.
@@ -114,7 +116,15 @@ func (y *syncer) finish(work context.Context) {
 		}
 		err := y.pass(work)
 		y.tell(err)
-		if err == nil || !y.worthWaiting(err) {
+		if err == nil {
+			select {
+			case <-y.wake: // a checkpoint has come meanwhile
+				continue
+			default:
+				return
+			}
+		}
+		if !y.worthWaiting(err) {
 			return
 		}
 		wait(work, jittered(delay))
@@ -145,10 +155,7 @@ func (y *syncer) pass(ctx context.Context) error {
 			delete(y.bad, name)
 		}
 	}
-	local, err := y.local(ctx, names)
-	if err != nil {
-		return err
-	}
+	local, names, unread := y.local(ctx, names)
 	if y.Store == nil {
 		err = y.passVolume(ctx, names, local)
 	} else {
@@ -157,11 +164,15 @@ func (y *syncer) pass(ctx context.Context) error {
 			err = errors.Join(err, y.pruneUnsent(ctx, local))
 		}
 	}
-	return err
+	return errors.Join(err, unread)
 }
 
-// local are the checkpoints in the directory whose manifest can be read and whose files have the right sizes.
-func (y *syncer) local(ctx context.Context, names []string) (map[string]*manifest.Manifest, error) {
+// local are the checkpoints in the directory whose manifest can be read and whose files have the right sizes. It also returns
+// the names without those that could not be looked at, which hinder none of the others and are not deleted, and why.
+func (y *syncer) local(ctx context.Context, names []string) (map[string]*manifest.Manifest, []string, error) {
+	var looked []string
+	var unread error
+	y.unread = map[string]bool{}
 	local := map[string]*manifest.Manifest{}
 	for _, name := range names {
 		m, err := y.Directory.Read(ctx, name)
@@ -170,16 +181,19 @@ func (y *syncer) local(ctx context.Context, names []string) (map[string]*manifes
 			y.condemn(name, nil, err)
 		case err != nil && !y.Directory.Exists(name): // the training has deleted it
 		case err != nil:
-			return nil, err
+			unread = errors.Join(unread, err)
+			y.unread[name] = true
+			continue
 		default:
 			if bad, known := y.bad[name]; known && bad.manifest != nil && string(bad.manifest.Text) == string(m.Text) {
-				continue
+				break
 			}
 			delete(y.bad, name) // it has been written again
 			local[name] = m
 		}
+		looked = append(looked, name)
 	}
-	return local, nil
+	return local, looked, unread
 }
 
 func (y *syncer) condemn(name string, m *manifest.Manifest, err error) {

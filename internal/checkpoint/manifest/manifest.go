@@ -92,10 +92,18 @@ func (m *Manifest) SizeBytes() int64 {
 }
 
 // Compare orders checkpoints by age: it is above 0 when a is newer than b, that is, has more steps; of equal ones the
-// one with more epochs, then the later time.
+// one with more epochs, then the later time. When one counts only epochs and the other only steps, as made for programs that
+// write no manifest, the time alone tells.
 func Compare(a, b *Manifest) int {
+	if (a.countsEpochs() && b.countsSteps()) || (a.countsSteps() && b.countsEpochs()) {
+		return a.Created.Compare(b.Created)
+	}
 	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Epoch, b.Epoch), a.Created.Compare(b.Created))
 }
+
+func (m *Manifest) countsEpochs() bool { return m.Epoch > 0 && m.Step == 0 }
+
+func (m *Manifest) countsSteps() bool { return m.Step > 0 && m.Epoch == 0 }
 
 // SameFiles says whether two checkpoints have the same files with the same content.
 func SameFiles(a, b *Manifest) bool {
@@ -152,6 +160,13 @@ func Parse(text []byte) (*Manifest, error) {
 			return nil, Invalid("its %s has no right size and SHA-256 for %q", FileName, f.Path)
 		}
 		seen[f.Path] = true
+	}
+	for file := range seen {
+		for folder := path.Dir(file); folder != "."; folder = path.Dir(folder) {
+			if seen[folder] {
+				return nil, Invalid("its %s names %q as a file and as a folder", FileName, folder)
+			}
+		}
 	}
 	return &Manifest{Epoch: *d.Epoch, Step: *d.Step, Created: d.CreatedTime, Files: d.Files, Text: text}, nil
 }

@@ -1,6 +1,8 @@
 package manifest_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,9 @@ func TestParse(t *testing.T) {
 		"a hash that is none":   {sum, `abc`},
 		"a negative size":       {`"size": 1`, `"size": -1`},
 		"a path with backslash": {`a/state.pt`, `a\\state.pt`},
+		"a file as a folder": {
+			`[{`, `[{"path": "a", "size": 1, "sha256": "` + sum + `"}, {`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := manifest.Parse([]byte(strings.Replace(good, change[0], change[1], 1)))
@@ -49,6 +54,31 @@ func TestTheNewestHasTheMostSteps(t *testing.T) {
 	for i := range order[1:] {
 		assert.Negative(t, manifest.Compare(order[i], order[i+1]))
 	}
+}
+
+func TestEpochsAndStepsOfManifestsThatWereMadeAreComparedByTime(t *testing.T) {
+	now := time.Now()
+	files := []manifest.File{{Path: "a", Size: 1, SHA256: sum}}
+	step, err := manifest.New("checkpoint-step-100", now, files)
+	require.NoError(t, err)
+	last, err := manifest.New("checkpoint-epoch-10", now.Add(time.Minute), files)
+	require.NoError(t, err)
+	assert.Positive(t, manifest.Compare(last, step), "the last checkpoint of a training that saves by steps and at its end")
+	assert.Negative(t, manifest.Compare(step, last))
+}
+
+func TestAFileThatLeadsElsewhereMakesACheckpointInvalid(t *testing.T) {
+	dir := t.TempDir()
+	text := `{"epoch": 1, "step": 1, "createdTime": "2026-03-01T12:00:00Z", "files": [{"path": "state.pt", "size": 1, "sha256": "` + sum + `"}]}`
+	require.NoError(t, os.WriteFile(filepath.Join(dir, manifest.FileName), []byte(text), 0o600))
+	require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(dir, "state.pt")))
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = root.Close() })
+
+	_, err = manifest.Read(root)
+
+	assert.True(t, manifest.IsInvalid(err), "an agent that tried for ever would not look at the others: %v", err)
 }
 
 func TestAManifestThatIsMadeCanBeRead(t *testing.T) {

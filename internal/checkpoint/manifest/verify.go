@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // bufferBytes is how much of a file is read at once.
@@ -41,11 +42,23 @@ func Read(dir *os.Root) (*Manifest, error) {
 	return m, nil
 }
 
+// ofThePath says whether an error lies in the path itself, as one that leads out of the checkpoint or through a file, and so
+// stays as it is; a disk or a server may work again.
+func ofThePath(err error) bool {
+	if err == nil {
+		return false
+	}
+	var number syscall.Errno
+	return !errors.As(err, &number) || number == syscall.ENOTDIR || number == syscall.ELOOP || number == syscall.ENAMETOOLONG
+}
+
 func checkSize(dir *os.Root, f File) error {
 	info, err := dir.Stat(f.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Invalid("%s is missing", f.Path)
+	case ofThePath(err):
+		return Invalid("%s is no file within it: %v", f.Path, err)
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():

@@ -92,6 +92,9 @@ func namedByPath(ctx context.Context, here volume.Directory, r *Result) ([]candi
 	var all []candidate
 	for _, folder := range folders {
 		names, err := folder.Names()
+		if errors.Is(err, fs.ErrPermission) && folder != here {
+			continue // as lost+found of another user's
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -47,6 +47,10 @@ type Area struct {
 
 	blobs   map[string]object
 	corrupt map[string]bool
+	// refs are the blobs that manifests refer to.
+	refs map[string]bool
+	// unsure: a manifest was listed and could not be found, so that what it refers to is not known.
+	unsure bool
 	// marks are the times of the attempts' marks, by the store's clock.
 	marks map[int]time.Time
 }
@@ -62,19 +66,7 @@ func (a *Area) Find(name string) (retention.Checkpoint, bool) {
 }
 
 // referenced says whether a manifest refers to a blob.
-func (a *Area) referenced(sum string) bool {
-	for _, c := range a.Checkpoints {
-		if c.Manifest == nil {
-			continue
-		}
-		for _, f := range c.Manifest.Files {
-			if f.SHA256 == sum {
-				return true
-			}
-		}
-	}
-	return false
-}
+func (a *Area) referenced(sum string) bool { return a.refs[sum] }
 
 // has says whether the content of a file is in the area, whole as far as is known.
 func (a *Area) has(f manifest.File) bool {
@@ -102,7 +94,7 @@ func (a *Area) wrong(m *manifest.Manifest) string {
 func (s *Store) Look(ctx context.Context) (*Area, error) {
 	a := &Area{
 		Why: map[string]string{}, Writer: -1, Reading: map[string]bool{},
-		blobs: map[string]object{}, corrupt: map[string]bool{}, marks: map[int]time.Time{},
+		blobs: map[string]object{}, corrupt: map[string]bool{}, refs: map[string]bool{}, marks: map[int]time.Time{},
 	}
 	manifests := map[string]object{}
 	readers := map[string]time.Time{}
@@ -117,12 +109,18 @@ func (s *Store) Look(ctx context.Context) (*Area, error) {
 		case manifest.IsInvalid(err):
 			a.Why[name] = err.Error()
 		case isNotFound(err):
-			continue // deleted since it was listed
+			a.unsure = true // deleted since it was listed, or the store lists and reads different things
+			continue
 		case err != nil:
 			return nil, err
 		default:
 			if why := a.wrong(m); why != "" {
 				a.Why[name] = why
+			}
+		}
+		if m != nil {
+			for _, f := range m.Files {
+				a.refs[f.SHA256] = true
 			}
 		}
 		a.Checkpoints = append(a.Checkpoints, retention.Checkpoint{Name: name, Manifest: m, Valid: a.Why[name] == "", Changed: o.changed})

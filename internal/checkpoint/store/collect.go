@@ -31,6 +31,9 @@ func (s *Store) Collect(ctx context.Context, attempt int, margin time.Duration) 
 			blobs = nil
 		}
 	}
+	if area.unsure { // what the one that was not found refers to must not go on a single answer
+		blobs = nil
+	}
 	doomed := retention.Unreferenced(blobs, area.referenced, area.marks[attempt], margin)
 	for i, sum := range doomed {
 		if i%16 == 0 {

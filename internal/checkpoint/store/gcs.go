@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"cloud.google.com/go/storage"
 	"gocloud.dev/blob"
@@ -15,6 +16,9 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
 )
+
+// tokenTimeout is how long the answer with an access token may take.
+const tokenTimeout = 30 * time.Second
 
 // openGCS opens a bucket of Google Cloud Storage.
 func openGCS(ctx context.Context, l Location, c credentials, client *http.Client) (*blob.Bucket, error) {
@@ -30,8 +34,9 @@ func openGCS(ctx context.Context, l Location, c credentials, client *http.Client
 }
 
 func authorizeGCS(ctx context.Context, l Location, c credentials, client *http.Client) (*gcp.HTTPClient, error) {
-	// Tokens are asked for over the same connections, which know when nothing moves.
-	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, client)
+	// Tokens are asked for over the same connections; no guard ends such a request, so it has a limit of its own.
+	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient,
+		&http.Client{Transport: client.Transport, Timeout: tokenTimeout})
 	const scope = storage.ScopeReadWrite
 	switch {
 	case c != nil:

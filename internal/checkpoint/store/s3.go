@@ -39,7 +39,10 @@ func openS3(ctx context.Context, l Location, c credentials, client *http.Client)
 		cfg.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		cfg.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	}
-	cfg.Region = s3Region(ctx, l, cfg.Region, client)
+	var err error
+	if cfg.Region, err = s3Region(ctx, l, cfg.Region, client); err != nil {
+		return nil, err // it is asked again at the next try
+	}
 	s3Client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = l.Endpoint != ""
 		o.DisableLogOutputChecksumValidationSkipped = true
@@ -49,29 +52,29 @@ func openS3(ctx context.Context, l Location, c credentials, client *http.Client)
 
 // s3Region is the one that the location names, else that of the environment, else the one that Amazon says the bucket
 // to be in, which it tells everyone.
-func s3Region(ctx context.Context, l Location, environment string, client *http.Client) string {
+func s3Region(ctx context.Context, l Location, environment string, client *http.Client) (string, error) {
 	const usual = "us-east-1"
 	switch {
 	case l.Region != "":
-		return l.Region
+		return l.Region, nil
 	case environment != "":
-		return environment
+		return environment, nil
 	case l.Endpoint != "":
-		return usual
+		return usual, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://s3.amazonaws.com/"+l.Bucket, http.NoBody)
 	if err != nil {
-		return usual
+		return "", fmt.Errorf("ask for the region of bucket %s: %w", l.Bucket, err)
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return usual // the first real request says what is wrong
+		return "", fmt.Errorf("ask for the region of bucket %s: %w", l.Bucket, err)
 	}
 	_ = answer.Body.Close()
 	if region := answer.Header.Get("X-Amz-Bucket-Region"); region != "" {
-		return region
+		return region, nil
 	}
-	return usual
+	return usual, nil
 }

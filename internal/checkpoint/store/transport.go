@@ -22,7 +22,7 @@ var errStalled = errors.New("nothing has moved over the network for a while")
 // meter sees when bytes have moved last over the connections to a store. What is written to a connection only goes into the
 // kernel's buffer, which on a slow network takes its time to empty; so the kernel is asked what has arrived.
 type meter struct {
-	last atomic.Int64
+	last atomic.Int64 // since started
 	// completing counts uploads of which the store has all and makes an object, which takes long with a big one.
 	completing atomic.Int32
 
@@ -42,9 +42,12 @@ func (m *meter) look() {
 	}
 }
 
-func (m *meter) touch() { m.last.Store(time.Now().UnixNano()) }
+// started is a time with a monotonic reading: a clock that is set says nothing of a network.
+var started = time.Now()
 
-func (m *meter) idle() time.Duration { return time.Since(time.Unix(0, m.last.Load())) }
+func (m *meter) touch() { m.last.Store(int64(time.Since(started))) }
+
+func (m *meter) idle() time.Duration { return time.Since(started) - time.Duration(m.last.Load()) }
 
 // guard returns a context that ends with errStalled when nothing moves any more. The caller calls stop at the end.
 func (m *meter) guard(ctx context.Context, limit time.Duration) (guarded context.Context, stop func()) {

@@ -55,10 +55,18 @@ func (s *Store) Upload(ctx context.Context, area *Area, attempt int, dir *os.Roo
 	}
 	// One that is there and damaged is replaced.
 	err = s.write(ctx, s.manifestKey(name), m.Text, !there)
-	if isPrecondition(err) {
-		return sent, ErrOtherContent // since it was looked for; the next look tells whether it is the same
+	if !isPrecondition(err) {
+		return sent, err
 	}
-	return sent, err
+	// One has come since the look. It can be this very one, when the store's answer to a first try was lost.
+	came, err := s.Own(ctx, name)
+	switch {
+	case err == nil && manifest.SameFiles(came.Manifest, m):
+		return sent, nil
+	case err != nil && !manifest.IsInvalid(err):
+		return sent, err
+	}
+	return sent, ErrOtherContent
 }
 
 func (s *Store) uploadFiles(ctx context.Context, area *Area, dir *os.Root, m *manifest.Manifest) (Sent, error) {
@@ -72,7 +80,7 @@ func (s *Store) uploadFiles(ctx context.Context, area *Area, dir *os.Root, m *ma
 	group.SetLimit(smallParallel)
 	memory := semaphore.NewWeighted(memoryBudget)
 	var sent Sent
-	begun := map[string]bool{}
+	begun, cut := map[string]bool{}, false
 	for _, f := range m.Files {
 		if begun[f.SHA256] || (area.has(f) && area.referenced(f.SHA256)) {
 			sent.Reused += f.Size
@@ -82,7 +90,8 @@ func (s *Store) uploadFiles(ctx context.Context, area *Area, dir *os.Root, m *ma
 		sent.Uploaded += f.Size
 		cost := s.cost(f.Size)
 		if memory.Acquire(inGroup, cost) != nil {
-			break // another has failed
+			cut = true // another has failed, or nothing moves any more
+			break
 		}
 		group.Go(func() error {
 			defer memory.Release(cost)
@@ -90,6 +99,9 @@ func (s *Store) uploadFiles(ctx context.Context, area *Area, dir *os.Root, m *ma
 		})
 	}
 	err = group.Wait()
+	if err == nil && cut { // those that were begun are there, but not all were
+		err = ctx.Err()
+	}
 	if err != nil {
 		return Sent{}, because(ctx, err)
 	}
