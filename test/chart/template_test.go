@@ -115,15 +115,15 @@ func TestEveryValueOfTheManagerTakesEffect(t *testing.T) {
 		want  any
 		got   func(*appsv1.Deployment) any
 	}{
-		"image": {"--set=image.repository=quay.io/a/b,image.tag=v7", "quay.io/a/b:v7",
+		"image": {"--set=image.repository=registry.example.com/a/b,image.tag=v7", "registry.example.com/a/b:v7",
 			func(d *appsv1.Deployment) any { return container(d).Image }},
-		"image by digest": {"--set=image.repository=quay.io/a/b,image.tag=v7,image.digest=" + digest, "quay.io/a/b@" + digest,
+		"image by digest": {"--set=image.repository=registry.example.com/a/b,image.tag=v7,image.digest=" + digest, "registry.example.com/a/b@" + digest,
 			func(d *appsv1.Deployment) any { return container(d).Image }},
 		"image.pullPolicy": {"--set=image.pullPolicy=Always", corev1.PullAlways,
 			func(d *appsv1.Deployment) any { return container(d).ImagePullPolicy }},
-		"workerImage": {"--set=workerImage.repository=quay.io/a/w,workerImage.digest=" + digest, "quay.io/a/w@" + digest,
+		"workerImage": {"--set=workerImage.repository=registry.example.com/a/w,workerImage.digest=" + digest, "registry.example.com/a/w@" + digest,
 			func(d *appsv1.Deployment) any { return environment(d, "RELATED_IMAGE_TRAINING_WORKER") }},
-		"the checkpoint agent's image": {"--set=image.repository=quay.io/a/b,image.tag=v7", "quay.io/a/b:v7",
+		"the checkpoint agent's image": {"--set=image.repository=registry.example.com/a/b,image.tag=v7", "registry.example.com/a/b:v7",
 			func(d *appsv1.Deployment) any { return environment(d, "RELATED_IMAGE_CHECKPOINT_AGENT") }},
 		"imagePullSecrets": {`--set-json=imagePullSecrets=[{"name":"pull"}]`, []corev1.LocalObjectReference{{Name: "pull"}},
 			func(d *appsv1.Deployment) any { return pod(d).ImagePullSecrets }},
