@@ -246,6 +246,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 	if err != nil {
 		return fmt.Errorf("add the collector of job figures: %w", err)
 	}
+	if err := addSpotControllers(mgr, o); err != nil {
+		return err
+	}
 	if err := unserved.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the controller of unserved kinds: %w", err)
 	}

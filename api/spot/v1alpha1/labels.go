@@ -1,0 +1,29 @@
+package v1alpha1
+
+// Labels of pods, nodes and instances.
+const (
+	// LabelSpotInstanceVM is on pods for which instances may be created, on the nodes that these instances became and
+	// on the Secrets of their tokens: the name of the SpotInstanceVM, which is in the pod's namespace.
+	LabelSpotInstanceVM = "training.dcnlab.com/spot-instance-vm"
+	// LabelSpotInstanceVMNamespace is on those nodes: the namespace of the SpotInstanceVM.
+	LabelSpotInstanceVMNamespace = "training.dcnlab.com/spot-instance-vm-namespace"
+	// LabelSpotInstanceJob is on the Jobs and pods of a SpotInstanceJob: its name.
+	LabelSpotInstanceJob = "training.dcnlab.com/spot-instance-job"
+	// LabelReplica is on the Jobs and pods of a SpotInstanceJob: the index of the replica.
+	LabelReplica = "training.dcnlab.com/replica"
+)
+
+// How the coming end of a node is told. Whoever sees a notice, whatever its source, writes it on the Node; everybody
+// else reads it there.
+const (
+	// AnnotationPreemptionNotice is on a Node that its provider takes back: when that was first seen, in RFC 3339 with
+	// nanoseconds.
+	AnnotationPreemptionNotice = "training.dcnlab.com/preemption-notice"
+	// AnnotationPreemptionSource is on the same Node: who saw it first (MetadataServer, ComputeOperation, Taint and so on).
+	AnnotationPreemptionSource = "training.dcnlab.com/preemption-source"
+	// TaintPreemption with effect NoSchedule keeps new pods off a node that its provider takes back.
+	TaintPreemption = "training.dcnlab.com/preemption"
+)
+
+// FinalizerInstances is on every SpotInstanceVM that may have instances: they are gone before it is.
+const FinalizerInstances = "training.dcnlab.com/instances"
