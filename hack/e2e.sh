@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # make e2e: the tests of test/e2e on the live node, which is started if it is not up and then stopped again; or on the
-# cluster of KUBECONFIG, which must be able to pull IMG and WORKER_IMG. E2E_ARGS: more arguments for go test.
+# cluster of KUBECONFIG, which must be able to pull IMG and WORKER_IMG. E2E_ARGS: more arguments for go test. TEST_RERUNS: how
+# often a test that failed is run again.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -17,8 +18,8 @@ main() {
   DEPLOY_COMPONENTS=local hack/deploy.sh apply
   say "end-to-end tests"
   # shellcheck disable=SC2086 # E2E_ARGS are several words
-  IMG=$IMG WORKER_IMG=$WORKER_IMG "$BIN/gotestsum" --format testname -- \
-    -tags e2e -count=1 -parallel 3 -timeout 30m ./test/e2e/... ${E2E_ARGS:-}
+  IMG=$IMG WORKER_IMG=$WORKER_IMG "$BIN/gotestsum" --format testname "${RERUNS[@]}" --packages=./test/e2e/... -- \
+    -tags e2e -count=1 -parallel 3 -timeout 30m ${E2E_ARGS:-}
 }
 
 bring_node_up() {

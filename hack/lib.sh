@@ -24,6 +24,12 @@ export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
 # The cluster of KUBECONFIG, when the caller named one; the local cluster otherwise.
 USER_CLUSTER=${KUBECONFIG:-}
 
+# gotestsum's flags for TEST_RERUNS. It names each test that it ran again; data races and more than a few failures stay failures.
+RERUNS=()
+if [[ -n ${TEST_RERUNS:-} ]]; then
+  RERUNS=(--rerun-fails="$TEST_RERUNS" --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race --rerun-fails-run-root-test)
+fi
+
 # One clock for a script and the scripts that it calls.
 export BEGAN_AT="${BEGAN_AT:-$EPOCHSECONDS}"
 SECONDS=$((EPOCHSECONDS - BEGAN_AT))

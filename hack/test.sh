@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # make test: the Python workers' tests, the tests of the local cluster and the catalog, and all Go tests that need no live node, the
 # last against a real API server. Installs the Debian packages that it needs. TEST_ARGS: more arguments for go test.
+# TEST_RERUNS: how often a test that failed is run again.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -23,7 +24,7 @@ main() {
   local packages
   mapfile -t packages < <(go list ./... | grep -v -E "^$MODULE/test/(e2e|performance)(/|$)")
   # shellcheck disable=SC2086 # TEST_ARGS are several words
-  "$BIN/gotestsum" --format pkgname -- -race -timeout 20m ${TEST_ARGS:-} "${packages[@]}"
+  "$BIN/gotestsum" --format pkgname "${RERUNS[@]}" --packages="${packages[*]}" -- -race -timeout 20m ${TEST_ARGS:-}
 }
 
 main "$@"
