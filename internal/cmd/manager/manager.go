@@ -196,7 +196,7 @@ func cacheOptions(resync time.Duration) cache.Options {
 	return cache.Options{
 		SyncPeriod:       &resync,
 		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject:         trainingjob.CachedObjects(),
+		ByObject:         cachedObjects(),
 	}
 }
 
