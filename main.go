@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/dcnlab/spot-training-operator/internal/cmd/checkpointagent"
+	"github.com/dcnlab/spot-training-operator/internal/cmd/containercheckpoint"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/manager"
 )
 
@@ -25,7 +26,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(manager.New(), checkpointagent.New())
+	root.AddCommand(manager.New(), checkpointagent.New(), containercheckpoint.New())
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "spot-training-operator:", err)
 		os.Exit(exitCode(err))

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -74,6 +75,19 @@ func (c *Client) Create(ctx context.Context, b Backup, owners ...metav1.OwnerRef
 		return c.explain(fmt.Errorf("create CheckpointBackup %s: %w", b.Key, err), err)
 	}
 	return nil
+}
+
+// Get reads one, in the version that the cluster serves.
+func (c *Client) Get(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	version, err := c.version()
+	if err != nil {
+		return nil, err
+	}
+	object := Object(version)
+	if err := c.reader.Get(ctx, key, object); err != nil {
+		return nil, c.explain(fmt.Errorf("read CheckpointBackup %s: %w", key, err), err)
+	}
+	return object, nil
 }
 
 // List returns the CheckpointBackups of a namespace, or of all for "", that carry the labels. The error is ErrNotServed
