@@ -1,0 +1,39 @@
+package gcp
+
+import (
+	"context"
+
+	"google.golang.org/api/compute/v1"
+
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+)
+
+type shapeKey struct{ zone, machineType string }
+
+// Shape reads what a machine type offers to pods. It is asked for once: machine types do not change.
+func (p *Provider) Shape(ctx context.Context, zone, machineType string) (cloud.Shape, error) {
+	at := shapeKey{zone, machineType}
+	p.mu.Lock()
+	shape, known := p.shapes[at]
+	p.mu.Unlock()
+	if known {
+		return shape, nil
+	}
+	var found *compute.MachineType
+	err := p.do(ctx, aboutCatalog, func(ctx context.Context) (err error) {
+		found, err = p.service.MachineTypes.Get(p.project, zone, machineType).
+			Fields("guestCpus,memoryMb,accelerators(guestAcceleratorCount)").Context(ctx).Do()
+		return err
+	})
+	if err != nil {
+		return cloud.Shape{}, err
+	}
+	shape = cloud.Shape{MilliCPU: found.GuestCpus * 1000, MemoryBytes: found.MemoryMb << 20}
+	for _, accelerator := range found.Accelerators {
+		shape.GPUs += int32(accelerator.GuestAcceleratorCount)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shapes[at] = shape
+	return shape, nil
+}

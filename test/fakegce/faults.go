@@ -1,0 +1,106 @@
+package fakegce
+
+import (
+	"net/http"
+	"time"
+)
+
+// Fault is something that goes wrong with requests.
+type Fault struct {
+	// Method and Zone choose the requests; empty for all.
+	Method, Zone string
+	// After is the number of such requests that go well before.
+	After int
+	// Times is how often it happens; 0 for ever.
+	Times int
+
+	// Exactly one of the following is set.
+
+	// Status, Reason and Message are answered instead of doing anything. RetryAfter is the header of that name.
+	Status          int
+	Reason, Message string
+	RetryAfter      time.Duration
+	// LoseAnswer does what is asked and cuts the connection.
+	LoseAnswer bool
+	// LoseRequest cuts the connection and does nothing.
+	LoseRequest bool
+	// Twice does what is asked twice, as when the network delivers a request twice, and gives the second answer.
+	Twice bool
+
+	seen, happened int
+	removed        bool
+}
+
+// Inject lets something go wrong until remove is called.
+func (s *Server) Inject(fault Fault) (remove func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := &fault
+	s.faults = append(s.faults, f)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f.removed = true
+	}
+}
+
+// RateLimit answers the next times requests with 429; 0 times for ever.
+func (s *Server) RateLimit(times int, retryAfter time.Duration) (remove func()) {
+	return s.Inject(Fault{
+		Times: times, Status: http.StatusTooManyRequests, Reason: "rateLimitExceeded", RetryAfter: retryAfter,
+		Message: "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'.",
+	})
+}
+
+// LoseAnswers does what the next times requests of a method ask, and cuts the connection instead of answering.
+func (s *Server) LoseAnswers(method string, times int) (remove func()) {
+	return s.Inject(Fault{Method: method, Times: times, LoseAnswer: true})
+}
+
+// Deny takes the permission for methods from the service account; for all methods when none is named.
+func (s *Server) Deny(methods ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(methods) == 0 {
+		methods = []string{""}
+	}
+	for _, name := range methods {
+		s.denied[name] = true
+	}
+}
+
+// Allow gives all permissions back.
+func (s *Server) Allow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.denied)
+}
+
+// fault is what goes wrong with a request; nil for nothing.
+func (s *Server) fault(c *call) *Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.faults {
+		if f.removed || f.Method != "" && f.Method != c.method.ID || f.Zone != "" && f.Zone != c.zone {
+			continue
+		}
+		f.seen++
+		if f.seen <= f.After || f.Times > 0 && f.happened >= f.Times {
+			continue
+		}
+		f.happened++
+		return f
+	}
+	return nil
+}
+
+func (f *Fault) losesAnswer() bool  { return f != nil && f.LoseAnswer }
+func (f *Fault) losesRequest() bool { return f != nil && f.LoseRequest }
+func (f *Fault) twice() bool        { return f != nil && f.Twice }
+
+func (f *Fault) refusal() *refusal {
+	if f == nil || f.Status == 0 {
+		return nil
+	}
+	return &refusal{status: f.Status, reason: f.Reason, message: f.Message, retryAfter: f.RetryAfter}
+}

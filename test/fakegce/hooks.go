@@ -1,0 +1,143 @@
+package fakegce
+
+import (
+	"maps"
+	"path"
+	"sort"
+	"strings"
+	"time"
+
+	"google.golang.org/api/compute/v1"
+)
+
+// Instance is what a test sees of an instance.
+type Instance struct {
+	Name, Zone, ID, State   string
+	MachineType             string
+	Spot                    bool
+	GPUType                 string
+	GPUs                    int64
+	Labels, Metadata        map[string]string
+	InternalIP, ExternalIP  string
+	Created, Running, Ended time.Time
+	// Preempted says that the provider takes it back.
+	Preempted bool
+}
+
+// Hooks are called one after another, in the order in which things happened, from a goroutine of the server's own.
+type Hooks struct {
+	// OnRunning is called when an instance runs: a test may boot a node for it.
+	OnRunning func(Instance)
+	// OnPreempted is called when the notice of a preemption is given.
+	OnPreempted func(Instance)
+	// OnGone is called when an instance that ran is off: its node is dead.
+	OnGone func(Instance)
+}
+
+// tell plans the call of a hook; s.mu is held.
+func (s *Server) tell(hook func(Instance), instance *instance) {
+	if hook == nil {
+		return
+	}
+	view := instance.view()
+	s.calls = append(s.calls, func() { hook(view) })
+	s.told.Broadcast()
+}
+
+// callHooks calls the hooks until the server is closed.
+func (s *Server) callHooks() {
+	defer s.running.Done()
+	for {
+		s.mu.Lock()
+		for len(s.calls) == 0 && !s.ended {
+			s.told.Wait()
+		}
+		if s.ended {
+			s.mu.Unlock()
+			return
+		}
+		call := s.calls[0]
+		s.calls = s.calls[1:]
+		s.calling = true
+		s.mu.Unlock()
+		call()
+		s.mu.Lock()
+		s.calling = false
+		s.told.Broadcast()
+		s.mu.Unlock()
+	}
+}
+
+// Instances are those that exist, by name.
+func (s *Server) Instances() []Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advance()
+	var all []Instance
+	for _, instance := range s.instances {
+		all = append(all, instance.view())
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	return all
+}
+
+// Instance is one that exists.
+func (s *Server) Instance(name string) (Instance, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advance()
+	if instance := s.byName(name); instance != nil {
+		return instance.view(), true
+	}
+	return Instance{}, false
+}
+
+// History are all instances that ever were, in the order of their creation; Ended is zero for those that exist.
+// The sum of their lives is what somebody pays for.
+func (s *Server) History() []Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advance()
+	all := make([]Instance, 0, len(s.history))
+	for _, instance := range s.history {
+		all = append(all, instance.view())
+	}
+	return all
+}
+
+func (i *instance) view() Instance {
+	r := i.resource
+	view := Instance{
+		Name: r.Name, Zone: i.zone, ID: i.id(), State: r.Status, MachineType: path.Base(r.MachineType),
+		Spot: i.spot(), Labels: maps.Clone(r.Labels), Metadata: metadataMap(r.Metadata),
+		Created: i.created, Running: i.running, Ended: i.ended, Preempted: i.preempted,
+	}
+	for _, gpu := range r.GuestAccelerators {
+		view.GPUType, view.GPUs = path.Base(gpu.AcceleratorType), view.GPUs+gpu.AcceleratorCount
+	}
+	for _, network := range r.NetworkInterfaces {
+		view.InternalIP = network.NetworkIP
+		for _, access := range network.AccessConfigs {
+			view.ExternalIP = access.NatIP
+		}
+	}
+	return view
+}
+
+func metadataMap(m *compute.Metadata) map[string]string {
+	all := map[string]string{}
+	if m == nil {
+		return all
+	}
+	for _, item := range m.Items {
+		if item.Value != nil {
+			all[item.Key] = *item.Value
+		} else {
+			all[item.Key] = ""
+		}
+	}
+	return all
+}
+
+// regionOf a zone.
+func regionOf(zone string) string { return zone[:max(strings.LastIndex(zone, "-"), 0)] }

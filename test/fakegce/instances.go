@@ -1,0 +1,282 @@
+package fakegce
+
+import (
+	"fmt"
+	"net/http"
+	"path"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/api/compute/v1"
+)
+
+// instance is an instance with what only the provider knows of it.
+type instance struct {
+	zone     string
+	resource *compute.Instance
+	number   uint64
+	// granted says that there was stock and quota for it.
+	granted, preempted, gone bool
+	// leaving says that it stops and is deleted then.
+	leaving                 bool
+	created, running, ended time.Time
+	// guest are the guest attributes, by namespace/key.
+	guest map[string]string
+	// changed is closed when something that the metadata server tells has changed.
+	changed chan struct{}
+}
+
+func (i *instance) id() string { return strconv.FormatUint(i.number, 10) }
+
+func (i *instance) spot() bool {
+	scheduling := i.resource.Scheduling
+	return scheduling != nil && (scheduling.ProvisioningModel == "SPOT" || scheduling.Preemptible)
+}
+
+// notify tells those who wait for a change of the metadata; s.mu is held.
+func (i *instance) notify() {
+	close(i.changed)
+	i.changed = make(chan struct{})
+}
+
+func (s *Server) byName(name string) *instance {
+	for _, instance := range s.instances {
+		if instance.resource.Name == name {
+			return instance
+		}
+	}
+	return nil
+}
+
+func (s *Server) notFound(c *call) *refusal {
+	return refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/instances/%s' was not found",
+		s.opts.Project, c.zone, c.name)
+}
+
+func (s *Server) getInstance(c *call) (any, *refusal) {
+	instance := s.instances[key{c.zone, c.name}]
+	if instance == nil {
+		return nil, s.notFound(c)
+	}
+	return instance.resource, nil
+}
+
+func (s *Server) listInstances(c *call) (any, *refusal) {
+	keep, err := s.doc.parseFilter(s.doc.Schemas["Instance"], c.query.Get("filter"))
+	if err != nil {
+		return nil, s.badFilter(c, err)
+	}
+	var names []string
+	for at, instance := range s.instances {
+		if at.zone == c.zone && keep(generic(instance.resource).(map[string]any)) {
+			names = append(names, at.name)
+		}
+	}
+	sort.Strings(names)
+	names, next, no := page(c, names)
+	if no != nil {
+		return nil, no
+	}
+	list := &compute.InstanceList{
+		Kind: "compute#instanceList", Id: "projects/" + s.opts.Project + "/zones/" + c.zone + "/instances",
+		SelfLink: s.link("zones", c.zone, "instances"), NextPageToken: next,
+	}
+	for _, name := range names {
+		list.Items = append(list.Items, s.instances[key{c.zone, name}].resource)
+	}
+	return list, nil
+}
+
+func (s *Server) badFilter(c *call, err error) *refusal {
+	s.violations = append(s.violations, c.method.ID+": "+err.Error())
+	return refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'filter': '%s'. Invalid list filter expression: %v",
+		c.query.Get("filter"), err)
+}
+
+// page cuts one page out of sorted names. The token of the next page is the last name of this one, so that pages stay
+// right when instances come and go between them.
+func page(c *call, names []string) (on []string, next string, no *refusal) {
+	size := 500
+	if text := c.query.Get("maxResults"); text != "" {
+		size, _ = strconv.Atoi(text)
+	}
+	if size < 1 || size > 500 {
+		return nil, "", refuse(http.StatusBadRequest, "invalid",
+			"Invalid value for field 'maxResults': '%d'. Values must be within the range: [1, 500]", size)
+	}
+	if token := c.query.Get("pageToken"); token != "" {
+		last, ok := strings.CutPrefix(token, "after-")
+		if !ok {
+			return nil, "", refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'pageToken': '%s'.", token)
+		}
+		names = names[sort.Search(len(names), func(i int) bool { return names[i] > last }):]
+	}
+	if len(names) > size {
+		return names[:size], "after-" + names[size-1], nil
+	}
+	return names, "", nil
+}
+
+func (s *Server) deleteInstance(c *call) (any, *refusal) {
+	return s.once(c, "", func() (*operation, *refusal) {
+		instance := s.instances[key{c.zone, c.name}]
+		if instance == nil {
+			return nil, s.notFound(c)
+		}
+		op := s.newOperation(instance, "delete", s.email())
+		now := s.clock.Now()
+		s.after(now, s.vary(s.opts.Latency.Accept), op.start)
+		delay := s.vary(s.opts.Latency.Stop)
+		if instance.resource.Status == "TERMINATED" || !instance.granted {
+			delay = s.vary(s.opts.Latency.Accept)
+		}
+		instance.leaving = true
+		s.stop(instance)
+		s.after(now, delay, func(now time.Time) {
+			s.remove(instance, now)
+			op.finish(now)
+		})
+		return op, nil
+	})
+}
+
+// stop lets a running instance go down; s.mu is held.
+func (s *Server) stop(i *instance) {
+	if i.resource.Status != "TERMINATED" {
+		i.resource.Status = "STOPPING"
+	}
+	i.notify()
+}
+
+// remove ends an instance for good; s.mu is held.
+func (s *Server) remove(i *instance, now time.Time) {
+	if i.gone {
+		return
+	}
+	s.halt(i, now)
+	i.gone = true
+	if i.ended.IsZero() {
+		i.ended = now
+	}
+	delete(s.instances, key{i.zone, i.resource.Name})
+	i.notify()
+}
+
+// halt is the moment in which the programs of an instance end; s.mu is held.
+func (s *Server) halt(i *instance, now time.Time) {
+	if i.resource.Status != "TERMINATED" && !i.running.IsZero() && i.ended.IsZero() {
+		i.ended = now
+		i.resource.Status = "TERMINATED"
+		s.tell(s.opts.Hooks.OnGone, i)
+	}
+	i.resource.Status = "TERMINATED"
+}
+
+// Preempt takes an instance back: it gets the notice, and is off when the time of the notice is over. An instance that
+// does not run, or is no spot instance, is an error.
+func (s *Server) Preempt(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advance()
+	instance := s.byName(name)
+	if instance == nil || instance.resource.Status != "RUNNING" || !instance.spot() {
+		return fmt.Errorf("instance %s does not run, or is no spot instance", name)
+	}
+	s.preempt(instance, s.clock.Now())
+	s.advance()
+	return nil
+}
+
+// preempt gives the notice; s.mu is held.
+func (s *Server) preempt(i *instance, now time.Time) {
+	if i.resource.Status != "RUNNING" {
+		return
+	}
+	i.preempted = true
+	i.resource.Status = "STOPPING"
+	i.resource.StatusMessage = "Instance was preempted."
+	op := s.newOperation(i, "compute.instances.preempted", "system")
+	op.resource.InsertTime = timestamp(now)
+	op.resource.StatusMessage = "Instance was preempted."
+	op.start(now)
+	i.notify()
+	s.tell(s.opts.Hooks.OnPreempted, i)
+	s.after(now, s.vary(s.opts.Latency.Notice), func(now time.Time) {
+		op.finish(now)
+		if i.resource.Scheduling.InstanceTerminationAction == "DELETE" {
+			s.remove(i, now)
+			return
+		}
+		s.halt(i, now)
+		i.notify()
+	})
+}
+
+// Crash ends an instance without a notice, as when its host fails: it is TERMINATED at once.
+func (s *Server) Crash(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advance()
+	instance := s.byName(name)
+	if instance == nil || instance.resource.Status != "RUNNING" {
+		return fmt.Errorf("instance %s does not run", name)
+	}
+	now := s.clock.Now()
+	op := s.newOperation(instance, "compute.instances.hostError", "system")
+	op.start(now)
+	op.finish(now)
+	s.halt(instance, now)
+	instance.notify()
+	return nil
+}
+
+func (s *Server) getGuestAttributes(c *call) (any, *refusal) {
+	instance := s.instances[key{c.zone, c.name}]
+	if instance == nil {
+		return nil, s.notFound(c)
+	}
+	query := c.query.Get("queryPath")
+	answer := &compute.GuestAttributes{
+		Kind: "compute#guestAttributes", QueryPath: query, QueryValue: &compute.GuestAttributesValue{},
+		SelfLink: s.link("zones", c.zone, "instances", c.name, "getGuestAttributes"),
+	}
+	var keys []string
+	for at := range instance.guest {
+		if strings.HasPrefix(at, query) {
+			keys = append(keys, at)
+		}
+	}
+	sort.Strings(keys)
+	for _, at := range keys {
+		answer.QueryValue.Items = append(answer.QueryValue.Items, &compute.GuestAttributesEntry{
+			Namespace: path.Dir(at), Key: path.Base(at), Value: instance.guest[at],
+		})
+	}
+	if len(keys) == 0 {
+		return nil, refuse(http.StatusNotFound, "notFound", "The resource '%s' of type 'Guest Attribute' was not found.", query)
+	}
+	return answer, nil
+}
+
+// SetGuestAttribute lets an instance publish something, for example the namespace hostkeys and the key ssh-ed25519.
+func (s *Server) SetGuestAttribute(name, namespace, attribute, value string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advance()
+	instance := s.byName(name)
+	if instance == nil {
+		return fmt.Errorf("there is no instance %s", name)
+	}
+	return instance.setGuest(namespace+"/"+attribute, value)
+}
+
+func (i *instance) setGuest(at, value string) error {
+	if !strings.EqualFold(metadataMap(i.resource.Metadata)["enable-guest-attributes"], "true") {
+		return fmt.Errorf("guest attributes are not enabled for instance %s", i.resource.Name)
+	}
+	i.guest[at] = value
+	i.notify()
+	return nil
+}

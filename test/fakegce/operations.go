@@ -1,0 +1,137 @@
+package fakegce
+
+import (
+	"fmt"
+	"net/http"
+	"sort"
+	"time"
+
+	"google.golang.org/api/compute/v1"
+)
+
+type operation struct {
+	zone     string
+	resource *compute.Operation
+	inserted time.Time
+}
+
+// accepted is what a request id stands for.
+type accepted struct {
+	method, zone, name string
+	operation          *operation
+}
+
+// once does what a request wants, unless a request of the same id was taken before: then the operation of that one is
+// the answer, even if it failed. A request that is refused at once leaves its id unused.
+func (s *Server) once(c *call, name string, do func() (*operation, *refusal)) (any, *refusal) {
+	if name == "" {
+		name = c.name
+	}
+	id := c.query.Get("requestId")
+	if id == "00000000-0000-0000-0000-000000000000" || id != "" && !s.doc.matches(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`, id) {
+		return nil, refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'requestId': '%s'. Must be a valid UUID.", id)
+	}
+	if before := s.requestIDs[id]; id != "" && before != nil {
+		if before.method != c.method.ID || before.zone != c.zone || before.name != name {
+			s.violations = append(s.violations, fmt.Sprintf("%s of %s: request id %s was used for %s of %s before",
+				c.method.ID, name, id, before.method, before.name))
+			return nil, refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'requestId': '%s'. It was used for another request.", id)
+		}
+		return before.operation.resource, nil
+	}
+	op, no := do()
+	if no != nil {
+		return nil, no
+	}
+	if id != "" {
+		op.resource.ClientOperationId = id
+		s.requestIDs[id] = &accepted{c.method.ID, c.zone, name, op}
+	}
+	return op.resource, nil
+}
+
+func (s *Server) newOperation(target *instance, kind, user string) *operation {
+	now := s.clock.Now()
+	number := s.nextID()
+	name := fmt.Sprintf("operation-%d-%016x", now.UnixMilli(), number)
+	if user == "system" {
+		name = fmt.Sprintf("systemevent-%d-%016x", now.UnixMilli(), number)
+	}
+	op := &operation{zone: target.zone, inserted: now, resource: &compute.Operation{
+		Kind: "compute#operation", Id: number, Name: name, OperationType: kind, Status: "PENDING", User: user,
+		InsertTime: timestamp(now), Zone: s.link("zones", target.zone), TargetId: target.number,
+		TargetLink: s.link("zones", target.zone, "instances", target.resource.Name),
+		SelfLink:   s.link("zones", target.zone, "operations", name),
+	}}
+	s.operations[key{target.zone, name}] = op
+	return op
+}
+
+func (o *operation) start(now time.Time) {
+	if o.resource.Status == "PENDING" {
+		o.resource.Status, o.resource.StartTime = "RUNNING", timestamp(now)
+	}
+}
+
+func (o *operation) finish(now time.Time) {
+	o.start(now)
+	o.resource.Status, o.resource.Progress, o.resource.EndTime = "DONE", 100, timestamp(now)
+}
+
+func (o *operation) fail(now time.Time, status int, problem *compute.OperationErrorErrors) {
+	o.finish(now)
+	o.resource.Error = &compute.OperationError{Errors: []*compute.OperationErrorErrors{problem}}
+	o.resource.HttpErrorStatusCode = int64(status)
+	o.resource.HttpErrorMessage = http.StatusText(status)
+}
+
+func (s *Server) getOperation(c *call) (any, *refusal) {
+	if op := s.operations[key{c.zone, c.name}]; op != nil {
+		return op.resource, nil
+	}
+	return nil, refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/operations/%s' was not found",
+		s.opts.Project, c.zone, c.name)
+}
+
+func (s *Server) listOperations(c *call) (any, *refusal) {
+	keep, err := s.doc.parseFilter(s.doc.Schemas["Operation"], c.query.Get("filter"))
+	if err != nil {
+		return nil, s.badFilter(c, err)
+	}
+	var names []string
+	for at, op := range s.operations {
+		if at.zone == c.zone && keep(generic(op.resource).(map[string]any)) {
+			names = append(names, at.name)
+		}
+	}
+	sort.Strings(names)
+	names, next, no := page(c, names)
+	if no != nil {
+		return nil, no
+	}
+	list := &compute.OperationList{
+		Kind: "compute#operationList", Id: "projects/" + s.opts.Project + "/zones/" + c.zone + "/operations",
+		SelfLink: s.link("zones", c.zone, "operations"), NextPageToken: next,
+	}
+	for _, name := range names {
+		list.Items = append(list.Items, s.operations[key{c.zone, name}].resource)
+	}
+	return list, nil
+}
+
+// ForgetOperations lets all operations that are done be unknown, as Google's are after some days.
+func (s *Server) ForgetOperations() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advance()
+	for at, op := range s.operations {
+		if op.resource.Status == "DONE" {
+			delete(s.operations, at)
+		}
+	}
+}
+
+// timestamp in the form that Google writes, with the offset of its headquarters.
+func timestamp(t time.Time) string {
+	return t.In(time.FixedZone("", -8*3600)).Format("2006-01-02T15:04:05.000-07:00")
+}
