@@ -54,7 +54,7 @@ func (s *Server) machineType(name string) (MachineType, bool) {
 		return found, true
 	}
 	parts := general.FindStringSubmatch(name)
-	if parts == nil || memoryPerCPU[parts[1]] == nil {
+	if len(parts) != 4 || memoryPerCPU[parts[1]] == nil {
 		return MachineType{}, false
 	}
 	cpus, err := strconv.ParseInt(parts[3], 10, 64)

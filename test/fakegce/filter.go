@@ -22,7 +22,7 @@ func (d *document) parseFilter(s *schema, text string) (filter, error) {
 	rest := strings.TrimSpace(text)
 	for rest != "" {
 		at := filterTokens.FindStringSubmatchIndex(rest)
-		if at == nil || at[0] != 0 {
+		if len(at) < 4 || at[0] != 0 {
 			return nil, fmt.Errorf("filter %q: cannot read %q", text, rest)
 		}
 		p.tokens = append(p.tokens, rest[at[2]:at[3]])

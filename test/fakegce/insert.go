@@ -98,14 +98,14 @@ func (s *Server) provision(i *instance, op *operation) {
 			return
 		}
 		i.granted = true
-		i.resource.Status = "STAGING"
+		i.status("STAGING")
 		s.after(now, s.vary(s.opts.Latency.Stage), func(now time.Time) {
 			if i.leaving || i.gone {
 				op.finish(now)
 				return
 			}
-			i.resource.Status, i.running = "RUNNING", now
-			i.resource.LastStartTimestamp = timestamp(now)
+			i.running = now
+			i.set(func(r *compute.Instance) { r.Status, r.LastStartTimestamp = "RUNNING", timestamp(now) })
 			op.finish(now)
 			i.notify()
 			s.tell(s.opts.Hooks.OnRunning, i)

@@ -24,6 +24,8 @@ type instance struct {
 	created, running, ended time.Time
 	// guest are the guest attributes, by namespace/key.
 	guest map[string]string
+	// form is the resource as it is sent; nil after a change.
+	form map[string]any
 	// changed is closed when something that the metadata server tells has changed.
 	changed chan struct{}
 }
@@ -33,6 +35,25 @@ func (i *instance) id() string { return strconv.FormatUint(i.number, 10) }
 func (i *instance) spot() bool {
 	scheduling := i.resource.Scheduling
 	return scheduling != nil && (scheduling.ProvisioningModel == "SPOT" || scheduling.Preemptible)
+}
+
+// set changes the resource; s.mu is held.
+func (i *instance) set(change func(r *compute.Instance)) {
+	change(i.resource)
+	i.form = nil
+}
+
+func (i *instance) status(status string) {
+	i.set(func(r *compute.Instance) { r.Status = status })
+}
+
+// json is the resource as it is sent: never changed, and made once, since whoever watches hundreds of instances reads
+// each of them over and over. s.mu is held.
+func (i *instance) json() map[string]any {
+	if i.form == nil {
+		i.form = generic(i.resource).(map[string]any)
+	}
+	return i.form
 }
 
 // notify tells those who wait for a change of the metadata; s.mu is held.
@@ -60,7 +81,7 @@ func (s *Server) getInstance(c *call) (any, *refusal) {
 	if instance == nil {
 		return nil, s.notFound(c)
 	}
-	return instance.resource, nil
+	return instance.json(), nil
 }
 
 func (s *Server) listInstances(c *call) (any, *refusal) {
@@ -70,7 +91,7 @@ func (s *Server) listInstances(c *call) (any, *refusal) {
 	}
 	var names []string
 	for at, instance := range s.instances {
-		if at.zone == c.zone && keep(generic(instance.resource).(map[string]any)) {
+		if at.zone == c.zone && keep(instance.json()) {
 			names = append(names, at.name)
 		}
 	}
@@ -79,14 +100,26 @@ func (s *Server) listInstances(c *call) (any, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	list := &compute.InstanceList{
-		Kind: "compute#instanceList", Id: "projects/" + s.opts.Project + "/zones/" + c.zone + "/instances",
-		SelfLink: s.link("zones", c.zone, "instances"), NextPageToken: next,
+	return s.listOf(c, "instance", names, next, func(name string) any { return s.instances[key{c.zone, name}].json() }), nil
+}
+
+// listOf is one page of a list.
+func (s *Server) listOf(c *call, kind string, names []string, next string, item func(name string) any) map[string]any {
+	list := map[string]any{
+		"kind": "compute#" + kind + "List", "id": "projects/" + s.opts.Project + "/zones/" + c.zone + "/" + kind + "s",
+		"selfLink": s.link("zones", c.zone, kind+"s"),
 	}
+	items := make([]any, 0, len(names))
 	for _, name := range names {
-		list.Items = append(list.Items, s.instances[key{c.zone, name}].resource)
+		items = append(items, item(name))
 	}
-	return list, nil
+	if len(items) > 0 {
+		list["items"] = items
+	}
+	if next != "" {
+		list["nextPageToken"] = next
+	}
+	return list
 }
 
 func (s *Server) badFilter(c *call, err error) *refusal {
@@ -145,7 +178,7 @@ func (s *Server) deleteInstance(c *call) (any, *refusal) {
 // stop lets a running instance go down; s.mu is held.
 func (s *Server) stop(i *instance) {
 	if i.resource.Status != "TERMINATED" {
-		i.resource.Status = "STOPPING"
+		i.status("STOPPING")
 	}
 	i.notify()
 }
@@ -168,10 +201,10 @@ func (s *Server) remove(i *instance, now time.Time) {
 func (s *Server) halt(i *instance, now time.Time) {
 	if i.resource.Status != "TERMINATED" && !i.running.IsZero() && i.ended.IsZero() {
 		i.ended = now
-		i.resource.Status = "TERMINATED"
+		i.status("TERMINATED")
 		s.tell(s.opts.Hooks.OnGone, i)
 	}
-	i.resource.Status = "TERMINATED"
+	i.status("TERMINATED")
 }
 
 // Preempt takes an instance back: it gets the notice, and is off when the time of the notice is over. An instance that
@@ -195,11 +228,9 @@ func (s *Server) preempt(i *instance, now time.Time) {
 		return
 	}
 	i.preempted = true
-	i.resource.Status = "STOPPING"
-	i.resource.StatusMessage = "Instance was preempted."
+	i.set(func(r *compute.Instance) { r.Status, r.StatusMessage = "STOPPING", "Instance was preempted." })
 	op := s.newOperation(i, "compute.instances.preempted", "system")
-	op.resource.InsertTime = timestamp(now)
-	op.resource.StatusMessage = "Instance was preempted."
+	op.set(func(r *compute.Operation) { r.InsertTime, r.StatusMessage = timestamp(now), "Instance was preempted." })
 	op.start(now)
 	i.notify()
 	s.tell(s.opts.Hooks.OnPreempted, i)

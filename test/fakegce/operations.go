@@ -12,7 +12,22 @@ import (
 type operation struct {
 	zone     string
 	resource *compute.Operation
-	inserted time.Time
+	// form is the resource as it is sent; nil after a change.
+	form map[string]any
+}
+
+// set changes the resource; s.mu is held.
+func (o *operation) set(change func(r *compute.Operation)) {
+	change(o.resource)
+	o.form = nil
+}
+
+// json is the resource as it is sent: never changed. s.mu is held.
+func (o *operation) json() map[string]any {
+	if o.form == nil {
+		o.form = generic(o.resource).(map[string]any)
+	}
+	return o.form
 }
 
 // accepted is what a request id stands for.
@@ -37,17 +52,17 @@ func (s *Server) once(c *call, name string, do func() (*operation, *refusal)) (a
 				c.method.ID, name, id, before.method, before.name))
 			return nil, refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'requestId': '%s'. It was used for another request.", id)
 		}
-		return before.operation.resource, nil
+		return before.operation.json(), nil
 	}
 	op, no := do()
 	if no != nil {
 		return nil, no
 	}
 	if id != "" {
-		op.resource.ClientOperationId = id
+		op.set(func(r *compute.Operation) { r.ClientOperationId = id })
 		s.requestIDs[id] = &accepted{c.method.ID, c.zone, name, op}
 	}
-	return op.resource, nil
+	return op.json(), nil
 }
 
 func (s *Server) newOperation(target *instance, kind, user string) *operation {
@@ -57,7 +72,7 @@ func (s *Server) newOperation(target *instance, kind, user string) *operation {
 	if user == "system" {
 		name = fmt.Sprintf("systemevent-%d-%016x", now.UnixMilli(), number)
 	}
-	op := &operation{zone: target.zone, inserted: now, resource: &compute.Operation{
+	op := &operation{zone: target.zone, resource: &compute.Operation{
 		Kind: "compute#operation", Id: number, Name: name, OperationType: kind, Status: "PENDING", User: user,
 		InsertTime: timestamp(now), Zone: s.link("zones", target.zone), TargetId: target.number,
 		TargetLink: s.link("zones", target.zone, "instances", target.resource.Name),
@@ -69,25 +84,27 @@ func (s *Server) newOperation(target *instance, kind, user string) *operation {
 
 func (o *operation) start(now time.Time) {
 	if o.resource.Status == "PENDING" {
-		o.resource.Status, o.resource.StartTime = "RUNNING", timestamp(now)
+		o.set(func(r *compute.Operation) { r.Status, r.StartTime = "RUNNING", timestamp(now) })
 	}
 }
 
 func (o *operation) finish(now time.Time) {
 	o.start(now)
-	o.resource.Status, o.resource.Progress, o.resource.EndTime = "DONE", 100, timestamp(now)
+	o.set(func(r *compute.Operation) { r.Status, r.Progress, r.EndTime = "DONE", 100, timestamp(now) })
 }
 
 func (o *operation) fail(now time.Time, status int, problem *compute.OperationErrorErrors) {
 	o.finish(now)
-	o.resource.Error = &compute.OperationError{Errors: []*compute.OperationErrorErrors{problem}}
-	o.resource.HttpErrorStatusCode = int64(status)
-	o.resource.HttpErrorMessage = http.StatusText(status)
+	o.set(func(r *compute.Operation) {
+		r.Error = &compute.OperationError{Errors: []*compute.OperationErrorErrors{problem}}
+		r.HttpErrorStatusCode = int64(status)
+		r.HttpErrorMessage = http.StatusText(status)
+	})
 }
 
 func (s *Server) getOperation(c *call) (any, *refusal) {
 	if op := s.operations[key{c.zone, c.name}]; op != nil {
-		return op.resource, nil
+		return op.json(), nil
 	}
 	return nil, refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/operations/%s' was not found",
 		s.opts.Project, c.zone, c.name)
@@ -100,7 +117,7 @@ func (s *Server) listOperations(c *call) (any, *refusal) {
 	}
 	var names []string
 	for at, op := range s.operations {
-		if at.zone == c.zone && keep(generic(op.resource).(map[string]any)) {
+		if at.zone == c.zone && keep(op.json()) {
 			names = append(names, at.name)
 		}
 	}
@@ -109,14 +126,7 @@ func (s *Server) listOperations(c *call) (any, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	list := &compute.OperationList{
-		Kind: "compute#operationList", Id: "projects/" + s.opts.Project + "/zones/" + c.zone + "/operations",
-		SelfLink: s.link("zones", c.zone, "operations"), NextPageToken: next,
-	}
-	for _, name := range names {
-		list.Items = append(list.Items, s.operations[key{c.zone, name}].resource)
-	}
-	return list, nil
+	return s.listOf(c, "operation", names, next, func(name string) any { return s.operations[key{c.zone, name}].json() }), nil
 }
 
 // ForgetOperations lets all operations that are done be unknown, as Google's are after some days.

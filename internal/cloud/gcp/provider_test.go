@@ -203,7 +203,7 @@ func TestWhatRefusalsMean(t *testing.T) {
 			s.Inject(fakegce.Fault{Status: 500, Reason: "backendError", Message: "Internal Error"})
 		}, class: cloud.Transient, says: "Internal Error"},
 		"connection": {arrange: func(s *fakegce.Server) { s.Inject(fakegce.Fault{LoseRequest: true}) }, class: cloud.Transient, says: "lost"},
-		"exists":     {arrange: func(s *fakegce.Server) {}, spec: func(s *cloud.InstanceSpec) { s.Name = "before" }, class: cloud.AlreadyExists, says: "already exists"},
+		"exists":     {arrange: func(*fakegce.Server) {}, spec: func(s *cloud.InstanceSpec) { s.Name = "before" }, class: cloud.AlreadyExists, says: "already exists"},
 		"project":    {spec: func(*cloud.InstanceSpec) {}, class: cloud.Invalid, says: "projects/other-project"},
 	} {
 		t.Run(name, func(t *testing.T) {
