@@ -1,0 +1,104 @@
+package nodejoin
+
+import (
+	_ "embed" // the script
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"text/template"
+	"time"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+//go:embed script.sh
+var scriptText string
+
+var scriptTemplate = template.Must(template.New("script.sh").Parse(scriptText))
+
+// defaultLimit is the default of spec.joinTimeout.
+const defaultLimit = 15 * time.Minute
+
+// script says which parts the script has, and their values.
+type script struct {
+	Title string
+	// Prepare is the startup script of the SpotInstanceVM in base64, in lines.
+	Prepare            string
+	WaitForPreparation bool
+	Join               bool
+	// Limit are the seconds within which the instance must have joined.
+	Limit            int
+	Secret           string
+	Endpoint, Node   string
+	V1beta3, V1beta4 string
+}
+
+func (s script) String() string {
+	var text strings.Builder
+	// It cannot fail: the template is parsed, and a Builder takes everything.
+	_ = scriptTemplate.Execute(&text, s)
+	return text.String()
+}
+
+// withJoin adds kubeadm join.
+func (s script) withJoin(join Join, limit time.Duration) (script, error) {
+	if err := join.validate(); err != nil {
+		return script{}, err
+	}
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	s.Join, s.Limit = true, int(limit.Seconds())
+	s.Secret, s.Endpoint, s.Node = join.secret(), join.Cluster.Endpoint, join.Instance.Name
+	var err error
+	if s.V1beta3, err = join.configuration("v1beta3"); err != nil {
+		return script{}, err
+	}
+	s.V1beta4, err = join.configuration("v1beta4")
+	return s, err
+}
+
+// startupScript prepares the instance and joins it.
+func startupScript(join Join, spec *spotv1alpha1.SpotInstanceVMSpec) (string, error) {
+	s := script{Title: fmt.Sprintf("Prepares instance %s and joins it to the cluster.", join.Instance.Name), Prepare: encode(spec.StartupScript)}
+	s, err := s.withJoin(join, spec.JoinTimeout.Duration)
+	return s.String(), err
+}
+
+// preparation only prepares the instance; empty when there is nothing to do.
+func preparation(join Join, spec *spotv1alpha1.SpotInstanceVMSpec) string {
+	if spec.StartupScript == "" {
+		return ""
+	}
+	return script{Title: fmt.Sprintf("Prepares instance %s.", join.Instance.Name), Prepare: encode(spec.StartupScript)}.String()
+}
+
+// joinScript joins an instance once it is prepared.
+func joinScript(join Join, spec *spotv1alpha1.SpotInstanceVMSpec) (string, error) {
+	s := script{
+		Title:              fmt.Sprintf("Joins instance %s to the cluster.", join.Instance.Name),
+		WaitForPreparation: spec.StartupScript != "",
+	}
+	s, err := s.withJoin(join, spec.JoinTimeout.Duration)
+	return s.String(), err
+}
+
+// encode has a script in base64, so that it arrives as it was written whatever it holds. One that does not say what runs
+// it is one for bash.
+func encode(script string) string {
+	if script == "" {
+		return ""
+	}
+	if !strings.HasPrefix(script, "#!") {
+		script = "#!/bin/bash\n" + script
+	}
+	text := base64.StdEncoding.EncodeToString([]byte(script))
+	const width = 120
+	var lines strings.Builder
+	for len(text) > width {
+		lines.WriteString(text[:width] + "\n")
+		text = text[width:]
+	}
+	lines.WriteString(text)
+	return lines.String()
+}
