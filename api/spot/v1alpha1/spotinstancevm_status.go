@@ -35,6 +35,16 @@ type SpotInstanceVMStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Instances in detail"
 	ProvisionedInstances []ProvisionedInstance `json:"provisionedInstances,omitempty"`
+
+	// zones are what was learned of the zones so far, for each zone and machine type that instances were asked for in, at
+	// most 32. The next instance is tried where it will probably cost least, interruptions included.
+	// +optional
+	// +listType=map
+	// +listMapKey=zone
+	// +listMapKey=machineType
+	// +kubebuilder:validation:MaxItems=32
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="What was learned of the zones"
+	Zones []ZoneHistory `json:"zones,omitempty"`
 }
 
 // ProvisionedInstance is one instance of a SpotInstanceVM.

@@ -62,6 +62,7 @@ func (v *SpotInstanceVM) StatusConditions() *[]metav1.Condition { return &v.Stat
 // SpotInstanceVMSpec describes spot instances and how they join the cluster.
 //
 // +kubebuilder:validation:XValidation:rule="!self.allowStandardFallback || self.provisioningModel == 'SPOT'",fieldPath=".allowStandardFallback",message="spec.allowStandardFallback: has no use when provisioningModel is STANDARD: remove it, or set provisioningModel to SPOT"
+// +kubebuilder:validation:XValidation:rule="!has(self.prices) || self.prices.all(p, !has(p.zone) || (has(self.gcp.zone) && self.gcp.zone == p.zone) || (has(self.gcp.zones) && p.zone in self.gcp.zones))",fieldPath=".prices",message="spec.prices: has a price for a zone that is neither spec.gcp.zone nor in spec.gcp.zones: correct the zone, or remove the price"
 type SpotInstanceVMSpec struct {
 	// vmImage is the boot image of the instances, as projects/<project>/global/images/<image> or, for the newest of a
 	// family, projects/<project>/global/images/family/<family>. It must bring kubelet, kubeadm and a container runtime
@@ -139,6 +140,23 @@ type SpotInstanceVMSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('168h')",message="spec.idleTimeout: is more than 168h: choose less, or run STANDARD instances outside of the operator"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=16,displayName="Time without work before deletion",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
+
+	// prices are what an instance costs in the zones, at most 64, each zone and provisioning model once. They order the
+	// zones together with how often these take instances back, and are written onto the nodes, from where the cost of
+	// jobs is worked out. Default: prices are not known, and all zones are taken to cost the same.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(other, (has(other.zone) ? other.zone : '') == (has(p.zone) ? p.zone : '') && other.provisioningModel == p.provisioningModel))",message="spec.prices: has two prices for one zone and provisioningModel: remove one of them"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=17,displayName="Prices of an instance",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Prices []Price `json:"prices,omitempty"`
+
+	// priceCurrency of all prices, three letters, for example EUR. Default USD.
+	// +optional
+	// +kubebuilder:default=USD
+	// +kubebuilder:validation:MaxLength=3
+	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
+	PriceCurrency string `json:"priceCurrency,omitempty"`
 }
 
 // ProvisioningModel is the price model of an instance, in the words of Compute Engine.

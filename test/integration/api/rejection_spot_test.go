@@ -69,6 +69,11 @@ func TestSpotInstanceVMRejections(t *testing.T) {
 		{"an idle time in days", `spec: {idleTimeout: 1d}`, "spec.idleTimeout", "(ms|s|m|h)"},
 		{"an idle time without end", `spec: {idleTimeout: 9999h}`, "spec.idleTimeout", "choose less"},
 		{"a startup script above 64 KiB", `spec: {startupScript: ` + strings.Repeat("x", 65537) + `}`, "spec.startupScript", "may not be more than 65536 bytes"},
+		{"a price that is no number", `spec: {prices: [{perHour: "0,35"}]}`, "spec.prices[0].perHour", "[0-9]{1,6}"},
+		{"a price for nothing", `spec: {prices: [{zone: us-central1-a}]}`, "spec.prices[0].perHour", "Required value"},
+		{"a price for a zone that is never used", `spec: {prices: [{zone: us-east1-b, perHour: "0.35"}]}`, "spec.prices", "correct the zone, or remove the price"},
+		{"two prices for one zone", `spec: {prices: [{zone: us-central1-a, perHour: "0.35"}, {zone: us-central1-a, provisioningModel: SPOT, perHour: "0.4"}]}`, "spec.prices", "remove one of them"},
+		{"a currency that is none", `spec: {priceCurrency: euro}`, "spec.priceCurrency", "Too long"},
 		{"a misspelt field", `spec: {gcp: {machinetype: n1-standard-8}}`, "spec.gcp.machinetype", "unknown field"},
 	})
 }
