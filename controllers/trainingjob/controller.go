@@ -215,6 +215,9 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 	}
 	hideSecrets(o.job, &d.status)
 	chargeCost(o, &d.status)
+	if o.priceUnread {
+		d.lookAgain(retryPrice)
+	}
 	wait, err := r.report(ctx, o, &d.status)
 	if err != nil {
 		return ctrl.Result{}, err

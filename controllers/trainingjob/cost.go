@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/internal/cost"
@@ -22,20 +23,23 @@ const (
 	costLag = 10 * time.Minute
 	// priceAge is how long the price of a node is kept in memory before it is read again.
 	priceAge = 10 * time.Minute
+	// retryPrice is when a price that could not be read is asked for again.
+	retryPrice = time.Minute
 )
 
 // observeCost brings the times that the job's pods held their nodes since the cost was last written, with the prices of
-// the nodes.
-func (r *Reconciler) observeCost(ctx context.Context, o *observed) error {
+// the nodes. A price that cannot be read holds up the cost alone, which is charged once it can, and not the training.
+func (r *Reconciler) observeCost(ctx context.Context, o *observed) {
 	if c := o.job.Status.Cost; finished(&o.job.Status) && (c == nil || c.PerHour == "0") { // there is nothing more to charge
 		r.ledger.forget(client.ObjectKeyFromObject(o.job))
-		return nil
+		return
 	}
 	requests := requestsOf(o.job)
 	for _, use := range r.ledger.uses(o.job, o.pods, o.now) {
 		price, err := r.prices.of(ctx, r.Direct, use.node, o.now)
 		if err != nil {
-			return err
+			o.usages, o.priceUnread = nil, true
+			return
 		}
 		usage := cost.Usage{Start: use.start, End: use.end}
 		if price != nil {
@@ -43,7 +47,6 @@ func (r *Reconciler) observeCost(ctx context.Context, o *observed) error {
 		}
 		o.usages = append(o.usages, usage)
 	}
-	return nil
 }
 
 // requestsOf is what one worker requests; limits stand for requests that are not set, as for any pod.
@@ -62,6 +65,9 @@ func requestsOf(job *mlv1.TrainingJob) corev1.ResourceList {
 func chargeCost(o observed, status *mlv1.TrainingJobStatus) {
 	before := o.job.Status.Cost
 	status.Cost = before
+	if o.priceUnread {
+		return
+	}
 	next := cost.Charge(before, o.usages, o.now)
 	if next == nil || (equality.Semantic.DeepEqual(&o.job.Status, status) && !costDue(before, next, o)) {
 		return
@@ -184,34 +190,51 @@ type priceList struct {
 type knownPrice struct {
 	price *cost.Price // nil for none
 	read  time.Time
+	// failed is when it could not be read, and why; a price from before that stays good.
+	failed time.Time
+	why    error
 }
 
-// of returns the price of a node; nil when it has none. The last price of a node that is gone stays good.
+// of returns the price of a node; nil when it has none. The last price of a node that is gone, or cannot be read, stays good.
 func (p *priceList) of(ctx context.Context, nodes client.Reader, name string, now time.Time) (*cost.Price, error) {
 	p.mutex.Lock()
 	known, ok := p.nodes[name]
 	p.mutex.Unlock()
-	if ok && now.Sub(known.read) < priceAge {
+	switch {
+	case ok && now.Sub(known.read) < priceAge:
 		return known.price, nil
+	case ok && now.Sub(known.failed) < retryPrice:
+		return known.usable()
 	}
 	var node corev1.Node
 	err := nodes.Get(ctx, client.ObjectKey{Name: name}, &node)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("read the price of node %s: %w", name, err)
-	}
-	if err == nil {
-		known.price = nil
+	switch {
+	case err == nil:
+		known = knownPrice{read: now}
 		if price, priced := cost.PriceOf(&node); priced {
 			known.price = &price
 		}
+	case apierrors.IsNotFound(err):
+		known = knownPrice{price: known.price, read: now}
+	default:
+		known.failed, known.why = now, fmt.Errorf("read the price of node %s: %w", name, err)
+		log.FromContext(ctx).Info("The price of a node cannot be read: the cost is charged once it can", "node", name, "error", err.Error())
 	}
-	known.read = now
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if p.nodes == nil {
 		p.nodes = map[string]knownPrice{}
 	}
-	maps.DeleteFunc(p.nodes, func(_ string, k knownPrice) bool { return now.Sub(k.read) > 24*time.Hour })
+	maps.DeleteFunc(p.nodes, func(_ string, k knownPrice) bool {
+		return now.Sub(k.read) > 24*time.Hour && now.Sub(k.failed) > 24*time.Hour
+	})
 	p.nodes[name] = known
-	return known.price, nil
+	return known.usable()
+}
+
+func (k knownPrice) usable() (*cost.Price, error) {
+	if k.read.IsZero() {
+		return nil, k.why
+	}
+	return k.price, nil
 }

@@ -2,6 +2,7 @@ package trainingjob
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,6 +103,62 @@ func TestLedger(t *testing.T) {
 		l.note(stranger, minute(1))
 		assert.Empty(t, l.uses(job, nil, minute(2)))
 	})
+}
+
+// reader reads a node, or is refused.
+type reader struct {
+	client.Reader
+
+	node    *corev1.Node
+	refuses bool
+	reads   int
+}
+
+func (r *reader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	r.reads++
+	if r.refuses {
+		return apierrors.NewForbidden(corev1.Resource("nodes"), key.Name, errors.New("no rule"))
+	}
+	r.node.DeepCopyInto(into.(*corev1.Node))
+	return nil
+}
+
+// A price that cannot be read must not keep the training from being followed, and what was used meanwhile is charged later.
+func TestAPriceThatCannotBeReadHoldsUpTheCostAlone(t *testing.T) {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-a", Annotations: map[string]string{mlv1.AnnotationPricePerHour: "60"}},
+		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+	}
+	nodes := &reader{node: node, refuses: true}
+	r := &Reconciler{Direct: nodes}
+	job := builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+	}).Obj()
+	look := func(at int, pods ...*corev1.Pod) observed {
+		o := observed{job: job, now: minute(at), pods: pods}
+		r.observeCost(t.Context(), &o)
+		return o
+	}
+	job.Status.Cost = &mlv1.CostStatus{Currency: "USD", Total: "3", PerHour: "60", Time: ptr.To(metav1.NewTime(minute(1)))}
+
+	unread := look(2, endedAt(costPod("a", 1), 2))
+	assert.True(t, unread.priceUnread)
+	status := job.Status.DeepCopy()
+	status.CurrentEpoch++
+	chargeCost(unread, status)
+	assert.Equal(t, job.Status.Cost, status.Cost, "what is not known is not charged")
+	assert.True(t, look(2, endedAt(costPod("a", 1), 2)).priceUnread)
+	assert.Equal(t, 1, nodes.reads, "it is not asked for in each reconciliation")
+
+	nodes.refuses = false
+	read := look(4)
+	assert.False(t, read.priceUnread)
+	assert.Equal(t, "4", cost.Charge(job.Status.Cost, read.usages, read.now).Total, "the minute of which the price was not known")
+
+	nodes.refuses = true
+	assert.False(t, look(20).priceUnread, "the last price stays good")
+	assert.Len(t, look(20).usages, 1)
+	assert.Equal(t, 3, nodes.reads)
 }
 
 // A cost is written with whatever else changes, and alone only when it is old or the last pod has ended.

@@ -41,6 +41,7 @@ type observed struct {
 	report       *observedReport // nil when there is none
 	farewell     *farewell
 	usages       []cost.Usage // of nodes, since the cost was last written
+	priceUnread  bool         // of one of these nodes: nothing can be charged yet
 
 	gang  gang
 	kueue bool // the cluster serves Kueue's kinds
@@ -101,9 +102,7 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 	if err := r.observePods(ctx, &o); err != nil {
 		return o, err
 	}
-	if err := r.observeCost(ctx, &o); err != nil {
-		return o, err
-	}
+	r.observeCost(ctx, &o)
 	if err := r.observeQueue(ctx, &o); err != nil {
 		return o, err
 	}

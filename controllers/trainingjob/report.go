@@ -38,7 +38,9 @@ func (r *Reconciler) report(ctx context.Context, o observed, status *mlv1.Traini
 		return 0, fmt.Errorf("write the status: %w", err)
 	}
 	r.minor.settle(key)
-	r.ledger.settle(key, status.Cost, o.now)
+	if !o.priceUnread {
+		r.ledger.settle(key, status.Cost, o.now)
+	}
 	r.tell(o.job, status)
 	return 0, nil
 }
