@@ -121,6 +121,8 @@ func TestTrainingJobRejections(t *testing.T) {
 		{"a tracking server with a user", `spec: {monitoring: {mlflowTrackingUri: "https://token@mlflow.example.com"}}`,
 			"spec.monitoring.mlflowTrackingUri", "use a Secret"},
 		{"metrics at the port of TensorBoard", `spec: {monitoring: {metricsPort: 6006, tensorboardEnabled: true}}`, "spec.monitoring.metricsPort", "choose another, or set tensorboardEnabled to false"},
+		{"replica 0 gathering the others at the port of TensorBoard", `spec: {networking: {masterPort: 6006}, monitoring: {tensorboardEnabled: true}}`,
+			"spec.networking.masterPort", "choose another, or set spec.monitoring.tensorboardEnabled to false"},
 		{"an unknown kind of isolation", `spec: {networking: {isolation: Namespace}}`, "spec.networking.isolation", `supported values: "None", "Job"`},
 		{"an unknown storage", `spec: {checkpoint: {storage: {type: ftp}}}`, "spec.checkpoint.storage.type", `supported values: "pvc", "s3", "gcs", "azure", "nfs"`},
 		{"S3 without bucket", `spec: {checkpoint: {storage: {type: s3}}}`, "spec.checkpoint.storage.s3Bucket", "name the bucket"},
