@@ -22,7 +22,10 @@ func (y *syncer) passStore(ctx context.Context, local map[string]*manifest.Manif
 		return err
 	}
 	y.notePresent(area, local)
-	for _, name := range y.lacking(area, local) {
+	lacking := y.lacking(area, local)
+	defer y.status.send(nil)
+	for i, name := range lacking {
+		y.status.send(lacking[i:])
 		sent, err := y.upload(ctx, area, name, local[name])
 		if err != nil {
 			return err

@@ -63,6 +63,11 @@ func Sync(ctx context.Context, s Settings) error {
 	go serve(work, s.Address, y.status, y.request, s.Log)
 	go watch(work, s.Directory, y.wakeUp, s.Log)
 
+	defer context.AfterFunc(ctx, func() { // at once, whatever is under way
+		if err := y.status.leaveEveryChange(s.TerminationPath); err != nil {
+			s.Log.Warn("the termination message cannot be written", "error", err.Error())
+		}
+	})()
 	y.untilStopped(ctx, work)
 	y.finish(work)
 	y.status.change(func(r *report.Report) { r.Phase = report.PhaseDone })
@@ -110,10 +115,7 @@ func (y *syncer) untilStopped(ctx, work context.Context) {
 // storage that does not answer at the moment is tried for, the grace period bounds.
 func (y *syncer) finish(work context.Context) {
 	delay := y.Backoff
-	for first := true; ; first = false {
-		if err := y.status.leave(y.TerminationPath); err != nil && first {
-			y.Log.Warn("the termination message cannot be written", "error", err.Error())
-		}
+	for {
 		err := y.pass(work)
 		y.tell(err)
 		if err == nil {

@@ -99,6 +99,8 @@ const (
 	// ReasonCheckpointNotFound: what resumeFrom names does not exist or holds no valid checkpoint. The restore
 	// container ends with exit code 65 and the job fails.
 	ReasonCheckpointNotFound Reason = "CheckpointNotFound"
+	// ReasonCheckpointNotStored: the agent was stopped before a checkpoint was in the storage.
+	ReasonCheckpointNotStored Reason = "CheckpointNotStored"
 	// ReasonSuperseded: a newer attempt of the job has begun, so that this agent no longer writes.
 	ReasonSuperseded Reason = "Superseded"
 	// ReasonStorageError: anything else that the storage says.
