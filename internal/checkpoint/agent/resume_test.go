@@ -124,3 +124,35 @@ func TestResumeFromAPath(t *testing.T) {
 		})
 	}
 }
+
+// Copies lie as somebody has put them: also where the agent would keep a job's own, and at the top of a bucket.
+func TestResumeFromACopyWhereverItLies(t *testing.T) {
+	onEach(t, func(t *testing.T, s server) {
+		s.MakeBucket(bucket)
+		s.MakeBucket("top")
+		folder := t.TempDir()
+		content := files{"state.pt": noise(10, 5000), "a/empty": nil}
+		take(t, folder, "checkpoint-epoch-10", 10, 120, content)
+		for name, lies := range map[string]struct{ bucket, folder, from, path string }{
+			"under a folder checkpoints": {bucket, "run/checkpoints/checkpoint-epoch-10/", "run", "checkpoint-epoch-10"},
+			"at the top of the bucket":   {"top", "", "", "checkpoint-step-120"},
+			"under a name of its own":    {bucket, "best-model/", "best-model", "checkpoint-step-120"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				for _, file := range []string{"state.pt", "a/empty", "manifest.json"} {
+					text, err := os.ReadFile(filepath.Join(folder, "checkpoint-epoch-10", file))
+					require.NoError(t, err)
+					s.Put(lies.bucket, lies.folder+file, text)
+				}
+				settings := with(t, s.URL(bucket, prefix), s.Secret())
+				settings.ResumeStore = open(t, s.URL(lies.bucket, lies.from), secret(t, s.Secret()))
+				done := start(t, agent.Restore, settings).end(nil)
+				require.NotNil(t, done.Restored, "%+v", done)
+				assert.EqualValues(t, 5000, done.Restored.SizeBytes)
+				resume := settings.Directory.Join(".resume")
+				assert.Equal(t, []string{lies.path}, visible(t, resume))
+				same(t, filepath.Join(resume, lies.path), content)
+			})
+		}
+	})
+}

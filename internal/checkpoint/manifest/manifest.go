@@ -62,6 +62,14 @@ func position(name string) (epoch int32, step int64) {
 	return 0, number
 }
 
+// Name is a checkpoint's name by its position.
+func (m *Manifest) Name() string {
+	if m.Step > 0 {
+		return "checkpoint-step-" + strconv.FormatInt(m.Step, 10)
+	}
+	return "checkpoint-epoch-" + strconv.Itoa(int(m.Epoch))
+}
+
 // File is one file of a checkpoint.
 type File struct {
 	// Path relative to the checkpoint, with slashes.

@@ -23,7 +23,10 @@ func resumeFromStore(ctx context.Context, s Settings, r *Result) error {
 		r.skip(bad.Path, bad.Message)
 	}
 	for _, remote := range found {
-		err := fetch(ctx, s.ResumeStore, remote, s.resumeDirectory())
+		remote, err := s.ResumeStore.Load(ctx, remote)
+		if err == nil {
+			err = fetch(ctx, s.ResumeStore, remote, s.resumeDirectory())
+		}
 		if manifest.IsInvalid(err) {
 			s.Log.Warn("checkpoint is damaged and is skipped", "checkpoint", s.ResumeStore.URIOf(remote), "why", err.Error())
 			r.skip(s.ResumeStore.URIOf(remote), err.Error())
@@ -60,9 +63,9 @@ func resumeFromPath(ctx context.Context, s Settings, r *Result) error {
 		return err
 	}
 	for _, c := range candidates {
-		err := verifyInPlace(ctx, c.directory, c.name)
+		m, err := verifyInPlace(ctx, c.directory, c.name)
 		if err == nil {
-			r.Restored = Describe(c.manifest, c.directory.Join(c.name))
+			r.Restored = Describe(m, c.directory.Join(c.name))
 			return nil
 		}
 		if !manifest.IsInvalid(err) {
@@ -133,24 +136,28 @@ func inPlace(_ context.Context, d volume.Directory, names []string, r *Result) (
 			r.skip(d.Join(name), err.Error())
 		case err != nil:
 			return nil, err
-		default:
-			all = append(all, candidate{directory: d, name: name, manifest: m})
+		default: // there may be very many: the rest of the manifest is read again of the one that is chosen
+			brief := &manifest.Manifest{Epoch: m.Epoch, Step: m.Step, Created: m.Created}
+			all = append(all, candidate{directory: d, name: name, manifest: brief})
 		}
 	}
 	return all, nil
 }
 
-func verifyInPlace(ctx context.Context, d volume.Directory, name string) error {
+func verifyInPlace(ctx context.Context, d volume.Directory, name string) (*manifest.Manifest, error) {
 	root, err := d.Open(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = root.Close() }()
 	m, err := manifest.Read(root)
-	if err != nil {
-		return err
+	if errors.Is(err, fs.ErrNotExist) { // it has been deleted since it was found
+		err = manifest.Invalid("it has no %s", manifest.FileName)
 	}
-	return manifest.Verify(ctx, root, m)
+	if err != nil {
+		return nil, err
+	}
+	return m, manifest.Verify(ctx, root, m)
 }
 
 // nothing is the end of a search without result.

@@ -20,8 +20,9 @@ import (
 
 // Remote is a checkpoint in a store.
 type Remote struct {
+	// Name of a checkpoint's directory, also of one that lies elsewhere, such as at the top of a bucket.
 	Name string
-	// Manifest with its text.
+	// Manifest with its text. Of what Find returns it lacks the text and the files.
 	Manifest *manifest.Manifest
 	// key of the folder that the manifest is in.
 	key string
@@ -76,14 +77,21 @@ func (s *Store) downloadFile(
 			return err
 		}
 	}
-	err := s.fetch(ctx, bucket, r, f, root, buffers)
-	if manifest.IsInvalid(err) && ctx.Err() == nil {
-		err = s.fetch(ctx, bucket, r, f, root, buffers) // so that a mistake on the way does not condemn it
-	}
-	if manifest.IsInvalid(err) {
+	damaged, err := confirmed(ctx, func() error { return s.fetch(ctx, bucket, r, f, root, buffers) })
+	if damaged {
 		s.condemn(ctx, r, f)
 	}
 	return err
+}
+
+// confirmed reads, and reads again what is not as it should be: it is damaged only when both have seen so, and neither was cut
+// off, so that a mistake on the way does not condemn it.
+func confirmed(ctx context.Context, read func() error) (damaged bool, err error) {
+	if err = read(); !manifest.IsInvalid(err) || ctx.Err() != nil {
+		return false, err
+	}
+	err = read()
+	return manifest.IsInvalid(err) && ctx.Err() == nil, err
 }
 
 // makeFolders makes the folders of a file within a checkpoint, with the mode of the checkpoint.
@@ -146,14 +154,7 @@ type piece struct {
 // fetchPieces reads several pieces of an object at once and writes and hashes them in order.
 func fetchPieces(ctx context.Context, bucket *blob.Bucket, key string, f manifest.File, file *os.File, buffers chan []byte) error {
 	if f.Size == 0 {
-		ok, err := bucket.Exists(ctx, key)
-		if err == nil && !ok {
-			err = manifest.Invalid("%s is missing in the storage", f.Path)
-		}
-		if err == nil && f.SHA256 != manifest.Sum(sha256.New()) {
-			err = manifest.Mismatch(f.Path)
-		}
-		return err
+		return fetchEmpty(ctx, bucket, key, f)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -195,6 +196,23 @@ func fetchPieces(ctx context.Context, bucket *blob.Bucket, key string, f manifes
 		failed = manifest.Mismatch(f.Path)
 	}
 	return failed
+}
+
+// fetchEmpty sees whether an object without content is there. It is opened, because what a store answers to questions about
+// an object does not tell a missing object from a missing bucket.
+func fetchEmpty(ctx context.Context, bucket *blob.Bucket, key string, f manifest.File) error {
+	r, err := bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	switch {
+	case r.Size() != 0:
+		return manifest.Invalid("%s has %d bytes in the storage instead of 0", f.Path, r.Size())
+	case f.SHA256 != manifest.Sum(sha256.New()):
+		return manifest.Mismatch(f.Path)
+	}
+	return nil
 }
 
 func readPiece(ctx context.Context, bucket *blob.Bucket, key string, f manifest.File, offset int64, buffer []byte) piece {
