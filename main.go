@@ -13,6 +13,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cmd/checkpointagent"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/containercheckpoint"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/manager"
+	"github.com/dcnlab/spot-training-operator/internal/cmd/nodeagent"
 )
 
 // version of the product; the build sets it.
@@ -26,7 +27,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(manager.New(), checkpointagent.New(), containercheckpoint.New())
+	root.AddCommand(manager.New(), checkpointagent.New(), containercheckpoint.New(), nodeagent.New())
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "spot-training-operator:", err)
 		os.Exit(exitCode(err))

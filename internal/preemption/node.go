@@ -39,7 +39,7 @@ var foreignTaints = []foreignTaint{
 }
 
 // FromNode reads the notice that is on a node, if there is one: that which Mark left, else a taint of a termination
-// handler or an autoscaler, else the kubelet's word that its machine shuts down. A host's maintenance leaves an hour, so
+// handler or an autoscaler, else the kubelet's word that its machine shuts down. A host's maintenance leaves more time, so
 // any other notice goes before it. now stands in for times that the source does not tell.
 func FromNode(node *corev1.Node, now time.Time) (Notice, bool) {
 	marked, isMarked := fromAnnotation(node, now)
@@ -74,7 +74,7 @@ func fromAnnotation(node *corev1.Node, now time.Time) (Notice, bool) {
 		notice.Time = now
 		notice.Detail += fmt.Sprintf(", whose value %q is no time in RFC 3339", text)
 	}
-	notice.Deadline = notice.Time.Add(notice.Source.grace())
+	notice.Deadline = notice.Time.Add(notice.Source.grace(node))
 	return notice, true
 }
 

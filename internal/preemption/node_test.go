@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -72,10 +73,16 @@ func TestFromNode(t *testing.T) {
 		node *corev1.Node
 		want *preemption.Notice
 	}{
-		"a node in good order":          {node: makeNode()},
-		"our annotation with a source":  {makeNode(annotated(stamp, "ComputeOperation")), ours(preemption.ComputeOperation, 30*time.Second)},
-		"our annotation, by a person":   {makeNode(annotated(stamp, "")), ours(preemption.Annotation, 30*time.Second)},
-		"a maintenance is an hour away": {makeNode(annotated(stamp, "HostMaintenance")), ours(preemption.HostMaintenance, time.Hour)},
+		"a node in good order":           {node: makeNode()},
+		"our annotation with a source":   {makeNode(annotated(stamp, "ComputeOperation")), ours(preemption.ComputeOperation, 30*time.Second)},
+		"our annotation, by a person":    {makeNode(annotated(stamp, "")), ours(preemption.Annotation, 30*time.Second)},
+		"a maintenance is a minute away": {makeNode(annotated(stamp, "HostMaintenance")), ours(preemption.HostMaintenance, time.Minute)},
+		"or an hour from a node with GPUs": {
+			makeNode(annotated(stamp, "HostMaintenance"), func(node *corev1.Node) {
+				node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
+			}),
+			ours(preemption.HostMaintenance, time.Hour),
+		},
 		"an annotation that is no time": {makeNode(annotated("yes", "")), &preemption.Notice{
 			Node: "n", Source: preemption.Annotation, Time: now, Deadline: now.Add(30 * time.Second),
 			Detail: `annotation training.dcnlab.com/preemption-notice, whose value "yes" is no time in RFC 3339`,

@@ -11,6 +11,8 @@ package preemption
 
 import (
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Source of a notice.
@@ -50,13 +52,22 @@ type Notice struct {
 // Grace is the time from a notice to the end of the node when the source does not say: Compute Engine gives 30 s.
 const Grace = 30 * time.Second
 
-// maintenanceGrace is the time that Compute Engine gives instances with GPUs before their host's maintenance.
-const maintenanceGrace = time.Hour
+// Compute Engine announces the maintenance of a host an hour ahead to instances with GPUs, and a minute to others.
+const (
+	maintenanceGrace        = time.Minute
+	maintenanceGraceWithGPU = time.Hour
+)
 
-// grace that a notice of the source leaves.
-func (s Source) grace() time.Duration {
-	if s == HostMaintenance {
+// grace that a notice of the source leaves to a node.
+func (s Source) grace(node *corev1.Node) time.Duration {
+	if s != HostMaintenance {
+		return Grace
+	}
+	if gpus := node.Status.Allocatable[resourceGPU]; gpus.IsZero() {
 		return maintenanceGrace
 	}
-	return Grace
+	return maintenanceGraceWithGPU
 }
+
+// resourceGPU of nodes on Compute Engine.
+const resourceGPU corev1.ResourceName = "nvidia.com/gpu"
