@@ -14,6 +14,9 @@ SDK=$BIN/operator-sdk
 OVERLAY=$BIN/bundle
 CSV=bundle/manifests/spot-training-operator.clusterserviceversion.yaml
 
+# The ServiceAccount of what the manager runs beside itself; OLM makes it, and its roles.
+NODE_AGENT=spot-training-operator-node-agent
+
 # OLM unpacks a bundle into one ConfigMap, each file compressed and in base64, and refuses more than this.
 MAX_BYTES=$((1024 * 1024))
 
@@ -24,7 +27,8 @@ generate() {
   overlay "$release"
   rm -rf bundle bundle.Dockerfile
   "$BIN/kustomize" build --load-restrictor=LoadRestrictionsNone "$OVERLAY" |
-    "$SDK" generate bundle --quiet --overwrite --package spot-training-operator --version "$(value_of version "$release")" \
+    "$SDK" generate bundle --quiet --overwrite --package spot-training-operator --extra-service-accounts "$NODE_AGENT" \
+      --version "$(value_of version "$release")" \
       --channels "$(value_of channels "$release")" --default-channel "$(value_of defaultChannel "$release")"
   complete "$release"
 }
@@ -85,6 +89,8 @@ spec:
         - name: RELATED_IMAGE_TRAINING_WORKER
           value: $worker
         - name: RELATED_IMAGE_CHECKPOINT_AGENT
+          value: $manager
+        - name: RELATED_IMAGE_NODE_AGENT
           value: $manager
 YAML
 }

@@ -50,6 +50,8 @@ spec:
           value: $WORKER_IMG
         - name: RELATED_IMAGE_CHECKPOINT_AGENT
           value: $IMG
+        - name: RELATED_IMAGE_NODE_AGENT
+          value: $IMG
 EOF
   kubectl kustomize "$OVERLAY"
 }
@@ -72,6 +74,7 @@ components() {
   else
     note "this cluster serves no MutatingAdmissionPolicy v1: the manager labels pods itself" >&2
   fi
+  echo node-agent
   case ${WEBHOOK_CERTS:-self} in
   self) echo webhook-self ;;
   cert-manager) echo certmanager ;;

@@ -11,11 +11,12 @@ import (
 const (
 	// container of the Deployment.
 	container = "manager"
-	// workerImageVariable, agentImageVariable and logLevelVariable are the manager's environment variables that
-	// have a value of their own.
-	workerImageVariable = "RELATED_IMAGE_TRAINING_WORKER"
-	agentImageVariable  = "RELATED_IMAGE_CHECKPOINT_AGENT"
-	logLevelVariable    = "LOG_LEVEL"
+	// workerImageVariable, agentImageVariable, nodeAgentImageVariable and logLevelVariable are the manager's environment
+	// variables that have a value of their own.
+	workerImageVariable    = "RELATED_IMAGE_TRAINING_WORKER"
+	agentImageVariable     = "RELATED_IMAGE_CHECKPOINT_AGENT"
+	nodeAgentImageVariable = "RELATED_IMAGE_NODE_AGENT"
+	logLevelVariable       = "LOG_LEVEL"
 )
 
 // switches are arguments of the manager that a value below .Values turns off.
@@ -110,9 +111,10 @@ func arguments(e *expressions, c map[string]any) error {
 
 func environment(e *expressions, c map[string]any) error {
 	expected := map[string]string{
-		workerImageVariable: `{{ include "spot-training-operator.image" (dict "image" .Values.workerImage "chart" .Chart) | quote }}`,
-		agentImageVariable:  `{{ include "spot-training-operator.image" (dict "image" .Values.image "chart" .Chart) | quote }}`,
-		logLevelVariable:    "{{ .Values.logLevel }}",
+		workerImageVariable:    `{{ include "spot-training-operator.image" (dict "image" .Values.workerImage "chart" .Chart) | quote }}`,
+		agentImageVariable:     `{{ include "spot-training-operator.image" (dict "image" .Values.image "chart" .Chart) | quote }}`,
+		nodeAgentImageVariable: `{{ include "spot-training-operator.image" (dict "image" .Values.image "chart" .Chart) | quote }}`,
+		logLevelVariable:       "{{ .Values.logLevel }}",
 	}
 	variables := c["env"].([]any)
 	for _, variable := range variables {

@@ -54,6 +54,8 @@ func placeOf(object *unstructured.Unstructured) (place, error) {
 		}
 	case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
 		return place{"admission-policy.yaml", `include "spot-training-operator.admissionPolicy" .`}, nil
+	case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+		return place{file: "node-agent-policy.yaml"}, nil
 	case "ServiceMonitor":
 		return place{"servicemonitor.yaml", "and .Values.metrics.enabled .Values.metrics.serviceMonitor.enabled"}, nil
 	case "PrometheusRule":

@@ -58,6 +58,7 @@ type options struct {
 	agentImage       string
 	logLevel         string
 	webhooks         webhookOptions
+	nodeAgent        nodeAgentOptions
 }
 
 // workerImageVariable names the default worker image, under the prefix that OLM's tools look for.
@@ -107,6 +108,7 @@ func New() *cobra.Command {
 			tensorBoardImageVariable+")")
 	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
 	o.webhooks.addFlags(flags)
+	o.nodeAgent.addFlags(flags)
 	return command
 }
 
@@ -144,7 +146,7 @@ func run(ctx context.Context, o options) error {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		WebhookServer:                 hooks.server,
-		Cache:                         cacheOptions(o.resync),
+		Cache:                         cacheOptions(o),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:                       metricsOptions(o),
 		HealthProbeBindAddress:        o.probeAddress,
@@ -192,11 +194,11 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-func cacheOptions(resync time.Duration) cache.Options {
+func cacheOptions(o options) cache.Options {
 	return cache.Options{
-		SyncPeriod:       &resync,
+		SyncPeriod:       &o.resync,
 		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject:         cachedObjects(),
+		ByObject:         cachedObjects(o),
 	}
 }
 

@@ -5,6 +5,6 @@ import (
 )
 
 // addSpotControllers adds what keeps jobs alive on spot instances.
-func addSpotControllers(_ ctrl.Manager, _ options) error {
-	return nil
+func addSpotControllers(mgr ctrl.Manager, o options) error {
+	return addNodeAgent(mgr, o)
 }

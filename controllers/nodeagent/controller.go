@@ -1,0 +1,197 @@
+// Package nodeagent puts the node agent on spot nodes: a DaemonSet in the operator's own namespace, which is there as long
+// as the cluster has a SpotInstanceVM or a spot node, and else is not.
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+const (
+	// Name of the DaemonSet and of its ServiceAccount, which is installed with the operator.
+	Name = "spot-training-operator-node-agent"
+	// ManagerName is the name of the manager's Deployment, with which the DaemonSet goes.
+	ManagerName = "spot-training-operator-controller-manager"
+	// fieldOwner is who the API server notes as the writer of the DaemonSet.
+	fieldOwner = client.FieldOwner("spot-training-operator")
+)
+
+// Reconciler keeps the DaemonSet.
+type Reconciler struct {
+	// Client reads from the cache.
+	client.Client
+	// Direct reads from the API server.
+	Direct client.Reader
+	// Settings of the agent.
+	Settings Settings
+
+	// written is the generation that this manager wrote last. There is one reconciliation at a time.
+	written int64
+}
+
+// Settings of the agent.
+type Settings struct {
+	// Namespace of the operator.
+	Namespace string
+	// Image of the agent.
+	Image string
+	// MetadataURL is where the agent finds the metadata server; empty for Compute Engine's own.
+	MetadataURL string
+}
+
+// CachedObjects keep only this DaemonSet in the manager's cache.
+func CachedObjects(namespace string) map[client.Object]cache.ByObject {
+	if namespace == "" {
+		return nil
+	}
+	return map[client.Object]cache.ByObject{&appsv1.DaemonSet{}: {
+		Namespaces: map[string]cache.Config{namespace: {}}, Field: fields.OneTermEqualSelector("metadata.name", Name),
+	}}
+}
+
+// Roles in the operator's own namespace lie in config/rbac.
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=list;watch
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	// There is one DaemonSet, whatever it is that changed.
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Settings.Namespace, Name: Name}}}
+	})
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("node-agent").
+		Watches(&appsv1.DaemonSet{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&spotv1alpha1.SpotInstanceVM{}, one, builder.WithPredicates(comesOrGoes())).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(spotNodeComesOrGoes())).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up the controller of the node agent: %w", err)
+	}
+	return nil
+}
+
+// comesOrGoes lets through that an object is there, or is no longer.
+func comesOrGoes() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+}
+
+// spotNodeComesOrGoes does the same for nodes that are spot instances.
+func spotNodeComesOrGoes() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return isSpot(e.Object.GetLabels()) },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return isSpot(e.Object.GetLabels()) },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return isSpot(e.ObjectOld.GetLabels()) != isSpot(e.ObjectNew.GetLabels())
+		},
+	}
+}
+
+// Reconcile makes, changes or removes the DaemonSet.
+func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	o, err := r.observe(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, r.apply(ctx, plan(o, r.Settings))
+}
+
+// observe reads what decides about the DaemonSet. The manager's Deployment is read only when there is something to write.
+func (r *Reconciler) observe(ctx context.Context) (o observed, err error) {
+	var vms spotv1alpha1.SpotInstanceVMList
+	if err := r.List(ctx, &vms, client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("list the SpotInstanceVMs: %w", err)
+	}
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("list the nodes: %w", err)
+	}
+	o.vms, o.written = len(vms.Items), r.written
+	for i := range nodes.Items {
+		if isSpot(nodes.Items[i].Labels) {
+			o.spotNodes++
+		}
+	}
+	var set appsv1.DaemonSet
+	switch err := r.Get(ctx, r.key(Name), &set); {
+	case err == nil:
+		o.existing = &set
+	case !apierrors.IsNotFound(err):
+		return o, fmt.Errorf("read the DaemonSet of the node agent: %w", err)
+	}
+	if !o.wanted() {
+		return o, nil
+	}
+	// Of another namespace, or by hand: without a Deployment nobody removes the DaemonSet with the operator.
+	var manager appsv1.Deployment
+	switch err := r.Direct.Get(ctx, r.key(ManagerName), &manager); {
+	case err == nil:
+		o.manager = &manager
+	case !apierrors.IsNotFound(err):
+		return o, fmt.Errorf("read the manager's Deployment: %w", err)
+	}
+	return o, nil
+}
+
+func (r *Reconciler) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Settings.Namespace, Name: name}
+}
+
+func (r *Reconciler) apply(ctx context.Context, d desired) error {
+	logger := log.FromContext(ctx)
+	switch {
+	case d.remove != nil:
+		if err := r.Delete(ctx, d.remove, client.Preconditions{UID: &d.remove.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the DaemonSet of the node agent: %w", err)
+		}
+		logger.Info("removed the node agent: the cluster has neither a SpotInstanceVM nor a spot node")
+	case d.set != nil:
+		critical, err := r.mayBeCritical(ctx, d.set)
+		if err != nil {
+			return err
+		}
+		if !critical {
+			d.set.Spec.Template.Spec.PriorityClassName = ""
+		}
+		if err := r.write(ctx, d.set); err != nil {
+			return fmt.Errorf("write the DaemonSet of the node agent: %w", err)
+		}
+		logger.Info("put the node agent on spot nodes", "image", r.Settings.Image, "priorityClass", d.set.Spec.Template.Spec.PriorityClassName)
+	}
+	return nil
+}
+
+// mayBeCritical asks the API server whether the namespace takes the agent's pods with their priority class: a cluster can
+// have a quota that keeps the critical classes to some namespaces, as GKE has.
+func (r *Reconciler) mayBeCritical(ctx context.Context, set *appsv1.DaemonSet) (bool, error) {
+	template := set.Spec.Template.DeepCopy()
+	probe := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	probe.Namespace, probe.GenerateName = set.Namespace, set.Name+"-"
+	err := r.Create(ctx, probe, client.DryRunAll)
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsForbidden(err):
+		log.FromContext(ctx).Info("the namespace takes no critical pods; the node agent does without a priority class", "answer", err.Error())
+		return false, nil
+	}
+	return false, fmt.Errorf("ask whether the node agent may be critical: %w", err)
+}

@@ -1,0 +1,230 @@
+package nodeagent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+// patience bounds every wait.
+const patience = 30 * time.Second
+
+// world is a namespace of the operator, on a cluster that the tests share.
+type world struct {
+	client.Client
+
+	t         *testing.T
+	namespace string
+}
+
+func newWorld(t *testing.T, labels map[string]string) *world {
+	t.Helper()
+	c, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "operator-", Labels: labels}}
+	require.NoError(t, c.Create(t.Context(), namespace))
+	return &world{c, t, namespace.Name}
+}
+
+// create an object that is deleted after the test.
+func (w *world) create(object client.Object) {
+	w.t.Helper()
+	require.NoError(w.t, w.Create(w.t.Context(), object))
+	w.t.Cleanup(func() { assert.NoError(w.t, client.IgnoreNotFound(w.Delete(context.Background(), object))) })
+}
+
+func (w *world) vm() *spotv1alpha1.SpotInstanceVM {
+	w.t.Helper()
+	vm := &spotv1alpha1.SpotInstanceVM{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "gpu"}}
+	vm.Spec.VMImage = "projects/debian-cloud/global/images/family/debian-12"
+	vm.Spec.GCP.Project, vm.Spec.GCP.Zone, vm.Spec.GCP.MachineType = "test-project", "us-central1-a", "n1-standard-4"
+	w.create(vm)
+	return vm
+}
+
+// start the controller, as the manager does; it ends with the test, or by the function returned.
+func (w *world) start(image string) (stop func()) {
+	w.t.Helper()
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme: scheme, Cache: cache.Options{ByObject: CachedObjects(w.namespace)},
+		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	require.NoError(w.t, err)
+	r := &Reconciler{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Settings: Settings{Namespace: w.namespace, Image: image}}
+	require.NoError(w.t, r.SetupWithManager(mgr))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			assert.NoError(w.t, <-ended)
+		}
+	}
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// set waits until the DaemonSet is as it should be.
+func (w *world) set(what string, is func(*appsv1.DaemonSet) bool) *appsv1.DaemonSet {
+	w.t.Helper()
+	var set appsv1.DaemonSet
+	require.Eventually(w.t, func() bool {
+		err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: Name}, &set)
+		return err == nil && is(&set)
+	}, patience, 20*time.Millisecond, what)
+	return &set
+}
+
+func (w *world) noSet() {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: Name}, &appsv1.DaemonSet{})
+		return apierrors.IsNotFound(err)
+	}, patience, 20*time.Millisecond, "the DaemonSet is gone")
+}
+
+func is(*appsv1.DaemonSet) bool { return true }
+
+func TestTheAgentIsThereAsLongAsTheClusterHasSpot(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start("operator:1")
+	plain := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "plain-" + w.namespace}}
+	w.create(plain)
+
+	vm := w.vm()
+	set := w.set("a SpotInstanceVM brings it", is)
+	assert.Equal(t, "system-node-critical", set.Spec.Template.Spec.PriorityClassName)
+	assert.Empty(t, set.OwnerReferences)
+
+	require.NoError(t, w.Delete(t.Context(), vm))
+	w.noSet()
+
+	// A node pool of GKE's: the label may come after the node.
+	plain.Labels = map[string]string{"cloud.google.com/gke-spot": "true"}
+	require.NoError(t, w.Update(t.Context(), plain))
+	w.set("a spot node brings it", is)
+	require.NoError(t, w.Delete(t.Context(), plain))
+	w.noSet()
+}
+
+func TestTheAgentFollowsTheManager(t *testing.T) {
+	w := newWorld(t, nil)
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: ManagerName},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec: corev1.PodSpec{
+					Containers:       []corev1.Container{{Name: "manager", Image: "operator:1"}},
+					ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+				},
+			},
+		},
+	}
+	w.create(deployment)
+	w.vm()
+	stop := w.start("operator:1")
+	first := w.set("it is made", is)
+	assert.Equal(t, deployment.UID, first.OwnerReferences[0].UID, "deleted with the Deployment")
+	assert.Equal(t, deployment.Spec.Template.Spec.ImagePullSecrets, first.Spec.Template.Spec.ImagePullSecrets)
+	stop()
+
+	w.start("operator:2")
+	second := w.set("the new manager's image rolls", func(set *appsv1.DaemonSet) bool {
+		return set.Spec.Template.Spec.Containers[0].Image == "operator:2"
+	})
+	assert.Equal(t, first.UID, second.UID)
+	assert.Equal(t, first.Generation+1, second.Generation)
+
+	changed := second.DeepCopy()
+	changed.Spec.Template.Spec.Tolerations[0] = corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists}
+	require.NoError(t, w.Update(t.Context(), changed))
+	w.set("what somebody changed is put back", func(set *appsv1.DaemonSet) bool {
+		return set.Generation > changed.Generation && set.Spec.Template.Spec.Tolerations[0].Key == ""
+	})
+
+	require.NoError(t, w.Delete(t.Context(), second))
+	w.set("what somebody deleted is made again", func(set *appsv1.DaemonSet) bool { return set.UID != first.UID })
+}
+
+func TestNothingIsWrittenWithoutNeed(t *testing.T) {
+	w := newWorld(t, nil)
+	w.vm()
+	stop := w.start("operator:1")
+	first := w.set("it is made", is)
+	stop()
+
+	patches := 0
+	counted := interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			patches++
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	r := &Reconciler{Client: counted, Direct: w.Client, Settings: Settings{Namespace: w.namespace, Image: "operator:1"}}
+	for range 3 {
+		_, err := r.Reconcile(t.Context(), ctrl.Request{})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, patches, "one of a manager that has just started, which changes nothing")
+	again := w.set("it is there", is)
+	assert.Equal(t, first.ManagedFields, again.ManagedFields)
+	assert.Equal(t, first.ResourceVersion, again.ResourceVersion)
+}
+
+func TestANamespaceWithoutCriticalPods(t *testing.T) {
+	w := newWorld(t, nil)
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "no-critical-pods"},
+		Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")},
+			ScopeSelector: &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{{
+				ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn,
+				Values: []string{"system-node-critical", "system-cluster-critical"},
+			}}},
+		},
+	}
+	w.create(quota)
+	// The test plays the controller that keeps the figures of quotas.
+	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: quota.Spec.Hard}
+	require.NoError(t, w.Status().Update(t.Context(), quota))
+	w.vm()
+	w.start("operator:1")
+	set := w.set("it is made", is)
+	assert.Empty(t, set.Spec.Template.Spec.PriorityClassName)
+}
+
+func TestTheAgentIsAdmittedWherePodSecurityIsRestricted(t *testing.T) {
+	w := newWorld(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	set := daemonSet(Settings{Namespace: w.namespace, Image: "operator:1"}, nil)
+	r := &Reconciler{Client: w.Client}
+	critical, err := r.mayBeCritical(t.Context(), set)
+	require.NoError(t, err)
+	assert.True(t, critical)
+
+	set.Spec.Template.Spec.Containers[0].SecurityContext = nil
+	critical, err = r.mayBeCritical(t.Context(), set)
+	require.NoError(t, err)
+	assert.False(t, critical, "the check sees what is refused")
+}
