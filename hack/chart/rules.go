@@ -12,6 +12,8 @@ const (
 	namespace = "spot-training-operator-system"
 	// metricsObjects is how the names of the objects begin that only serve the metrics.
 	metricsObjects = "spot-training-operator-metrics-"
+	// managerAccount is the ServiceAccount of the manager, which may be given an identity in a cloud.
+	managerAccount = "spot-training-operator-controller-manager"
 	// dashboardObjects is how the names of the ConfigMaps begin that hold dashboards.
 	dashboardObjects = "spot-training-operator-dashboard-"
 	// webhookObjects is the same for those that only serve the webhooks.
@@ -96,7 +98,9 @@ func template(object *unstructured.Unstructured) (string, error) {
 	case "CustomResourceDefinition":
 		keepOnRemoval(e, metadata)
 	case "ServiceAccount":
-		addField(e, metadata, "annotations", "serviceAccount.annotations")
+		if object.GetName() == managerAccount {
+			addField(e, metadata, "annotations", "serviceAccount.annotations")
+		}
 	case "ServiceMonitor":
 		err = monitor(e, content)
 	case "PrometheusRule":
