@@ -44,6 +44,11 @@ var errLeftover = errors.New("children of an earlier job of this name are still 
 
 // apply makes what exists what should be. Every step can be done again: a crash after any of them leads to the same.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
+	for pod, grace := range d.expelled {
+		if err := r.expel(ctx, pod, grace); err != nil {
+			return err
+		}
+	}
 	for _, object := range d.delete {
 		if err := r.remove(ctx, object); err != nil {
 			return err
@@ -72,6 +77,17 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
 		client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %T %s: %w", object, object.GetName(), err)
+	}
+	return nil
+}
+
+// expel deletes a pod within a grace period in seconds; one that is being deleted is told that it has less time.
+func (r *Reconciler) expel(ctx context.Context, pod *corev1.Pod, grace int64) error {
+	uid := pod.UID
+	err := r.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}},
+		client.Preconditions{UID: &uid}, client.GracePeriodSeconds(grace))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete pod %s, whose node goes: %w", pod.Name, err)
 	}
 	return nil
 }

@@ -135,6 +135,7 @@ func buildWorkers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batc
 			},
 		},
 	}
+	askForInstances(job, &built.Spec.Template)
 	elasticSpec(job, settings, &built.Spec)
 	return built
 }

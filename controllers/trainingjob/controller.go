@@ -4,6 +4,7 @@
 package trainingjob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -111,7 +112,6 @@ const retryLeftover = 500 * time.Millisecond
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=scheduling.volcano.sh;scheduling.x-k8s.io;scheduling.k8s.io,resources=podgroups,verbs=get;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
@@ -146,9 +146,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	reported := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, job types.NamespacedName) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: job}}
 	})
-	return ctrl.NewControllerManagedBy(mgr).
+	controller := ctrl.NewControllerManagedBy(mgr).
 		Named("trainingjob").
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
+		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: options.Concurrency}).
 		Watches(&mlv1.TrainingJob{}, &newJobsFirst{}).
 		Watches(&batchv1.Job{}, byLabel, builder.WithPredicates(visibleChange())).
 		Watches(&corev1.Service{}, byLabel).
@@ -157,8 +157,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&corev1.PersistentVolumeClaim{}, byLabel).
 		Watches(&networkingv1.NetworkPolicy{}, byLabel).
 		Watches(&corev1.Pod{}, byLabel, builder.WithPredicates(visibleChange())).
-		WatchesRawSource(source.TypedChannel(options.Reported, reported)).
-		Complete(r)
+		WatchesRawSource(source.TypedChannel(options.Reported, reported))
+	if err := r.watchSpot(ctx, mgr, controller); err != nil {
+		return err
+	}
+	return controller.Complete(r)
 }
 
 // Reconcile brings one TrainingJob a step further.
@@ -193,7 +196,9 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 	if d.deleteSelf {
 		return ctrl.Result{}, r.remove(ctx, job)
 	}
-	r.Progress.Follow(client.ObjectKeyFromObject(job), progress.Target{Metrics: d.scrape, Agent: d.agent, Request: d.ask})
+	r.Progress.Follow(client.ObjectKeyFromObject(job), progress.Target{
+		Metrics: d.scrape, Agent: d.agent, Request: cmp.Or(d.urgent, d.ask), Urgent: d.urgent != "",
+	})
 	if o.lacksRest() {
 		defer r.rest.take(ctx)()
 	}

@@ -28,7 +28,7 @@ func planElastic(o observed, d *desired, pods []*corev1.Pod) {
 		found = findFailure(o.workers, members)
 	}
 	if found != nil {
-		found = blameStorage(o, blameNode(o, o.workers, found))
+		found = blameNotice(o, blameStorage(o, blameNode(o, o.workers, found)))
 		if wait := causeMayFollow(o.now, members); wait > 0 && !found.disrupted {
 			d.lookAgain(wait)
 			return
@@ -48,6 +48,9 @@ func planElastic(o observed, d *desired, pods []*corev1.Pod) {
 			restartElastic(o, d, *found)
 			return
 		}
+	}
+	if leaveOneByOne(o, d, members) {
+		return
 	}
 	d.apply = children(o, attemptOf(o.workers))
 	for _, pod := range members {
@@ -133,7 +136,7 @@ func countFailures(o observed, d *desired, pods []*corev1.Pod) *verdict {
 		if index, ok := indexOf(pod); !ok || index >= o.job.Spec.NumWorkers || !ending(pod) || exitCode(pod) == exitPeerLost {
 			continue
 		}
-		if how := podFailure(pod); !how.disrupted {
+		if how := blameNotice(o, podFailure(pod)); !how.disrupted {
 			failures = append(failures, *how)
 		}
 	}
@@ -232,6 +235,7 @@ func hindrance(o observed, d *desired, members []*corev1.Pod) string {
 		if left := unsettled(o.now, pod); left > 0 {
 			d.lookAgain(left)
 		} else if reason, message := stuck(pod); reason != "" {
+			_, message = waitingForInstance(o, reason, message)
 			return message
 		}
 	}

@@ -38,8 +38,9 @@ var losses = map[string]loss{
 		how:    "had to leave its node, which got a taint with the effect NoExecute",
 		remedy: "if the job may stay on such nodes, add the taint to spec.scheduling.tolerations",
 	},
-	mlv1.ReasonNodeRefused: {how: "was refused by the kubelet of its node"},
-	mlv1.ReasonDisrupted:   {how: "was lost"},
+	mlv1.ReasonNodePreempted: {how: "has to leave its node, which its provider takes back"},
+	mlv1.ReasonNodeRefused:   {how: "was refused by the kubelet of its node"},
+	mlv1.ReasonDisrupted:     {how: "was lost"},
 }
 
 // isLoss says whether the reason of a restart is a loss, which does not count against backoffLimit.

@@ -14,8 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
 	"github.com/dcnlab/spot-training-operator/internal/cost"
+	"github.com/dcnlab/spot-training-operator/internal/preemption"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 )
 
@@ -46,8 +48,11 @@ type observed struct {
 	gang  gang
 	kueue bool // the cluster serves Kueue's kinds
 
-	nodes           map[string]*node // those of doubtful pods, by name
-	creationRefused string           // why the Job controller could not create pods; empty when not known
+	nodes           map[string]*node             // those of doubtful pods, by name
+	notices         map[string]preemption.Notice // of all nodes that go, by name
+	unnoticed       map[string]bool              // nodes of the status that are there and have no notice any more
+	spotVM          *spotv1alpha1.SpotInstanceVM // that the spec names; nil when it does not exist
+	creationRefused string                       // why the Job controller could not create pods; empty when not known
 }
 
 // observedReport is the last report that the checkpoint agent at the URL served.
@@ -110,6 +115,9 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 		return o, err
 	}
 	if err := r.observeNodes(ctx, &o); err != nil {
+		return o, err
+	}
+	if err := r.observeNotices(ctx, &o); err != nil {
 		return o, err
 	}
 	if err := r.observeRefusal(ctx, &o); err != nil {

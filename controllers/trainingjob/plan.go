@@ -27,6 +27,8 @@ const retryRefused = 5 * time.Second
 type desired struct {
 	// apply are the children that should exist, those first that the pods wait for.
 	apply []client.Object
+	// expelled are pods to be deleted before all else, with the grace period in seconds that is left to each.
+	expelled map[*corev1.Pod]int64
 	// label are pods with the labels that they should have.
 	label map[*corev1.Pod]map[string]string
 	// delete are children that should go.
@@ -39,6 +41,8 @@ type desired struct {
 	agent string
 	// ask is the id of the checkpoint that the agent is to be asked for; empty for none.
 	ask string
+	// urgent is the id of a checkpoint that is needed before a node goes; it is asked for before any other.
+	urgent string
 	// status is what the next status says.
 	status mlv1.TrainingJobStatus
 	// more says that the plan is the first part of what is to be done: the rest, and the report, follow at once.
@@ -68,6 +72,7 @@ func plan(o observed) desired {
 		return d
 	}
 	admit(o, &d)
+	followSpot(o, &d)
 	readFigures(o, &d)
 	followAgent(o, &d)
 	judgeSuccess(o, &d)
@@ -222,6 +227,7 @@ func planAttempt(o observed, d *desired) {
 	case o.workers.DeletionTimestamp != nil:
 		return // its end brings us back
 	case attemptOf(o.workers) < d.status.RestartCount:
+		hurry(o, d)
 		d.remove(o.workers)
 		return
 	case heldByQueue(o.workers):
@@ -235,12 +241,15 @@ func planAttempt(o observed, d *desired) {
 		return
 	}
 	if found := findFailure(o.workers, pods); found != nil {
-		found = blameStorage(o, blameNode(o, o.workers, found))
+		found = blameNotice(o, blameStorage(o, blameNode(o, o.workers, found)))
 		if wait := causeMayFollow(o.now, pods); wait > 0 && !found.disrupted {
 			d.lookAgain(wait)
 			return
 		}
 		planFailure(o, d, *found)
+		return
+	}
+	if leaveTogether(o, d, pods) {
 		return
 	}
 	if size := ptr.Deref(o.workers.Spec.Completions, 0); size != o.job.Spec.NumWorkers {
@@ -421,6 +430,14 @@ func (d *desired) remove(object client.Object) {
 		}
 	}
 	d.delete = append(d.delete, object)
+}
+
+// expel deletes a pod with what is left of its grace period.
+func (d *desired) expel(pod *corev1.Pod, grace int64) {
+	if d.expelled == nil {
+		d.expelled = map[*corev1.Pod]int64{}
+	}
+	d.expelled[pod] = grace
 }
 
 // lookAgain asks for another look after the time, or before when another asked for less.

@@ -80,6 +80,9 @@ func (r *Reconciler) tell(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) 
 	for _, n := range checkpointNews(before, after) {
 		event(n.kind, n.reason, "Checkpoint", n.note)
 	}
+	for _, n := range preemptionNews(before, after) {
+		event(n.kind, n.reason, "Preempt", n.note)
+	}
 	if ends := stopping(after); ends != nil && stopping(before) == nil {
 		event(corev1.EventTypeNormal, "Stopping", "Stop", fmt.Sprintf("%s: %s", ends.Reason, ends.Message))
 	}

@@ -104,9 +104,6 @@ func unservedFields(job *mlv1.TrainingJob) []string {
 		if s.QueueName != "" {
 			fields = append(fields, "spec.scheduling.queueName")
 		}
-		if s.Spot != nil {
-			fields = append(fields, "spec.scheduling.spot")
-		}
 	}
 	return fields
 }

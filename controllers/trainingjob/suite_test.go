@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
 // api is the API server that the tests of the whole controller share. The first of them starts it.
@@ -59,7 +60,7 @@ func launchAPI() error {
 		}
 	}
 	api.scheme = runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mlv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mlv1.AddToScheme, spotv1alpha1.AddToScheme} {
 		if err := add(api.scheme); err != nil {
 			return err
 		}

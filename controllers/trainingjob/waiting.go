@@ -29,7 +29,7 @@ func waitingFor(o observed, d *desired, pods []*corev1.Pod) (reason, message str
 			continue
 		}
 		if reason, message := stuck(pod); reason != "" {
-			return reason, message
+			return waitingForInstance(o, reason, message)
 		}
 	}
 	if lacksPods(o, pods) {

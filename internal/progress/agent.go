@@ -15,6 +15,8 @@ import (
 const (
 	// requestPoll is how often an agent is asked what became of a request for a checkpoint.
 	requestPoll = 2 * time.Second
+	// urgentPoll is the same while a node is about to go.
+	urgentPoll = 200 * time.Millisecond
 	// maxReport bounds how much of an agent's report is read, in bytes.
 	maxReport = 64 << 10
 )
@@ -75,6 +77,14 @@ func (t *target) awaitsAnswer() bool {
 	}
 	return t.report == nil || t.report.Request == nil || t.report.Request.ID != t.Request ||
 		t.report.Request.State == report.RequestPending
+}
+
+// poll is how soon the agent is asked again what became of the request.
+func (t *target) poll() time.Duration {
+	if t.Urgent {
+		return urgentPoll
+	}
+	return requestPoll
 }
 
 // sameNews says whether two reports tell the same but for how much was sent, which changes all the time.

@@ -58,6 +58,8 @@ type Target struct {
 	Agent string
 	// Request is the id of a checkpoint that the agent is to be asked for, until it has said what became of it.
 	Request string
+	// Urgent asks several times a second what became of it.
+	Urgent bool
 }
 
 // target is what is known of a job. Figures and report are those of the Target's present URLs.
@@ -253,7 +255,7 @@ func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (
 	}
 	again = s.options.Interval
 	if known.awaitsAnswer() {
-		again = min(requestPoll, again)
+		again = min(known.poll(), again)
 	}
 	if brought.failed {
 		known.failures++

@@ -26,8 +26,8 @@ type TrainingJobStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Reason",xDescriptors="urn:alm:descriptor:io.kubernetes.phase:reason"
 	Reason string `json:"reason,omitempty"`
 
-	// conditions are Admitted, Initialized, Running, Suspended, Restarting, Complete, Failed, Stopping and CheckpointReady,
-	// each with a reason and a message.
+	// conditions are Admitted, Initialized, Running, Suspended, Restarting, Complete, Failed, Stopping, CheckpointReady and,
+	// with spec.scheduling.spot, SpotCapacity, each with a reason and a message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -125,6 +125,10 @@ type TrainingJobStatus struct {
 	// lastRestartTime is when the last restart was decided.
 	// +optional
 	LastRestartTime *metav1.Time `json:"lastRestartTime,omitempty"`
+
+	// preemption is what the job does about nodes with workers that their provider takes back, or did the last time.
+	// +optional
+	Preemption *PreemptionStatus `json:"preemption,omitempty"`
 
 	// cost is what the job has cost so far, where the nodes carry prices.
 	// +optional

@@ -1,0 +1,101 @@
+package trainingjob
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/builders"
+)
+
+// onSpot is a job that asks for instances of the SpotInstanceVM gpus.
+func onSpot(b *builders.TrainingJobBuilder) *builders.TrainingJobBuilder {
+	return b.Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Scheduling = &mlv1.Scheduling{Spot: &mlv1.SpotReference{Name: "gpus"}}
+	})
+}
+
+// spotVM is a SpotInstanceVM with conditions "Type Status Reason" and a message.
+func spotVM(list ...metav1.Condition) *spotv1alpha1.SpotInstanceVM {
+	vm := &spotv1alpha1.SpotInstanceVM{}
+	vm.Name, vm.Status.Conditions = "gpus", list
+	return vm
+}
+
+func missing(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+func TestPodsOfASpotJobAskForInstances(t *testing.T) {
+	with := buildWorkers(onSpot(builders.TrainingJob("bert")).Obj(), Settings{}, 0)
+	without := buildWorkers(builders.TrainingJob("bert").Obj(), Settings{}, 0)
+
+	assert.Equal(t, "gpus", with.Spec.Template.Labels[spotv1alpha1.LabelSpotInstanceVM])
+	assert.NotContains(t, with.Labels, spotv1alpha1.LabelSpotInstanceVM, "the pods ask, not the Job")
+	assert.NotContains(t, without.Spec.Template.Labels, spotv1alpha1.LabelSpotInstanceVM)
+}
+
+func TestASpotJobSaysWhyItHasNoInstances(t *testing.T) {
+	provisioning := missing(spotv1alpha1.ConditionReady, spotv1alpha1.ReasonProvisioning, "1 instance is being created")
+	for name, test := range map[string]struct {
+		vm                         *spotv1alpha1.SpotInstanceVM
+		capacity, waiting, message string
+	}{
+		"there is no such thing": {
+			nil, "False SpotInstanceVMNotFound", "SpotInstanceVMNotFound", "there is no SpotInstanceVM gpus in namespace default, so that no instance is " +
+				"created for workers that fit on no node: create it, or correct spec.scheduling.spot; pod bert-training-0-a0 fits on no node: 0/1 nodes",
+		},
+		"nothing is known to be wrong": {
+			spotVM(), "True SpotInstanceVMReady", "Provisioning", "waits for an instance of SpotInstanceVM gpus: pod bert-training-0-a0 fits on no node: 0/1 nodes",
+		},
+		"an instance is on its way": {
+			spotVM(provisioning), "True SpotInstanceVMReady", "Provisioning", "waits for an instance of SpotInstanceVM gpus: pod bert-training-0-a0 fits on no node: 0/1 nodes",
+		},
+		"no zone has one": {
+			spotVM(missing(spotv1alpha1.ConditionCapacityAvailable, spotv1alpha1.ReasonZoneExhausted, "no T4 in us-central1-a")),
+			"False ZoneExhausted", "ZoneExhausted", "SpotInstanceVM gpus: no T4 in us-central1-a; pod bert-training-0-a0 fits on no node: 0/1 nodes",
+		},
+		"the credentials are the cause": {
+			spotVM(missing(spotv1alpha1.ConditionReady, spotv1alpha1.ReasonProvisioning, ""), missing(spotv1alpha1.ConditionCapacityAvailable, "X", "x"),
+				missing(spotv1alpha1.ConditionCredentialsValid, spotv1alpha1.ReasonSecretNotFound, "create Secret gcp")),
+			"False SecretNotFound", "SecretNotFound", "SpotInstanceVM gpus: create Secret gcp; pod bert-training-0-a0 fits on no node: 0/1 nodes",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := onSpot(builders.TrainingJob("bert")).Obj()
+			workers := builders.Workers(job).Obj()
+			o := see(job, workers, builders.Pod(workers, 0).Unschedulable("0/1 nodes.").Obj())
+			o.spotVM = test.vm
+
+			d := plan(o.after(time.Minute))
+
+			assert.Equal(t, test.capacity, outlineOf(d).Conditions["SpotCapacity"])
+			assert.Equal(t, test.waiting, d.status.Reason)
+			assert.Equal(t, test.message, waitingMessage(&d.status))
+		})
+	}
+}
+
+func TestAJobWithoutSpotSaysNothingOfIt(t *testing.T) {
+	job := builders.TrainingJob("bert").Obj()
+	workers := builders.Workers(job).Obj()
+	d := plan(see(job, workers, builders.Pod(workers, 0).Unschedulable("0/1 nodes.").Obj()).after(time.Minute))
+	assert.NotContains(t, outlineOf(d).Conditions, "SpotCapacity")
+	assert.Equal(t, mlv1.ReasonUnschedulable, d.status.Reason)
+}
+
+func TestCapacityIsToldWhenItChanges(t *testing.T) {
+	status := func(condition metav1.ConditionStatus, reason string) *mlv1.TrainingJobStatus {
+		return &mlv1.TrainingJobStatus{Conditions: []metav1.Condition{{Type: "SpotCapacity", Status: condition, Reason: reason, Message: "m"}}}
+	}
+	none, good, bad, worse := &mlv1.TrainingJobStatus{}, status("True", "SpotInstanceVMReady"), status("False", "ZoneExhausted"), status("False", "QuotaExceeded")
+	assert.Empty(t, preemptionNews(none, good), "what is as it should be is no news")
+	assert.Empty(t, preemptionNews(bad, bad))
+	assert.Equal(t, []news{{"Warning", "SpotCapacityMissing", "ZoneExhausted: m"}}, preemptionNews(good, bad))
+	assert.Equal(t, []news{{"Warning", "SpotCapacityMissing", "QuotaExceeded: m"}}, preemptionNews(bad, worse))
+	assert.Equal(t, []news{{"Normal", "SpotCapacityAvailable", "m"}}, preemptionNews(worse, good))
+}
