@@ -38,7 +38,7 @@ const (
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get;list;watch
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=list;watch
 
 // observeNotices reads which nodes go, and the SpotInstanceVM that the job names, both from the cache.
 func (r *Reconciler) observeNotices(ctx context.Context, o *observed) error {
