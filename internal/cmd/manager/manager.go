@@ -243,7 +243,10 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 	}
 	// Runnables start with the leadership: two replicas must not both report the state of the same jobs.
 	err = mgr.Add(ctrlmanager.RunnableFunc(func(context.Context) error {
-		return ctrlmetrics.Registry.Register(metrics.NewTrainingJobStatus(mgr.GetCache(), o.metricsMaxJobs, clock.RealClock{}))
+		return errors.Join(
+			ctrlmetrics.Registry.Register(metrics.NewTrainingJobStatus(mgr.GetCache(), o.metricsMaxJobs, clock.RealClock{})),
+			ctrlmetrics.Registry.Register(metrics.NewSpotZones(mgr.GetCache())),
+		)
 	}))
 	if err != nil {
 		return fmt.Errorf("add the collector of job figures: %w", err)

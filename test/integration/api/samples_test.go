@@ -28,6 +28,7 @@ var expectedSamples = map[string][]string{
 	"kubeadm-join-secret.yaml":               {"Secret/kubeadm-join"},
 	"ml_v1_trainingjob.yaml":                 {"TrainingJob/digits"},
 	"ml_v1_trainingjob_sharded.yaml":         {"TrainingJob/digits-sharded"},
+	"ml_v1_trainingjob_spot.yaml":            {"TrainingJob/resnet-spot"},
 	"ml_v1_trainingjob_jax.yaml":             {"TrainingJob/jax-training"},
 	"ml_v1_trainingjob_mpi.yaml":             {"TrainingJob/digits-mpi"},
 	"ml_v1_trainingjob_ray.yaml":             {"TrainingJob/ray-training"},
