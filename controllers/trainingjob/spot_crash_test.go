@@ -1,0 +1,96 @@
+package trainingjob
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
+	"github.com/dcnlab/spot-training-operator/test/builders"
+)
+
+// These are all writes from a notice until the next attempt exists.
+func TestAPIANoticeIsActedUponOnceWhereverTheManagerCrashes(t *testing.T) {
+	status := "/trainingjobs/bert/status"
+	tests := map[string]cut{
+		"before the notice is written down":   {method: http.MethodPatch, path: status},
+		"after the notice is written down":    {method: http.MethodPatch, path: status, sent: true},
+		"before the decision is written down": {method: http.MethodPatch, path: status, skip: 1},
+		"after the decision is written down":  {method: http.MethodPatch, path: status, skip: 1, sent: true},
+		"before the pod is hurried":           {method: http.MethodDelete, path: "goes"},
+		"after the pod is hurried":            {method: http.MethodDelete, path: "goes", sent: true},
+		"before the old Job is deleted":       {method: http.MethodDelete, path: "/jobs/bert-training"},
+		"after the old Job is deleted":        {method: http.MethodDelete, path: "/jobs/bert-training", sent: true},
+		"before the new Job is created":       {method: http.MethodPost, path: "/jobs"},
+		"after the new Job is created":        {method: http.MethodPost, path: "/jobs", sent: true},
+	}
+	for name, at := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			agent := c.playAgent(syncingReport())
+			m := c.start(nil)
+			job := c.submit(builders.TrainingJob("bert").Workers(2).Checkpoints())
+			jobs := c.jobsSeen(job)
+			first := c.workers(job, 0)
+			pods := c.startPods(first)
+			stays, goes := c.node(), c.node()
+			c.bind(pods[0], stays)
+			c.bind(pods[1], goes)
+			c.runWithAgent(pods...)
+			c.await(job, "Running", func(job *mlv1.TrainingJob) bool {
+				return job.Status.State == mlv1.StateRunning && hasCheckpoint(&job.Status)
+			})
+			c.settled(m, job)
+			m.stop()
+			if at.path == "goes" {
+				at.path = "/pods/" + pods[1].Name
+			}
+
+			m = c.start(&at)
+			c.notice(goes)
+			eventually(t, "the crash", func() bool {
+				c.answerAgent(agent)
+				c.collectGarbage()
+				return m.crashed()
+			})
+			m.stop()
+			m = c.start(nil)
+			eventually(t, "the new attempt", func() bool {
+				c.answerAgent(agent)
+				c.collectGarbage()
+				var now batchv1.Job
+				err := c.Get(t.Context(), client.ObjectKeyFromObject(first), &now)
+				return err == nil && now.UID != first.UID
+			})
+			second := c.workers(job, 1)
+			next := c.startPods(second)
+			c.bind(next[0], stays)
+			c.bind(next[1], stays)
+			c.runWithAgent(next...)
+			c.await(job, "Running again", state(mlv1.StateRunning))
+			c.settled(m, job)
+
+			var now mlv1.TrainingJob
+			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), &now))
+			assert.Equal(t, []types.UID{first.UID, second.UID}, jobs(), "the Job was replaced exactly once")
+			assert.Equal(t, []int32{1, 1}, []int32{now.Status.RestartCount, now.Status.DisruptionCount})
+			assert.Equal(t, mlv1.PreemptionLeft, now.Status.Preemption.State)
+			assert.Equal(t, []string{"preemption-1"}, agent.requests(), "one checkpoint was asked for")
+		})
+	}
+}
+
+// answerAgent has the agent say that the checkpoint that it was asked for is there.
+func (c *cluster) answerAgent(agent *agentServer) {
+	agent.say(func(r *report.Report) {
+		if r.Request != nil && r.Request.State == report.RequestPending {
+			r.Request = &report.Request{ID: r.Request.ID, State: report.RequestDone, Path: "/checkpoints/bert/x/checkpoint-step-5"}
+		}
+	})
+}
