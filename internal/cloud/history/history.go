@@ -31,8 +31,8 @@ const (
 )
 
 // Follow brings after.Status.Zones up to date with what changed of the instances from one state of the object to the next:
-// a notice is a preemption, and an instance that is in the status no longer has ended. Only spot instances count. It
-// returns whether anything changed.
+// a notice is a preemption, unless it is withdrawn later, and an instance that is in the status no longer has ended. Only
+// spot instances count. It returns whether anything changed.
 func Follow(before, after *spotv1alpha1.SpotInstanceVM, now time.Time) bool {
 	was := map[string]*spotv1alpha1.ProvisionedInstance{}
 	for i := range before.Status.ProvisionedInstances {
@@ -47,6 +47,9 @@ func Follow(before, after *spotv1alpha1.SpotInstanceVM, now time.Time) bool {
 		known := was[one.Name]
 		if one.PreemptionNoticeTime != nil && (known == nil || known.PreemptionNoticeTime == nil) {
 			changed = ended(after, one, one.PreemptionNoticeTime.Time, true, now) || changed
+		}
+		if one.PreemptionNoticeTime == nil && known != nil && known.PreemptionNoticeTime != nil {
+			changed = goesOn(after, known, now) || changed
 		}
 	}
 	for name, one := range was {
@@ -75,6 +78,21 @@ func ended(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedInstanc
 			zone.LastPreemptionTime = ptr.To(metav1.NewTime(at))
 		}
 	}
+	s.write(zone, vm, now)
+	return true
+}
+
+// goesOn takes a preemption back, of which a notice told that was withdrawn.
+func goesOn(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedInstance, now time.Time) bool {
+	zone := find(vm, one.Zone)
+	if zone == nil || zone.Preemptions == 0 || one.ProvisioningModel == spotv1alpha1.ProvisioningStandard {
+		return false
+	}
+	hours := lived(one, one.PreemptionNoticeTime.Time)
+	zone.Preemptions--
+	zone.InstanceHours = decimal(max(number(zone.InstanceHours)-hours, 0), 3)
+	s := sumsOf(zone, now)
+	s.preemptions, s.hours = max(s.preemptions-1, 0), max(s.hours-hours, 0)
 	s.write(zone, vm, now)
 	return true
 }

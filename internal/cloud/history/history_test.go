@@ -77,6 +77,22 @@ func TestAPreemptionCountsOnceAndAtItsNotice(t *testing.T) {
 	assert.Equal(t, "4", none.Status.Zones[0].InstanceHours)
 }
 
+func TestANoticeThatIsWithdrawnWasNoPreemption(t *testing.T) {
+	before := spotVM()
+	before.Status.ProvisionedInstances = []spotv1alpha1.ProvisionedInstance{instance("x", b, noon.Add(-2*time.Hour))}
+	noticed := before.DeepCopy()
+	noticed.Status.ProvisionedInstances[0].PreemptionNoticeTime = ptr.To(metav1.NewTime(noon))
+	require.True(t, Follow(before, noticed, noon))
+	withdrawn := noticed.DeepCopy()
+	withdrawn.Status.ProvisionedInstances[0].PreemptionNoticeTime = nil
+
+	require.True(t, Follow(noticed, withdrawn, noon.Add(time.Minute)))
+
+	zone := withdrawn.Status.Zones[0]
+	assert.Equal(t, []any{int64(0), "0", "0", "0"}, []any{zone.Preemptions, zone.InstanceHours, zone.RecentPreemptions, zone.RecentInstanceHours[:1]})
+	assert.Equal(t, []string{a, b, c}, Order(withdrawn, noon.Add(time.Minute)))
+}
+
 func TestWhatTellsNothingOfAZoneDoesNotCount(t *testing.T) {
 	standard, planned := instance("x", a, noon), instance("y", a, noon)
 	standard.ProvisioningModel, planned.CreationTime = spotv1alpha1.ProvisioningStandard, nil
