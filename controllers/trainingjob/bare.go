@@ -77,7 +77,7 @@ func bareJob(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	bareMeta(&job.ObjectMeta, mlv1.AnnotationAttempt, mlv1.AnnotationGangScheduler)
+	bareMeta(&job.ObjectMeta, mlv1.AnnotationAttempt, mlv1.AnnotationStart, mlv1.AnnotationGangScheduler)
 	job.Spec = batchv1.JobSpec{
 		Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions, Suspend: job.Spec.Suspend,
 		BackoffLimitPerIndex: job.Spec.BackoffLimitPerIndex,

@@ -100,7 +100,7 @@ func agentEnv(job *mlv1.TrainingJob, settings Settings) []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		{Name: "CHECKPOINT_DIR", Value: checkpointDir(job)},
 		annotationEnv("REPLICA_INDEX", batchv1.JobCompletionIndexAnnotation),
-		annotationEnv("CHECKPOINT_ATTEMPT", mlv1.AnnotationAttempt),
+		annotationEnv("CHECKPOINT_ATTEMPT", mlv1.AnnotationStart),
 		{Name: "CHECKPOINT_RETENTION", Value: strconv.Itoa(int(job.Spec.Checkpoint.Retention))},
 		{Name: "AGENT_PORT", Value: strconv.Itoa(int(agentPort(job, settings)))},
 	}

@@ -62,7 +62,7 @@ env:
 - name: REPLICA_INDEX
   valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
 - name: CHECKPOINT_ATTEMPT
-  valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['ml.example.com/restart-attempt']"}}
+  valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['ml.example.com/start']"}}
 - {name: CHECKPOINT_RETENTION, value: "3"}
 - {name: AGENT_PORT, value: "9464"}
 - {name: CHECKPOINT_STORE, value: "s3://models/team%20a/default/bert/uid-of-bert?endpoint=http%3A%2F%2Fminio%3A9000&region=eu-west-1"}

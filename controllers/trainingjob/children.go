@@ -112,7 +112,7 @@ func buildClaim(job *mlv1.TrainingJob) *corev1.PersistentVolumeClaim {
 func buildWorkers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batchv1.Job {
 	workers := job.Spec.NumWorkers
 	meta := child(job, workersName(job))
-	meta.Annotations = attemptAnnotation(attempt)
+	meta.Annotations = attemptAnnotations(job, attempt)
 	pod := podSpec(job, settings)
 	addCheckpointAgent(&pod, job, settings, attempt)
 	built := &batchv1.Job{
@@ -130,7 +130,7 @@ func buildWorkers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batc
 				}},
 			}},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels(job), Annotations: attemptAnnotation(attempt)},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels(job), Annotations: attemptAnnotations(job, attempt)},
 				Spec:       pod,
 			},
 		},
@@ -140,17 +140,35 @@ func buildWorkers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batc
 	return built
 }
 
-func attemptAnnotation(attempt int32) map[string]string {
-	return map[string]string{mlv1.AnnotationAttempt: strconv.Itoa(int(attempt))}
+func attemptAnnotations(job *mlv1.TrainingJob, attempt int32) map[string]string {
+	// There are at least as many starts as restarts. A status from before starts were counted says less.
+	start := max(job.Status.StartCount, attempt)
+	return map[string]string{
+		mlv1.AnnotationAttempt: strconv.Itoa(int(attempt)), mlv1.AnnotationStart: strconv.Itoa(int(start)),
+	}
 }
 
 // attemptOf is the number of restarts before this Job was made.
-func attemptOf(workers *batchv1.Job) int32 {
-	attempt, err := strconv.ParseInt(workers.Annotations[mlv1.AnnotationAttempt], 10, 32)
+func attemptOf(workers *batchv1.Job) int32 { return countIn(workers, mlv1.AnnotationAttempt) }
+
+// startOf is the number of starts before this Job was made. Jobs from before starts were counted have that of restarts.
+func startOf(workers *batchv1.Job) int32 {
+	return max(countIn(workers, mlv1.AnnotationStart), attemptOf(workers))
+}
+
+func countIn(workers *batchv1.Job, annotation string) int32 {
+	n, err := strconv.ParseInt(workers.Annotations[annotation], 10, 32)
 	if err != nil {
 		return 0
 	}
-	return int32(attempt)
+	return int32(n)
+}
+
+// countStart notes that the workers that exist were started. It is in the status before they are ever replaced.
+func countStart(o observed, d *desired) {
+	if o.workers != nil {
+		d.status.StartCount = max(d.status.StartCount, startOf(o.workers)+1)
+	}
 }
 
 // replicaLabels are the labels of a pod with replica-id added; nil when it is there or not yet known.

@@ -42,7 +42,7 @@ const goldenMeta = `
 const goldenJob = `
 metadata:
   name: advanced-training-training
-  annotations: {ml.example.com/restart-attempt: "2"}` + goldenMeta + `
+  annotations: {ml.example.com/restart-attempt: "2", ml.example.com/start: "2"}` + goldenMeta + `
 spec:
   completionMode: Indexed
   completions: 8
@@ -58,7 +58,7 @@ spec:
   template:
     metadata:
       labels: {training-job: advanced-training, trainingjob: advanced-training}
-      annotations: {ml.example.com/restart-attempt: "2"}
+      annotations: {ml.example.com/restart-attempt: "2", ml.example.com/start: "2"}
     spec:
       restartPolicy: Never
       subdomain: advanced-training-headless

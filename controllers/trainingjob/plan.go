@@ -62,6 +62,7 @@ func plan(o observed) desired {
 		d.agent, d.ask = "", ""
 		return d
 	}
+	countStart(o, &d)
 	suspend := ptr.Deref(o.job.Spec.Suspend, false)
 	if !suspend && !evictedByQueue(o) {
 		resumed(o, &d)

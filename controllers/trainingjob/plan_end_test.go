@@ -97,6 +97,7 @@ func TestTheStatusOfACompletedJobTellsAll(t *testing.T) {
 	const ended = "all workers ended with exit code 0"
 	assert.Empty(t, cmp.Diff(mlv1.TrainingJobStatus{
 		ObservedGeneration: 2,
+		StartCount:         1,
 		State:              mlv1.StateCompleted, Phase: mlv1.PhaseSucceeded, Reason: mlv1.ReasonTrainingCompleted,
 		Conditions: []metav1.Condition{
 			condition("Admitted", "AdmittedUnqueued", "the job asks for no queue and is admitted at once", "True", noon, 2),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -73,6 +74,48 @@ func TestResumeStartsTheWorkersAgain(t *testing.T) {
 		"Admitted": admitted, "Initialized": "False WorkersStarting", "Running": "False WorkersStarting", "Suspended": "False Resumed",
 	}, outlineOf(starting).Conditions)
 	assert.Equal(t, builders.Noon.Add(time.Hour), resumedAt(&starting.status))
+}
+
+// An agent that was left over on a node that is cut off stops writing when one of a higher number has begun.
+func TestAResumptionHasANumberOfItsOwn(t *testing.T) {
+	numbers := func(d desired) map[string]string {
+		for _, object := range d.apply {
+			if workers, ok := object.(*batchv1.Job); ok {
+				assert.Equal(t, workers.Annotations, workers.Spec.Template.Annotations)
+				return workers.Annotations
+			}
+		}
+		return nil
+	}
+	started := func(d desired) *batchv1.Job {
+		workers := builders.Workers(builders.TrainingJob("bert").Obj()).Obj()
+		workers.Annotations = numbers(d)
+		require.NotEmpty(t, workers.Annotations)
+		return workers
+	}
+	job := builders.TrainingJob("bert").Obj()
+	first := started(plan(see(job, nil)))
+	assert.Equal(t, map[string]string{mlv1.AnnotationAttempt: "0", mlv1.AnnotationStart: "0"}, first.Annotations)
+	job.Status = plan(see(job, first)).status
+	assert.EqualValues(t, 1, job.Status.StartCount)
+	job.Status = plan(see(job, first)).status
+	assert.EqualValues(t, 1, job.Status.StartCount)
+
+	job.Spec.Suspend = ptr.To(true)
+	job.Status = plan(see(job, first)).status
+	job.Status = plan(see(job, nil)).status
+	job.Spec.Suspend = ptr.To(false)
+	resumed := started(plan(see(job, nil)))
+	assert.Equal(t, map[string]string{mlv1.AnnotationAttempt: "0", mlv1.AnnotationStart: "1"}, resumed.Annotations)
+	job.Status = plan(see(job, resumed)).status
+	assert.EqualValues(t, 2, job.Status.StartCount)
+
+	job.Status.RestartCount++ // as a failure leaves it
+	assert.Equal(t, map[string]string{mlv1.AnnotationAttempt: "1", mlv1.AnnotationStart: "2"}, started(plan(see(job, nil))).Annotations)
+
+	job.Status.StartCount, job.Status.RestartCount = 0, 5 // of a version that did not count starts
+	assert.Equal(t, map[string]string{mlv1.AnnotationAttempt: "5", mlv1.AnnotationStart: "5"}, started(plan(see(job, nil))).Annotations)
+	assert.EqualValues(t, 4, plan(see(job, builders.Workers(job).Attempt(3).Obj())).status.StartCount)
 }
 
 func TestARestartThatIsSuspendedIsNoLongerRestarting(t *testing.T) {

@@ -122,6 +122,9 @@ const (
 	AnnotationGangScheduler = "ml.example.com/gang-scheduler"
 	// AnnotationAttempt on the Job and its pods is the number of restarts before it.
 	AnnotationAttempt = "ml.example.com/restart-attempt"
+	// AnnotationStart on the Job and its pods is the number of times that workers of the TrainingJob were started before. Unlike
+	// that of restarts it is another one when a job is resumed, so that no two Jobs have the same.
+	AnnotationStart = "ml.example.com/start"
 	// AnnotationCheckpointNow on a TrainingJob asks for a checkpoint at once. Each new value is one request; its outcome
 	// is in status.checkpoint.request.
 	AnnotationCheckpointNow = "ml.example.com/checkpoint-now"

@@ -122,6 +122,11 @@ type TrainingJobStatus struct {
 	// +optional
 	WorkerFailures int32 `json:"workerFailures,omitempty"`
 
+	// startCount is how often the workers were started: at first, after each restart, and whenever the job was resumed. Each
+	// start has its number, by which the checkpoint agents know which of them is the latest.
+	// +optional
+	StartCount int32 `json:"startCount,omitempty"`
+
 	// lastRestartTime is when the last restart was decided.
 	// +optional
 	LastRestartTime *metav1.Time `json:"lastRestartTime,omitempty"`

@@ -18,7 +18,8 @@ type Settings struct {
 	Store *store.Store
 	// Retention is the number of checkpoints to keep; 0 keeps all.
 	Retention int
-	// Attempt of the job, by which an agent that was left over from an earlier one stops.
+	// Attempt of the job, by which an agent that was left over from an earlier one stops: a number that grows with every start
+	// of its workers, restarts and resumptions alike.
 	Attempt int
 
 	// ResumePath or ResumeStore is what RESUME_FROM names; empty and nil when it is not set.

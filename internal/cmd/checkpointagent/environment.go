@@ -18,7 +18,7 @@ const (
 	envStore             = "CHECKPOINT_STORE"
 	envCredentials       = "CHECKPOINT_CREDENTIALS"
 	envRetention         = "CHECKPOINT_RETENTION"
-	envAttempt           = "CHECKPOINT_ATTEMPT"
+	envAttempt           = "CHECKPOINT_ATTEMPT" // the number of the job's start, which grows with restarts and resumptions
 	envResume            = "RESUME_FROM"
 	envResumeCredentials = "RESUME_CREDENTIALS"
 	envResumeOptional    = "RESUME_OPTIONAL"
