@@ -6,6 +6,13 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 main() {
+  # Tests download with it.
+  if ! command -v curl >/dev/null; then
+    note "installing the Debian package curl"
+    apt-get update -qq || note "apt-get update complained; going on with the package lists at hand"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends curl >/dev/null
+  fi
+
   say "training worker (Python)"
   workers/training/run-tests.sh
 

@@ -8,9 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,4 +116,14 @@ func (s *Azure) Remove(bucket, key string) {
 	s.t.Helper()
 	_, err := s.container(bucket).NewBlobClient(key).Delete(context.Background(), nil)
 	require.NoError(s.t, err)
+}
+
+// Token is a token by which a container can be listed and read for a time.
+func (s *Azure) Token(bucket string, expires time.Duration) string {
+	s.t.Helper()
+	signed, err := s.container(bucket).GetSASURL(sas.ContainerPermissions{Read: true, List: true}, time.Now().Add(expires), nil)
+	require.NoError(s.t, err)
+	u, err := url.Parse(signed)
+	require.NoError(s.t, err)
+	return u.RawQuery
 }

@@ -30,7 +30,9 @@ func openGCS(ctx context.Context, l Location, c credentials, client *http.Client
 	if err != nil {
 		return nil, err
 	}
-	return gcsblob.OpenBucket(ctx, authorized, l.Bucket, &gcsblob.Options{ClientOptions: options})
+	opened := signsGCS(c[keyGoogle])
+	opened.ClientOptions = options
+	return gcsblob.OpenBucket(ctx, authorized, l.Bucket, &opened)
 }
 
 func authorizeGCS(ctx context.Context, l Location, c credentials, client *http.Client) (*gcp.HTTPClient, error) {

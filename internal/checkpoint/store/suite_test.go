@@ -28,6 +28,7 @@ type server interface {
 	Keys(bucket, prefix string) []string
 	Get(bucket, key string) []byte
 	Put(bucket, key string, content []byte)
+	Remove(bucket, key string)
 }
 
 // onEach runs a test with a bucket of each kind of object store.

@@ -57,6 +57,7 @@ func New() *cobra.Command {
 			Short: "Bring finished checkpoints to the storage, verify and prune them, until SIGTERM",
 			RunE:  func(command *cobra.Command, _ []string) error { return run(command.Context(), agent.Sync, true) },
 		},
+		newSign(),
 	)
 	return command
 }
