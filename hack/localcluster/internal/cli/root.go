@@ -36,7 +36,7 @@ func New() *cobra.Command {
 	root.AddCommand(
 		upCommand(&f), downCommand(&f), statusCommand(&f), kubeconfigCommand(&f),
 		loadImageCommand(&f), buildImageCommand(&f), binariesCommand(&f), prepareDepsCommand(&f), provisionerCommand(),
-		toolsCommand(&f), registriesConfCommand(&f), scorecardImageCommand(&f), olmCommand(&f), olmv1Command(&f),
+		toolsCommand(&f), registriesConfCommand(&f), scorecardImageCommand(&f), olmCommand(&f), olmv1Command(&f), machineCommand(&f),
 	)
 	return root
 }

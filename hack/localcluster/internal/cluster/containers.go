@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -85,6 +86,22 @@ func cgroupProcesses(group string) []int {
 		}
 	}
 	return pids
+}
+
+// cgroupProcessesBelow counts the processes in a control group and in those below it.
+func cgroupProcessesBelow(group string) int {
+	count := 0
+	for _, hierarchy := range hierarchies() {
+		_ = filepath.WalkDir(filepath.Join(hierarchy, group), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Name() == "cgroup.procs" {
+				if content, err := os.ReadFile(path); err == nil {
+					count += len(strings.Fields(string(content)))
+				}
+			}
+			return nil
+		})
+	}
+	return count
 }
 
 // removeCgroups removes the control groups that the kubelet made. A group that still holds processes,

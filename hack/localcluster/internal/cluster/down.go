@@ -50,6 +50,11 @@ func (c Cluster) stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if os.Geteuid() == 0 {
+		if err := c.stopMachines(ctx); err != nil {
+			return err
+		}
+	}
 	list := daemons(c.Layout, c.Options)
 	for p := phases - 1; p >= storing; p-- {
 		if p == serving && !c.Options.Simulate {

@@ -1,13 +1,10 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -140,16 +137,25 @@ func stampedDigest(listed, stamp string) string {
 	return ""
 }
 
-// ctr runs containerd's client in the namespace of Kubernetes.
-func (c Cluster) ctr(ctx context.Context, input io.Reader, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, c.Layout.program("ctr"),
-		append([]string{"--address", c.Layout.containerdSocket(), "--namespace", "k8s.io"}, args...)...)
-	cmd.Stdin = input
-	cmd.Env = os.Environ()
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+// nodeImage returns the full name of one of the node's images, as containerd has it.
+func (c Cluster) nodeImage(ctx context.Context, name string) (string, error) {
+	full, err := image.FullName(name)
+	if err != nil {
+		return "", err
 	}
-	return stdout.String(), nil
+	listed, err := c.ctr(ctx, nil, "images", "ls", "--quiet")
+	if err != nil {
+		return "", err
+	}
+	for _, candidate := range []string{name, full} {
+		if slices.Contains(strings.Fields(listed), candidate) {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("the node has no image %s: load it first", full)
+}
+
+// ctr runs containerd's client for the node.
+func (c Cluster) ctr(ctx context.Context, input io.Reader, args ...string) (string, error) {
+	return c.ctrAt(ctx, c.Layout.containerdSocket(), input, args...)
 }

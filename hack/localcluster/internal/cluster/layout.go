@@ -67,6 +67,11 @@ func (l Layout) RegistriesConf() string {
 	return l.run(containersHome, ".config", "containers", "registries.conf")
 }
 
+// machine is a path on the disk of a machine.
+func (l Layout) machine(name string, elem ...string) string {
+	return l.data(append([]string{"machines", name}, elem...)...)
+}
+
 func (l Layout) optionsFile() string { return l.data("options.json") }
 
 func (l Layout) processes() process.Table { return process.NewTable(l.run("processes")) }

@@ -195,7 +195,11 @@ func (c Cluster) serviceReachable(ctx context.Context) error {
 
 // applyAddons makes the objects that the cluster consists of besides its processes.
 func (c Cluster) applyAddons(ctx context.Context) error {
-	if _, err := c.Kubectl(ctx, nil, "apply", "--server-side", "--force-conflicts", "-f", c.Layout.run("addons.yaml")); err != nil {
+	args := []string{"apply", "--server-side", "--force-conflicts", "-f", c.Layout.run("addons.yaml")}
+	if !c.Options.Simulate {
+		args = append(args, "-f", c.Layout.run("joining.yaml"))
+	}
+	if _, err := c.Kubectl(ctx, nil, args...); err != nil {
 		return fmt.Errorf("make the cluster's own objects: %w", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"embed"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -40,6 +41,10 @@ type values struct {
 	ProxyKubeconfig, DNSKubeconfig, Registry, RegistryData, Provisioner string
 	Mirrors                                                             []string
 	KubernetesVersion                                                   string
+	// NodePodCIDR is the part of PodCIDR that the node's own pods are in; machines have the rest.
+	NodePodCIDR string
+	// APIServer, CAPEM and ServiceCIDR are what a joining node reads.
+	APIServer, CAPEM, ServiceCIDR string
 }
 
 // templateValues gathers the values for this cluster.
@@ -64,7 +69,18 @@ func templateValues(layout Layout, options Options, kubernetesVersion string) va
 		Registry: options.Registry(), RegistryData: layout.data("registry"), Provisioner: Provisioner,
 		Mirrors:           options.Mirrors,
 		KubernetesVersion: kubernetesVersion,
+		NodePodCIDR:       nodePodCIDR(options.PodCIDR),
+		APIServer:         options.APIServer(), CAPEM: readCA(layout), ServiceCIDR: options.ServiceCIDR,
 	}
+}
+
+// readCA returns the certificate of the cluster's authority, as base64; empty when there is none yet.
+func readCA(layout Layout) string {
+	content, err := os.ReadFile(layout.pki("ca.crt"))
+	if err != nil {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString(content)
 }
 
 // configFiles maps the files below run/ to the templates they are rendered from.
@@ -78,6 +94,7 @@ func configFiles(options Options) map[string]string {
 		files["kwok.yaml"] = "kwok.yaml"
 		return files
 	}
+	files["joining.yaml"] = "joining.yaml"
 	files["containerd.toml"] = "containerd.toml"
 	files["cni/10-localcluster.conflist"] = "cni.conflist"
 	files["kubelet.yaml"] = "kubelet.yaml"

@@ -34,6 +34,15 @@ func NodePackages() []Package {
 	}
 }
 
+// MachinePackages returns what a machine beside the node needs from Debian in addition.
+func MachinePackages() []Package {
+	return []Package{
+		{Name: "openssh-server", Program: "/usr/sbin/sshd"},
+		{Name: "sudo", Program: "sudo"},
+		{Name: "passwd", Program: "/usr/sbin/useradd"},
+	}
+}
+
 // ImagePackages returns what images of helpers are made from: the one program whose file is also cp and tar.
 func ImagePackages() []Package {
 	return []Package{{Name: "busybox-static", Program: "busybox"}}

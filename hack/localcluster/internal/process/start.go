@@ -23,6 +23,10 @@ type Spec struct {
 	Log string
 	// Owner is the value of MarkVariable.
 	Owner string
+	// NetworkNamespace is the file of a network namespace to start in; empty for that of this process.
+	NetworkNamespace string
+	// CloneFlags ask for new namespaces of the process's own.
+	CloneFlags uintptr
 }
 
 // Start starts the process apart from this one, so that it outlives it and does not get the
@@ -44,8 +48,8 @@ func Start(spec Spec, table Table) (Record, error) {
 	cmd.Env = append(append(os.Environ(), spec.Env...), MarkVariable+"="+spec.Owner)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = filepath.Dir(spec.Log)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: spec.CloneFlags}
+	if err := startIn(spec.NetworkNamespace, cmd); err != nil {
 		return Record{}, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
 	// Collect the process if it ends while we still run, else it would look alive as a zombie.

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"syscall"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
+)
+
+// Machine is a second computer beside the node: processes in namespaces of their own, which know nothing of the cluster
+// until they join it.
+type Machine struct {
+	// Name is its host name.
+	Name string `json:"name"`
+	// Number gives it its addresses: the last part of its own, and its network of pods.
+	Number int `json:"number"`
+	// Address is its own.
+	Address string `json:"address"`
+	// PodCIDR is the network of its pods.
+	PodCIDR string `json:"podCIDR"`
+	// Metadata is the host and port of its metadata server.
+	Metadata string `json:"metadata,omitempty"`
+}
+
+// MachineOptions say what a new machine is like.
+type MachineOptions struct {
+	// Address it shall have; the next free one when empty.
+	Address string
+	// Metadata is the host and port of a metadata server on this host; none when empty.
+	Metadata string
+	// StartupScript is a file that a machine without metadata server runs at each start.
+	StartupScript string
+	// Images are those of the node's images that the machine shall have, too.
+	Images []string
+}
+
+var machineName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// The numbers of machines. The addresses with the numbers below belong to the network and to the node.
+const firstMachine, lastMachine = 2, 127
+
+// nodePodCIDR is the first half of the pods' network; machines have the second.
+func nodePodCIDR(pods string) string {
+	prefix, err := netip.ParsePrefix(pods)
+	if err != nil || prefix.Bits() >= 30 {
+		return pods
+	}
+	return netip.PrefixFrom(prefix.Masked().Addr(), prefix.Bits()+1).String()
+}
+
+// addressesOf returns the addresses of the machine with a number.
+func addressesOf(options Options, number int) (address, pods string, err error) {
+	node, err := netip.ParseAddr(options.NodeIP)
+	if err != nil {
+		return "", "", err
+	}
+	prefix, err := netip.ParsePrefix(options.PodCIDR)
+	if err != nil {
+		return "", "", err
+	}
+	if prefix.Bits() > 16 {
+		return "", "", fmt.Errorf("machines need a network of pods of /16 or larger, and --pod-cidr of the cluster is %s", options.PodCIDR)
+	}
+	bytes := node.As4()
+	bytes[3] = byte(number)
+	first := prefix.Masked().Addr().As4()
+	first[2] = byte(128 + number)
+	return netip.AddrFrom4(bytes).String(), netip.PrefixFrom(netip.AddrFrom4(first), 24).String(), nil
+}
+
+// cgroup is the control group that holds the machine's pods, as a path that starts at a controller's root.
+func (m Machine) cgroup() string { return "/localcluster-" + m.Name }
+
+// cable is the host's end of the cable to the machine.
+func (m Machine) cable() string { return fmt.Sprintf("lcm%d", m.Number) }
+
+// namespace is the name of its network namespace.
+func (m Machine) namespace() string { return "localcluster-" + m.Name }
+
+// record is the name of its first process in the table of processes.
+func (m Machine) record() string { return "machine-" + m.Name }
+
+// process is its first one; ok is false when it is switched off.
+func (c Cluster) machineProcess(m Machine) (record process.Record, ok bool) {
+	record, found, err := c.Layout.processes().Get(m.record())
+	return record, err == nil && found && record.Alive()
+}
+
+// machines returns all that have a disk.
+func (c Cluster) machines() ([]Machine, error) {
+	files, err := filepath.Glob(c.Layout.machine("*", "machine.json"))
+	if err != nil {
+		return nil, err
+	}
+	var list []Machine
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var m Machine
+		if err := json.Unmarshal(content, &m); err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// getMachine returns the machine called name; ok is false when there is none.
+func (c Cluster) getMachine(name string) (m Machine, ok bool, err error) {
+	content, err := os.ReadFile(c.Layout.machine(name, "machine.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, false, nil
+	}
+	if err != nil {
+		return m, false, err
+	}
+	return m, true, json.Unmarshal(content, &m)
+}
+
+func (c Cluster) saveMachine(m Machine) error {
+	content, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Layout.machine(m.Name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(c.Layout.machine(m.Name, "machine.json"), content, 0o644)
+}
+
+// lockMachines keeps two commands from taking the same number; the second waits.
+func (c Cluster) lockMachines() (unlock func(), err error) {
+	if err := os.MkdirAll(c.Layout.data("machines"), 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(c.Layout.data("machines", "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return func() { file.Close() }, nil
+}

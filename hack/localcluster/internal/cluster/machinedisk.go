@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/guest"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/pki"
+)
+
+// writeDisk writes onto a machine's disk what an image for nodes brings: configuration of the container runtime, of the
+// pods' network and of kube-proxy. Nothing of it is good for joining the cluster.
+func (c Cluster) writeDisk(m Machine, options MachineOptions) error {
+	disk := c.Layout.machine(m.Name)
+	if err := guest.MakeFolders(disk); err != nil {
+		return err
+	}
+	config := guest.Config{
+		Name: m.Name, Disk: disk, Programs: c.Layout.Bin, State: c.Layout.State,
+		Address: m.Address + "/24", Gateway: c.Options.NodeIP, PodCIDR: m.PodCIDR, ClusterCIDR: c.Options.PodCIDR,
+		Metadata: m.Metadata, CgroupRoot: m.cgroup(),
+	}
+	if err := config.Save(); err != nil {
+		return err
+	}
+	files, err := c.machineFiles(m)
+	if err != nil {
+		return err
+	}
+	for path, content := range files {
+		path = filepath.Join(guest.Upper(disk, "/etc"), path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return err
+		}
+	}
+	if options.StartupScript != "" {
+		script, err := os.ReadFile(options.StartupScript)
+		if err != nil {
+			return fmt.Errorf("--startup-script: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(disk, guest.DiskScript), script, 0o700); err != nil {
+			return err
+		}
+	}
+	return errors.Join(c.machineCredentials(m), c.machinePrograms(disk))
+}
+
+// machineFiles returns the files below /etc.
+func (c Cluster) machineFiles(m Machine) (map[string][]byte, error) {
+	v := templateValues(c.Layout, c.Options, "")
+	v.NodeName, v.NodeIP = m.Name, m.Address
+	v.NodePodCIDR = m.PodCIDR
+	v.ContainerdRoot, v.ContainerdState = "/var/lib/containerd", "/run/containerd"
+	v.ContainerdSocket, v.ContainerdOpt = "/run/containerd/containerd.sock", "/var/lib/containerd-opt"
+	v.RegistryHosts, v.RuncRoot, v.CNIConf, v.IPAMData = "/etc/containerd/certs.d", "/run/runc", "/etc/cni/net.d", "/var/lib/cni/ipam"
+	v.ProxyKubeconfig = "/etc/kube-proxy/kubeconfig"
+	templates := map[string]string{
+		"containerd/config.toml": "containerd.toml", "cni/net.d/10-localcluster.conflist": "cni.conflist", "kube-proxy/config.yaml": "kube-proxy.yaml",
+	}
+	for _, registry := range append([]string{c.Options.Registry()}, c.Options.Mirrors...) {
+		templates[filepath.Join("containerd", "certs.d", registry, "hosts.toml")] = "hosts.toml"
+	}
+	files := map[string][]byte{
+		"hostname":    []byte(m.Name + "\n"),
+		"hosts":       fmt.Appendf(nil, "127.0.0.1 localhost\n%s %s\n", m.Address, m.Name),
+		"resolv.conf": fmt.Appendf(nil, "nameserver %s\n", c.Options.NodeIP),
+		// Control groups are shared with the host, where another kubelet has its own.
+		"default/kubelet": fmt.Appendf(nil, "KUBELET_EXTRA_ARGS=\"--cgroup-root=%s --node-ip=%s\"\n", m.cgroup(), m.Address),
+	}
+	for path, name := range templates {
+		content, err := render(name, v)
+		if err != nil {
+			return nil, err
+		}
+		files[path] = content
+	}
+	return files, nil
+}
+
+// machineCredentials gives the machine a serving certificate for its kubelet, so that the API server knows whom it asks for
+// logs, and kube-proxy's kubeconfig, which in other clusters a DaemonSet brings. The kubelet's own credentials come from
+// joining only.
+func (c Cluster) machineCredentials(m Machine) error {
+	ca, err := pki.LoadOrCreate(c.Layout.PKI(), "ca")
+	if err != nil {
+		return err
+	}
+	disk := c.Layout.machine(m.Name)
+	pair, err := ca.Issue(pki.Request{CommonName: "system:node:" + m.Name, Hosts: []string{m.Address, m.Name, "127.0.0.1"}})
+	if err != nil {
+		return err
+	}
+	if err := pair.Write(filepath.Join(disk, guest.DiskKubeletPKI), "kubelet"); err != nil {
+		return err
+	}
+	kubeconfig, err := os.ReadFile(c.Layout.kubeconfig("kube-proxy"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(guest.Upper(disk, "/etc"), "kube-proxy", "kubeconfig"), kubeconfig, 0o600)
+}
+
+// machinePrograms puts this command, systemctl and kubeadm onto the disk.
+func (c Cluster) machinePrograms(disk string) error {
+	self := filepath.Join(disk, guest.DiskBin, "localcluster")
+	_ = os.Remove(self)
+	if err := os.Link(c.Layout.self(), self); err != nil {
+		return err
+	}
+	for _, name := range []string{"systemctl", "kubeadm"} {
+		content, err := templates.ReadFile("templates/machine-" + name + ".sh")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(disk, guest.DiskBin, name), content, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyImage copies one of the node's images to the runtime at a socket.
+func (c Cluster) copyImage(ctx context.Context, name, socket string) error {
+	name, err := c.nodeImage(ctx, name)
+	if err != nil {
+		return err
+	}
+	reader, writer := io.Pipe()
+	export := c.ctrCommand(ctx, c.Layout.containerdSocket(), "images", "export", "--platform", "linux/"+runtime.GOARCH, "-", name)
+	var problem bytes.Buffer
+	export.Stdout, export.Stderr = writer, &problem
+	exported := make(chan error, 1)
+	go func() {
+		err := export.Run()
+		writer.CloseWithError(err)
+		exported <- err
+	}()
+	_, err = c.ctrAt(ctx, socket, reader, "images", "import", "-")
+	reader.Close()
+	if failed := <-exported; failed != nil {
+		return fmt.Errorf("%w: %s", failed, bytes.TrimSpace(problem.Bytes()))
+	}
+	return err
+}
+
+// ctrCommand is a call of containerd's client in the namespace of Kubernetes.
+func (c Cluster) ctrCommand(ctx context.Context, socket string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, c.Layout.program("ctr"), append([]string{"--address", socket, "--namespace", "k8s.io"}, args...)...)
+}
+
+// ctrAt runs containerd's client for the runtime at a socket.
+func (c Cluster) ctrAt(ctx context.Context, socket string, input io.Reader, args ...string) (string, error) {
+	cmd := c.ctrCommand(ctx, socket, args...)
+	cmd.Stdin = input
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.String(), nil
+}

@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
+)
+
+// MachinePreempt takes the power from a machine: nothing on it gets the time to end. Its disk stays, so that it can be
+// switched on again.
+func (c Cluster) MachinePreempt(ctx context.Context, name string) error {
+	m, ok, err := c.getMachine(name)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("there is no machine %s", name)
+	}
+	return c.powerOff(ctx, m)
+}
+
+// MachineDown takes the power from a machine and removes it. It is no error when there is none.
+func (c Cluster) MachineDown(ctx context.Context, name string) error {
+	m, ok, err := c.getMachine(name)
+	if err != nil || !ok {
+		return err
+	}
+	if err := c.powerOff(ctx, m); err != nil {
+		return err
+	}
+	return os.RemoveAll(c.Layout.machine(name))
+}
+
+// powerOff ends all processes of a machine and removes what it has outside of its disk.
+func (c Cluster) powerOff(ctx context.Context, m Machine) error {
+	unlock, err := c.lockMachines()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if record, running := c.machineProcess(m); running {
+		// With the first process of their namespace all others end, and with the last of them the mounts.
+		process.Kill(record.Identity)
+	}
+	if err := waitEmpty(ctx, m.cgroup()); err != nil {
+		return err
+	}
+	if err := c.unplug(ctx, m); err != nil {
+		return err
+	}
+	return c.Layout.processes().Remove(m.record())
+}
+
+// waitEmpty waits until a control group holds no process any more.
+func waitEmpty(ctx context.Context, group string) error {
+	const limit = 10 * time.Second
+	for deadline := time.Now().Add(limit); ; {
+		left := cgroupProcessesBelow(group)
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes in control group %s did not end within %s", left, group, limit)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// stopMachines takes all machines down, with the cluster that they belong to.
+func (c Cluster) stopMachines(ctx context.Context) error {
+	list, err := c.machines()
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, m := range list {
+		problems = append(problems, c.MachineDown(ctx, m.Name))
+	}
+	return errors.Join(problems...)
+}
+
+// MachineList prints a line for each machine.
+func (c Cluster) MachineList() error {
+	list, err := c.machines()
+	if err != nil {
+		return err
+	}
+	out := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "MACHINE\tADDRESS\tPODS\tPID\tSINCE\tMETADATA")
+	for _, m := range list {
+		pid, since := "-", "off"
+		if record, running := c.machineProcess(m); running {
+			pid, since = fmt.Sprint(record.PID), time.Since(record.Started).Round(time.Second).String()
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Address, m.PodCIDR, pid, since, m.Metadata)
+	}
+	return out.Flush()
+}

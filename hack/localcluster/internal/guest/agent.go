@@ -1,0 +1,143 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// metadataURL is where the metadata server is asked.
+const metadataURL = "http://" + metadataAddress + "/computeMetadata/v1/"
+
+// errNoAttribute says that the metadata server knows no such attribute.
+var errNoAttribute = errors.New("no such attribute")
+
+// runAgent does what Google's guest agent does at each start: accounts, host keys, then the startup script.
+func (m *machine) runAgent(ctx context.Context) error {
+	if err := makeHostKeys(ctx); err != nil {
+		return err
+	}
+	m.sshd.start()
+	if m.config.Metadata == "" {
+		script, err := os.ReadFile(filepath.Join(m.config.Disk, DiskScript))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return runStartupScript(ctx, string(script))
+	}
+	if err := waitForMetadata(ctx); err != nil {
+		return err
+	}
+	keys, err := attribute(ctx, "ssh-keys")
+	if err == nil {
+		err = makeAccounts(ctx, keys)
+	}
+	if err != nil && !errors.Is(err, errNoAttribute) {
+		return err
+	}
+	if enabled, err := attribute(ctx, "enable-guest-attributes"); err == nil && strings.EqualFold(enabled, "true") {
+		if err := publishHostKeys(ctx); err != nil {
+			return err
+		}
+	}
+	script, err := attribute(ctx, "startup-script")
+	if errors.Is(err, errNoAttribute) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return runStartupScript(ctx, script)
+}
+
+// waitForMetadata returns when the metadata server answers.
+func waitForMetadata(ctx context.Context) error {
+	const limit = time.Minute
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		_, err := ask(ctx, http.MethodGet, "instance/", "")
+		if err == nil || errors.Is(err, errNoAttribute) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the metadata server does not answer: %w", err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// attribute of the instance, else of the project.
+func attribute(ctx context.Context, name string) (string, error) {
+	value, err := ask(ctx, http.MethodGet, "instance/attributes/"+name, "")
+	if errors.Is(err, errNoAttribute) {
+		return ask(ctx, http.MethodGet, "project/attributes/"+name, "")
+	}
+	return value, err
+}
+
+// ask makes one request to the metadata server.
+func ask(ctx context.Context, method, path, body string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, method, metadataURL+path, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Metadata-Flavor", "Google")
+	client := http.Client{Timeout: 5 * time.Second}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	switch {
+	case err != nil:
+		return "", err
+	case response.StatusCode == http.StatusNotFound:
+		return "", errNoAttribute
+	case response.StatusCode/100 != 2:
+		return "", fmt.Errorf("%s %s: %s", method, path, response.Status)
+	}
+	return string(content), nil
+}
+
+// runStartupScript runs a script and shows its output on the console.
+func runStartupScript(ctx context.Context, script string) error {
+	dir, err := os.MkdirTemp("", "metadata-scripts-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "startup-script")
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Env, cmd.Dir = environment(), "/"
+	reader, writer := io.Pipe()
+	cmd.Stdout, cmd.Stderr = writer, writer
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		prefixLines(os.Stdout, reader, "startup-script: ")
+	}()
+	err = cmd.Run()
+	writer.Close()
+	<-copied
+	if err != nil {
+		return fmt.Errorf("startup-script: %w", err)
+	}
+	fmt.Println("startup-script: finished")
+	return nil
+}

@@ -1,0 +1,44 @@
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+)
+
+// Device is the machine's end of its cable to the host.
+const Device = "eth0"
+
+// metadataAddress is where clouds have their metadata server.
+const metadataAddress = "169.254.169.254"
+
+// setUpNetwork configures the machine's own network namespace, in which Device is already.
+func setUpNetwork(c Config) error {
+	commands := [][]string{
+		{"ip", "link", "set", "lo", "up"},
+		{"ip", "address", "replace", c.Address, "dev", Device},
+		{"ip", "link", "set", Device, "up"},
+		{"ip", "route", "replace", "default", "via", c.Gateway, "dev", Device},
+		// Its pods hide behind its address on their way out of the cluster.
+		{"iptables", "-t", "nat", "-A", "POSTROUTING", "-s", c.PodCIDR, "!", "-d", c.ClusterCIDR, "-j", "MASQUERADE"},
+	}
+	if c.Metadata != "" {
+		for _, chain := range []string{"PREROUTING", "OUTPUT"} {
+			commands = append(commands, []string{
+				"iptables", "-t", "nat", "-A", chain, "-d", metadataAddress + "/32", "-p", "tcp", "--dport", "80", "-j", "DNAT", "--to-destination", c.Metadata,
+			})
+		}
+	}
+	for _, args := range commands {
+		if output, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w: %s", args, err, bytes.TrimSpace(output))
+		}
+	}
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		return err
+	}
+	_, err := net.InterfaceByName(Device)
+	return err
+}
