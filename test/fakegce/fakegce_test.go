@@ -75,7 +75,7 @@ func TestRequestsAreHeldAgainstTheDiscoveryDocument(t *testing.T) {
 		"name is missing":      {"POST", "projects/test-project/zones/us-central1-a/instances", `{"labels": {}}`, "Instance.name: is required"},
 		"body of a GET":        {"GET", "projects/test-project/zones/us-central1-a/instances", `{}`, "takes no body"},
 		"no JSON":              {"POST", "projects/test-project/zones/us-central1-a/instances", `name: one`, "no JSON"},
-		"unknown answer field": {"GET", "projects/test-project/zones/us-central1-a/instances?fields=items(nmae)", "", "items/nmae"},
+		"unknown answer field": {"GET", "projects/test-project/zones/us-central1-a/instances?fields=items(nom)", "", "items/nom"},
 		"unknown filter field": {"GET", "projects/test-project/zones/us-central1-a/instances?filter=label.a%20%3D%20b", "", "there is no field label.a"},
 		"method not served":    {"GET", "projects/test-project/zones/us-central1-a/disks", "", "does not serve"},
 	} {
