@@ -17,7 +17,6 @@ type Kind struct {
 func Kinds() []Kind {
 	return []Kind{
 		{"SpotInstanceJob", func() Object { return &spotv1alpha1.SpotInstanceJob{} }},
-		{"SpotInstanceVM", func() Object { return &spotv1alpha1.SpotInstanceVM{} }},
 		{"AIJob", func() Object { return &aiplatformv1alpha1.AIJob{} }},
 		{"AIJobQueue", func() Object { return &aiplatformv1alpha1.AIJobQueue{} }},
 		{"ComputeCluster", func() Object { return &aiplatformv1alpha1.ComputeCluster{} }},

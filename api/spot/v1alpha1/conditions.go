@@ -36,6 +36,18 @@ const (
 	ReasonSecretNotFound = "SecretNotFound"
 	// ReasonSpotInstanceVMNotFound: the SpotInstanceVM that the job names does not exist.
 	ReasonSpotInstanceVMNotFound = "SpotInstanceVMNotFound"
+	// ReasonPermissionDenied: the provider does not accept the credentials, or does not let them do what is needed.
+	ReasonPermissionDenied = "PermissionDenied"
+	// ReasonInvalidSpec: the provider does not know or take what the spec describes.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonProviderUnavailable: the provider does not answer, or answers that it has failed.
+	ReasonProviderUnavailable = "ProviderUnavailable"
+	// ReasonJoinFailed: an instance did not become a ready node in time.
+	ReasonJoinFailed = "JoinFailed"
+	// ReasonPodDoesNotFit: a pod requests more than an instance has, or something else than room keeps it off.
+	ReasonPodDoesNotFit = "PodDoesNotFit"
+	// ReasonDeleting: the object is being deleted, and its instances first.
+	ReasonDeleting = "Deleting"
 	// ReasonPreempted: an instance was taken back by its provider.
 	ReasonPreempted = "Preempted"
 )

@@ -25,5 +25,13 @@ const (
 	TaintPreemption = "training.dcnlab.com/preemption"
 )
 
+// TaintIdle with effect NoSchedule keeps pods off the node of an instance that has had no work for spec.idleTimeout, while
+// the operator makes sure of that for the last time before it deletes the instance.
+const TaintIdle = "training.dcnlab.com/idle"
+
+// AnnotationCredentialsSecret is on a SpotInstanceVM whose instances were made with the credentials of a job: the name of
+// the Secret, with which they are deleted when the job is gone.
+const AnnotationCredentialsSecret = "training.dcnlab.com/credentials-secret"
+
 // FinalizerInstances is on every SpotInstanceVM that may have instances: they are gone before it is.
 const FinalizerInstances = "training.dcnlab.com/instances"

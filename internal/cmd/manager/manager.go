@@ -58,7 +58,11 @@ type options struct {
 	agentImage       string
 	logLevel         string
 	webhooks         webhookOptions
+<<<<<<< HEAD
 	nodeAgent        nodeAgentOptions
+=======
+	spot             spotOptions
+>>>>>>> 6b11bd0 (Create, join, watch and delete the instances of SpotInstanceVMs as pods need them)
 }
 
 // workerImageVariable names the default worker image, under the prefix that OLM's tools look for.
@@ -108,7 +112,11 @@ func New() *cobra.Command {
 			tensorBoardImageVariable+")")
 	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
 	o.webhooks.addFlags(flags)
+<<<<<<< HEAD
 	o.nodeAgent.addFlags(flags)
+=======
+	o.spot.addFlags(flags)
+>>>>>>> 6b11bd0 (Create, join, watch and delete the instances of SpotInstanceVMs as pods need them)
 	return command
 }
 
@@ -126,6 +134,9 @@ func run(ctx context.Context, o options) error {
 	limitGarbage()
 	if o.migrationQPS <= 0 {
 		return fmt.Errorf("--storage-migration-qps: %g is not above 0: name the number of objects to write per second", o.migrationQPS)
+	}
+	if err := o.spot.validate(); err != nil {
+		return err
 	}
 	scheme, err := newScheme()
 	if err != nil {
@@ -251,7 +262,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 	if err != nil {
 		return fmt.Errorf("add the collector of job figures: %w", err)
 	}
-	if err := addSpotControllers(mgr, o); err != nil {
+	if err := addSpotControllers(ctx, mgr, o); err != nil {
 		return err
 	}
 	if err := unserved.SetupWithManager(mgr); err != nil {

@@ -1,0 +1,391 @@
+package spotinstancevm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+	"github.com/dcnlab/spot-training-operator/internal/preemption"
+)
+
+// actsAtOnce bounds what is done at the same time for one SpotInstanceVM.
+const actsAtOnce = 16
+
+// deed is an act and what is needed to do it.
+type deed struct {
+	act
+
+	vm       *spotv1alpha1.SpotInstanceVM
+	entry    *spotv1alpha1.ProvisionedInstance // nil when the status has it no more
+	provider cloud.Provider
+}
+
+// apply does what the plan asks for. The status says so already. It tells whether something is known now that the plan
+// should see at once.
+func (r *Reconciler) apply(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, account *inventory.Inventory, d desired) (bool, error) {
+	var group errgroup.Group
+	group.SetLimit(actsAtOnce)
+	var learned atomic.Bool
+	for _, a := range d.acts {
+		if a.verb == actRefresh {
+			if account != nil {
+				account.Refresh(client.ObjectKeyFromObject(vm), a.name)
+			}
+			continue
+		}
+		one := deed{act: a, vm: vm, entry: entryOf(&d.status, a.name)}
+		if account != nil {
+			one.provider = account.Provider()
+		}
+		group.Go(func() error {
+			news, err := r.do(ctx, one)
+			if news {
+				learned.Store(true)
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	return learned.Load(), err
+}
+
+func entryOf(status *spotv1alpha1.SpotInstanceVMStatus, name string) *spotv1alpha1.ProvisionedInstance {
+	for i := range status.ProvisionedInstances {
+		if status.ProvisionedInstances[i].Name == name {
+			return &status.ProvisionedInstances[i]
+		}
+	}
+	return nil
+}
+
+// do one act. It tells whether the plan should see at once what came of it.
+func (r *Reconciler) do(ctx context.Context, one deed) (bool, error) {
+	if one.verb == actRevoke {
+		return false, r.revoke(ctx, one)
+	}
+	if one.entry == nil { // the plan dropped it meanwhile
+		return false, nil
+	}
+	if one.provider == nil {
+		switch one.verb {
+		case actCreate, actDelete, actAwait, actLook, actWhy, actLogin:
+			return false, nil
+		}
+	}
+	switch one.verb {
+	case actCreate:
+		return true, r.create(ctx, one)
+	case actDelete:
+		return true, r.remove(ctx, one)
+	case actAwait:
+		return true, r.await(ctx, one)
+	case actLook:
+		return true, r.look(ctx, one)
+	case actWhy:
+		return true, r.askWhy(ctx, one)
+	case actLogin:
+		r.login(one)
+		return false, nil
+	case actLabel:
+		return false, r.labelNode(ctx, one)
+	case actMark:
+		return false, r.markNode(ctx, one)
+	case actTaint, actUntaint:
+		return false, r.taintNode(ctx, one)
+	case actDropNode:
+		return false, r.dropNode(ctx, one)
+	default:
+		return false, fmt.Errorf("no such act: %s", one.verb)
+	}
+}
+
+// remember edits what is remembered of the deed's instance.
+func (r *Reconciler) remember(one deed, edit func(*memo)) {
+	r.memory.change(one.vm.UID, one.name, edit)
+}
+
+// create asks the provider for the instance.
+func (r *Reconciler) create(ctx context.Context, one deed) error {
+	metadata, err := r.Joining.Metadata(ctx, one.vm, one.name)
+	if setup := (*setupError)(nil); err != nil && !errors.As(err, &setup) {
+		return err
+	}
+	now := r.Clock.Now()
+	r.remember(one, func(m *memo) {
+		if !m.create.sent() {
+			m.create.sentAt = now
+		}
+		m.create.tries++
+	})
+	r.memory.sent(one.vm.UID, now)
+	var operation cloud.Operation
+	if err == nil {
+		operation, err = one.provider.Create(ctx, r.specOf(one.vm, one.entry, metadata))
+	}
+	r.taken(one, operation, err)
+	return ctx.Err()
+}
+
+// taken notes how the provider answered to a request to create.
+func (r *Reconciler) taken(one deed, operation cloud.Operation, err error) {
+	now := r.Clock.Now()
+	if err == nil && operation.Done {
+		err = operation.Err
+	}
+	key := keyOf(one.vm, offer{one.entry.Zone, one.entry.ProvisioningModel})
+	if refusedOffer(err) {
+		r.exhaustion.refused(key, now, err)
+	} else if err == nil && operation.Done {
+		r.exhaustion.granted(key)
+	}
+	setup := (*setupError)(nil)
+	r.remember(one, func(m *memo) { m.create.answer(operation, err, errors.As(err, &setup), now) })
+}
+
+// answer takes in what the provider answered to a request, at its sending or later. final says that the same request
+// need not be tried again.
+func (q *request) answer(operation cloud.Operation, err error, final bool, at time.Time) {
+	q.operation, q.err = operation, err
+	switch {
+	case err == nil && !operation.Done:
+		q.next = at.Add(firstWait)
+		q.tries = 1
+	case err != nil && retryable(err) && !final:
+		q.operation = cloud.Operation{}
+		q.next = at.Add(retryIn(q.tries))
+		if asked := (*cloud.Error)(nil); errors.As(err, &asked) && asked.RetryAfter > 0 {
+			q.next = at.Add(asked.RetryAfter)
+		}
+	default:
+		q.settledAt = at
+		q.next = at.Add(retryIn(q.tries)) // of a deletion: it is tried until it goes through
+	}
+}
+
+// remove asks the provider to delete the instance.
+func (r *Reconciler) remove(ctx context.Context, one deed) error {
+	now := r.Clock.Now()
+	r.remember(one, func(m *memo) {
+		if !m.remove.sent() {
+			m.remove.sentAt = now
+		}
+		m.remove.settledAt = time.Time{}
+		m.remove.tries++
+	})
+	operation, err := one.provider.Delete(ctx, one.entry.Zone, one.name, string(uuid.NewUUID()))
+	if err == nil && operation.Done {
+		err = operation.Err
+	}
+	now = r.Clock.Now()
+	r.remember(one, func(m *memo) { m.remove.answer(operation, err, false, now) })
+	return ctx.Err()
+}
+
+// await reads how far the operation is that the instance waits for.
+func (r *Reconciler) await(ctx context.Context, one deed) error {
+	var creating bool
+	var waits request
+	r.remember(one, func(m *memo) {
+		creating = m.create.sent() && !m.create.settled() && m.create.operation.Name != ""
+		waits = m.remove
+		if creating {
+			waits = m.create
+		}
+	})
+	operation, err := one.provider.Operation(ctx, waits.operation)
+	now := r.Clock.Now()
+	switch {
+	case cloud.ClassOf(err) == cloud.NotFound: // the same request again tells what became of it
+		r.remember(one, func(m *memo) {
+			q := &m.remove
+			if creating {
+				q = &m.create
+			}
+			q.operation, q.next = cloud.Operation{}, now
+		})
+	case err != nil || !operation.Done:
+		r.remember(one, func(m *memo) {
+			q := &m.remove
+			if creating {
+				q = &m.create
+			}
+			q.tries++
+			q.next = now.Add(min(retryIn(q.tries), longestPoll))
+		})
+	case creating:
+		r.operated(one, operation)
+	default:
+		r.remember(one, func(m *memo) { m.remove.answer(operation, operation.Err, false, now) })
+	}
+	return ctx.Err()
+}
+
+// whySince is how far back the provider is asked for instances that it took back.
+const whySince = 24 * time.Hour
+
+// longestPoll bounds the time between two polls of an operation.
+const longestPoll = 4 * firstWait
+
+// operated notes the end of the operation that creates the instance. What failed there is not tried again under the same
+// request ID: the provider would only repeat its answer.
+func (r *Reconciler) operated(one deed, operation cloud.Operation) {
+	now := r.Clock.Now()
+	key := keyOf(one.vm, offer{one.entry.Zone, one.entry.ProvisioningModel})
+	if refusedOffer(operation.Err) {
+		r.exhaustion.refused(key, now, operation.Err)
+	} else if operation.Err == nil {
+		r.exhaustion.granted(key)
+	}
+	r.remember(one, func(m *memo) { m.create.answer(operation, operation.Err, true, now) })
+}
+
+// look reads the instance from the provider.
+func (r *Reconciler) look(ctx context.Context, one deed) error {
+	at := r.Clock.Now()
+	found, err := one.provider.Get(ctx, one.entry.Zone, one.name)
+	if err != nil && cloud.ClassOf(err) != cloud.NotFound {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("read instance %s: %w", one.name, err)
+	}
+	if err != nil {
+		found = nil
+	}
+	if found != nil {
+		if owner, ok := inventory.OwnerOf(found.Labels); !ok || owner.UID != one.vm.UID || owner.Cluster != r.cluster {
+			found = nil
+		}
+	}
+	r.remember(one, func(m *memo) { m.looked, m.lookedAt = found, at })
+	return nil
+}
+
+// askWhy asks the provider whether it took a stopped instance back.
+func (r *Reconciler) askWhy(ctx context.Context, one deed) error {
+	since := r.Clock.Now().Add(-whySince)
+	if created := one.entry.CreationTime; created != nil && created.After(since) {
+		since = created.Time
+	}
+	taken, err := one.provider.Preemptions(ctx, one.entry.Zone, since)
+	now := r.Clock.Now()
+	r.remember(one, func(m *memo) {
+		m.preempted.tries++
+		if err != nil {
+			m.preempted.next = now.Add(retryIn(m.preempted.tries))
+			return
+		}
+		m.preempted.settledAt = now
+		m.takenBack = slices.ContainsFunc(taken, func(p cloud.Preemption) bool { return p.Instance == one.name })
+	})
+	return ctx.Err()
+}
+
+// login joins the instance over SSH, in the background.
+func (r *Reconciler) login(one deed) {
+	busy := false
+	r.remember(one, func(m *memo) {
+		busy = m.joining.running
+		m.joining.running = true
+		m.joining.tries++
+	})
+	if busy {
+		return
+	}
+	entry := *one.entry.DeepCopy()
+	vm := one.vm.DeepCopy()
+	go func() {
+		ctx, cancel := context.WithTimeout(r.background, joinTimeout(vm))
+		defer cancel()
+		err := r.Joining.Login(ctx, vm, entry, one.provider)
+		now := r.Clock.Now()
+		r.remember(one, func(m *memo) {
+			m.joining.running, m.joining.err = false, err
+			if err == nil {
+				m.joining.settledAt = now
+			}
+			m.joining.next = now.Add(retryIn(m.joining.tries))
+		})
+		r.wake(client.ObjectKeyFromObject(vm))
+	}()
+}
+
+func (r *Reconciler) revoke(ctx context.Context, one deed) error {
+	if err := r.Joining.Revoke(ctx, one.vm, one.name); err != nil {
+		return fmt.Errorf("revoke what instance %s joined with: %w", one.name, err)
+	}
+	if one.entry != nil {
+		r.remember(one, func(m *memo) { m.revoked = true })
+	}
+	return nil
+}
+
+// markNode leaves a notice on the node of an instance that the provider stopped.
+func (r *Reconciler) markNode(ctx context.Context, one deed) error {
+	i := instance{ProvisionedInstance: *one.entry}
+	err := preemption.Mark(ctx, r.Client, one.name, noticeOf(&i, r.Clock.Now()))
+	return ignoreGone(err)
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (r *Reconciler) labelNode(ctx context.Context, one deed) error {
+	return r.changeNode(ctx, one.name, func(node *corev1.Node) {
+		if node.Labels == nil {
+			node.Labels = map[string]string{}
+		}
+		for key, value := range labelsOfNode(one.vm) {
+			node.Labels[key] = value
+		}
+	})
+}
+
+// taintNode keeps pods off an idle node, or lets them onto it again.
+func (r *Reconciler) taintNode(ctx context.Context, one deed) error {
+	return r.changeNode(ctx, one.name, func(node *corev1.Node) {
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotv1alpha1.TaintIdle })
+		if one.verb == actTaint {
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: spotv1alpha1.TaintIdle, Effect: corev1.TaintEffectNoSchedule})
+		}
+	})
+}
+
+// changeNode patches a node as it is in the cache. Taints are a list that is written as a whole: hence the lock.
+func (r *Reconciler) changeNode(ctx context.Context, name string, edit func(*corev1.Node)) error {
+	var node corev1.Node
+	if err := r.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	next := node.DeepCopy()
+	edit(next)
+	err := r.Patch(ctx, next, client.MergeFromWithOptions(&node, client.MergeFromWithOptimisticLock{}), fieldOwner)
+	return client.IgnoreNotFound(err)
+}
+
+// dropNode deletes the Node of an instance that is gone: with it go the pods that were on it.
+func (r *Reconciler) dropNode(ctx context.Context, one deed) error {
+	node := &corev1.Node{}
+	node.Name = one.name
+	if err := r.Delete(ctx, node); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete node %s: %w", one.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package spotinstancevm
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+// Indices of the cache of pods.
+const (
+	indexVM   = "spot-instance-vm"
+	indexNode = "node"
+)
+
+// newPodCache makes a cache of the pods for which instances may be created, with what is read of them: the manager's own
+// cache holds the pods of training jobs only, and not what they request.
+func newPodCache(ctx context.Context, mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
+	selector, err := labels.Parse(spotv1alpha1.LabelSpotInstanceVM)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		DefaultNamespaces: namespaces,
+		ByObject:          map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: selector, Transform: barePod}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the cache of pods: %w", err)
+	}
+	for field, value := range map[string]func(*corev1.Pod) string{
+		indexVM:   func(pod *corev1.Pod) string { return pod.Labels[spotv1alpha1.LabelSpotInstanceVM] },
+		indexNode: func(pod *corev1.Pod) string { return pod.Spec.NodeName },
+	} {
+		err := pods.IndexField(ctx, &corev1.Pod{}, field, func(object client.Object) []string {
+			return []string{value(object.(*corev1.Pod))}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("index pods by %s: %w", field, err)
+		}
+	}
+	if err := mgr.Add(pods); err != nil {
+		return nil, fmt.Errorf("add the cache of pods: %w", err)
+	}
+	return pods, nil
+}
+
+// barePod strips a pod, before it enters the cache, of all that this package does not read.
+func barePod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	bare := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: pod.Labels,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec: corev1.PodSpec{
+			NodeName: pod.Spec.NodeName, Overhead: pod.Spec.Overhead, Resources: pod.Spec.Resources,
+			InitContainers: bareContainers(pod.Spec.InitContainers), Containers: bareContainers(pod.Spec.Containers),
+		},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+	}
+	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		bare.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: a.PodAntiAffinity}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			condition.Message = ""
+			bare.Status.Conditions = append(bare.Status.Conditions, condition)
+		}
+	}
+	return bare, nil
+}
+
+func bareContainers(containers []corev1.Container) []corev1.Container {
+	var bare []corev1.Container
+	for i := range containers {
+		bare = append(bare, corev1.Container{
+			Name: containers[i].Name, RestartPolicy: containers[i].RestartPolicy,
+			Resources: corev1.ResourceRequirements{Requests: containers[i].Resources.Requests},
+		})
+	}
+	return bare
+}

@@ -1,0 +1,233 @@
+// Package spotinstancevm runs SpotInstanceVMs: it creates instances for pods that find no room, follows each through its
+// life (launch, join, ready, preempted, gone: a file of each name) and deletes it when it is no longer needed. Every
+// reconciliation observes, plans, reports and applies: what is going to be asked of the provider is in the status before
+// it is asked for, so that no crash loses an instance. All decisions are in the plan, which is a pure function.
+package spotinstancevm
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
+)
+
+// Joining makes instances nodes of this cluster.
+type Joining interface {
+	// Metadata is what an instance must be able to read of itself to join; what it needs for that, such as a token, is
+	// made. Doing it twice gives the same.
+	Metadata(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, instance string) (map[string]string, error)
+	// Login joins an instance over SSH. It takes minutes.
+	Login(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, instance spotv1alpha1.ProvisionedInstance, provider cloud.Provider) error
+	// Revoke ends the validity of what was made for the instance.
+	Revoke(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, instance string) error
+}
+
+// Reconciler runs SpotInstanceVMs.
+type Reconciler struct {
+	// Client reads from the cache and reads its own writes.
+	client.Client
+	// Direct reads from the API server.
+	Direct client.Reader
+	// Clock tells the time.
+	Clock clock.Clock
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Metrics counts what happens.
+	Metrics *metrics.SpotInstances
+	// Provide makes the provider of an account, without asking it for anything.
+	Provide func(context.Context, inventory.Account) (cloud.Provider, error)
+	// Joining makes instances nodes.
+	Joining Joining
+	// Zones orders the zones of a SpotInstanceVM, the one to try first at the front. Default: the order of the spec.
+	Zones func(*spotv1alpha1.SpotInstanceVM, time.Time) []string
+
+	// cluster tells the instances of this cluster from those of others: the UID of the namespace kube-system.
+	cluster     string
+	pods        client.Reader
+	inventories *inventory.Inventories
+	background  context.Context //nolint:containedctx // that of the manager, for work that outlives a reconciliation
+	changed     chan event.TypedGenericEvent[types.NamespacedName]
+	newName     func() string
+	newID       func() string
+
+	memory     memory
+	exhaustion exhaustion
+	shapes     shapes
+	secrets    secrets
+	names      names
+	orphans    orphans
+}
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is how many SpotInstanceVMs are reconciled at the same time.
+	Concurrency int
+	// ListInterval is the time between two lists of a zone's instances.
+	ListInterval time.Duration
+	// Namespaces that are watched; all when empty.
+	Namespaces map[string]cache.Config
+}
+
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms/status,verbs=patch
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
+
+// SetupWithManager registers the controller and what it watches.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	var system corev1.Namespace
+	if err := r.Direct.Get(ctx, client.ObjectKey{Name: "kube-system"}, &system); err != nil {
+		return fmt.Errorf("read the namespace kube-system, whose UID stands for this cluster: %w", err)
+	}
+	r.cluster, r.background = string(system.UID), ctx
+	r.changed = make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
+	if r.newName == nil {
+		r.newName = func() string { return utilrand.String(5) }
+	}
+	if r.newID == nil {
+		r.newID = func() string { return string(uuid.NewUUID()) }
+	}
+	if r.Zones == nil {
+		r.Zones = func(vm *spotv1alpha1.SpotInstanceVM, _ time.Time) []string { return zonesOf(vm) }
+	}
+	r.inventories = inventory.New(inventory.Options{
+		Provide: r.Provide, Cluster: r.cluster, Interval: options.ListInterval, Clock: r.Clock, Changed: r.wake, Listed: r.Metrics.Listed,
+	})
+	if err := mgr.Add(r.inventories); err != nil {
+		return fmt.Errorf("add the inventory of instances: %w", err)
+	}
+	pods, err := newPodCache(ctx, mgr, options.Namespaces)
+	if err != nil {
+		return err
+	}
+	r.pods = pods
+	err = mgr.GetFieldIndexer().IndexField(ctx, &spotv1alpha1.SpotInstanceJob{}, indexVM, func(object client.Object) []string {
+		if ref := object.(*spotv1alpha1.SpotInstanceJob).Spec.SpotInstanceVMRef; ref != nil {
+			return []string{ref.Name}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index SpotInstanceJobs by SpotInstanceVM: %w", err)
+	}
+	ofPod := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, pod *corev1.Pod) []reconcile.Request {
+		return r.vmsOfPod(pod)
+	})
+	changed := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, vm types.NamespacedName) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: vm}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("spotinstancevm").
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
+		For(&spotv1alpha1.SpotInstanceVM{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfNode)).
+		Watches(&spotv1alpha1.SpotInstanceJob{}, handler.EnqueueRequestsFromMapFunc(vmOfJob)).
+		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, ofPod)).
+		WatchesRawSource(source.TypedChannel(r.changed, changed)).
+		Complete(r)
+}
+
+// wake has a SpotInstanceVM reconciled.
+func (r *Reconciler) wake(vm types.NamespacedName) {
+	select {
+	case r.changed <- event.TypedGenericEvent[types.NamespacedName]{Object: vm}:
+	case <-r.background.Done():
+	}
+}
+
+// Reconcile brings one SpotInstanceVM a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var vm spotv1alpha1.SpotInstanceVM
+	if err := r.Get(ctx, request.NamespacedName, &vm); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, fmt.Errorf("read the SpotInstanceVM: %w", err)
+		}
+		r.forget(request.NamespacedName)
+		wait, err := r.sweep(ctx, request.NamespacedName, "")
+		return ctrl.Result{RequeueAfter: wait}, err
+	}
+	wait, err := r.reconcile(ctx, &vm)
+	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
+		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	}
+	return ctrl.Result{RequeueAfter: wait}, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) (time.Duration, error) {
+	if vm.DeletionTimestamp != nil && !hasFinalizer(vm) {
+		return 0, nil
+	}
+	orphans, err := r.sweep(ctx, client.ObjectKeyFromObject(vm), vm.UID)
+	if err != nil {
+		return 0, err
+	}
+	o, account, err := r.observe(ctx, vm)
+	if err != nil {
+		return 0, err
+	}
+	d := plan(o)
+	if orphans > 0 {
+		d.lookAgain(orphans)
+	}
+	if o.access.is() || o.shapeless.is() {
+		d.lookAgain(secretAge)
+	}
+	vm, err = r.report(ctx, o, &d)
+	if err != nil {
+		return 0, err
+	}
+	r.memory.settle(vm.UID, d, o.now)
+	r.names.keep(vm, &d.status)
+	again, err := r.apply(ctx, vm, account, d)
+	if err != nil {
+		return 0, err
+	}
+	if again {
+		d.lookAgain(0)
+	}
+	if d.release {
+		return 0, r.release(ctx, vm)
+	}
+	return d.again, nil
+}
+
+// forget drops what is kept in memory of a SpotInstanceVM that no longer exists.
+func (r *Reconciler) forget(vm types.NamespacedName) {
+	r.inventories.Forget(vm)
+	if uid, ok := r.names.forget(vm); ok {
+		r.memory.forget(uid)
+	}
+}
+
+// names knows whose instance a node is.
+type names struct {
+	mu    sync.Mutex
+	nodes map[string]types.NamespacedName
+	of    map[types.NamespacedName][]string
+	uids  map[types.NamespacedName]types.UID
+}

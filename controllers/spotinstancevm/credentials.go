@@ -1,0 +1,112 @@
+package spotinstancevm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+// credentialsKey is the key of a Secret with a service account key.
+const credentialsKey = "credentials.json"
+
+// secretOf is the name of the Secret with the credentials of a SpotInstanceVM: its own, else that of the jobs that refer
+// to it, the oldest first; empty for the operator's own identity. Once instances were made with a job's credentials these
+// are used on when the job is gone, so that the instances can be deleted.
+func secretOf(vm *spotv1alpha1.SpotInstanceVM, jobs []spotv1alpha1.SpotInstanceJob) (string, trouble) {
+	if ref := vm.Spec.GCP.CredentialsSecretRef; ref != nil {
+		return secretIn(vm.Namespace, ref, "spec.gcp.credentialsSecretRef")
+	}
+	jobs = slices.Clone(jobs)
+	slices.SortFunc(jobs, func(a, b spotv1alpha1.SpotInstanceJob) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	used := vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret]
+	first, wrong := "", trouble{}
+	for i := range jobs {
+		ref := jobs[i].Spec.GCPCredentialsSecretRef
+		if ref == nil {
+			continue
+		}
+		name, t := secretIn(vm.Namespace, ref, "spec.gcpCredentialsSecretRef of SpotInstanceJob "+jobs[i].Name)
+		switch {
+		case t.is():
+			wrong = t
+		case name == used:
+			return used, trouble{}
+		case first == "":
+			first = name
+		}
+	}
+	if first != "" {
+		return first, trouble{}
+	}
+	return used, wrong
+}
+
+// secretIn holds that a Secret lies in the namespace of who refers to it.
+func secretIn(namespace string, ref *spotv1alpha1.SecretReference, field string) (string, trouble) {
+	if ref.Namespace != "" && ref.Namespace != namespace {
+		return "", trouble{reason: spotv1alpha1.ReasonSecretNotFound, credentials: true, message: fmt.Sprintf(
+			"%s.namespace: is %s: only Secrets of the object's own namespace are read: copy the Secret to namespace %s and remove the field",
+			field, ref.Namespace, namespace)}
+	}
+	return ref.Name, trouble{}
+}
+
+// secretAge is how long the contents of a Secret are used before it is read again.
+const secretAge = 30 * time.Second
+
+// secrets remembers Secrets for a while: they are not in the cache, so that the manager holds none that it does not use.
+type secrets struct {
+	mu   sync.Mutex
+	read map[types.NamespacedName]readSecret
+}
+
+type readSecret struct {
+	content []byte
+	trouble trouble
+	at      time.Time
+}
+
+// credentials reads the service account key in a Secret.
+func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedName) ([]byte, trouble, error) {
+	now := r.Clock.Now()
+	r.secrets.mu.Lock()
+	known, ok := r.secrets.read[secret]
+	r.secrets.mu.Unlock()
+	if ok && now.Sub(known.at) < secretAge {
+		return known.content, known.trouble, nil
+	}
+	known = readSecret{at: now}
+	var is corev1.Secret
+	err := r.Direct.Get(ctx, secret, &is)
+	switch {
+	case apierrors.IsNotFound(err):
+		known.trouble = trouble{reason: spotv1alpha1.ReasonSecretNotFound, credentials: true, message: fmt.Sprintf(
+			"Secret %s with the credentials does not exist in namespace %s: create it with the key %s, or correct the reference to it",
+			secret.Name, secret.Namespace, credentialsKey)}
+	case err != nil:
+		return nil, trouble{}, fmt.Errorf("read Secret %s: %w", secret.Name, err)
+	case len(is.Data[credentialsKey]) == 0:
+		known.trouble = trouble{reason: spotv1alpha1.ReasonSecretNotFound, credentials: true, message: fmt.Sprintf(
+			"Secret %s has no key %s: put the JSON key of a service account there", secret.Name, credentialsKey)}
+	default:
+		known.content = is.Data[credentialsKey]
+	}
+	r.secrets.mu.Lock()
+	defer r.secrets.mu.Unlock()
+	if r.secrets.read == nil {
+		r.secrets.read = map[types.NamespacedName]readSecret{}
+	}
+	r.secrets.read[secret] = known
+	return known.content, known.trouble, nil
+}

@@ -1,0 +1,65 @@
+package spotinstancevm
+
+import (
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+)
+
+// gone deletes an instance whose deletion is in the status, and takes it off when it is known not to exist.
+func (p *planner) gone(i *instance) {
+	create, remove := &i.memo.create, &i.memo.remove
+	switch {
+	case create.sent() && !create.settled() && create.operation.Name != "":
+		// It may not exist yet: deleted now, it would come after.
+		if p.wait(create) {
+			p.do(actAwait, i.Name)
+		}
+	case !remove.sent():
+		if p.reachable {
+			p.do(actDelete, i.Name)
+		}
+	case !remove.settled() && remove.operation.Name != "":
+		if p.wait(remove) {
+			p.do(actAwait, i.Name)
+		}
+	case !remove.settled(): // the answer was lost, or the request came at a bad time
+		i.Message = short(remove.err)
+		p.repeat(i)
+	case remove.err == nil || (cloud.ClassOf(remove.err) == cloud.NotFound && p.certainlyGone(i)):
+		p.leave(i)
+	case cloud.ClassOf(remove.err) == cloud.NotFound:
+		p.do(actRefresh, i.Zone)
+	default:
+		i.Message = short(remove.err)
+		p.trouble = troubleOf(remove.err, "the deletion of instance "+i.Name)
+		p.repeat(i)
+	}
+}
+
+func (p *planner) repeat(i *instance) {
+	if p.reachable && p.wait(&i.memo.remove) {
+		p.do(actDelete, i.Name)
+	}
+}
+
+// certainlyGone says whether an instance that the provider does not know cannot come into being any more: it has existed,
+// or a list that began after all requests does not show it either.
+func (p *planner) certainlyGone(i *instance) bool {
+	if i.confirmed() || (i.memo.create.settled() && i.memo.create.err == nil) {
+		return true
+	}
+	return i.seen == nil && p.listed[i.Zone].After(i.memo.remove.settledAt)
+}
+
+// leave takes an instance off that is gone, after its Node.
+func (p *planner) leave(i *instance) {
+	if i.node != nil {
+		if i.node.DeletionTimestamp == nil {
+			p.do(actDropNode, i.Name)
+		}
+		p.d.lookAgain(time.Second)
+		return
+	}
+	p.drop(i)
+}

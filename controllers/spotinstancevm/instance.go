@@ -1,0 +1,143 @@
+package spotinstancevm
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/capacity"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/preemption"
+)
+
+// phase of an instance's life. Each has a file of its own that decides what happens in it.
+type phase string
+
+const (
+	phaseLaunch    phase = "launch"    // asked for, and not known to exist
+	phaseJoin      phase = "join"      // exists, and is not yet a ready node
+	phaseReady     phase = "ready"     // is a ready node
+	phasePreempted phase = "preempted" // its provider takes it back, or has stopped it
+	phaseGone      phase = "gone"      // its deletion is decided
+)
+
+// instance is one instance of a SpotInstanceVM as it was observed. The embedded entry of the status is what the plan
+// changes.
+type instance struct {
+	spotv1alpha1.ProvisionedInstance
+
+	// seen is what the provider last said of it; nil when it did not know it, or was not asked yet.
+	seen *cloud.Instance
+	// asOf is when the provider was asked; zero when it was not. looked says that it was asked for this very instance, not
+	// for a list.
+	asOf   time.Time
+	looked bool
+
+	node *corev1.Node // nil when there is none
+	// notice that is on the node, if noticed.
+	notice  preemption.Notice
+	noticed bool
+	// pods of jobs that are on the node and have not ended.
+	pods []*corev1.Pod
+	// rechecked says that pods were read from the API server itself.
+	rechecked bool
+
+	// memo is what this process remembers of its requests.
+	memo memo
+
+	dropped bool // the plan takes it off the status
+	used    bool // the plan needs it for pods that have no room
+}
+
+// confirmed says whether the instance is known to have existed.
+func (i *instance) confirmed() bool { return i.CreationTime != nil }
+
+// absent says whether the provider was asked since the instance is known to have existed, and did not know it.
+func (i *instance) absent() bool {
+	if i.seen != nil || !i.confirmed() {
+		return false
+	}
+	return i.asOf.After(i.CreationTime.Time) && i.asOf.After(i.memo.create.settledAt)
+}
+
+// missing says whether the instance is gone without the operator's doing. A list alone is not believed.
+func (i *instance) missing() bool { return i.absent() && i.looked }
+
+// stopped says whether the provider has stopped it, or is about to.
+func (i *instance) stopped() bool {
+	switch i.State {
+	case spotv1alpha1.InstanceStopping, spotv1alpha1.InstanceTerminated, spotv1alpha1.InstanceSuspended, "SUSPENDING", "STOPPED", "PENDING_STOP":
+		return true
+	default:
+		return false
+	}
+}
+
+// halted says whether a stopped instance no longer runs at all.
+func (i *instance) halted() bool {
+	switch i.State {
+	case spotv1alpha1.InstanceTerminated, spotv1alpha1.InstanceSuspended, "STOPPED":
+		return true
+	default:
+		return false
+	}
+}
+
+// condemned says whether somebody else ends the instance.
+func (i *instance) condemned() bool { return i.noticed || i.stopped() || i.PreemptionNoticeTime != nil }
+
+func (i *instance) phase() phase {
+	switch {
+	case i.State == spotv1alpha1.InstanceDeleting:
+		return phaseGone
+	case !i.confirmed():
+		return phaseLaunch
+	case i.condemned() || i.missing():
+		return phasePreempted
+	case i.ReadyTime == nil || i.node == nil:
+		return phaseJoin
+	default:
+		return phaseReady
+	}
+}
+
+// nodeReady says whether the node is Ready and shows its GPUs.
+func (i *instance) nodeReady(gpus int64) bool {
+	if i.node == nil || i.node.DeletionTimestamp != nil {
+		return false
+	}
+	for _, condition := range i.node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue && capacity.Of(i.node.Status.Allocatable).GPUs >= gpus
+		}
+	}
+	return false
+}
+
+// notReadySince is when the node stopped being Ready; false when it is, or there is none.
+func (i *instance) notReadySince() (time.Time, bool) {
+	if i.node == nil {
+		return time.Time{}, false
+	}
+	for _, condition := range i.node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return condition.LastTransitionTime.Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// taintedIdle says whether the node is kept free for deletion.
+func (i *instance) taintedIdle() bool {
+	return i.node != nil && hasTaint(i.node, spotv1alpha1.TaintIdle)
+}
+
+func hasTaint(node *corev1.Node, key string) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == key {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package spotinstancevm
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+// defaultJoinTimeout is that of the API, for objects from before it was a default.
+const defaultJoinTimeout = 15 * time.Minute
+
+func joinTimeout(vm *spotv1alpha1.SpotInstanceVM) time.Duration {
+	if d := vm.Spec.JoinTimeout.Duration; d > 0 {
+		return d
+	}
+	return defaultJoinTimeout
+}
+
+// join waits until the instance is a ready node, with all its GPUs.
+func (p *planner) join(i *instance) {
+	if p.deleting() {
+		p.condemn(i, "the SpotInstanceVM is being deleted")
+		return
+	}
+	if i.node != nil {
+		p.label(i)
+		if i.ReadyTime == nil && i.nodeReady(p.gpus()) {
+			p.becomeReady(i)
+			return
+		}
+	}
+	deadline := i.CreationTime.Add(joinTimeout(p.vm))
+	if !p.now.Before(deadline) {
+		p.tooLate(i)
+		return
+	}
+	p.d.lookAgain(deadline.Sub(p.now))
+	if !i.used {
+		p.unneeded(i)
+	}
+	if i.State != spotv1alpha1.InstanceDeleting && p.loginDue(i) {
+		p.do(actLogin, i.Name)
+	}
+}
+
+// label marks the node as the instance of its SpotInstanceVM.
+func (p *planner) label(i *instance) {
+	if i.node.DeletionTimestamp == nil && !hasLabels(i.node, p.nodeLabels()) {
+		p.do(actLabel, i.Name)
+	}
+}
+
+func (p *planner) nodeLabels() map[string]string { return labelsOfNode(p.vm) }
+
+func labelsOfNode(vm *spotv1alpha1.SpotInstanceVM) map[string]string {
+	return map[string]string{
+		spotv1alpha1.LabelSpotInstanceVM: vm.Name, spotv1alpha1.LabelSpotInstanceVMNamespace: vm.Namespace,
+	}
+}
+
+func hasLabels(node *corev1.Node, labels map[string]string) bool {
+	for key, value := range labels {
+		if node.Labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *planner) becomeReady(i *instance) {
+	i.ReadyTime = &metav1.Time{Time: p.now}
+	i.Message = ""
+	took := p.now.Sub(i.CreationTime.Time)
+	zone, model := i.Zone, string(i.ProvisioningModel)
+	p.tell(corev1.EventTypeNormal, "InstanceReady", "Join",
+		fmt.Sprintf("instance %s is a ready node after %s", i.Name, took.Round(time.Second)),
+		func(c counter) { c.Ready(zone, model, took) })
+	p.ready(i)
+}
+
+// tooLate gives an instance up that does not become a ready node. The next one probably will not either: it waits longer
+// each time.
+func (p *planner) tooLate(i *instance) {
+	what := "no node named " + i.Name + " joined"
+	switch {
+	case i.node != nil && i.ReadyTime != nil:
+		what = "its node left"
+	case i.node != nil:
+		what = "its node is not Ready"
+		if _, notReady := i.notReadySince(); !notReady {
+			what = fmt.Sprintf("its node does not show %d %s", p.gpus(), "nvidia.com/gpu")
+		}
+	case i.memo.joining.err != nil:
+		what = short(i.memo.joining.err)
+	}
+	message := fmt.Sprintf("instance %s did not become a ready node within spec.joinTimeout (%s): %s: read its serial console, "+
+		"and see whether the image has kubelet, kubeadm and a container runtime and reaches the API server", i.Name, joinTimeout(p.vm), what)
+	p.tell(corev1.EventTypeWarning, "JoinTimedOut", "Join", message, nil)
+	p.trouble = trouble{reason: spotv1alpha1.ReasonJoinFailed, message: message}
+	p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.trouble, 0)
+	p.condemn(i, "it did not become a ready node in time")
+}
+
+// unneeded deletes an instance that nobody needs any more before it is a node, once it has been unneeded for as long as
+// an idle one may be.
+func (p *planner) unneeded(i *instance) {
+	since := i.memo.idleSince
+	if since.IsZero() {
+		since = p.now
+	}
+	p.d.idle[i.Name] = since
+	if left := since.Add(p.idleTimeout()).Sub(p.now); left > 0 {
+		p.d.lookAgain(left)
+		return
+	}
+	p.condemn(i, "no pod has needed it for spec.idleTimeout")
+}
+
+// loginDue says whether to log in over SSH now.
+func (p *planner) loginDue(i *instance) bool {
+	if p.vm.Spec.KubeadmJoinConfig.Method != spotv1alpha1.JoinBySSH || i.node != nil || i.State != spotv1alpha1.InstanceRunning {
+		return false
+	}
+	r := &i.memo.joining
+	if r.running || (r.settled() && r.err == nil) {
+		return false
+	}
+	if r.err != nil {
+		i.Message = short(r.err)
+	}
+	return p.wait(r)
+}

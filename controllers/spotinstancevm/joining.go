@@ -1,0 +1,156 @@
+package spotinstancevm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
+)
+
+// KubeadmJoining joins instances by kubeadm.
+type KubeadmJoining struct {
+	// Client writes tokens and keys; Direct reads them, and the Secrets of users, from the API server.
+	Client client.Client
+	Direct client.Reader
+	// Namespace of the operator, for the keys that it makes.
+	Namespace string
+}
+
+var _ Joining = (*KubeadmJoining)(nil)
+
+// tokenSpare is how much longer than the time to join a token is good for, so that no instance fails for seconds.
+const tokenSpare = 5 * time.Minute
+
+// Metadata implements Joining.
+func (k *KubeadmJoining) Metadata(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) (map[string]string, error) {
+	join, err := k.joinOf(ctx, vm, name)
+	if err != nil {
+		return nil, err
+	}
+	var key *nodejoin.KeyPair
+	if vm.Spec.KubeadmJoinConfig.Method == spotv1alpha1.JoinBySSH {
+		if key, err = k.keyOf(ctx, vm, name); err != nil {
+			return nil, err
+		}
+	}
+	metadata, err := nodejoin.Metadata(join, &vm.Spec, key)
+	if err != nil {
+		return nil, &setupError{spotv1alpha1.ReasonInvalidSpec, err.Error()}
+	}
+	return metadata, nil
+}
+
+// joinOf is all that an instance needs to join. A token is made unless the user gave one.
+func (k *KubeadmJoining) joinOf(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) (nodejoin.Join, error) {
+	join := nodejoin.Join{Instance: nodejoin.Instance{Name: name, VM: client.ObjectKeyFromObject(vm)}}
+	var err error
+	if join.Cluster, err = nodejoin.Discover(ctx, k.Direct, vm.Namespace, vm.Spec.KubeadmJoinConfig); err != nil {
+		return join, explained(err)
+	}
+	if join.Cluster.Token == "" {
+		tokens := nodejoin.Tokens{Client: k.Client, Reader: k.Direct}
+		join.Token, err = tokens.Make(ctx, join.Instance, joinTimeout(vm)+tokenSpare)
+	}
+	return join, err
+}
+
+func (k *KubeadmJoining) keyOf(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) (*nodejoin.KeyPair, error) {
+	if ssh := vm.Spec.KubeadmJoinConfig.SSH; ssh != nil && ssh.PrivateKeySecretRef != nil {
+		const field = "spec.kubeadmJoinConfig.ssh.privateKeySecretRef"
+		secret, t := secretIn(vm.Namespace, ssh.PrivateKeySecretRef, field)
+		if t.is() {
+			return nil, &setupError{t.reason, t.message}
+		}
+		key, err := nodejoin.KeyFromSecret(ctx, k.Direct, vm.Namespace, secret)
+		if err != nil {
+			return nil, explained(fmt.Errorf("%s: %w", field, err))
+		}
+		return key, nil
+	}
+	keys := nodejoin.Keys{Client: k.Client, Reader: k.Direct, Namespace: k.Namespace}
+	return keys.Make(ctx, nodejoin.Instance{Name: name, VM: client.ObjectKeyFromObject(vm)})
+}
+
+// explained tells mistakes of the user from failures of the API server, which pass.
+func explained(err error) error {
+	network := (net.Error)(nil)
+	if errors.As(err, &network) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	switch apierrors.ReasonForError(err) {
+	case "", "NotFound":
+	default:
+		return err
+	}
+	reason := spotv1alpha1.ReasonInvalidSpec
+	if strings.Contains(err.Error(), "SecretRef") {
+		reason = spotv1alpha1.ReasonSecretNotFound
+	}
+	return &setupError{reason, err.Error()}
+}
+
+// Login implements Joining.
+func (k *KubeadmJoining) Login(
+	ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, instance spotv1alpha1.ProvisionedInstance, provider cloud.Provider,
+) error {
+	hostKeys, err := provider.HostKeys(ctx, instance.Zone, instance.Name)
+	if err != nil {
+		return fmt.Errorf("read the host keys of instance %s: %w", instance.Name, err)
+	}
+	if len(hostKeys) == 0 {
+		return fmt.Errorf("instance %s has not published its host keys yet: its image needs the guest agent", instance.Name)
+	}
+	join, err := k.joinOf(ctx, vm, instance.Name)
+	if err != nil {
+		return err
+	}
+	key, err := k.keyOf(ctx, vm, instance.Name)
+	if err != nil {
+		return err
+	}
+	port := 22
+	if ssh := vm.Spec.KubeadmJoinConfig.SSH; ssh != nil {
+		port = cmp.Or(int(ssh.Port), port)
+	}
+	// Which of its addresses the operator reaches depends on where both are.
+	for _, address := range []string{instance.InternalIP, instance.ExternalIP} {
+		if address == "" {
+			continue
+		}
+		err = nodejoin.OverSSH(ctx, nodejoin.SSH{
+			Address: net.JoinHostPort(address, strconv.Itoa(port)), User: nodejoin.User(&vm.Spec), Key: key, HostKeys: hostKeys,
+		}, join, &vm.Spec)
+		failed := (*nodejoin.SSHError)(nil)
+		if !errors.As(err, &failed) || failed.Stage != nodejoin.StageConnect {
+			return err
+		}
+	}
+	if err == nil {
+		return fmt.Errorf("instance %s has no address yet", instance.Name)
+	}
+	return err
+}
+
+// Revoke implements Joining.
+func (k *KubeadmJoining) Revoke(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) error {
+	instance := nodejoin.Instance{Name: name, VM: client.ObjectKeyFromObject(vm)}
+	var failures []error
+	if vm.Spec.KubeadmJoinConfig.TokenSecretRef == "" {
+		failures = append(failures, nodejoin.Tokens{Client: k.Client, Reader: k.Direct}.Revoke(ctx, instance))
+	}
+	if vm.Spec.KubeadmJoinConfig.Method == spotv1alpha1.JoinBySSH {
+		failures = append(failures, nodejoin.Keys{Client: k.Client, Reader: k.Direct, Namespace: k.Namespace}.Remove(ctx, instance))
+	}
+	return errors.Join(failures...)
+}

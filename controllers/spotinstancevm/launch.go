@@ -1,0 +1,109 @@
+package spotinstancevm
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+)
+
+// launch asks for an instance whose entry is in the status, and finds out what became of the request.
+func (p *planner) launch(i *instance) {
+	r := &i.memo.create
+	switch {
+	case !r.sent() && p.deleting():
+		// An earlier process may have sent it, so it is deleted like one that exists.
+		p.condemn(i, "the SpotInstanceVM is being deleted")
+	case !r.sent() && !i.used:
+		p.condemn(i, "no pod needs it any more")
+	case !r.sent():
+		p.ask(i)
+	case !r.settled() && r.operation.Name != "":
+		if p.wait(r) {
+			p.do(actAwait, i.Name)
+		}
+	case !r.settled():
+		p.askAgain(i)
+	case r.err == nil:
+		p.confirm(i)
+		p.do(actRefresh, i.Zone)
+		p.join(i)
+	case cloud.ClassOf(r.err) == cloud.AlreadyExists:
+		p.occupied(i)
+	default:
+		p.refused(i)
+	}
+}
+
+// ask sends the request, unless the provider would only refuse it again.
+func (p *planner) ask(i *instance) {
+	if p.access.is() {
+		return
+	}
+	if p.d.hold.holds(p.now, p.vm.Generation) {
+		p.d.lookAgain(p.d.hold.until.Sub(p.now))
+		return
+	}
+	p.do(actCreate, i.Name)
+}
+
+// askAgain sends a request again whose answer was lost, or that came at a bad time: the request ID is the same, so that
+// there will be one instance.
+func (p *planner) askAgain(i *instance) {
+	r := &i.memo.create
+	if r.tries >= 3 { // once is nothing to speak of
+		i.Message = short(r.err)
+		p.trouble = troubleOf(r.err, "an instance")
+	}
+	if p.deleting() {
+		p.condemn(i, "the SpotInstanceVM is being deleted")
+		return
+	}
+	if p.wait(r) {
+		p.do(actCreate, i.Name)
+	}
+}
+
+// occupied deals with a name that is taken: by this very instance, when an earlier answer was lost and the request ID
+// forgotten, else by somebody else's.
+func (p *planner) occupied(i *instance) {
+	if i.asOf.After(i.memo.create.settledAt) { // asked for, and it is not ours: else it would be seen
+		p.drop(i)
+		p.d.lookAgain(time.Millisecond)
+		return
+	}
+	p.do(actLook, i.Name)
+}
+
+// refused goes on to the next zone, or gives up for a while.
+func (p *planner) refused(i *instance) {
+	r := &i.memo.create
+	class := cloud.ClassOf(r.err)
+	count := func(c counter) { c.Refused(i.Zone, p.vm.Spec.GCP.MachineType, string(class)) }
+	p.tell(corev1.EventTypeWarning, "InstanceRefused", "Create",
+		fmt.Sprintf("instance %s (%s) was refused in zone %s: %s", i.Name, i.ProvisioningModel, i.Zone, short(r.err)), count)
+	if !refusedOffer(r.err) {
+		p.trouble = troubleOf(r.err, "an instance")
+		p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.trouble, 0)
+		p.d.lookAgain(p.d.hold.until.Sub(p.now))
+		p.drop(i)
+		return
+	}
+	where := choose(p.vm, p.zones, p.exhausted, p.now)
+	if where.none || !i.used || p.deleting() {
+		if where.none && i.used {
+			p.exhaustedAll(where)
+		}
+		p.drop(i)
+		return
+	}
+	// Under its name nothing exists, so the entry serves for the next try.
+	i.Zone, i.ProvisioningModel, i.RequestID = where.zone, where.model, p.newID()
+	i.State = spotv1alpha1.InstancePlanned
+	i.Message = short(r.err)
+	p.d.restarted = append(p.d.restarted, i.Name)
+	p.do(actCreate, i.Name)
+}

@@ -1,0 +1,175 @@
+package spotinstancevm
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+)
+
+// memo is what this process remembers of one instance. It may be lost at any time: the next process asks again, which is
+// harmless, since requests to create have an ID that is in the status, and those to delete are the same twice.
+type memo struct {
+	create, remove request
+	// looked is what the provider said when it was asked for this very instance, at lookedAt; nil when it did not know it.
+	looked   *cloud.Instance
+	lookedAt time.Time
+	// preempted is the answer to why an instance stopped.
+	preempted request
+	// takenBack says that the provider took the instance back.
+	takenBack bool
+	// idleSince is since when no pod of a job is on its node; zero while there is one.
+	idleSince time.Time
+	// revoked says that what the instance joined with is no longer valid.
+	revoked bool
+	// joining is the login of method SSH.
+	joining request
+}
+
+// request to the provider.
+type request struct {
+	// sentAt is when it was first sent; zero when this process has not.
+	sentAt time.Time
+	// operation that it became; without a name when its answer was lost.
+	operation cloud.Operation
+	// settledAt is when it came to its end; zero before.
+	settledAt time.Time
+	// err is why it failed, or the last try did.
+	err error
+	// tries of it, or polls of its operation; next is when the next is due.
+	tries int
+	next  time.Time
+	// running in the background.
+	running bool
+}
+
+func (r *request) sent() bool    { return !r.sentAt.IsZero() }
+func (r *request) settled() bool { return !r.settledAt.IsZero() }
+
+// firstWait and mostWait bound the time between two polls of an operation, and between two tries of a request.
+const (
+	firstWait = time.Second
+	mostWait  = 30 * time.Second
+)
+
+// retryIn doubles the wait with each try.
+func retryIn(tries int) time.Duration {
+	wait := firstWait
+	for range tries - 1 {
+		if wait *= 2; wait >= mostWait {
+			return mostWait
+		}
+	}
+	return wait
+}
+
+// vmMemo is what this process remembers of one SpotInstanceVM.
+type vmMemo struct {
+	instances map[string]*memo
+	// ended is when instances were seen to be gone, by name: older lists still show them.
+	ended map[string]time.Time
+	// lastSent is when an instance was last asked for.
+	lastSent time.Time
+	hold     hold
+}
+
+// hold keeps a SpotInstanceVM from asking for instances, after a failure that would only repeat itself.
+type hold struct {
+	until      time.Time
+	generation int64
+	failures   int
+	trouble    trouble
+}
+
+// memory is what this process remembers.
+type memory struct {
+	mu  sync.Mutex
+	vms map[types.UID]*vmMemo
+}
+
+// of returns the memory of a SpotInstanceVM. The caller holds mu.
+func (m *memory) of(vm types.UID) *vmMemo {
+	known := m.vms[vm]
+	if known == nil {
+		known = &vmMemo{instances: map[string]*memo{}, ended: map[string]time.Time{}}
+		if m.vms == nil {
+			m.vms = map[types.UID]*vmMemo{}
+		}
+		m.vms[vm] = known
+	}
+	return known
+}
+
+// change edits what is remembered of an instance.
+func (m *memory) change(vm types.UID, name string, edit func(*memo)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(vm)
+	if known.instances[name] == nil {
+		known.instances[name] = &memo{}
+	}
+	edit(known.instances[name])
+}
+
+// sent notes that an instance is being asked for.
+func (m *memory) sent(vm types.UID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(vm).lastSent = now
+}
+
+// copyOf returns a copy of what is remembered.
+func (m *memory) copyOf(vm types.UID) vmMemo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(vm)
+	copied := vmMemo{
+		instances: make(map[string]*memo, len(known.instances)), ended: make(map[string]time.Time, len(known.ended)),
+		lastSent: known.lastSent, hold: known.hold,
+	}
+	for name, one := range known.instances {
+		is := *one
+		copied.instances[name] = &is
+	}
+	for name, at := range known.ended {
+		copied.ended[name] = at
+	}
+	return copied
+}
+
+// settle takes over what the plan decided of the memory.
+func (m *memory) settle(vm types.UID, d desired, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(vm)
+	known.hold = d.hold
+	for _, name := range d.dropped {
+		delete(known.instances, name)
+		known.ended[name] = now
+	}
+	for name, since := range d.idle {
+		if known.instances[name] == nil {
+			known.instances[name] = &memo{}
+		}
+		known.instances[name].idleSince = since
+	}
+	for _, name := range d.restarted {
+		if one := known.instances[name]; one != nil {
+			one.create = request{}
+		}
+	}
+	for name, at := range known.ended {
+		if now.Sub(at) > time.Hour {
+			delete(known.ended, name)
+		}
+	}
+}
+
+// forget drops a SpotInstanceVM that no longer exists.
+func (m *memory) forget(vm types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.vms, vm)
+}

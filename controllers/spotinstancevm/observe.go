@@ -1,0 +1,261 @@
+package spotinstancevm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+	"github.com/dcnlab/spot-training-operator/internal/preemption"
+)
+
+// observed is all that a plan is made from.
+type observed struct {
+	now  time.Time
+	vm   *spotv1alpha1.SpotInstanceVM
+	memo vmMemo
+
+	// secret with the credentials; empty for the operator's own identity.
+	secret string
+	// access is what keeps the operator from using the provider at all; listing what the last list of a zone met, and
+	// shapeless why the machine type is not known.
+	access, listing, shapeless trouble
+	// reachable says that there is a provider to send requests to: with trouble, the one from before.
+	reachable bool
+
+	zones     []string // in which instances may be created, in the order to try
+	exhausted map[offer]exhausted
+	shape     *cloud.Shape // nil while it is not known
+	// listed is when the last list of each zone that succeeded began.
+	listed map[string]time.Time
+
+	pods      []*corev1.Pod            // with the label of the SpotInstanceVM
+	nodes     map[string]*corev1.Node  // of these pods and of the instances, by name
+	podsOn    map[string][]*corev1.Pod // of any namespace that have not ended, by node
+	rechecked map[string]bool          // nodes whose pods were read from the API server itself
+	instances []*instance              // those in the status
+	strangers []inventory.Found        // those that are ours and not in the status
+
+	// newName and newID make the end of a name, and a request ID.
+	newName, newID func() string
+}
+
+// observe reads what exists, from the cache and from the inventory.
+func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) (observed, *inventory.Inventory, error) {
+	o := observed{
+		now: r.Clock.Now(), vm: vm, memo: r.memory.copyOf(vm.UID), zones: r.Zones(vm, r.Clock.Now()), exhausted: r.exhaustion.of(vm),
+		listed: map[string]time.Time{}, nodes: map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, rechecked: map[string]bool{},
+		newName: r.newName, newID: r.newID,
+	}
+	account, err := r.observeAccess(ctx, &o)
+	if err != nil {
+		return o, nil, err
+	}
+	if account != nil {
+		if err := r.observeShape(ctx, &o, account.Provider()); err != nil {
+			return o, nil, err
+		}
+	}
+	if err := r.observePods(ctx, &o); err != nil {
+		return o, nil, err
+	}
+	r.observeInstances(&o, account)
+	if err := r.observeNodes(ctx, &o); err != nil {
+		return o, nil, err
+	}
+	for n, i := range o.instances {
+		o.instances[n] = o.attach(i)
+	}
+	return o, account, nil
+}
+
+// observeAccess finds the credentials and the account that they are for.
+func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory.Inventory, error) {
+	key := client.ObjectKeyFromObject(o.vm)
+	var jobs spotv1alpha1.SpotInstanceJobList
+	if o.vm.Spec.GCP.CredentialsSecretRef == nil {
+		err := r.List(ctx, &jobs, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexVM: o.vm.Name})
+		if err != nil {
+			return nil, fmt.Errorf("list the SpotInstanceJobs: %w", err)
+		}
+	}
+	account := inventory.Account{Project: o.vm.Spec.GCP.Project}
+	o.secret, o.access = secretOf(o.vm, jobs.Items)
+	if o.secret != "" {
+		var err error
+		account.Credentials, o.access, err = r.credentials(ctx, types.NamespacedName{Namespace: o.vm.Namespace, Name: o.secret})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if o.access.is() {
+		// The credentials from before do to look after the instances that there are: a Secret goes with its namespace
+		// before the SpotInstanceVM may.
+		before := r.inventories.Followed(key)
+		o.reachable = before != nil
+		return before, nil
+	}
+	zones := slices.Clone(o.zones)
+	for _, entry := range o.vm.Status.ProvisionedInstances {
+		if entry.Zone != "" && !slices.Contains(zones, entry.Zone) {
+			zones = append(zones, entry.Zone)
+		}
+	}
+	followed, err := r.inventories.Follow(ctx, key, account, zones)
+	if err != nil {
+		o.access = trouble{
+			reason: spotv1alpha1.ReasonPermissionDenied, credentials: true,
+			message: "the credentials cannot be used: " + short(err) + ": put the JSON key of a service account under " + credentialsKey,
+		}
+		before := r.inventories.Followed(key)
+		o.reachable = before != nil
+		return before, nil
+	}
+	o.reachable = true
+	return followed, nil
+}
+
+// observeShape finds what the machine type offers. It is asked for once.
+func (r *Reconciler) observeShape(ctx context.Context, o *observed, provider cloud.Provider) error {
+	shape, err := r.shapes.of(ctx, provider, o.vm.Spec.GCP.Project, o.vm.Spec.GCP.MachineType, o.zones, o.now)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	o.shape = shape
+	if err != nil {
+		o.shapeless = troubleOf(err, "machine type "+o.vm.Spec.GCP.MachineType)
+	}
+	return nil
+}
+
+// observePods reads the pods for which instances may be created, and those on the nodes of instances.
+func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
+	var pods corev1.PodList
+	err := r.pods.List(ctx, &pods, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexVM: o.vm.Name})
+	if err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		o.pods = append(o.pods, &pods.Items[i])
+	}
+	return nil
+}
+
+// observeInstances puts together what the status and the inventory say.
+func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory) {
+	key := client.ObjectKeyFromObject(o.vm)
+	type place struct{ zone, name string }
+	found := map[place]inventory.Found{}
+	for _, one := range r.inventories.Of(key) {
+		if one.Owner.UID == o.vm.UID {
+			found[place{one.Zone, one.Name}] = one
+		}
+	}
+	for _, entry := range o.vm.Status.ProvisionedInstances {
+		i := &instance{ProvisionedInstance: entry}
+		at := place{entry.Zone, entry.Name}
+		if one, ok := found[at]; ok {
+			i.seen, i.asOf = &one.Instance, one.AsOf
+			delete(found, at)
+		} else if account != nil {
+			i.asOf = account.Zone(entry.Zone, key).Began
+		}
+		o.instances = append(o.instances, i)
+	}
+	for _, one := range found {
+		o.strangers = append(o.strangers, one)
+	}
+	slices.SortFunc(o.strangers, func(a, b inventory.Found) int { return a.Created.Compare(b.Created) })
+	if account == nil {
+		return
+	}
+	zones := slices.Clone(o.zones)
+	for _, i := range o.instances {
+		zones = append(zones, i.Zone)
+	}
+	for _, zone := range zones {
+		snapshot := account.Zone(zone, key)
+		o.listed[zone] = snapshot.Began
+		if snapshot.Err != nil && !o.listing.is() {
+			o.listing = troubleOf(snapshot.Err, "the list of instances in zone "+zone)
+		}
+	}
+}
+
+// observeNodes reads the nodes of instances and of pods. Where an instance is about to be deleted for lack of work, its
+// pods are read from the API server itself: the cache may be late.
+func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
+	own := map[string]bool{}
+	names := map[string]bool{}
+	for _, i := range o.instances {
+		names[i.Name], own[i.Name] = true, true
+	}
+	for _, one := range o.strangers {
+		names[one.Name], own[one.Name] = true, true
+	}
+	for _, pod := range o.pods {
+		names[pod.Spec.NodeName] = true
+	}
+	delete(names, "")
+	for name := range names {
+		var node corev1.Node
+		err := r.Get(ctx, client.ObjectKey{Name: name}, &node)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read node %s: %w", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		o.nodes[name] = &node
+		if !own[name] {
+			continue
+		}
+		if err := r.observePodsOn(ctx, o, &node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) observePodsOn(ctx context.Context, o *observed, node *corev1.Node) error {
+	var pods corev1.PodList
+	if err := r.pods.List(ctx, &pods, client.MatchingFields{indexNode: node.Name}); err != nil {
+		return fmt.Errorf("list the pods on node %s: %w", node.Name, err)
+	}
+	if len(pods.Items) == 0 && hasTaint(node, spotv1alpha1.TaintIdle) {
+		err := r.Direct.List(ctx, &pods, client.HasLabels{spotv1alpha1.LabelSpotInstanceVM}, client.MatchingFields{"spec.nodeName": node.Name})
+		if err != nil {
+			return fmt.Errorf("list the pods on node %s once more: %w", node.Name, err)
+		}
+		o.rechecked[node.Name] = true
+	}
+	for n := range pods.Items {
+		if !ended(&pods.Items[n]) {
+			o.podsOn[node.Name] = append(o.podsOn[node.Name], &pods.Items[n])
+		}
+	}
+	return nil
+}
+
+// attach completes an instance by its node, the pods there and what is remembered of it.
+func (o *observed) attach(i *instance) *instance {
+	if known := o.memo.instances[i.Name]; known != nil {
+		i.memo = *known
+	}
+	if i.memo.lookedAt.After(i.asOf) {
+		i.seen, i.asOf, i.looked = i.memo.looked, i.memo.lookedAt, true
+	}
+	i.node = o.nodes[i.Name]
+	if i.node != nil {
+		i.notice, i.noticed = preemption.FromNode(i.node, o.now)
+	}
+	i.pods, i.rechecked = o.podsOn[i.Name], o.rechecked[i.Name]
+	return i
+}

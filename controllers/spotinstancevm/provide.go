@@ -1,0 +1,170 @@
+package spotinstancevm
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/capacity"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+)
+
+// settleIn is how long after a node became ready a pod that waits is expected to be bound to it.
+const settleIn = 30 * time.Second
+
+// What a node keeps of its machine for the kernel, the kubelet and the pods that run on every node, until a node of this
+// kind is there and tells it.
+const (
+	reservedMilliCPU = 250
+	reservedMemory   = 300 << 20
+	reservedPercent  = 5 // of the memory
+)
+
+// room is what an instance has for pods.
+func (p *planner) room() capacity.Resources {
+	for _, i := range p.instances {
+		if i.phase() == phaseReady && i.node != nil {
+			all := capacity.Of(i.node.Status.Allocatable)
+			all.MilliCPU -= reservedMilliCPU
+			return all
+		}
+	}
+	if p.shape == nil {
+		return capacity.Resources{}
+	}
+	return capacity.Resources{
+		MilliCPU: p.shape.MilliCPU - reservedMilliCPU,
+		Memory:   p.shape.MemoryBytes - p.shape.MemoryBytes/100*reservedPercent - reservedMemory,
+		GPUs:     p.gpus(),
+	}
+}
+
+// pack works out which pods the instances that there are will take, and how many more are needed.
+func (p *planner) pack() {
+	if p.deleting() {
+		return
+	}
+	p.demand = demandOf(p.pods, p.nodes, p.now)
+	room := p.room()
+	var bins []capacity.Bin
+	for _, i := range p.instances {
+		switch i.phase() {
+		case phaseLaunch, phaseJoin:
+			bins = append(bins, capacity.Bin{Name: i.Name, Free: room})
+		case phaseReady:
+			bins = append(bins, p.binOf(i))
+		case phasePreempted, phaseGone:
+		}
+	}
+	p.packing = capacity.Pack(p.demand, bins, room)
+	for _, i := range p.instances {
+		i.used = p.packing.Used[i.Name]
+	}
+}
+
+func (p *planner) binOf(i *instance) capacity.Bin {
+	bin := capacity.Bin{Name: i.Name, Free: capacity.Of(i.node.Status.Allocatable)}
+	for _, pod := range i.pods {
+		needs := capacity.Requests(pod)
+		bin.Free = bin.Free.Minus(needs)
+		bin.Pods = append(bin.Pods, capacity.Pod{
+			Name: pod.Name, Needs: needs, Labels: labels.Set(pod.Labels), Apart: capacity.Apart(pod),
+		})
+	}
+	fresh := p.now.Sub(i.ReadyTime.Time) < settleIn
+	bin.Tried = !fresh && !i.taintedIdle()
+	return bin
+}
+
+// alive counts the instances that maxInstances bounds: all but those that their provider takes back, whose replacements
+// are asked for before they are gone.
+func (p *planner) alive() int {
+	count := 0
+	for _, i := range p.instances {
+		if !i.dropped && !i.condemned() {
+			count++
+		}
+	}
+	return count
+}
+
+// provide decides on new instances for the pods that have no room.
+func (p *planner) provide() {
+	needed := p.packing.New
+	if p.deleting() || len(needed) == 0 || p.shape == nil {
+		return
+	}
+	if p.access.is() {
+		return
+	}
+	if p.d.hold.holds(p.now, p.vm.Generation) {
+		p.d.lookAgain(p.d.hold.until.Sub(p.now))
+		return
+	}
+	free := p.most() - p.alive()
+	for _, pods := range needed {
+		if free <= 0 {
+			p.crowded = true
+			return
+		}
+		where := choose(p.vm, p.zones, p.exhausted, p.now)
+		if where.none {
+			p.exhaustedAll(where)
+			return
+		}
+		i := &instance{ProvisionedInstance: spotv1alpha1.ProvisionedInstance{
+			Name: p.vm.Name + "-" + p.newName(), RequestID: p.newID(), Zone: where.zone, ProvisioningModel: where.model,
+			State: spotv1alpha1.InstancePlanned, AssignedJob: pods[0].Job,
+		}, used: true}
+		p.instances = append(p.instances, i)
+		free--
+		p.do(actCreate, i.Name)
+		note := "instance " + i.Name + " (" + string(i.ProvisioningModel) + ") is asked for in zone " + i.Zone
+		if i.AssignedJob != "" {
+			note += " for " + i.AssignedJob
+		}
+		p.tell(corev1.EventTypeNormal, "InstanceRequested", "Create", note, nil)
+	}
+}
+
+// exhaustedAll notes that no zone has an instance to give, and comes back when the first may have.
+func (p *planner) exhaustedAll(where choice) {
+	p.none = &where
+	p.d.lookAgain(where.until.Sub(p.now))
+}
+
+// trim deletes instances that are more than maxInstances, are not yet nodes and that no pod needs, the newest first. Of
+// ready nodes, those without work go at once then.
+func (p *planner) trim() {
+	surplus := p.alive() - p.most()
+	if surplus <= 0 || p.deleting() {
+		return
+	}
+	var unneeded []*instance
+	for _, i := range p.instances {
+		if !i.dropped && !i.used && i.phase() == phaseJoin {
+			unneeded = append(unneeded, i)
+		}
+	}
+	slices.SortFunc(unneeded, func(a, b *instance) int { return b.CreationTime.Compare(a.CreationTime.Time) })
+	for _, i := range unneeded[:min(surplus, len(unneeded))] {
+		p.condemn(i, "there are more than spec.maxInstances")
+		p.gone(i)
+	}
+}
+
+// most is the number of instances that may exist.
+func (p *planner) most() int { return int(cmp.Or(p.vm.Spec.MaxInstances, defaultMaxInstances)) }
+
+// defaultMaxInstances is that of the API, for objects from before it was a default.
+const defaultMaxInstances = 2
+
+// refusedOffer says whether the error means that the zone has no such instance to give.
+func refusedOffer(err error) bool {
+	class := cloud.ClassOf(err)
+	return class == cloud.Stockout || class == cloud.Quota
+}

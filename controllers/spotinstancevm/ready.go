@@ -1,0 +1,96 @@
+package spotinstancevm
+
+import (
+	"fmt"
+	"time"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+// defaultIdleTimeout is that of the API, for objects from before it was a default.
+const defaultIdleTimeout = 10 * time.Minute
+
+func (p *planner) idleTimeout() time.Duration {
+	if t := p.vm.Spec.IdleTimeout; t != nil {
+		return t.Duration
+	}
+	return defaultIdleTimeout
+}
+
+// ready keeps an instance while pods use it, and deletes it when none did for a while.
+func (p *planner) ready(i *instance) {
+	if p.deleting() {
+		p.condemn(i, "the SpotInstanceVM is being deleted")
+		return
+	}
+	p.label(i)
+	if !i.memo.revoked && p.mayHaveToken(i) {
+		p.do(actRevoke, i.Name)
+	}
+	if since, notReady := i.notReadySince(); notReady {
+		left := since.Add(joinTimeout(p.vm)).Sub(p.now)
+		if left <= 0 {
+			p.condemn(i, "its node has not been Ready for "+p.now.Sub(since).Round(time.Second).String())
+			return
+		}
+		p.d.lookAgain(left)
+	}
+	if len(i.pods) > 0 || i.used {
+		p.d.idle[i.Name] = time.Time{}
+		if i.taintedIdle() {
+			p.do(actUntaint, i.Name)
+		}
+		return
+	}
+	p.idle(i)
+}
+
+// mayHaveToken says whether something that the instance joined with may still be valid: what was made for it ends by
+// itself after the time to join.
+func (p *planner) mayHaveToken(i *instance) bool {
+	return p.now.Sub(i.CreationTime.Time) < joinTimeout(p.vm)+time.Hour
+}
+
+// idle deletes an instance without work in three steps, so that no pod is bound to it in between: no new pods, another
+// look at the pods on it, the deletion.
+func (p *planner) idle(i *instance) {
+	since := i.memo.idleSince
+	if since.IsZero() {
+		since = p.now
+	}
+	p.d.idle[i.Name] = since
+	wait := p.idleTimeout()
+	if p.alive() > p.most() {
+		wait = 0
+	}
+	// A pod that waits is bound soon after the node is ready, even when idle nodes go at once.
+	wait = max(wait, i.ReadyTime.Add(idleAtLeast).Sub(since))
+	if left := since.Add(wait).Sub(p.now); left > 0 {
+		p.d.lookAgain(left)
+		return
+	}
+	switch {
+	case !i.taintedIdle():
+		p.do(actTaint, i.Name)
+	case !i.rechecked:
+		p.d.lookAgain(time.Millisecond)
+	default:
+		if len(p.packing.Misfits) > 0 {
+			// Pods wait, and this node did not help them. The next would not either.
+			p.trouble = misfit(p.packing.Misfits[0].Name)
+			p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.trouble, longestHold)
+		}
+		p.condemn(i, "no pod of a job was on it for spec.idleTimeout")
+	}
+}
+
+// idleAtLeast is how long a node is left to the scheduler after it became ready.
+const idleAtLeast = 5 * time.Second
+
+func misfit(pod string) trouble {
+	return trouble{
+		reason: spotv1alpha1.ReasonPodDoesNotFit,
+		message: fmt.Sprintf("pod %s is not scheduled although an empty instance has the room for it: look at the pod's events; its node "+
+			"selector, its tolerations or its volumes may keep it off", pod),
+	}
+}

@@ -1,0 +1,81 @@
+package spotinstancevm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
+)
+
+// fieldOwner is who the API server notes as the writer.
+const fieldOwner = client.FieldOwner("spot-training-operator")
+
+func hasFinalizer(vm *spotv1alpha1.SpotInstanceVM) bool {
+	return slices.Contains(vm.Finalizers, spotv1alpha1.FinalizerInstances)
+}
+
+// report writes what the plan intends before anything is asked of the provider: first the finalizer, so that the
+// SpotInstanceVM stays while it has instances, then the status, which names each of them. It returns the object as it is
+// then.
+func (r *Reconciler) report(ctx context.Context, o observed, d *desired) (*spotv1alpha1.SpotInstanceVM, error) {
+	vm := o.vm
+	for i := range d.status.Conditions {
+		d.status.Conditions[i].Message = redact.Text(d.status.Conditions[i].Message)
+	}
+	if d.finalizer && vm.DeletionTimestamp == nil && (!hasFinalizer(vm) || r.changesSecret(o)) {
+		next := vm.DeepCopy()
+		if !hasFinalizer(vm) {
+			next.Finalizers = append(next.Finalizers, spotv1alpha1.FinalizerInstances)
+		}
+		if r.changesSecret(o) {
+			if next.Annotations == nil {
+				next.Annotations = map[string]string{}
+			}
+			next.Annotations[spotv1alpha1.AnnotationCredentialsSecret] = o.secret
+		}
+		if err := r.Patch(ctx, next, lock(vm), fieldOwner); err != nil {
+			return nil, fmt.Errorf("write the finalizer: %w", err)
+		}
+		vm = next
+	}
+	if d.release || equality.Semantic.DeepEqual(&o.vm.Status, &d.status) {
+		return vm, nil
+	}
+	next := vm.DeepCopy()
+	next.Status = *d.status.DeepCopy()
+	if err := r.Status().Patch(ctx, next, lock(vm), fieldOwner); err != nil {
+		return nil, fmt.Errorf("write the status: %w", err)
+	}
+	for _, n := range d.news {
+		r.Recorder.Eventf(next, nil, n.kind, n.reason, n.action, "%s", n.note)
+		if n.count != nil {
+			n.count(r.Metrics)
+		}
+	}
+	return next, nil
+}
+
+// changesSecret says whether the object must remember another Secret of a job.
+func (r *Reconciler) changesSecret(o observed) bool {
+	return o.vm.Spec.GCP.CredentialsSecretRef == nil && o.secret != o.vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret] && !o.access.is()
+}
+
+// release lets a SpotInstanceVM go that has no more instances.
+func (r *Reconciler) release(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) error {
+	next := vm.DeepCopy()
+	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == spotv1alpha1.FinalizerInstances })
+	if err := r.Patch(ctx, next, lock(vm), fieldOwner); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the finalizer: %w", err)
+	}
+	return nil
+}
+
+// lock makes sure that a decision is made from the newest status: an instance must not be planned twice.
+func lock(vm *spotv1alpha1.SpotInstanceVM) client.Patch {
+	return client.MergeFromWithOptions(vm, client.MergeFromWithOptimisticLock{})
+}
