@@ -152,26 +152,26 @@ func (r *Reconciler) taken(one deed, operation cloud.Operation, err error) {
 		r.exhaustion.granted(key)
 	}
 	setup := (*setupError)(nil)
-	r.remember(one, func(m *memo) { m.create.answer(operation, err, errors.As(err, &setup), now) })
+	r.remember(one, func(m *memo) { m.create.answer(operation, err, errors.As(err, &setup), now, r.Pace) })
 }
 
 // answer takes in what the provider answered to a request, at its sending or later. final says that the same request
 // need not be tried again.
-func (q *request) answer(operation cloud.Operation, err error, final bool, at time.Time) {
+func (q *request) answer(operation cloud.Operation, err error, final bool, at time.Time, pace Pace) {
 	q.operation, q.err = operation, err
 	switch {
 	case err == nil && !operation.Done:
-		q.next = at.Add(firstWait)
+		q.next = at.Add(pace.First)
 		q.tries = 1
 	case err != nil && retryable(err) && !final:
 		q.operation = cloud.Operation{}
-		q.next = at.Add(retryIn(q.tries))
+		q.next = at.Add(pace.retryIn(q.tries))
 		if asked := (*cloud.Error)(nil); errors.As(err, &asked) && asked.RetryAfter > 0 {
 			q.next = at.Add(asked.RetryAfter)
 		}
 	default:
 		q.settledAt = at
-		q.next = at.Add(retryIn(q.tries)) // of a deletion: it is tried until it goes through
+		q.next = at.Add(pace.retryIn(q.tries)) // of a deletion: it is tried until it goes through
 	}
 }
 
@@ -190,7 +190,7 @@ func (r *Reconciler) remove(ctx context.Context, one deed) error {
 		err = operation.Err
 	}
 	now = r.Clock.Now()
-	r.remember(one, func(m *memo) { m.remove.answer(operation, err, false, now) })
+	r.remember(one, func(m *memo) { m.remove.answer(operation, err, false, now, r.Pace) })
 	return ctx.Err()
 }
 
@@ -223,12 +223,12 @@ func (r *Reconciler) await(ctx context.Context, one deed) error {
 				q = &m.create
 			}
 			q.tries++
-			q.next = now.Add(min(retryIn(q.tries), longestPoll))
+			q.next = now.Add(min(r.Pace.retryIn(q.tries), longestPoll))
 		})
 	case creating:
 		r.operated(one, operation)
 	default:
-		r.remember(one, func(m *memo) { m.remove.answer(operation, operation.Err, false, now) })
+		r.remember(one, func(m *memo) { m.remove.answer(operation, operation.Err, false, now, r.Pace) })
 	}
 	return ctx.Err()
 }
@@ -237,7 +237,7 @@ func (r *Reconciler) await(ctx context.Context, one deed) error {
 const whySince = 24 * time.Hour
 
 // longestPoll bounds the time between two polls of an operation.
-const longestPoll = 4 * firstWait
+const longestPoll = 4 * time.Second
 
 // operated notes the end of the operation that creates the instance. What failed there is not tried again under the same
 // request ID: the provider would only repeat its answer.
@@ -249,7 +249,7 @@ func (r *Reconciler) operated(one deed, operation cloud.Operation) {
 	} else if operation.Err == nil {
 		r.exhaustion.granted(key)
 	}
-	r.remember(one, func(m *memo) { m.create.answer(operation, operation.Err, true, now) })
+	r.remember(one, func(m *memo) { m.create.answer(operation, operation.Err, true, now, r.Pace) })
 }
 
 // look reads the instance from the provider.
@@ -285,7 +285,7 @@ func (r *Reconciler) askWhy(ctx context.Context, one deed) error {
 	r.remember(one, func(m *memo) {
 		m.preempted.tries++
 		if err != nil {
-			m.preempted.next = now.Add(retryIn(m.preempted.tries))
+			m.preempted.next = now.Add(r.Pace.retryIn(m.preempted.tries))
 			return
 		}
 		m.preempted.settledAt = now
@@ -317,7 +317,7 @@ func (r *Reconciler) login(one deed) {
 			if err == nil {
 				m.joining.settledAt = now
 			}
-			m.joining.next = now.Add(retryIn(m.joining.tries))
+			m.joining.next = now.Add(r.Pace.retryIn(m.joining.tries))
 		})
 		r.wake(client.ObjectKeyFromObject(vm))
 	}()

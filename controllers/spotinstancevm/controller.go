@@ -62,6 +62,9 @@ type Reconciler struct {
 	// Zones orders the zones of a SpotInstanceVM, the one to try first at the front. Default: the order of the spec.
 	Zones func(*spotv1alpha1.SpotInstanceVM, time.Time) []string
 
+	// Pace of waiting. Default that of the real world.
+	Pace Pace
+
 	// cluster tells the instances of this cluster from those of others: the UID of the namespace kube-system.
 	cluster     string
 	pods        client.Reader
@@ -111,6 +114,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	if r.newID == nil {
 		r.newID = func() string { return string(uuid.NewUUID()) }
+	}
+	if r.Pace == (Pace{}) {
+		r.Pace = defaultPace
 	}
 	if r.Zones == nil {
 		r.Zones = func(vm *spotv1alpha1.SpotInstanceVM, _ time.Time) []string { return zonesOf(vm) }

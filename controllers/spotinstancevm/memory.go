@@ -48,18 +48,23 @@ type request struct {
 func (r *request) sent() bool    { return !r.sentAt.IsZero() }
 func (r *request) settled() bool { return !r.settledAt.IsZero() }
 
-// firstWait and mostWait bound the time between two polls of an operation, and between two tries of a request.
-const (
-	firstWait = time.Second
-	mostWait  = 30 * time.Second
-)
+// Pace says how long to wait for what happens by itself. Tests are faster.
+type Pace struct {
+	// First and Most bound the time between two polls of an operation, and between two tries of a request: it doubles.
+	First, Most time.Duration
+	// Bind is how long a node is left to the scheduler after it became ready, even when idle nodes go at once.
+	Bind time.Duration
+}
+
+// defaultPace is that of the real world.
+var defaultPace = Pace{First: time.Second, Most: 30 * time.Second, Bind: 5 * time.Second}
 
 // retryIn doubles the wait with each try.
-func retryIn(tries int) time.Duration {
-	wait := firstWait
+func (p Pace) retryIn(tries int) time.Duration {
+	wait := p.First
 	for range tries - 1 {
-		if wait *= 2; wait >= mostWait {
-			return mostWait
+		if wait *= 2; wait >= p.Most {
+			return p.Most
 		}
 	}
 	return wait

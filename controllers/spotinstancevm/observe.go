@@ -43,6 +43,7 @@ type observed struct {
 	instances []*instance              // those in the status
 	strangers []inventory.Found        // those that are ours and not in the status
 
+	pace Pace
 	// newName and newID make the end of a name, and a request ID.
 	newName, newID func() string
 }
@@ -52,7 +53,7 @@ func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceV
 	o := observed{
 		now: r.Clock.Now(), vm: vm, memo: r.memory.copyOf(vm.UID), zones: r.Zones(vm, r.Clock.Now()), exhausted: r.exhaustion.of(vm),
 		listed: map[string]time.Time{}, nodes: map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, rechecked: map[string]bool{},
-		newName: r.newName, newID: r.newID,
+		newName: r.newName, newID: r.newID, pace: r.Pace,
 	}
 	account, err := r.observeAccess(ctx, &o)
 	if err != nil {
@@ -124,7 +125,7 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 
 // observeShape finds what the machine type offers. It is asked for once.
 func (r *Reconciler) observeShape(ctx context.Context, o *observed, provider cloud.Provider) error {
-	shape, err := r.shapes.of(ctx, provider, o.vm.Spec.GCP.Project, o.vm.Spec.GCP.MachineType, o.zones, o.now)
+	shape, err := r.shapes.of(ctx, provider, o.vm.Spec.GCP.Project, o.vm.Spec.GCP.MachineType, o.zones, o.now, r.Pace)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -64,7 +64,7 @@ func (p *planner) idle(i *instance) {
 		wait = 0
 	}
 	// A pod that waits is bound soon after the node is ready, even when idle nodes go at once.
-	wait = max(wait, i.ReadyTime.Add(idleAtLeast).Sub(since))
+	wait = max(wait, i.ReadyTime.Add(p.pace.Bind).Sub(since))
 	if left := since.Add(wait).Sub(p.now); left > 0 {
 		p.d.lookAgain(left)
 		return
@@ -83,9 +83,6 @@ func (p *planner) idle(i *instance) {
 		p.condemn(i, "no pod of a job was on it for spec.idleTimeout")
 	}
 }
-
-// idleAtLeast is how long a node is left to the scheduler after it became ready.
-const idleAtLeast = 5 * time.Second
 
 func misfit(pod string) trouble {
 	return trouble{

@@ -26,13 +26,13 @@ type knownShape struct {
 
 // of returns the shape of a machine type in the first of the zones that has it, or why it is not known.
 func (s *shapes) of(
-	ctx context.Context, provider cloud.Provider, project, machineType string, zones []string, now time.Time,
+	ctx context.Context, provider cloud.Provider, project, machineType string, zones []string, now time.Time, pace Pace,
 ) (*cloud.Shape, error) {
 	key := shapeKey{project, machineType}
 	s.mu.Lock()
 	known := s.all[key]
 	s.mu.Unlock()
-	if known.shape != nil || (known.tries > 0 && now.Before(known.asked.Add(retryIn(known.tries)))) {
+	if known.shape != nil || (known.tries > 0 && now.Before(known.asked.Add(pace.retryIn(known.tries)))) {
 		return known.shape, known.err
 	}
 	known.asked = now

@@ -1,0 +1,376 @@
+package spotinstancevm
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/preemption"
+	"github.com/dcnlab/spot-training-operator/test/fakegce"
+)
+
+// patience bounds every wait for the manager.
+const patience = 60 * time.Second
+
+const (
+	zoneA = "us-central1-a"
+	zoneB = "us-central1-b"
+)
+
+// cluster is a namespace of a real API server, and a Compute Engine. The test plays the machines, which become nodes, and
+// the scheduler.
+type cluster struct {
+	client.Client
+
+	t         testing.TB
+	config    *rest.Config
+	namespace string
+	gce       *fakegce.Server
+	running   *manager // the last that was started
+}
+
+// alive says whether the last manager that was started has not crashed.
+func (c *cluster) alive() bool { return c.running.fuse.alive() }
+
+func (c *cluster) pods() []corev1.Pod {
+	c.t.Helper()
+	var pods corev1.PodList
+	require.NoError(c.t, c.List(c.t.Context(), &pods, client.InNamespace(c.namespace)))
+	return pods.Items
+}
+
+// briefly is how long things take in tests: not nothing, so that operations are pending for a while.
+var briefly = fakegce.Latency{
+	Accept: 20 * time.Millisecond, Provision: 50 * time.Millisecond, Stage: 50 * time.Millisecond, Stop: 50 * time.Millisecond,
+	Notice: 300 * time.Millisecond,
+}
+
+func newCluster(t testing.TB) *cluster {
+	t.Helper()
+	config, scheme := startAPI(t)
+	api, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	require.NoError(t, api.Create(t.Context(), namespace))
+	c := &cluster{Client: api, t: t, config: config, namespace: namespace.Name}
+	c.gce = fakegce.Start(t, fakegce.Options{Latency: briefly, Hooks: fakegce.Hooks{OnRunning: c.boot, OnGone: c.die}})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "gcp", Namespace: c.namespace}}
+	secret.Data = map[string][]byte{credentialsKey: c.gce.CredentialsJSON()}
+	require.NoError(t, api.Create(t.Context(), secret))
+	t.Cleanup(func() {
+		var nodes corev1.NodeList
+		ctx := context.Background()
+		if api.List(ctx, &nodes, client.MatchingLabels{"test": c.namespace}) == nil {
+			for i := range nodes.Items {
+				_ = api.Delete(ctx, &nodes.Items[i])
+			}
+		}
+	})
+	return c
+}
+
+// boot plays a machine that becomes a node.
+func (c *cluster) boot(i fakegce.Instance) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: i.Name, Labels: map[string]string{"test": c.namespace}}}
+	ctx := context.Background()
+	if err := c.Create(ctx, node); err != nil {
+		return
+	}
+	next := node.DeepCopy()
+	next.Spec.Taints = nil
+	next.Status.Allocatable = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("14Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	if i.GPUs > 0 {
+		next.Status.Allocatable["nvidia.com/gpu"] = *resource.NewQuantity(i.GPUs, resource.DecimalSI)
+	}
+	next.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	_ = c.Status().Patch(ctx, next, client.MergeFrom(node))
+}
+
+// die plays the node lifecycle controller when a machine is off.
+func (c *cluster) die(i fakegce.Instance) {
+	ctx := context.Background()
+	var node corev1.Node
+	if c.Get(ctx, client.ObjectKey{Name: i.Name}, &node) != nil {
+		return
+	}
+	next := node.DeepCopy()
+	next.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Now()}}
+	_ = c.Status().Patch(ctx, next, client.MergeFrom(&node))
+}
+
+// manager is a manager that runs.
+type manager struct {
+	*fuse
+
+	reconciler *Reconciler
+	stop       func()
+}
+
+// start runs a manager for the cluster, set up like the real one. The fuse may cut it off.
+func (c *cluster) start(f *fuse) *manager {
+	c.t.Helper()
+	m := &manager{fuse: f}
+	c.running = m
+	restConfig := rest.CopyConfig(c.config)
+	restConfig.Wrap(m.wrap)
+	namespaces := map[string]cache.Config{c.namespace: {}}
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme: c.Scheme(),
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(), DefaultNamespaces: namespaces,
+			ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: preemption.Trim}},
+		},
+		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	require.NoError(c.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	m.reconciler = &Reconciler{
+		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder("spot-training-operator"), Metrics: metrics.NewSpotInstances(prometheus.NewRegistry()),
+		Pace: Pace{First: 30 * time.Millisecond, Most: time.Second, Bind: 500 * time.Millisecond},
+		Provide: func(ctx context.Context, account inventory.Account) (cloud.Provider, error) {
+			provider, err := gcp.New(ctx, gcp.Options{
+				Project: account.Project, Credentials: account.Credentials, Endpoint: c.gce.URL(), Rate: 10000, Burst: 1000,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return &fused{provider, f}, nil
+		},
+		Joining: &KubeadmJoining{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Namespace: c.namespace},
+	}
+	err = m.reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 4, ListInterval: 300 * time.Millisecond, Namespaces: namespaces})
+	require.NoError(c.t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	stopped := false
+	m.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-ended:
+			assert.NoError(c.t, err)
+		case <-time.After(patience):
+			assert.Fail(c.t, "the manager does not stop")
+		}
+	}
+	c.t.Cleanup(m.stop)
+	return m
+}
+
+// vm creates a SpotInstanceVM.
+func (c *cluster) vm(name string, edits ...func(*spotv1alpha1.SpotInstanceVM)) *spotv1alpha1.SpotInstanceVM {
+	c.t.Helper()
+	vm := &spotv1alpha1.SpotInstanceVM{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.namespace}}
+	vm.Spec.VMImage = "projects/p/global/images/family/node"
+	vm.Spec.GCP = spotv1alpha1.GCP{
+		Project: c.gce.Project(), Zone: zoneA, Zones: []string{zoneB}, MachineType: "n1-standard-4",
+		CredentialsSecretRef: &spotv1alpha1.SecretReference{Name: "gcp"},
+	}
+	vm.Spec.MaxInstances = 4
+	vm.Spec.IdleTimeout = &metav1.Duration{Duration: time.Hour}
+	vm.Spec.KubeadmJoinConfig = spotv1alpha1.KubeadmJoinConfig{
+		ControlPlaneEndpoint: "10.0.0.1:6443", CACertHash: "sha256:" + strings.Repeat("0a", 32),
+	}
+	for _, edit := range edits {
+		edit(vm)
+	}
+	require.NoError(c.t, c.Create(c.t.Context(), vm))
+	return vm
+}
+
+// pod creates a pod of replica index of a job that needs three cores, for which the scheduler finds no room.
+func (c *cluster) pod(vm, job string, index int, edits ...func(*corev1.Pod)) *corev1.Pod {
+	c.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: fmt.Sprintf("%s-%d-", job, index), Namespace: c.namespace}}
+	pod.Labels = map[string]string{
+		spotv1alpha1.LabelSpotInstanceVM: vm, spotv1alpha1.LabelSpotInstanceJob: job, spotv1alpha1.LabelReplica: fmt.Sprint(index),
+	}
+	pod.Spec.Containers = []corev1.Container{{
+		Name: "train", Image: "train:1",
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}},
+	}}
+	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
+	for _, edit := range edits {
+		edit(pod)
+	}
+	require.NoError(c.t, c.Create(c.t.Context(), pod))
+	next := pod.DeepCopy()
+	next.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
+	}}
+	require.NoError(c.t, c.Status().Patch(c.t.Context(), next, client.MergeFrom(pod)))
+	return next
+}
+
+// schedule plays the scheduler once: each pod that waits goes to a node of its SpotInstanceVM that has no pod.
+func (c *cluster) schedule() {
+	c.t.Helper()
+	c.replaceLost()
+	ctx := c.t.Context()
+	var pods corev1.PodList
+	require.NoError(c.t, c.List(ctx, &pods, client.InNamespace(c.namespace)))
+	taken := map[string]bool{}
+	for i := range pods.Items {
+		taken[pods.Items[i].Spec.NodeName] = true
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+			continue
+		}
+		for _, node := range c.nodes(pod.Labels[spotv1alpha1.LabelSpotInstanceVM]) {
+			if taken[node.Name] || len(node.Spec.Taints) > 0 || !ready(&node) {
+				continue
+			}
+			taken[node.Name] = true
+			binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node.Name}}
+			require.NoError(c.t, c.SubResource("binding").Create(ctx, pod, binding))
+			require.NoError(c.t, c.Get(ctx, client.ObjectKeyFromObject(pod), pod))
+			next := pod.DeepCopy()
+			next.Status.Phase = corev1.PodRunning
+			require.NoError(c.t, c.Status().Patch(ctx, next, client.MergeFrom(pod)))
+			break
+		}
+	}
+}
+
+// replaceLost plays the job controller: pods whose machine is gone get a successor.
+func (c *cluster) replaceLost() {
+	c.t.Helper()
+	for _, pod := range c.pods() {
+		if pod.Spec.NodeName == "" {
+			continue
+		}
+		if _, exists := c.gce.Instance(pod.Spec.NodeName); exists {
+			continue
+		}
+		require.NoError(c.t, client.IgnoreNotFound(c.Delete(c.t.Context(), &pod, client.GracePeriodSeconds(0))))
+		index, err := strconv.Atoi(pod.Labels[spotv1alpha1.LabelReplica])
+		require.NoError(c.t, err)
+		c.pod(pod.Labels[spotv1alpha1.LabelSpotInstanceVM], pod.Labels[spotv1alpha1.LabelSpotInstanceJob], index)
+	}
+}
+
+func ready(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// nodes of a SpotInstanceVM.
+func (c *cluster) nodes(vm string) []corev1.Node {
+	c.t.Helper()
+	var nodes corev1.NodeList
+	require.NoError(c.t, c.List(c.t.Context(), &nodes, client.MatchingLabels{
+		spotv1alpha1.LabelSpotInstanceVM: vm, spotv1alpha1.LabelSpotInstanceVMNamespace: c.namespace,
+	}))
+	return nodes.Items
+}
+
+// tokens are the bootstrap tokens of the cluster's namespace.
+func (c *cluster) tokens() []string {
+	c.t.Helper()
+	var secrets corev1.SecretList
+	err := c.List(c.t.Context(), &secrets, client.InNamespace("kube-system"), client.MatchingLabels{
+		spotv1alpha1.LabelSpotInstanceVMNamespace: c.namespace,
+	})
+	require.NoError(c.t, err)
+	var names []string
+	for i := range secrets.Items {
+		names = append(names, secrets.Items[i].Name)
+	}
+	return names
+}
+
+// eventually waits for something to happen.
+func eventually(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) { return happened(), nil })
+	require.NoError(t, err, "%s did not happen", what)
+}
+
+// now is a SpotInstanceVM as the API server has it; nil when it is gone.
+func (c *cluster) now(vm *spotv1alpha1.SpotInstanceVM) *spotv1alpha1.SpotInstanceVM {
+	c.t.Helper()
+	var is spotv1alpha1.SpotInstanceVM
+	err := c.Get(c.t.Context(), client.ObjectKeyFromObject(vm), &is)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(c.t, err)
+	return &is
+}
+
+// await waits until a SpotInstanceVM is as it should be. Meanwhile pods are scheduled.
+func (c *cluster) await(vm *spotv1alpha1.SpotInstanceVM, what string, is func(*spotv1alpha1.SpotInstanceVM) bool) *spotv1alpha1.SpotInstanceVM {
+	c.t.Helper()
+	var last *spotv1alpha1.SpotInstanceVM
+	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		c.schedule()
+		last = c.now(vm)
+		return last != nil && is(last), nil
+	})
+	if err != nil && last != nil {
+		require.NoError(c.t, err, "%s did not happen; instances %+v, conditions %+v, provider %+v",
+			what, last.Status.ProvisionedInstances, last.Status.Conditions, c.gce.Instances())
+	}
+	require.NoError(c.t, err, what)
+	return last
+}
+
+// agree says whether the status and the provider know the same instances, n of them, all ready.
+func (c *cluster) agree(n int) func(*spotv1alpha1.SpotInstanceVM) bool {
+	return func(vm *spotv1alpha1.SpotInstanceVM) bool {
+		at := c.gce.Instances()
+		if len(at) != n || len(vm.Status.ProvisionedInstances) != n || int(vm.Status.ReadyInstances) != n {
+			return false
+		}
+		known := map[string]bool{}
+		for _, i := range at {
+			known[i.Name] = true
+		}
+		for _, entry := range vm.Status.ProvisionedInstances {
+			if !known[entry.Name] {
+				return false
+			}
+		}
+		return true
+	}
+}

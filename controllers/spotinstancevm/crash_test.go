@@ -1,0 +1,202 @@
+package spotinstancevm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/fakegce"
+)
+
+// story is something that a manager brings to an end, even when it crashes on the way and another one takes over.
+type story struct {
+	// before happens with a manager that does not crash.
+	before func(*cluster)
+	// begin happens when the manager that crashes runs.
+	begin func(*cluster)
+	// end waits for the end and checks it.
+	end func(*cluster)
+	// points is the least number of points at which the manager must have crashed, so that the test is known to have
+	// found some.
+	points int
+}
+
+// eachPoint lets a manager crash after the first thing that it does to the world, after the second, and so on, until it
+// comes to the end of the story without a crash. What those things are is counted while it runs: a manager that does more
+// is cut off at more points.
+func eachPoint(t *testing.T, s story) {
+	crashes := 0
+	var log []string
+	for point := 1; ; point++ {
+		crashed := false
+		ok := t.Run(fmt.Sprintf("point %d", point), func(t *testing.T) {
+			c := newCluster(t)
+			if s.before != nil {
+				m := c.start(newFuse(0))
+				s.before(c)
+				m.stop()
+			}
+			f := newFuse(point)
+			m := c.start(f)
+			s.begin(c)
+			if !blows(c, f) {
+				s.end(c)
+				m.stop()
+				return
+			}
+			crashed = true
+			log = f.log()
+			m.stop()
+			m = c.start(newFuse(0))
+			s.end(c)
+			m.stop()
+			if t.Failed() {
+				t.Logf("the manager crashed after %q", log[len(log)-1])
+			}
+		})
+		if !ok || !crashed {
+			break
+		}
+		crashes++
+	}
+	t.Logf("crashed at %d points; the last manager got this far:\n%s", crashes, strings.Join(log, "\n"))
+	assert.GreaterOrEqual(t, crashes, s.points)
+}
+
+// calm is how long nothing must have happened for a story to be over.
+const calm = 1500 * time.Millisecond
+
+// blows waits until the fuse blows, or nothing happens any more.
+func blows(c *cluster, f *fuse) bool {
+	steps, since := 0, time.Now()
+	for time.Since(since) < calm {
+		select {
+		case <-f.blown:
+			return true
+		case <-time.After(20 * time.Millisecond):
+			c.schedule()
+		}
+		if now := len(f.log()); now != steps {
+			steps, since = now, time.Now()
+		}
+	}
+	f.disarm()
+	return false
+}
+
+func (c *cluster) ref(name string) *spotv1alpha1.SpotInstanceVM {
+	return &spotv1alpha1.SpotInstanceVM{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.namespace}}
+}
+
+// settled waits until so many instances are ready and known to both sides, and stay.
+func (c *cluster) settled(n, ever int) {
+	c.t.Helper()
+	c.await(c.ref("t4"), fmt.Sprintf("%d instances", n), c.agree(n))
+	for range 10 { // three lists later it is still so
+		time.Sleep(100 * time.Millisecond)
+		c.schedule()
+	}
+	vm := c.await(c.ref("t4"), fmt.Sprintf("%d instances, still", n), c.agree(n))
+	assert.Len(c.t, c.gce.History(), ever, "instances that ever were: each of them is paid for")
+	assert.Len(c.t, vm.Status.ProvisionedInstances, n)
+	assert.Len(c.t, c.nodes("t4"), n)
+}
+
+func TestAPINoCrashWhileInstancesAreCreatedLeaksOrDoublesOne(t *testing.T) {
+	eachPoint(t, story{
+		begin: func(c *cluster) {
+			c.vm("t4")
+			c.pod("t4", "bert", 0)
+			c.pod("t4", "bert", 1)
+		},
+		end:    func(c *cluster) { c.settled(2, 2) },
+		points: 15,
+	})
+}
+
+func TestAPINoCrashAfterAStockoutLeaksOrDoublesOne(t *testing.T) {
+	eachPoint(t, story{
+		begin: func(c *cluster) {
+			c.gce.StockOut(zoneA)
+			c.vm("t4")
+			c.pod("t4", "bert", 0)
+		},
+		// The one in the first zone was never granted.
+		end: func(c *cluster) {
+			vm := c.await(c.ref("t4"), "an instance", c.agree(1))
+			assert.Equal(c.t, zoneB, vm.Status.ProvisionedInstances[0].Zone)
+			c.settled(1, len(c.gce.History()))
+			granted := slices.DeleteFunc(c.gce.History(), func(i fakegce.Instance) bool { return i.Running.IsZero() })
+			assert.Len(c.t, granted, 1)
+		},
+		points: 10,
+	})
+}
+
+func TestAPINoCrashDuringAPreemptionLeaksOrDoublesOne(t *testing.T) {
+	eachPoint(t, story{
+		before: func(c *cluster) {
+			c.vm("t4")
+			c.pod("t4", "bert", 0)
+			c.pod("t4", "bert", 1)
+			c.settled(2, 2)
+			// The tokens are revoked before the story begins.
+			eventually(c.t, "the tokens to be revoked", func() bool { return len(c.tokens()) == 0 })
+		},
+		begin: func(c *cluster) {
+			victim := c.gce.Instances()[0]
+			require.NoError(c.t, c.gce.Preempt(victim.Name))
+		},
+		end:    func(c *cluster) { c.settled(2, 3) },
+		points: 12,
+	})
+}
+
+func TestAPINoCrashWhileASpotInstanceVMIsDeletedLeaksAnInstance(t *testing.T) {
+	eachPoint(t, story{
+		before: func(c *cluster) {
+			c.vm("t4")
+			c.pod("t4", "bert", 0)
+			c.pod("t4", "bert", 1)
+			c.settled(2, 2)
+			eventually(c.t, "the tokens to be revoked", func() bool { return len(c.tokens()) == 0 })
+		},
+		begin: func(c *cluster) { require.NoError(c.t, c.Delete(c.t.Context(), c.ref("t4"))) },
+		end:   func(c *cluster) { c.nothingLeft(2) },
+		// Each instance: the intent, the request, its operation, the node, the status; and the finalizer.
+		points: 9,
+	})
+}
+
+func TestAPINoCrashWhileInstancesAreCreatedAndDeletedAtOnceLeaksOne(t *testing.T) {
+	eachPoint(t, story{
+		begin: func(c *cluster) {
+			c.vm("t4")
+			c.pod("t4", "bert", 0)
+			c.pod("t4", "bert", 1)
+			eventually(c.t, "the first instance", func() bool { return len(c.gce.History()) > 0 || !c.alive() })
+			require.NoError(c.t, c.Delete(c.t.Context(), c.ref("t4")))
+		},
+		end:    func(c *cluster) { c.nothingLeft(2) },
+		points: 12,
+	})
+}
+
+// nothingLeft waits until nothing is left of the SpotInstanceVM, and checks that at most so many instances ever were.
+func (c *cluster) nothingLeft(ever int) {
+	c.t.Helper()
+	eventually(c.t, "the end of the SpotInstanceVM", func() bool { return c.now(c.ref("t4")) == nil })
+	assert.Empty(c.t, c.gce.Instances(), "the finalizer goes after the instances")
+	time.Sleep(calm)
+	assert.Empty(c.t, c.gce.Instances())
+	assert.LessOrEqual(c.t, len(c.gce.History()), ever)
+	assert.Empty(c.t, c.nodes("t4"))
+	assert.Empty(c.t, c.tokens())
+}
