@@ -91,7 +91,7 @@ func (p *planner) capacityVerdict() verdict {
 	switch {
 	case asked > 0:
 		return verdict{metav1.ConditionUnknown, spotv1alpha1.ReasonProvisioning, "an instance has been asked for"}
-	case len(p.packing.New) > 0 && p.d.hold.trouble.is():
+	case len(p.demand) > 0 && p.d.hold.trouble.is() && p.d.hold.holds(p.now, p.vm.Generation):
 		return p.d.hold.trouble.verdict()
 	case joining > 0:
 		return verdict{metav1.ConditionTrue, spotv1alpha1.ReasonProvisioning, "instances are joining the cluster"}

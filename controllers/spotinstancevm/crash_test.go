@@ -2,8 +2,10 @@ package spotinstancevm
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,46 +30,74 @@ type story struct {
 	points int
 }
 
+// atOnce is how many points are tried at the same time: most of the time each waits.
+const atOnce = 6
+
 // eachPoint lets a manager crash after the first thing that it does to the world, after the second, and so on, until it
 // comes to the end of the story without a crash. What those things are is counted while it runs: a manager that does more
 // is cut off at more points.
 func eachPoint(t *testing.T, s story) {
-	crashes := 0
-	var log []string
-	for point := 1; ; point++ {
-		crashed := false
-		ok := t.Run(fmt.Sprintf("point %d", point), func(t *testing.T) {
-			c := newCluster(t)
-			if s.before != nil {
-				m := c.start(newFuse(0))
-				s.before(c)
-				m.stop()
-			}
-			f := newFuse(point)
-			m := c.start(f)
-			s.begin(c)
-			if !blows(c, f) {
-				s.end(c)
-				m.stop()
-				return
-			}
-			crashed = true
-			log = f.log()
-			m.stop()
-			m = c.start(newFuse(0))
-			s.end(c)
-			m.stop()
-			if t.Failed() {
-				t.Logf("the manager crashed after %q", log[len(log)-1])
-			}
-		})
-		if !ok || !crashed {
+	startAPI(t)
+	var mu sync.Mutex
+	last, crashes := map[string]int{}, 0
+	for first := 1; ; first += atOnce {
+		through, failed := false, false
+		var group sync.WaitGroup
+		for point := first; point < first+atOnce; point++ {
+			group.Go(func() {
+				at := ""
+				ok := t.Run(fmt.Sprintf("point %d", point), func(t *testing.T) { at = s.tell(t, point) })
+				mu.Lock()
+				defer mu.Unlock()
+				failed = failed || !ok
+				if at == "" {
+					through = true
+					return
+				}
+				crashes++
+				last[at]++
+			})
+		}
+		group.Wait()
+		if failed || through {
 			break
 		}
-		crashes++
 	}
-	t.Logf("crashed at %d points; the last manager got this far:\n%s", crashes, strings.Join(log, "\n"))
+	t.Logf("crashed at %d points, after:", crashes)
+	for _, at := range slices.Sorted(maps.Keys(last)) {
+		t.Logf("%3d x %s", last[at], at)
+	}
 	assert.GreaterOrEqual(t, crashes, s.points)
+}
+
+// names in what a manager did that differ from run to run.
+var random = regexp.MustCompile(`test-[a-z0-9]+|t4-[a-z0-9]{5}|bootstrap-token-[a-z0-9]+`)
+
+// tell the story with a manager that crashes at a point. It returns after what it crashed; nothing when it came to the end.
+func (s story) tell(t *testing.T, point int) (crashedAfter string) {
+	c := newCluster(t)
+	if s.before != nil {
+		m := c.start(newFuse(0))
+		s.before(c)
+		m.stop()
+	}
+	f := newFuse(point)
+	m := c.start(f)
+	s.begin(c)
+	if !blows(c, f) {
+		s.end(c)
+		return ""
+	}
+	m.stop()
+	steps := f.log()
+	defer func() {
+		if t.Failed() {
+			t.Logf("the manager crashed after %q", steps)
+		}
+	}()
+	c.start(newFuse(0))
+	s.end(c)
+	return random.ReplaceAllString(steps[len(steps)-1], "...")
 }
 
 // calm is how long nothing must have happened for a story to be over.

@@ -1,0 +1,479 @@
+package spotinstancevm
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+)
+
+func allocatable(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// scene is what a plan is made from.
+type scene struct{ observed }
+
+// aScene has the SpotInstanceVM t4, of which nothing exists, and zones that were just listed.
+func aScene(edits ...func(*scene)) *scene {
+	vm := &spotv1alpha1.SpotInstanceVM{ObjectMeta: metav1.ObjectMeta{Name: "t4", Namespace: "team", UID: "uid", Generation: 1}}
+	vm.Spec.GCP = spotv1alpha1.GCP{Project: "project", Zone: "a", Zones: []string{"b"}, MachineType: "n1-standard-4"}
+	vm.Spec.MaxInstances = 3
+	names := 0
+	s := &scene{observed{
+		now: noon, vm: vm, reachable: true, zones: []string{"a", "b"}, exhausted: map[offer]exhausted{},
+		memo:   vmMemo{instances: map[string]*memo{}, ended: map[string]time.Time{}},
+		shape:  &cloud.Shape{MilliCPU: 4000, MemoryBytes: 15 << 30},
+		listed: map[string]time.Time{"a": noon.Add(-time.Second), "b": noon.Add(-time.Second)},
+		nodes:  map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, rechecked: map[string]bool{}, pace: defaultPace,
+		newName: func() string { names++; return fmt.Sprintf("new%d", names) }, newID: func() string { names++; return fmt.Sprintf("id%d", names) },
+	}}
+	for _, edit := range edits {
+		edit(s)
+	}
+	for n, i := range s.instances {
+		s.instances[n] = s.attach(i)
+	}
+	return s
+}
+
+// waiting pods that need three cores each, of replicas of the job bert.
+func waiting(replicas ...string) func(*scene) {
+	return func(s *scene) {
+		for _, index := range replicas {
+			s.pods = append(s.pods, aPod("pod-"+index, refused, replica(index), needs("3")))
+		}
+	}
+}
+
+func needs(cpu string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
+		}}}
+	}
+}
+
+// has an instance in the status, and what is known of it.
+func has(name string, state spotv1alpha1.InstanceState, edits ...func(*scene, *instance)) func(*scene) {
+	return func(s *scene) {
+		i := &instance{ProvisionedInstance: spotv1alpha1.ProvisionedInstance{
+			Name: name, Zone: "a", RequestID: "request", ProvisioningModel: spotv1alpha1.ProvisioningSpot, State: state,
+		}}
+		if state != spotv1alpha1.InstancePlanned && state != spotv1alpha1.InstanceDeleting {
+			exists("RUNNING")(s, i)
+		}
+		i.asOf = s.listed["a"]
+		for _, edit := range edits {
+			edit(s, i)
+		}
+		s.instances = append(s.instances, i)
+		s.vm.Status.ProvisionedInstances = append(s.vm.Status.ProvisionedInstances, i.ProvisionedInstance)
+	}
+}
+
+// exists says what the provider says of it.
+func exists(state string) func(*scene, *instance) {
+	return func(_ *scene, i *instance) {
+		i.CreationTime = &metav1.Time{Time: noon.Add(-time.Minute)}
+		i.seen = &cloud.Instance{Name: i.Name, Zone: i.Zone, State: state, Created: i.CreationTime.Time, InternalIP: "10.0.0.9", ID: "42"}
+	}
+}
+
+// unlisted: it has existed, and the zone's list does not show it.
+func unlisted(_ *scene, i *instance) {
+	i.CreationTime = &metav1.Time{Time: noon.Add(-time.Minute)}
+	i.seen = nil
+}
+
+func remembers(m memo) func(*scene, *instance) {
+	return func(s *scene, i *instance) { s.memo.instances[i.Name] = &m }
+}
+
+func isNode(edits ...func(*corev1.Node)) func(*scene, *instance) {
+	return func(s *scene, i *instance) { s.nodes[i.Name] = aNode(i.Name, edits...) }
+}
+
+// isReady has its node be ready for that long.
+func isReady(ago time.Duration) func(*scene, *instance) {
+	return func(s *scene, i *instance) {
+		if s.nodes[i.Name] == nil {
+			s.nodes[i.Name] = aNode(i.Name)
+		}
+		i.CreationTime = &metav1.Time{Time: noon.Add(-ago - time.Minute)}
+		i.ReadyTime = &metav1.Time{Time: noon.Add(-ago)}
+	}
+}
+
+func runs(pod string) func(*scene, *instance) {
+	return func(s *scene, i *instance) {
+		p := aPod(pod, on(i.Name), replica(pod), needs("3"))
+		s.pods = append(s.pods, p)
+		s.podsOn[i.Name] = append(s.podsOn[i.Name], p)
+	}
+}
+
+func idle(node *corev1.Node) {
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: spotv1alpha1.TaintIdle, Effect: corev1.TaintEffectNoSchedule})
+}
+
+func recheckedNode(s *scene, i *instance) { s.rechecked[i.Name] = true }
+
+func beingDeleted(s *scene) { s.vm.DeletionTimestamp = &metav1.Time{Time: noon.Add(-time.Minute)} }
+
+func failed(class cloud.Class) request {
+	return request{sentAt: noon.Add(-time.Second), settledAt: noon, err: &cloud.Error{Class: class, Message: "words of the provider"}}
+}
+
+func pending(operation string) request {
+	return request{sentAt: noon.Add(-time.Second), operation: cloud.Operation{Name: operation, Zone: "a"}, next: noon}
+}
+
+func done() request {
+	return request{sentAt: noon.Add(-2 * time.Second), settledAt: noon.Add(-time.Second)}
+}
+
+func exhaust(zone string, model spotv1alpha1.ProvisioningModel, class cloud.Class) func(*scene) {
+	return func(s *scene) {
+		s.exhausted[offer{zone, model}] = exhausted{until: noon.Add(time.Minute), err: &cloud.Error{Class: class, Message: "none left"}}
+	}
+}
+
+// outline is what matters of a plan.
+type outline struct {
+	Instances []string // name, zone, model and state
+	Acts      []string
+	Release   bool
+}
+
+func outlineOf(d desired) outline {
+	o := outline{Release: d.release}
+	for _, entry := range d.status.ProvisionedInstances {
+		o.Instances = append(o.Instances, fmt.Sprintf("%s %s %s %s", entry.Name, entry.Zone, entry.ProvisioningModel, entry.State))
+	}
+	for _, a := range d.acts {
+		o.Acts = append(o.Acts, fmt.Sprintf("%s %s", a.verb, a.name))
+	}
+	slices.Sort(o.Acts)
+	return o
+}
+
+const (
+	spot = spotv1alpha1.ProvisioningSpot
+)
+
+func TestPlan(t *testing.T) {
+	planned, running, deleting := spotv1alpha1.InstancePlanned, spotv1alpha1.InstanceRunning, spotv1alpha1.InstanceDeleting
+	tests := map[string]struct {
+		scene *scene
+		want  outline
+	}{
+		"nothing to do": {aScene(), outline{}},
+		"an instance for each pod that needs one": {
+			aScene(waiting("0", "1")),
+			outline{Instances: []string{"t4-new1 a SPOT PLANNED", "t4-new3 a SPOT PLANNED"}, Acts: []string{"create t4-new1", "create t4-new3"}},
+		},
+		"no more than maxInstances": {
+			aScene(waiting("0", "1", "2", "3", "4"), has("t4-x", running, isReady(time.Minute), runs("9"))),
+			outline{
+				Instances: []string{"t4-new1 a SPOT PLANNED", "t4-new3 a SPOT PLANNED", "t4-x a SPOT RUNNING"},
+				Acts:      []string{"create t4-new1", "create t4-new3", "revoke t4-x"},
+			},
+		},
+		"one that is taken back does not count": {
+			aScene(
+				has("t4-x", running, isNode(noticed), isReady(time.Minute), runs("0")),
+				has("t4-y", running, isReady(time.Minute), runs("1"), remembers(memo{revoked: true})),
+				has("t4-z", running, isReady(time.Minute), runs("2"), remembers(memo{revoked: true})),
+			),
+			outline{
+				Instances: []string{"t4-new1 a SPOT PLANNED", "t4-x a SPOT RUNNING", "t4-y a SPOT RUNNING", "t4-z a SPOT RUNNING"},
+				Acts:      []string{"create t4-new1"},
+			},
+		},
+		"one that is asked for serves": {
+			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: pending("op")}))),
+			outline{Instances: []string{"t4-x a SPOT PLANNED"}, Acts: []string{"await t4-x"}},
+		},
+		"an entry that another process left is asked for again": {
+			aScene(waiting("0"), has("t4-x", planned)),
+			outline{Instances: []string{"t4-x a SPOT PLANNED"}, Acts: []string{"create t4-x"}},
+		},
+		"but not when nobody needs it any more": {
+			aScene(has("t4-x", planned)), outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+		},
+		"the provider shows it before it has granted it": {
+			aScene(waiting("0"), has("t4-x", planned, exists("PROVISIONING"), func(_ *scene, i *instance) { i.CreationTime = nil },
+				remembers(memo{create: pending("op")}))),
+			outline{Instances: []string{"t4-x a SPOT PLANNED"}, Acts: []string{"await t4-x"}},
+		},
+		"it is granted": {
+			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: done()}))),
+			outline{Instances: []string{"t4-x a SPOT PROVISIONING"}, Acts: []string{"refresh a"}},
+		},
+		"a stockout goes on to the next zone under the same name": {
+			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), has("t4-x", planned, remembers(memo{create: failed(cloud.Stockout)}))),
+			outline{Instances: []string{"t4-x b SPOT PLANNED"}, Acts: []string{"create t4-x"}},
+		},
+		"no zone has one": {
+			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota),
+				has("t4-x", planned, remembers(memo{create: failed(cloud.Stockout)}))),
+			outline{Acts: []string{"revoke t4-x"}},
+		},
+		"then at full price, if the user allows it": {
+			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota),
+				func(s *scene) { s.vm.Spec.AllowStandardFallback = ptr.To(true) }),
+			outline{Instances: []string{"t4-new1 a STANDARD PLANNED"}, Acts: []string{"create t4-new1"}},
+		},
+		"an invalid request is not repeated": {
+			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.Invalid)}))), outline{Acts: []string{"revoke t4-x"}},
+		},
+		"a lost answer is asked for again": {
+			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: request{sentAt: noon, tries: 1, err: &cloud.Error{Class: cloud.Transient}}}))),
+			outline{Instances: []string{"t4-x a SPOT PLANNED"}, Acts: []string{"create t4-x"}},
+		},
+		"a name that is taken is looked at": {
+			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.AlreadyExists)}))),
+			outline{Instances: []string{"t4-x a SPOT PLANNED"}, Acts: []string{"look t4-x"}},
+		},
+		"and left to whose it is": {
+			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.AlreadyExists), lookedAt: noon.Add(time.Second)}))),
+			outline{Acts: []string{"revoke t4-x"}},
+		},
+		"a node gets its labels and is ready": {
+			aScene(waiting("0"), has("t4-x", running, isNode(func(n *corev1.Node) { n.Labels = nil }), remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"label t4-x", "label t4-x"}},
+		},
+		"an instance that does not join in time": {
+			aScene(waiting("0"), has("t4-x", running, func(_ *scene, i *instance) { i.CreationTime.Time = noon.Add(-time.Hour) })),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+		},
+		"an idle node first takes no new pods": {
+			aScene(has("t4-x", running, isReady(time.Hour), remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"taint t4-x"}},
+		},
+		"is looked at once more": {
+			aScene(has("t4-x", running, isNode(idle), isReady(time.Hour), remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
+		"and is deleted": {
+			aScene(has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode, remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+		},
+		"unless a pod came in between": {
+			aScene(has("t4-x", running, isNode(idle), isReady(time.Hour), runs("0"), remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"untaint t4-x"}},
+		},
+		"or is waiting": {
+			aScene(waiting("0"), has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode, remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"untaint t4-x"}},
+		},
+		"a pod that an empty node does not help gets no second": {
+			aScene(waiting("0"), has("t4-x", running, isReady(time.Hour), remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
+		"a node that has just come is given time": {
+			aScene(waiting("0"), has("t4-x", running, isReady(time.Second), remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
+		"a list that does not show an instance is not believed": {
+			aScene(has("t4-x", running, unlisted, isReady(time.Hour), runs("0"), remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"look t4-x"}},
+		},
+		"the provider does not know it any more": {
+			aScene(has("t4-x", running, unlisted, isReady(time.Hour), runs("0"), remembers(memo{revoked: true, lookedAt: noon}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x", "mark t4-x"}},
+		},
+		"an instance that stops leaves a notice, and is replaced when its pods see it": {
+			aScene(has("t4-x", running, isReady(time.Hour), exists("STOPPING"), runs("0"), remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT STOPPING"}, Acts: []string{"mark t4-x"}},
+		},
+		"why it stopped is asked": {
+			aScene(has("t4-x", running, isNode(noticed), isReady(time.Hour), exists("TERMINATED"), remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT TERMINATED"}, Acts: []string{"why t4-x"}},
+		},
+		"and it is deleted": {
+			aScene(has("t4-x", running, isNode(noticed), isReady(time.Hour), exists("TERMINATED"), remembers(memo{revoked: true, preempted: done()}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+		},
+		"a deletion is awaited": {
+			aScene(has("t4-x", deleting, exists("STOPPING"), remembers(memo{remove: pending("op")}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"await t4-x"}},
+		},
+		"then the Node goes": {
+			aScene(has("t4-x", deleting, exists("STOPPING"), isNode(), remembers(memo{remove: done()}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"dropNode t4-x"}},
+		},
+		"then the entry": {
+			aScene(has("t4-x", deleting, unlisted, remembers(memo{remove: done()}))), outline{Acts: []string{"revoke t4-x"}},
+		},
+		"an entry that may never have been is gone when a later list says so": {
+			aScene(has("t4-x", deleting, remembers(memo{remove: failed(cloud.NotFound)}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"refresh a"}},
+		},
+		"which it does": {
+			aScene(func(s *scene) { s.listed["a"] = noon.Add(time.Second) }, has("t4-x", deleting, remembers(memo{remove: failed(cloud.NotFound)}))),
+			outline{Acts: []string{"revoke t4-x"}},
+		},
+		"a deletion that may not be is tried again": {
+			aScene(has("t4-x", deleting, exists("RUNNING"), remembers(memo{remove: failed(cloud.Permission)}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+		},
+		"what is being created is deleted when it is there": {
+			aScene(has("t4-x", deleting, remembers(memo{create: pending("op")}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"await t4-x"}},
+		},
+		"a SpotInstanceVM goes after its instances": {
+			aScene(beingDeleted, waiting("7"), has("t4-x", running, isReady(time.Hour), runs("0"), remembers(memo{revoked: true})), has("t4-y", planned)),
+			outline{Instances: []string{"t4-x a SPOT DELETING", "t4-y a SPOT DELETING"}, Acts: []string{"delete t4-x", "delete t4-y"}},
+		},
+		"without any it goes": {aScene(beingDeleted), outline{Release: true}},
+		"not before its zones were listed since": {
+			aScene(beingDeleted, func(s *scene) { s.listed["b"] = noon.Add(-time.Hour) }), outline{Acts: []string{"refresh b"}},
+		},
+		"nor before one since the last request": {
+			aScene(beingDeleted, func(s *scene) { s.memo.lastSent = noon; s.listed["b"] = noon.Add(time.Second) }), outline{Acts: []string{"refresh a"}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := test.scene.vm.DeepCopy()
+
+			got := plan(test.scene.observed)
+
+			assert.Equal(t, test.want, outlineOf(got))
+			assert.Equal(t, before, test.scene.vm, "what was observed is not changed")
+		})
+	}
+}
+
+func TestPlanAdoptsWhatIsOurs(t *testing.T) {
+	found := inventory.Found{
+		Instance: cloud.Instance{Name: "t4-lost", Zone: "b", State: "RUNNING", Spot: true, Created: noon.Add(-time.Hour)},
+		Owner:    inventory.Owner{UID: types.UID("uid")}, AsOf: noon.Add(-time.Second),
+	}
+	s := aScene(func(s *scene) { s.strangers = []inventory.Found{found}; s.nodes["t4-lost"] = aNode("t4-lost") })
+	d := plan(s.observed)
+	require.Len(t, d.status.ProvisionedInstances, 1)
+	assert.Equal(t, "t4-lost b SPOT RUNNING", outlineOf(d).Instances[0])
+	assert.True(t, d.status.ProvisionedInstances[0].JoinedCluster)
+	assert.True(t, d.finalizer)
+
+	s.memo.ended["t4-lost"] = noon
+	assert.Empty(t, plan(s.observed).status.ProvisionedInstances, "the list is older than its end")
+
+	s = aScene(beingDeleted, func(s *scene) { s.strangers = []inventory.Found{found} })
+	d = plan(s.observed)
+	assert.Equal(t, outline{Instances: []string{"t4-lost b SPOT DELETING"}, Acts: []string{"delete t4-lost"}}, outlineOf(d))
+}
+
+func TestPlanWaitsAfterTroubleUntilTheSpecChanges(t *testing.T) {
+	s := aScene(waiting("0"), has("t4-x", spotv1alpha1.InstancePlanned, remembers(memo{create: failed(cloud.Invalid)})))
+	d := plan(s.observed)
+	assert.Equal(t, firstHold, d.again)
+	ready := meta.FindStatusCondition(d.status.Conditions, spotv1alpha1.ConditionReady)
+	assert.Equal(t, spotv1alpha1.ReasonInvalidSpec, ready.Reason)
+
+	next := aScene(waiting("0"), func(s *scene) { s.memo.hold = d.hold })
+	assert.Empty(t, plan(next.observed).acts, "nothing is asked for meanwhile")
+	assert.Equal(t, spotv1alpha1.ReasonInvalidSpec, meta.FindStatusCondition(plan(next.observed).status.Conditions, "Ready").Reason)
+	next.now = noon.Add(firstHold)
+	assert.NotEmpty(t, plan(next.observed).acts, "then it is tried again")
+	next.now = noon
+	next.vm.Generation++
+	assert.NotEmpty(t, plan(next.observed).acts, "a new spec is tried at once")
+	assert.Equal(t, spotv1alpha1.ReasonProvisioning, meta.FindStatusCondition(plan(next.observed).status.Conditions, "Ready").Reason)
+}
+
+func TestConditions(t *testing.T) {
+	planned, running := spotv1alpha1.InstancePlanned, spotv1alpha1.InstanceRunning
+	tests := map[string]struct {
+		scene *scene
+		want  map[string]string
+	}{
+		"at rest": {aScene(), map[string]string{"Ready": "True Ready", "CapacityAvailable": "True Ready", "CredentialsValid": "True Ready"}},
+		"before the first list": {
+			aScene(func(s *scene) { clear(s.listed) }),
+			map[string]string{"Ready": "True Ready", "CapacityAvailable": "True Ready", "CredentialsValid": "Unknown Provisioning"},
+		},
+		"an instance is asked for": {
+			aScene(waiting("0")),
+			map[string]string{"Ready": "True Provisioning", "CapacityAvailable": "Unknown Provisioning", "CredentialsValid": "True Ready"},
+		},
+		"it joins": {
+			aScene(waiting("0"), has("t4-x", running)),
+			map[string]string{"Ready": "True Provisioning", "CapacityAvailable": "True Provisioning", "CredentialsValid": "True Ready"},
+		},
+		"no zone has one": {
+			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Stockout)),
+			map[string]string{"Ready": "False ZoneExhausted", "CapacityAvailable": "False ZoneExhausted", "CredentialsValid": "True Ready"},
+		},
+		"a quota is what the user can mend": {
+			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota)),
+			map[string]string{"Ready": "False QuotaExceeded", "CapacityAvailable": "False QuotaExceeded", "CredentialsValid": "True Ready"},
+		},
+		"more pods than instances": {
+			aScene(waiting("0", "1"), func(s *scene) { s.vm.Spec.MaxInstances = 1 }, has("t4-x", running)),
+			map[string]string{"Ready": "True Ready", "CapacityAvailable": "False MaxInstancesReached", "CredentialsValid": "True Ready"},
+		},
+		"a pod that is too large": {
+			aScene(func(s *scene) { s.pods = []*corev1.Pod{aPod("huge", refused, needs("64"))} }),
+			map[string]string{"Ready": "True Ready", "CapacityAvailable": "False PodDoesNotFit", "CredentialsValid": "True Ready"},
+		},
+		"the credentials may not": {
+			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.Permission)}))),
+			map[string]string{"Ready": "False PermissionDenied", "CapacityAvailable": "False PermissionDenied", "CredentialsValid": "False PermissionDenied"},
+		},
+		"the Secret is missing": {
+			aScene(func(s *scene) {
+				s.access = trouble{reason: spotv1alpha1.ReasonSecretNotFound, message: "no", credentials: true}
+			}),
+			map[string]string{"Ready": "False SecretNotFound", "CapacityAvailable": "True Ready", "CredentialsValid": "False SecretNotFound"},
+		},
+		"it is being deleted": {
+			aScene(beingDeleted, has("t4-x", running)),
+			map[string]string{"Ready": "False Deleting", "CapacityAvailable": "True Ready", "CredentialsValid": "True Ready"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			for _, c := range plan(test.scene.observed).status.Conditions {
+				got[c.Type] = string(c.Status) + " " + c.Reason
+				assert.NotEmpty(t, c.Message)
+			}
+			assert.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestPlanningAgainChangesNothing(t *testing.T) {
+	scenes := map[string]*scene{
+		"at rest": aScene(), "ready": aScene(has("t4-x", spotv1alpha1.InstanceRunning, isReady(time.Hour), runs("0"), remembers(memo{revoked: true}))),
+		"crowded": aScene(waiting("0", "1", "2"), func(s *scene) { s.vm.Spec.MaxInstances = 1 }, has("t4-x", spotv1alpha1.InstanceRunning)),
+	}
+	for name, s := range scenes {
+		t.Run(name, func(t *testing.T) {
+			first := plan(s.observed)
+			s.vm.Status = first.status
+			for n := range s.instances {
+				s.instances[n].ProvisionedInstance = first.status.ProvisionedInstances[n]
+			}
+			s.now = s.now.Add(time.Second)
+			assert.Equal(t, first.status, plan(s.observed).status)
+		})
+	}
+}
