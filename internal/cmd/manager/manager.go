@@ -58,11 +58,8 @@ type options struct {
 	agentImage       string
 	logLevel         string
 	webhooks         webhookOptions
-<<<<<<< HEAD
 	nodeAgent        nodeAgentOptions
-=======
 	spot             spotOptions
->>>>>>> 6b11bd0 (Create, join, watch and delete the instances of SpotInstanceVMs as pods need them)
 }
 
 // workerImageVariable names the default worker image, under the prefix that OLM's tools look for.
@@ -112,11 +109,8 @@ func New() *cobra.Command {
 			tensorBoardImageVariable+")")
 	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
 	o.webhooks.addFlags(flags)
-<<<<<<< HEAD
 	o.nodeAgent.addFlags(flags)
-=======
 	o.spot.addFlags(flags)
->>>>>>> 6b11bd0 (Create, join, watch and delete the instances of SpotInstanceVMs as pods need them)
 	return command
 }
 
