@@ -35,8 +35,6 @@ type Reconciler struct {
 // fieldOwner is who the API server notes as the writer of the condition.
 const fieldOwner = client.FieldOwner("spot-training-operator")
 
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs,verbs=list;watch
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs/status,verbs=patch
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs;aijobqueues;computeclusters;agents;agentworkflows,verbs=list;watch
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/status;aijobqueues/status;computeclusters/status;agents/status;agentworkflows/status,verbs=patch
 

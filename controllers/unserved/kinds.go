@@ -2,7 +2,6 @@ package unserved
 
 import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
 // Kind is a kind that the API server serves and that this version does not act on.
@@ -16,7 +15,6 @@ type Kind struct {
 // Kinds are the kinds without a controller in this version. A kind leaves the list when it gets one.
 func Kinds() []Kind {
 	return []Kind{
-		{"SpotInstanceJob", func() Object { return &spotv1alpha1.SpotInstanceJob{} }},
 		{"AIJob", func() Object { return &aiplatformv1alpha1.AIJob{} }},
 		{"AIJobQueue", func() Object { return &aiplatformv1alpha1.AIJobQueue{} }},
 		{"ComputeCluster", func() Object { return &aiplatformv1alpha1.ComputeCluster{} }},

@@ -1,0 +1,98 @@
+package spotinstancejob
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+// unschedulable are the pods for which the scheduler finds no room.
+func (p *planner) unschedulable() []*corev1.Pod {
+	var list []*corev1.Pod
+	for _, r := range p.replicas {
+		for _, pod := range r.live() {
+			if condition := scheduling(pod); condition != nil && condition.Reason == corev1.PodReasonUnschedulable {
+				list = append(list, pod)
+			}
+		}
+	}
+	return list
+}
+
+// scheduling is what the scheduler says of a pod that it has not placed; nil when it has placed it or not seen it.
+func scheduling(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c
+		}
+	}
+	return nil
+}
+
+// unplaced are the replicas without a node, those apart that have failed for good.
+func (p *planner) unplaced() []string {
+	var list []string
+	for i, r := range p.replicas {
+		placed := p.verdicts[i].fate == hopeless || p.verdicts[i].fate == succeeded ||
+			r.current == nil && r.status != nil && r.status.Phase == spotv1alpha1.ReplicaFailed
+		for _, pod := range r.live() {
+			placed = placed || pod.Spec.NodeName != ""
+		}
+		if !placed {
+			list = append(list, strconv.Itoa(i))
+		}
+	}
+	return list
+}
+
+// setCapacity says whether every replica has a node, and what is done about it.
+func (p *planner) setCapacity(status *spotv1alpha1.SpotInstanceJobStatus) {
+	set := func(is metav1.ConditionStatus, reason, message string) {
+		p.set(status, spotv1alpha1.ConditionCapacityAvailable, is, reason, message)
+	}
+	unplaced := p.unplaced()
+	who := "replica " + strings.Join(unplaced, ", ")
+	if len(unplaced) > 1 {
+		who = "replicas " + strings.Join(unplaced, ", ")
+	}
+	waiting, ref := p.unschedulable(), p.job.Spec.SpotInstanceVMRef
+	switch {
+	case p.suspended():
+		set(metav1.ConditionUnknown, spotv1alpha1.ReasonSuspended, "no nodes are looked for while spec.jobTemplate.spec.suspend is true")
+	case len(unplaced) == 0:
+		set(metav1.ConditionTrue, spotv1alpha1.ReasonReplicasPlaced, "every replica has a node")
+	case len(waiting) == 0:
+		set(metav1.ConditionFalse, spotv1alpha1.ReasonReplicasStarting, "the pod of "+who+" is not placed yet")
+	case ref == nil:
+		set(metav1.ConditionFalse, spotv1alpha1.ReasonUnschedulable, fmt.Sprintf(
+			"%s finds no room: %s; free some, or name a SpotInstanceVM in spec.spotInstanceVMRef, of which instances are created then",
+			who, scheduling(waiting[0]).Message))
+	case p.vm == nil:
+		set(metav1.ConditionFalse, spotv1alpha1.ReasonSpotInstanceVMNotFound, fmt.Sprintf(
+			"%s finds no room, and SpotInstanceVM %s does not exist: create it, or correct spec.spotInstanceVMRef", who, ref.Name))
+	default:
+		if told := p.vmProblem(); told != nil {
+			set(metav1.ConditionFalse, told.Reason, fmt.Sprintf("%s waits for an instance; SpotInstanceVM %s: %s", who, ref.Name, told.Message))
+			return
+		}
+		set(metav1.ConditionFalse, spotv1alpha1.ReasonProvisioning, fmt.Sprintf(
+			"%s waits for an instance of SpotInstanceVM %s, which is being created or joins the cluster", who, ref.Name))
+	}
+}
+
+// vmProblem is the condition of the SpotInstanceVM that says why there are no instances; nil for none.
+func (p *planner) vmProblem() *metav1.Condition {
+	for _, kind := range []string{spotv1alpha1.ConditionCredentialsValid, spotv1alpha1.ConditionCapacityAvailable, spotv1alpha1.ConditionReady} {
+		c := meta.FindStatusCondition(p.vm.Status.Conditions, kind)
+		if c != nil && c.Status == metav1.ConditionFalse {
+			return c
+		}
+	}
+	return nil
+}

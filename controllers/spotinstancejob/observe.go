@@ -1,0 +1,206 @@
+package spotinstancejob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/preemption"
+)
+
+// observed is all that a plan is made from.
+type observed struct {
+	now time.Time
+	job *spotv1alpha1.SpotInstanceJob
+
+	jobs    []*batchv1.Job // of this job, those that are being deleted too
+	pods    []*corev1.Pod  // with its label, also of an earlier job of its name
+	nodes   map[string]*node
+	vm      *spotv1alpha1.SpotInstanceVM // that the job names; nil when it does not exist
+	backups []checkpointbackup.Backup
+	served  bool // whether the cluster serves CheckpointBackups
+
+	// secretProblem says which Secret is missing, and what to do; empty when none is, or none was looked for.
+	secretProblem string
+}
+
+// node is what is known of a node with pods of the job.
+type node struct {
+	gone         bool
+	ready        bool
+	outOfService bool
+	notice       *preemption.Notice
+}
+
+// observe reads from the caches what exists of a job. A node that is not there and Secrets are asked for at the API
+// server: these only when a replica is to be started.
+func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstanceJob) (observed, error) {
+	o := observed{now: r.Clock.Now(), job: job}
+	ours := []client.ListOption{
+		client.InNamespace(job.Namespace), client.MatchingLabels{spotv1alpha1.LabelSpotInstanceJob: job.Name},
+	}
+	var jobs batchv1.JobList
+	if err := r.children.List(ctx, &jobs, ours...); err != nil {
+		return o, fmt.Errorf("list Jobs: %w", err)
+	}
+	for i := range jobs.Items {
+		if metav1.IsControlledBy(&jobs.Items[i], job) {
+			o.jobs = append(o.jobs, &jobs.Items[i])
+		}
+	}
+	var pods corev1.PodList
+	if err := r.children.List(ctx, &pods, ours...); err != nil {
+		return o, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		o.pods = append(o.pods, &pods.Items[i])
+	}
+	if err := r.observeNodes(ctx, &o); err != nil {
+		return o, err
+	}
+	if ref := job.Spec.SpotInstanceVMRef; ref != nil {
+		var vm spotv1alpha1.SpotInstanceVM
+		err := r.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: ref.Name}, &vm)
+		if client.IgnoreNotFound(err) != nil {
+			return o, fmt.Errorf("read SpotInstanceVM %s: %w", ref.Name, err)
+		}
+		if err == nil {
+			o.vm = &vm
+		}
+	}
+	if err := r.observeBackups(ctx, &o); err != nil {
+		return o, err
+	}
+	return o, r.observeSecrets(ctx, &o)
+}
+
+// observeNodes reads the nodes of the job's pods. That the cache lacks a node may mean that it has just joined.
+func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
+	o.nodes = map[string]*node{}
+	for _, pod := range o.pods {
+		name := pod.Spec.NodeName
+		if _, known := o.nodes[name]; known || name == "" || podEnded(pod) {
+			continue
+		}
+		var is corev1.Node
+		err := r.Get(ctx, client.ObjectKey{Name: name}, &is)
+		if apierrors.IsNotFound(err) {
+			err = r.Direct.Get(ctx, client.ObjectKey{Name: name}, &is)
+		}
+		if apierrors.IsNotFound(err) {
+			o.nodes[name] = &node{gone: true}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read node %s: %w", name, err)
+		}
+		o.nodes[name] = nodeOf(&is, o.now)
+	}
+	return nil
+}
+
+func nodeOf(is *corev1.Node, now time.Time) *node {
+	n := &node{}
+	for _, condition := range is.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			n.ready = condition.Status == corev1.ConditionTrue
+		}
+	}
+	for _, taint := range is.Spec.Taints {
+		n.outOfService = n.outOfService || taint.Key == corev1.TaintNodeOutOfService
+	}
+	if notice, ok := preemption.FromNode(is, now); ok {
+		n.notice = &notice
+	}
+	return n
+}
+
+// observeBackups lists the job's CheckpointBackups: those in the cache, and those that were asked for a moment ago.
+func (r *Reconciler) observeBackups(ctx context.Context, o *observed) error {
+	if o.job.Spec.CheckpointConfig == nil {
+		return nil
+	}
+	backups, err := r.Backups.List(ctx, o.job.Namespace, map[string]string{labelJobUID: string(o.job.UID)})
+	if errors.Is(err, checkpointbackup.ErrNotServed) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	o.served = true
+	o.backups = r.asked.merge(client.ObjectKeyFromObject(o.job), backups, o.now)
+	return nil
+}
+
+// observeSecrets looks for the Secrets that the job names, when a replica is to be started or one was missing.
+func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
+	if !o.mayStart() {
+		return nil
+	}
+	for _, need := range secretsOf(o.job) {
+		if ns := need.ref.Namespace; ns != "" && ns != o.job.Namespace {
+			o.secretProblem = fmt.Sprintf("%s: Secret %s lies in namespace %s, and only one in the job's own namespace %s may be used: "+
+				"copy it there and remove the namespace here", need.field, need.ref.Name, ns, o.job.Namespace)
+			return nil
+		}
+		var secret corev1.Secret
+		err := r.Direct.Get(ctx, types.NamespacedName{Namespace: o.job.Namespace, Name: need.ref.Name}, &secret)
+		if apierrors.IsNotFound(err) {
+			o.secretProblem = fmt.Sprintf("%s: Secret %s does not exist in namespace %s: create it with the key %s",
+				need.field, need.ref.Name, o.job.Namespace, need.key)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read Secret %s: %w", need.ref.Name, err)
+		}
+		if len(secret.Data[need.key]) == 0 {
+			o.secretProblem = fmt.Sprintf("%s: Secret %s has no key %s: add it", need.field, need.ref.Name, need.key)
+			return nil
+		}
+	}
+	return nil
+}
+
+// secretNeed is a Secret that a field of the job names.
+type secretNeed struct {
+	field, key string
+	ref        *spotv1alpha1.SecretReference
+}
+
+func secretsOf(job *spotv1alpha1.SpotInstanceJob) []secretNeed {
+	needs := []secretNeed{{"spec.gcpCredentialsSecretRef", credentialsKey, job.Spec.GCPCredentialsSecretRef}}
+	if c := job.Spec.CheckpointConfig; c != nil {
+		needs = append(needs, secretNeed{
+			"spec.checkpointConfig.checkpointRepoCredentialRef", corev1.DockerConfigJsonKey, c.CheckpointRepoCredentialRef,
+		})
+	}
+	return slices.DeleteFunc(needs, func(need secretNeed) bool { return need.ref == nil })
+}
+
+// mayStart says whether a plan may have reason to start a replica, or to say that one cannot be started.
+func (o observed) mayStart() bool {
+	if ended(&o.job.Status) {
+		return false
+	}
+	if reasonOf(o.job, spotv1alpha1.ConditionReady) == spotv1alpha1.ReasonSecretNotFound ||
+		o.job.Status.ObservedGeneration != o.job.Generation {
+		return true
+	}
+	for _, r := range o.replicas() {
+		if r.current == nil || r.retired() != "" || jobEnded(r.current) {
+			return true
+		}
+	}
+	return false
+}

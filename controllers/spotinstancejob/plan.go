@@ -1,0 +1,263 @@
+package spotinstancejob
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+)
+
+// desired is what a plan wants done, in the order in which it is done.
+type desired struct {
+	checkpoints []checkpointbackup.Backup // to ask for
+	suspend     []suspension
+	expel       []*corev1.Pod // that surely run no more, and that only their nodes could report as ended
+	remove      []*batchv1.Job
+	create      []*batchv1.Job
+	prune       []checkpointbackup.Backup
+
+	status spotv1alpha1.SpotInstanceJobStatus
+	// again is when to look again though nothing happens; 0 for never.
+	again time.Duration
+}
+
+// suspension is a change of a Job's spec.suspend. With a reason the Job is retired: another takes its place.
+type suspension struct {
+	job    *batchv1.Job
+	to     bool
+	retire string
+}
+
+// Reasons for which a Job is retired.
+const (
+	retiredPreempted   = "Preempted"
+	retiredResumed     = "Resumed"
+	retiredUnstartable = "CheckpointUnusable"
+)
+
+// replaceBefore is how long before a node goes its replica is replaced, though its checkpoint is not complete.
+const replaceBefore = 5 * time.Second
+
+// planner makes one plan.
+type planner struct {
+	observed
+
+	replicas []*replica
+	verdicts []verdict
+	desired  desired
+}
+
+// plan says what to do for a job. It is a pure function.
+func plan(o observed) desired {
+	p := &planner{observed: o, replicas: o.replicas()}
+	if ended(&o.job.Status) {
+		p.desired.status = *o.job.Status.DeepCopy()
+		p.cleanUp()
+		return p.desired
+	}
+	for _, r := range p.replicas {
+		p.verdicts = append(p.verdicts, o.judge(r))
+	}
+	p.desired.status = p.nextStatus()
+	if ended(&p.desired.status) {
+		p.cleanUp()
+		return p.desired
+	}
+	for i, r := range p.replicas {
+		p.step(r, p.verdicts[i])
+	}
+	p.scaleDown()
+	return p.desired
+}
+
+// lookAgain sees to it that the job is looked at again after a time at the latest.
+func (p *planner) lookAgain(after time.Duration) {
+	after = max(after, time.Millisecond)
+	if p.desired.again == 0 || after < p.desired.again {
+		p.desired.again = after
+	}
+}
+
+// step brings one replica a step further.
+func (p *planner) step(r *replica, v verdict) {
+	p.expelLost(r)
+	if r.current != nil {
+		p.desired.remove = append(p.desired.remove, r.older...)
+	}
+	p.desired.prune = append(p.desired.prune, p.prunable(r)...)
+	if r.retired() != "" {
+		if r.retired() == retiredPreempted { // its own last checkpoint may have failed meanwhile
+			p.save(r, verdict{fate: lost})
+		}
+		p.replace(r, v)
+		return
+	}
+	switch v.fate {
+	case goesOn:
+		p.syncSuspend(r)
+		p.checkpoint(r)
+		p.awaitStart(r)
+	case noticed, lost:
+		p.preempted(r, v)
+	case unstartable:
+		p.retire(r, retiredUnstartable)
+	case vanished, failed:
+		if r.current == nil && r.status != nil && r.status.Phase == spotv1alpha1.ReplicaFailed {
+			return // it had failed for good, and its Job is gone
+		}
+		p.replace(r, v)
+	case hopeless, succeeded:
+	}
+}
+
+// preempted deals with a replica that is being lost or is lost. First its checkpoint is asked for and the status counts
+// it; only then it is replaced, so that it is counted once.
+func (p *planner) preempted(r *replica, v verdict) {
+	p.save(r, v)
+	if !r.marked() {
+		return
+	}
+	if v.fate == noticed && p.savesOwn(r) {
+		if wait := v.deadline.Add(-replaceBefore).Sub(p.now); wait > 0 {
+			p.lookAgain(wait)
+			return
+		}
+	}
+	if jobEnded(r.current) {
+		p.replace(r, v)
+		return
+	}
+	p.retire(r, retiredPreempted)
+}
+
+// retire stops the current Job of a replica. What Kueue holds or lets go cannot be stopped by suspending it.
+func (p *planner) retire(r *replica, why string) {
+	if _, queued := r.current.Labels[kueueQueue]; queued {
+		p.desired.remove = append(p.desired.remove, r.current)
+		return
+	}
+	p.desired.suspend = append(p.desired.suspend, suspension{r.current, true, why})
+}
+
+// replace starts the next attempt of a replica, as soon as nothing of an earlier one can run.
+func (p *planner) replace(r *replica, v verdict) {
+	switch {
+	case r.current != nil && !stopped(r.current), len(r.live()) > 0, len(r.strays) > 0:
+		return // the end of a Job or pod is told by the watch
+	case p.secretProblem != "":
+		p.lookAgain(secretRetry)
+		return
+	case p.waitsForSave(r), p.waitsForBackoff(r, v):
+		return
+	}
+	p.desired.create = append(p.desired.create, p.buildNext(r, v))
+}
+
+// secretRetry is when to look again for a Secret, which is not watched.
+const secretRetry = 15 * time.Second
+
+// backoff of the first failure, and the longest; it doubles with each.
+const (
+	backoffFirst = 10 * time.Second
+	backoffMost  = 6 * time.Minute
+)
+
+// waitsForBackoff says whether a replica that failed by itself, or was refused by a node, has to wait.
+func (p *planner) waitsForBackoff(r *replica, v verdict) bool {
+	if r.current == nil || v.at.IsZero() || (v.fate != failed && v.fate != vanished) {
+		return false
+	}
+	delay := backoffFirst
+	for range failuresBefore(r.current) {
+		delay = min(2*delay, backoffMost)
+	}
+	wait := v.at.Add(delay).Sub(p.now)
+	if wait > 0 {
+		p.lookAgain(wait)
+	}
+	return wait > 0
+}
+
+// expelLost deletes pods whose node is lost: nothing else ends them there, and as long as they are, no other may start.
+func (p *planner) expelLost(r *replica) {
+	for _, pod := range append(r.live(), r.strays...) {
+		expelled := pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0
+		if !expelled && p.nodes[pod.Spec.NodeName].lost(p.now) {
+			p.desired.expel = append(p.desired.expel, pod)
+		}
+	}
+	for _, pod := range r.live() {
+		if n := p.nodes[pod.Spec.NodeName]; n != nil && n.notice != nil && !n.lost(p.now) {
+			if wait := n.notice.Deadline.Add(lostAfter + time.Second).Sub(p.now); wait > 0 {
+				p.lookAgain(wait)
+			}
+		}
+	}
+}
+
+// syncSuspend stops and resumes a replica as the template says. One that was stopped goes on from the newest checkpoint,
+// if there is one that it did not start from.
+func (p *planner) syncSuspend(r *replica) {
+	if _, queued := r.current.Labels[kueueQueue]; queued || jobEnded(r.current) {
+		return
+	}
+	want, is := ptr.Deref(p.job.Spec.JobTemplate.Spec.Suspend, false), ptr.Deref(r.current.Spec.Suspend, false)
+	switch {
+	case want == is:
+	case want:
+		p.desired.suspend = append(p.desired.suspend, suspension{job: r.current, to: true})
+	case p.startsBetter(r):
+		p.retire(r, retiredResumed)
+	default:
+		p.desired.suspend = append(p.desired.suspend, suspension{job: r.current})
+	}
+}
+
+func (p *planner) startsBetter(r *replica) bool {
+	from := p.newest(unusable(r.current))
+	return from.name != "" && from.name != r.current.Annotations[annotationStartedFrom]
+}
+
+// awaitStart comes back when a start from a checkpoint takes too long.
+func (p *planner) awaitStart(r *replica) {
+	if r.current.Annotations[annotationStartedFrom] == "" {
+		return
+	}
+	for _, pod := range r.live() {
+		if since := scheduledAt(pod); !since.IsZero() && waitsForStart(pod) {
+			p.lookAgain(since.Add(startPatience).Sub(p.now))
+		}
+	}
+}
+
+// scaleDown removes the replicas above spec.replicas.
+func (p *planner) scaleDown() {
+	for _, job := range p.jobs {
+		if index, ok := indexOf(job.Labels); ok && index >= len(p.replicas) && job.DeletionTimestamp == nil {
+			p.desired.remove = append(p.desired.remove, job)
+		}
+	}
+}
+
+// cleanUp stops what still runs of a job that has ended, and removes its Jobs when the template says after how long.
+func (p *planner) cleanUp() {
+	expired := false
+	if ttl := p.job.Spec.JobTemplate.Spec.TTLSecondsAfterFinished; ttl != nil {
+		wait := p.desired.status.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(p.now)
+		// Not before the end is written: without its Job nobody would know of it.
+		if expired = wait <= 0 && ended(&p.job.Status); !expired && len(p.jobs) > 0 {
+			p.lookAgain(wait)
+		}
+	}
+	for _, job := range p.jobs {
+		if job.DeletionTimestamp == nil && (expired || !jobEnded(job)) {
+			p.desired.remove = append(p.desired.remove, job)
+		}
+	}
+	p.desired.remove = slices.Compact(p.desired.remove)
+}

@@ -1,0 +1,181 @@
+package spotinstancejob
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+)
+
+// freshEnough is how old a checkpoint may be so that none of another replica is taken for one that is lost.
+const freshEnough = time.Minute
+
+// checkpoint asks for the next checkpoint of a replica when it is due.
+func (p *planner) checkpoint(r *replica) {
+	pod := r.running()
+	if !p.checkpointed() || pod == nil || jobEnded(r.current) {
+		return
+	}
+	since := pod.CreationTimestamp.Time
+	if pod.Status.StartTime != nil {
+		since = pod.Status.StartTime.Time
+	}
+	if r.status != nil && r.status.LastCheckpointTime != nil && r.status.LastCheckpointTime.After(since) {
+		since = r.status.LastCheckpointTime.Time
+	}
+	for i, backup := range r.backups {
+		if p.inFlight(backup) {
+			for _, after := range []time.Duration{silentAfter, patience(backup)} {
+				if wait := backup.Created.Add(after).Sub(p.now); wait > 0 {
+					p.lookAgain(wait)
+				}
+			}
+			return
+		}
+		if i == 0 && backup.Created.After(since) {
+			since = backup.Created
+		}
+	}
+	if wait := since.Add(p.job.Spec.CheckpointConfig.CheckpointInterval.Duration).Sub(p.now); wait > 0 {
+		p.lookAgain(wait)
+		return
+	}
+	p.ask(r, pod, "")
+}
+
+// save asks for a checkpoint that a preempted replica can start from: of the replica itself while it runs, else of
+// another, once for each attempt that is lost.
+func (p *planner) save(r *replica, v verdict) {
+	if !p.checkpointed() {
+		return
+	}
+	own, others := p.saves(r)
+	if v.fate == noticed && len(own) == 0 {
+		if pod := r.running(); pod != nil {
+			p.ask(r, pod, r.current.Name)
+			return
+		}
+	}
+	for _, backup := range own {
+		if p.inFlight(backup) || p.images(backup) != nil {
+			return
+		}
+	}
+	if len(others) > 0 || p.hasFresh() {
+		return
+	}
+	for i, other := range p.replicas {
+		if other == r || p.verdicts[i].fate != goesOn || other.retired() != "" {
+			continue
+		}
+		if pod := other.running(); pod != nil {
+			p.ask(other, pod, r.current.Name)
+			return
+		}
+	}
+}
+
+// saves are the checkpoints that were asked for because the current attempt of a replica is lost: those of its own, and
+// those of others.
+func (p *planner) saves(r *replica) (own, others []checkpointbackup.Backup) {
+	for _, backup := range p.backups {
+		if r.current == nil || backup.Labels[labelSaves] != r.current.Name {
+			continue
+		}
+		if index, _ := indexOf(backup.Labels); index == r.index {
+			own = append(own, backup)
+		} else {
+			others = append(others, backup)
+		}
+	}
+	return own, others
+}
+
+// hasFresh says whether a checkpoint of any replica is hardly older than one that would be asked for now.
+func (p *planner) hasFresh() bool {
+	for _, backup := range p.backups {
+		if p.now.Sub(backup.Created) < freshEnough && (p.images(backup) != nil || p.inFlight(backup)) {
+			return true
+		}
+	}
+	return false
+}
+
+// savesOwn says whether the last checkpoint of a replica that is about to be lost is being taken.
+func (p *planner) savesOwn(r *replica) bool {
+	own, _ := p.saves(r)
+	for _, backup := range own {
+		if p.inFlight(backup) {
+			return true
+		}
+	}
+	return false
+}
+
+// waitsForSave says whether a replica that is to be started again waits for a checkpoint that was asked for, or for one
+// that was begun shortly before.
+func (p *planner) waitsForSave(r *replica) bool {
+	waits := false
+	for _, backup := range p.backups {
+		saves := r.current != nil && backup.Labels[labelSaves] == r.current.Name
+		index, _ := indexOf(backup.Labels)
+		begun := index == r.index && backup.Status.Phase != ""
+		limit := backup.Created.Add(saveStuckAfter).Sub(p.now)
+		if (saves || begun) && limit > 0 && p.inFlight(backup) {
+			p.lookAgain(limit)
+			waits = true
+		}
+	}
+	return waits
+}
+
+// ask wants a checkpoint of a pod.
+func (p *planner) ask(r *replica, pod *corev1.Pod, saves string) {
+	at := p.now
+	name := checkpointName(p.job.Name, r.index, checkpointNumber(p.job.UID, at))
+	for taken(r.backups, name) {
+		at = at.Add(time.Second)
+		name = checkpointName(p.job.Name, r.index, checkpointNumber(p.job.UID, at))
+	}
+	config, namespace := p.job.Spec.CheckpointConfig, p.job.Namespace
+	url, repository := splitRepo(config.CheckpointImageRepo)
+	backup := checkpointbackup.Backup{
+		Key: types.NamespacedName{Namespace: namespace, Name: name}, Created: p.now,
+		Labels: map[string]string{
+			spotv1alpha1.LabelSpotInstanceJob: p.job.Name, spotv1alpha1.LabelReplica: r.current.Labels[spotv1alpha1.LabelReplica],
+			labelJobUID: string(p.job.UID),
+		},
+		Spec: checkpointbackup.Spec{
+			Schedule: checkpointbackup.Immediately,
+			Pod:      types.NamespacedName{Namespace: namespace, Name: pod.Name},
+			Resource: checkpointbackup.Resource{APIVersion: "batch/v1", Kind: "Job", Namespace: namespace, Name: r.current.Name},
+			Registry: checkpointbackup.Registry{URL: url, Repository: repository},
+		},
+	}
+	if saves != "" {
+		backup.Labels[labelSaves] = saves
+	}
+	if ref := config.CheckpointRepoCredentialRef; ref != nil {
+		backup.Spec.Registry.Secret = types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	}
+	names := p.containers()
+	for i, container := range names {
+		backup.Spec.Containers = append(backup.Spec.Containers, checkpointbackup.Container{
+			Name: container, Image: imageFor(config.CheckpointImageRepo, name, names, i),
+		})
+	}
+	p.desired.checkpoints = append(p.desired.checkpoints, backup)
+	p.lookAgain(silentAfter)
+}
+
+func taken(backups []checkpointbackup.Backup, name string) bool {
+	for _, backup := range backups {
+		if backup.Key.Name == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,145 @@
+package spotinstancejob
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+)
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is how many jobs are reconciled at the same time.
+	Concurrency int
+	// Namespaces to watch; all when it is empty.
+	Namespaces []string
+}
+
+// childCache is the cache of the Jobs and pods of SpotInstanceJobs. The manager's own has those of TrainingJobs only, by
+// another label.
+type childCache struct{ cache.Cache }
+
+// GetCache has the manager start it with its own cache, before any controller.
+func (c childCache) GetCache() cache.Cache { return c.Cache }
+
+// SetupWithManager registers the controller and what it watches.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	children, err := r.setUpChildren(ctx, mgr, options)
+	if err != nil {
+		return err
+	}
+	if r.Backups == nil {
+		if r.Backups, err = checkpointbackup.ForManager(mgr); err != nil {
+			return fmt.Errorf("set up the client of CheckpointBackups: %w", err)
+		}
+	}
+	byLabel := handler.EnqueueRequestsFromMapFunc(jobOfLabel)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("spotinstancejob").
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
+		For(&spotv1alpha1.SpotInstanceJob{}).
+		WatchesRawSource(source.Kind[client.Object](children, &batchv1.Job{}, byLabel)).
+		WatchesRawSource(source.Kind[client.Object](children, &corev1.Pod{}, byLabel)).
+		WatchesRawSource(r.Backups.Source(byLabel, r.agentsChanged)).
+		Watches(&corev1.Node{}, r.jobsOnNode(), builder.WithPredicates(nodeChanged(r.Clock))).
+		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfVM), builder.WithPredicates(vmChanged())).
+		Complete(r)
+}
+
+func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, options Options) (cache.Cache, error) {
+	selector, err := labels.Parse(spotv1alpha1.LabelSpotInstanceJob)
+	if err != nil {
+		return nil, fmt.Errorf("select the children of SpotInstanceJobs: %w", err)
+	}
+	namespaces := map[string]cache.Config{}
+	for _, namespace := range options.Namespaces {
+		namespaces[namespace] = cache.Config{}
+	}
+	children, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultNamespaces: namespaces,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:  {Label: selector, Transform: barePod},
+			&batchv1.Job{}: {Label: selector, Transform: bareJob},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the cache of Jobs and pods: %w", err)
+	}
+	if err := mgr.Add(childCache{children}); err != nil {
+		return nil, fmt.Errorf("add the cache of Jobs and pods: %w", err)
+	}
+	r.children, err = client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: children, EnableReadYourWritesConsistency: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the client of Jobs and pods: %w", err)
+	}
+	err = children.IndexField(ctx, &corev1.Pod{}, podNodeIndex, func(object client.Object) []string {
+		if name := object.(*corev1.Pod).Spec.NodeName; name != "" {
+			return []string{name}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("index pods by node: %w", err)
+	}
+	return children, nil
+}
+
+// barePod strips a pod, before it enters the cache, of all that this package does not read.
+func barePod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	pod.ManagedFields, pod.Annotations, pod.Finalizers = nil, nil, nil
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	bare := corev1.PodStatus{
+		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, StartTime: pod.Status.StartTime,
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled || condition.Type == corev1.DisruptionTarget {
+			bare.Conditions = append(bare.Conditions, condition)
+		}
+	}
+	bare.ContainerStatuses = bareStatuses(pod.Status.ContainerStatuses)
+	bare.InitContainerStatuses = bareStatuses(pod.Status.InitContainerStatuses)
+	pod.Status = bare
+	return pod, nil
+}
+
+func bareStatuses(full []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var bare []corev1.ContainerStatus
+	for i := range full {
+		bare = append(bare, corev1.ContainerStatus{Name: full[i].Name, State: full[i].State})
+	}
+	return bare
+}
+
+// bareJob strips a Job of its pods' template, which does not change.
+func bareJob(object any) (any, error) {
+	job, ok := object.(*batchv1.Job)
+	if !ok {
+		return object, nil
+	}
+	job.ManagedFields = nil
+	job.Spec = batchv1.JobSpec{Suspend: job.Spec.Suspend}
+	job.Status = batchv1.JobStatus{
+		Conditions: job.Status.Conditions, StartTime: job.Status.StartTime, CompletionTime: job.Status.CompletionTime,
+	}
+	return job, nil
+}

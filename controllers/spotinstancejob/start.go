@@ -1,0 +1,107 @@
+package spotinstancejob
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+// restoredCommand stands where a container has no command: the image of a checkpoint names none, and a container without
+// any is refused. It is never run, because the processes of the checkpoint go on instead.
+const restoredCommand = "restored-from-checkpoint"
+
+// splitRepo splits a repository into its registry and the path there.
+func splitRepo(repo string) (registry, repository string) {
+	registry, repository, _ = strings.Cut(repo, "/")
+	return registry, repository
+}
+
+// startFrom has the containers of a pod go on from a checkpoint.
+func startFrom(job *spotv1alpha1.SpotInstanceJob, from origin, pod *corev1.PodSpec) {
+	if c := job.Spec.CheckpointConfig; c != nil && c.CheckpointRepoCredentialRef != nil {
+		secret := corev1.LocalObjectReference{Name: c.CheckpointRepoCredentialRef.Name}
+		if !slices.Contains(pod.ImagePullSecrets, secret) {
+			pod.ImagePullSecrets = append(pod.ImagePullSecrets, secret)
+		}
+	}
+	for i := range pod.Containers {
+		container := &pod.Containers[i]
+		image, ok := from.images[container.Name]
+		if !ok {
+			continue
+		}
+		container.Image = image
+		if len(container.Command) == 0 {
+			container.Command = []string{restoredCommand}
+		}
+		if container.ImagePullPolicy == corev1.PullNever {
+			container.ImagePullPolicy = corev1.PullIfNotPresent
+		}
+	}
+}
+
+// What containers get so that the training can save to checkpointStorage.
+const (
+	envReplica       = "SPOT_REPLICA"
+	envStorageType   = "CHECKPOINT_STORAGE_TYPE"
+	envBucket        = "CHECKPOINT_BUCKET"
+	envPathPrefix    = "CHECKPOINT_PATH_PREFIX"
+	envStorageURL    = "CHECKPOINT_STORAGE_URL"
+	envCredentials   = "GOOGLE_APPLICATION_CREDENTIALS"
+	credentialsKey   = "credentials.json"
+	credentialsMount = "/var/run/secrets/training.dcnlab.com/gcp"
+	credentialsName  = "gcp-credentials"
+)
+
+// schemes are how the URLs of buckets begin.
+var schemes = map[spotv1alpha1.StorageType]string{
+	spotv1alpha1.StorageGCS: "gs", spotv1alpha1.StorageS3: "s3", spotv1alpha1.StorageAzure: "azblob",
+}
+
+// addStorage tells the containers where the training may save what it saves itself. What the template sets stays.
+func addStorage(job *spotv1alpha1.SpotInstanceJob, index int, pod *corev1.PodSpec) {
+	env := []corev1.EnvVar{{Name: envReplica, Value: strconv.Itoa(index)}}
+	var mount *corev1.VolumeMount
+	if config := job.Spec.CheckpointConfig; config != nil && config.CheckpointStorage != nil {
+		storage := config.CheckpointStorage
+		kind := storage.Type
+		if kind == "" {
+			kind = spotv1alpha1.StorageGCS
+		}
+		prefix := strings.Trim(storage.PathPrefix, "/")
+		env = append(env,
+			corev1.EnvVar{Name: envStorageType, Value: string(kind)}, corev1.EnvVar{Name: envBucket, Value: storage.Bucket},
+			corev1.EnvVar{Name: envPathPrefix, Value: prefix},
+			corev1.EnvVar{Name: envStorageURL, Value: schemes[kind] + "://" + path.Join(storage.Bucket, prefix)})
+		if ref := job.Spec.GCPCredentialsSecretRef; ref != nil && kind == spotv1alpha1.StorageGCS && !hasVolume(pod, credentialsName) {
+			env = append(env, corev1.EnvVar{Name: envCredentials, Value: credentialsMount + "/" + credentialsKey})
+			mount = &corev1.VolumeMount{Name: credentialsName, MountPath: credentialsMount, ReadOnly: true}
+			pod.Volumes = append(pod.Volumes, corev1.Volume{Name: credentialsName, VolumeSource: corev1.VolumeSource{
+				Secret: &corev1.SecretVolumeSource{
+					SecretName: ref.Name, Items: []corev1.KeyToPath{{Key: credentialsKey, Path: credentialsKey}},
+				},
+			}})
+		}
+	}
+	for i := range pod.Containers {
+		container := &pod.Containers[i]
+		for _, variable := range env {
+			set := slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == variable.Name })
+			if !set {
+				container.Env = append(container.Env, variable)
+			}
+		}
+		if mount != nil {
+			container.VolumeMounts = append(container.VolumeMounts, *mount)
+		}
+	}
+}
+
+func hasVolume(pod *corev1.PodSpec, name string) bool {
+	return slices.ContainsFunc(pod.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
+}

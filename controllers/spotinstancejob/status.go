@@ -1,0 +1,226 @@
+package spotinstancejob
+
+import (
+	"fmt"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
+)
+
+// nextStatus is the status that the job should have by what is observed.
+func (p *planner) nextStatus() spotv1alpha1.SpotInstanceJobStatus {
+	status := *p.job.Status.DeepCopy()
+	status.ObservedGeneration = p.job.Generation
+	status.JobStatuses, status.ActiveReplicas = nil, 0
+	hopelessOnes := 0
+	for i, r := range p.replicas {
+		v := p.verdicts[i]
+		if r.running() != nil && v.fate != succeeded {
+			status.ActiveReplicas++
+		}
+		entry := p.replicaStatus(r, v)
+		if entry == nil {
+			continue
+		}
+		status.JobStatuses = append(status.JobStatuses, *entry)
+		switch entry.Phase {
+		case spotv1alpha1.ReplicaPreempted:
+			if !r.marked() && r.retired() == "" {
+				status.PreemptionCount++
+			}
+		case spotv1alpha1.ReplicaFailed:
+			hopelessOnes++
+		}
+	}
+	p.lastCheckpoint(&status)
+	if status.StartTime == nil && status.ActiveReplicas > 0 {
+		status.StartTime = ptr.To(metav1.NewTime(p.now).Rfc3339Copy())
+	}
+	p.setCapacity(&status)
+	p.setAgent(&status)
+	p.setReady(&status)
+	switch winner := p.winner(); {
+	case winner != nil:
+		p.succeed(&status, winner)
+	case hopelessOnes == len(p.replicas):
+		p.fail(&status)
+	default:
+		status.Phase = p.phase(&status)
+	}
+	return status
+}
+
+// replicaStatus is one replica's; nil before its first Job is made.
+func (p *planner) replicaStatus(r *replica, v verdict) *spotv1alpha1.ReplicaStatus {
+	entry := spotv1alpha1.ReplicaStatus{}
+	if r.status != nil {
+		entry = *r.status.DeepCopy()
+	}
+	if r.current == nil {
+		if r.status == nil {
+			return nil
+		}
+		entry.NodeName = ""
+		if entry.Phase != spotv1alpha1.ReplicaFailed {
+			entry.Phase = spotv1alpha1.ReplicaPending
+		}
+		return &entry
+	}
+	entry.Name, entry.RestartCount, entry.NodeName = r.current.Name, attemptOf(r.current), ""
+	for _, pod := range r.pods {
+		if pod.Spec.NodeName != "" {
+			entry.NodeName = pod.Spec.NodeName
+		}
+	}
+	entry.Phase = replicaPhase(r, v)
+	if last := p.good(r.backups, nil); last != nil {
+		entry.LastCheckpointTime = ptr.To(metav1.NewTime(completed(last)).Rfc3339Copy())
+		entry.LastCheckpointImage = p.images(*last)[p.containers()[0]]
+	}
+	return &entry
+}
+
+func replicaPhase(r *replica, v verdict) spotv1alpha1.ReplicaPhase {
+	switch {
+	case v.fate == succeeded:
+		return spotv1alpha1.ReplicaSucceeded
+	case v.fate == hopeless && r.retired() == "":
+		return spotv1alpha1.ReplicaFailed
+	case r.retired() == retiredPreempted, r.retired() == "" && (v.fate == noticed || v.fate == lost):
+		return spotv1alpha1.ReplicaPreempted
+	case r.running() != nil:
+		return spotv1alpha1.ReplicaRunning
+	case len(r.pods) > 0 && len(r.live()) == 0 && !jobEnded(r.current) && r.status != nil && r.status.Name == r.current.Name:
+		return r.status.Phase // its pod has ended, and the Job controller has not yet said what comes of it
+	default:
+		return spotv1alpha1.ReplicaPending
+	}
+}
+
+// lastCheckpoint takes the newest of all replicas. That of a replica that is no more, or whose CheckpointBackup is gone,
+// still counts.
+func (p *planner) lastCheckpoint(status *spotv1alpha1.SpotInstanceJobStatus) {
+	for i := range status.JobStatuses {
+		entry := &status.JobStatuses[i]
+		if entry.LastCheckpointTime == nil {
+			continue
+		}
+		if status.LastCheckpointTime == nil || status.LastCheckpointTime.Before(entry.LastCheckpointTime) {
+			status.LastCheckpointTime, status.LastCheckpointImage = entry.LastCheckpointTime.DeepCopy(), entry.LastCheckpointImage
+		}
+	}
+}
+
+// phase of a job that has not ended.
+func (p *planner) phase(status *spotv1alpha1.SpotInstanceJobStatus) spotv1alpha1.JobPhase {
+	recovers := false
+	for i := range status.JobStatuses {
+		entry := &status.JobStatuses[i]
+		again := entry.RestartCount > 0 && entry.Phase == spotv1alpha1.ReplicaPending && !p.suspended()
+		recovers = recovers || again || entry.Phase == spotv1alpha1.ReplicaPreempted
+	}
+	switch {
+	case recovers:
+		return spotv1alpha1.JobRecovering
+	case p.job.Spec.SpotInstanceVMRef != nil && len(p.unschedulable()) > 0:
+		return spotv1alpha1.JobProvisioning
+	case status.ActiveReplicas > 0:
+		return spotv1alpha1.JobRunning
+	default:
+		return spotv1alpha1.JobPending
+	}
+}
+
+func (p *planner) suspended() bool { return ptr.Deref(p.job.Spec.JobTemplate.Spec.Suspend, false) }
+
+// winner is a Job that has ended well; nil for none. It need not be of the newest attempt.
+func (p *planner) winner() *batchv1.Job {
+	for _, job := range p.jobs {
+		if jobCondition(job, batchv1.JobComplete) != nil {
+			return job
+		}
+	}
+	return nil
+}
+
+// succeed writes the end of a job of which one replica has ended well. The others are stopped, and no longer told of.
+func (p *planner) succeed(status *spotv1alpha1.SpotInstanceJobStatus, winner *batchv1.Job) {
+	kept := status.JobStatuses[:0]
+	for _, entry := range status.JobStatuses {
+		if entry.Phase == spotv1alpha1.ReplicaSucceeded || entry.Name == winner.Name {
+			entry.Phase = spotv1alpha1.ReplicaSucceeded
+			kept = append(kept, entry)
+		}
+	}
+	status.JobStatuses, status.ActiveReplicas, status.Phase = kept, 0, spotv1alpha1.JobSucceeded
+	status.CompletionTime = ptr.To(metav1.NewTime(p.now).Rfc3339Copy())
+	if at := winner.Status.CompletionTime; at != nil {
+		status.CompletionTime = at.DeepCopy()
+	}
+	if status.StartTime == nil {
+		status.StartTime = winner.Status.StartTime.DeepCopy()
+	}
+	p.set(status, spotv1alpha1.ConditionComplete, metav1.ConditionTrue, spotv1alpha1.ReasonReplicaSucceeded,
+		fmt.Sprintf("Job %s has ended well; the other replicas are stopped", winner.Name))
+	p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionTrue, spotv1alpha1.ReasonReady, "the job is complete")
+	meta.RemoveStatusCondition(&status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
+}
+
+// fail writes the end of a job all of whose replicas have failed for good.
+func (p *planner) fail(status *spotv1alpha1.SpotInstanceJobStatus) {
+	status.Phase, status.ActiveReplicas = spotv1alpha1.JobFailed, 0
+	status.CompletionTime = ptr.To(metav1.NewTime(p.now).Rfc3339Copy())
+	var why []string
+	for i, v := range p.verdicts {
+		if v.fate == hopeless {
+			why = append(why, fmt.Sprintf("replica %d: %s", i, v.message))
+		}
+	}
+	message := redact.Text("every replica has failed for good; " + strings.Join(why, "; "))
+	p.set(status, spotv1alpha1.ConditionFailed, metav1.ConditionTrue, spotv1alpha1.ReasonAllReplicasFailed, message)
+	p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionFalse, spotv1alpha1.ReasonAllReplicasFailed, message)
+	meta.RemoveStatusCondition(&status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
+}
+
+// longestMessage is what a condition takes.
+const longestMessage = 32768
+
+// set sets a condition; its time changes with its status only.
+func (p *planner) set(status *spotv1alpha1.SpotInstanceJobStatus, kind string, is metav1.ConditionStatus, reason, message string) {
+	setCondition(p.observed, status, kind, is, reason, message)
+}
+
+func setCondition(o observed, status *spotv1alpha1.SpotInstanceJobStatus, kind string, is metav1.ConditionStatus, reason, message string) {
+	if len(message) > longestMessage {
+		message = strings.ToValidUTF8(message[:longestMessage], "")
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: kind, Status: is, Reason: reason, Message: message, ObservedGeneration: o.job.Generation,
+		LastTransitionTime: metav1.NewTime(o.now).Rfc3339Copy(),
+	})
+}
+
+// setReady says whether everything that the user gave is in order.
+func (p *planner) setReady(status *spotv1alpha1.SpotInstanceJobStatus) {
+	ref := p.job.Spec.SpotInstanceVMRef
+	switch {
+	case p.secretProblem != "":
+		p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionFalse, spotv1alpha1.ReasonSecretNotFound, p.secretProblem)
+		p.lookAgain(secretRetry)
+	case ref != nil && p.vm == nil:
+		p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionFalse, spotv1alpha1.ReasonSpotInstanceVMNotFound, fmt.Sprintf(
+			"spec.spotInstanceVMRef: SpotInstanceVM %s does not exist in namespace %s, so that no instance is created when a replica finds no room: "+
+				"create it, or correct the name", ref.Name, p.job.Namespace))
+	case p.suspended():
+		p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionTrue, spotv1alpha1.ReasonSuspended,
+			"the replicas are stopped, because spec.jobTemplate.spec.suspend is true")
+	default:
+		p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionTrue, spotv1alpha1.ReasonReady, "the replicas are kept running")
+	}
+}
