@@ -26,7 +26,9 @@ const (
 	cluster  = "0c4f7f0e"
 )
 
-func key(name string) types.NamespacedName { return types.NamespacedName{Namespace: "team", Name: name} }
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "team", Name: name}
+}
 
 // bench is an inventory of a Compute Engine, both by the same clock.
 type bench struct {
