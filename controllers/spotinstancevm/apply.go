@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -349,11 +350,10 @@ func ignoreGone(err error) error {
 
 func (r *Reconciler) labelNode(ctx context.Context, one deed) error {
 	return r.changeNode(ctx, one.name, func(node *corev1.Node) {
-		if node.Labels == nil {
-			node.Labels = map[string]string{}
-		}
-		for key, value := range labelsOfNode(one.vm) {
-			node.Labels[key] = value
+		metav1.SetMetaDataLabel(&node.ObjectMeta, spotv1alpha1.LabelSpotInstanceVM, one.vm.Name)
+		metav1.SetMetaDataLabel(&node.ObjectMeta, spotv1alpha1.LabelSpotInstanceVMNamespace, one.vm.Namespace)
+		for key, value := range pricesOfNode(one.vm, one.entry) {
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value)
 		}
 	})
 }

@@ -59,8 +59,6 @@ type Reconciler struct {
 	Provide func(context.Context, inventory.Account) (cloud.Provider, error)
 	// Joining makes instances nodes.
 	Joining Joining
-	// Zones orders the zones of a SpotInstanceVM, the one to try first at the front. Default: the order of the spec.
-	Zones func(*spotv1alpha1.SpotInstanceVM, time.Time) []string
 
 	// Pace of waiting. Default that of the real world.
 	Pace Pace
@@ -117,9 +115,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	if r.Pace == (Pace{}) {
 		r.Pace = defaultPace
-	}
-	if r.Zones == nil {
-		r.Zones = func(vm *spotv1alpha1.SpotInstanceVM, _ time.Time) []string { return zonesOf(vm) }
 	}
 	r.inventories = inventory.New(inventory.Options{
 		Provide: r.Provide, Cluster: r.cluster, Interval: options.ListInterval, Clock: r.Clock, Changed: r.wake, Listed: r.Metrics.Listed,

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/history"
 )
 
 // defaultJoinTimeout is that of the API, for objects from before it was a default.
@@ -49,12 +50,11 @@ func (p *planner) join(i *instance) {
 
 // label marks the node as the instance of its SpotInstanceVM.
 func (p *planner) label(i *instance) {
-	if i.node.DeletionTimestamp == nil && !hasLabels(i.node, p.nodeLabels()) {
+	labelled := holds(i.node.Labels, labelsOfNode(p.vm)) && holds(i.node.Annotations, pricesOfNode(p.vm, &i.ProvisionedInstance))
+	if i.node.DeletionTimestamp == nil && !labelled {
 		p.do(actLabel, i.Name)
 	}
 }
-
-func (p *planner) nodeLabels() map[string]string { return labelsOfNode(p.vm) }
 
 func labelsOfNode(vm *spotv1alpha1.SpotInstanceVM) map[string]string {
 	return map[string]string{
@@ -62,9 +62,15 @@ func labelsOfNode(vm *spotv1alpha1.SpotInstanceVM) map[string]string {
 	}
 }
 
-func hasLabels(node *corev1.Node, labels map[string]string) bool {
-	for key, value := range labels {
-		if node.Labels[key] != value {
+// pricesOfNode say on the node what its instance costs.
+func pricesOfNode(vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.ProvisionedInstance) map[string]string {
+	return history.NodeAnnotations(vm, entry.Zone, entry.ProvisioningModel)
+}
+
+// holds says whether all has each of some.
+func holds(all, some map[string]string) bool {
+	for key, value := range some {
+		if is, ok := all[key]; !ok || is != value {
 			return false
 		}
 	}

@@ -92,6 +92,9 @@ func (p *planner) refused(i *instance) {
 		p.drop(i)
 		return
 	}
+	if class == cloud.Stockout && i.ProvisioningModel != spotv1alpha1.ProvisioningStandard {
+		p.stockouts = append(p.stockouts, i.Zone)
+	}
 	where := choose(p.vm, p.zones, p.exhausted, p.now)
 	if where.none || !i.used || p.deleting() {
 		if where.none && i.used {

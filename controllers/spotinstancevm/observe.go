@@ -12,6 +12,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/history"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/preemption"
 )
@@ -51,7 +52,7 @@ type observed struct {
 // observe reads what exists, from the cache and from the inventory.
 func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) (observed, *inventory.Inventory, error) {
 	o := observed{
-		now: r.Clock.Now(), vm: vm, memo: r.memory.copyOf(vm.UID), zones: r.Zones(vm, r.Clock.Now()), exhausted: r.exhaustion.of(vm),
+		now: r.Clock.Now(), vm: vm, memo: r.memory.copyOf(vm.UID), zones: history.Order(vm, r.Clock.Now()), exhausted: r.exhaustion.of(vm),
 		listed: map[string]time.Time{}, nodes: map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, rechecked: map[string]bool{},
 		newName: r.newName, newID: r.newID, pace: r.Pace,
 	}

@@ -11,6 +11,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/history"
 )
 
 // verb of an act.
@@ -88,6 +89,8 @@ type planner struct {
 	none *choice
 	// trouble that was met now.
 	trouble trouble
+	// stockouts are zones that had no instance to give.
+	stockouts []string
 	// crowded says that maxInstances keeps it from asking for more.
 	crowded bool
 }
@@ -128,7 +131,12 @@ func plan(o observed) desired {
 	return p.d
 }
 
-func (p *planner) do(v verb, name string) { p.d.acts = append(p.d.acts, act{v, name}) }
+// do something once.
+func (p *planner) do(v verb, name string) {
+	if a := (act{v, name}); !slices.Contains(p.d.acts, a) {
+		p.d.acts = append(p.d.acts, a)
+	}
+}
 
 func (p *planner) tell(kind, reason, action, note string, count func(counter)) {
 	p.d.news = append(p.d.news, news{kind, reason, action, note, count})
@@ -276,11 +284,23 @@ func (p *planner) finish() {
 		return cmp.Compare(a.Name, b.Name)
 	})
 	p.d.finalizer = len(s.ProvisionedInstances) > 0
+	p.learn()
 	if p.deleting() {
 		p.release()
 		return
 	}
 	p.conditions()
+}
+
+// learn takes what happened into the history of the zones, which orders them.
+func (p *planner) learn() {
+	after := p.vm.DeepCopy()
+	after.Status = p.d.status
+	history.Follow(p.vm, after, p.now)
+	for _, zone := range p.stockouts {
+		history.Stockout(after, zone, p.now)
+	}
+	p.d.status.Zones = after.Status.Zones
 }
 
 // release lets the SpotInstanceVM go when it has no instance, and its zones, listed since its deletion and since the last

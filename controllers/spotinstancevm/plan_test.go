@@ -255,7 +255,7 @@ func TestPlan(t *testing.T) {
 		},
 		"a node gets its labels and is ready": {
 			aScene(waiting("0"), has("t4-x", running, isNode(func(n *corev1.Node) { n.Labels = nil }), remembers(memo{revoked: true}))),
-			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"label t4-x", "label t4-x"}},
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"label t4-x"}},
 		},
 		"an instance that does not join in time": {
 			aScene(waiting("0"), has("t4-x", running, func(_ *scene, i *instance) { i.CreationTime.Time = noon.Add(-time.Hour) })),

@@ -1,7 +1,6 @@
 package spotinstancevm
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -93,17 +92,6 @@ func (e *exhaustion) of(vm *spotv1alpha1.SpotInstanceVM) map[offer]exhausted {
 		}
 	}
 	return known
-}
-
-// zonesOf are the zones in which instances may be created, in the order in which they are tried.
-func zonesOf(vm *spotv1alpha1.SpotInstanceVM) []string {
-	var zones []string
-	for _, zone := range append([]string{vm.Spec.GCP.Zone}, vm.Spec.GCP.Zones...) {
-		if zone != "" && !slices.Contains(zones, zone) {
-			zones = append(zones, zone)
-		}
-	}
-	return zones
 }
 
 // choice of where and how to ask for an instance.
