@@ -52,6 +52,7 @@ type cluster struct {
 	namespace string
 	gce       *fakegce.Server
 	running   *manager // the last that was started
+	mute      bool     // machines do not become nodes
 }
 
 // alive says whether the last manager that was started has not crashed.
@@ -96,6 +97,9 @@ func newCluster(t testing.TB) *cluster {
 
 // boot plays a machine that becomes a node.
 func (c *cluster) boot(i fakegce.Instance) {
+	if c.mute {
+		return
+	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: i.Name, Labels: map[string]string{"test": c.namespace}}}
 	ctx := context.Background()
 	if err := c.Create(ctx, node); err != nil {
@@ -130,13 +134,14 @@ type manager struct {
 	*fuse
 
 	reconciler *Reconciler
+	interval   time.Duration // between two lists of a zone
 	stop       func()
 }
 
 // start runs a manager for the cluster, set up like the real one. The fuse may cut it off.
 func (c *cluster) start(f *fuse) *manager {
 	c.t.Helper()
-	m := &manager{fuse: f}
+	m := &manager{fuse: f, interval: 300 * time.Millisecond}
 	c.running = m
 	restConfig := rest.CopyConfig(c.config)
 	restConfig.Wrap(m.wrap)
@@ -168,7 +173,7 @@ func (c *cluster) start(f *fuse) *manager {
 		},
 		Joining: &KubeadmJoining{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Namespace: c.namespace},
 	}
-	err = m.reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 4, ListInterval: 300 * time.Millisecond, Namespaces: namespaces})
+	err = m.reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 4, ListInterval: m.interval, Namespaces: namespaces})
 	require.NoError(c.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -209,6 +214,19 @@ func (c *cluster) vm(name string, edits ...func(*spotv1alpha1.SpotInstanceVM)) *
 	}
 	require.NoError(c.t, c.Create(c.t.Context(), vm))
 	return vm
+}
+
+// job creates a SpotInstanceJob that names a SpotInstanceVM and credentials. The test plays its controller.
+func (c *cluster) job(name, vm, secret string) *spotv1alpha1.SpotInstanceJob {
+	c.t.Helper()
+	job := &spotv1alpha1.SpotInstanceJob{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.namespace}}
+	job.Spec.SpotInstanceVMRef = &spotv1alpha1.SpotInstanceVMReference{Name: vm}
+	job.Spec.GCPCredentialsSecretRef = &spotv1alpha1.SecretReference{Name: secret}
+	job.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "train", Image: "train:1"}},
+	}
+	require.NoError(c.t, c.Create(c.t.Context(), job))
+	return job
 }
 
 // pod creates a pod of replica index of a job that needs three cores, for which the scheduler finds no room.
@@ -256,15 +274,22 @@ func (c *cluster) schedule() {
 				continue
 			}
 			taken[node.Name] = true
-			binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node.Name}}
-			require.NoError(c.t, c.SubResource("binding").Create(ctx, pod, binding))
-			require.NoError(c.t, c.Get(ctx, client.ObjectKeyFromObject(pod), pod))
-			next := pod.DeepCopy()
-			next.Status.Phase = corev1.PodRunning
-			require.NoError(c.t, c.Status().Patch(ctx, next, client.MergeFrom(pod)))
+			c.bind(pod, node.Name)
 			break
 		}
 	}
+}
+
+// bind puts a pod on a node, where it runs.
+func (c *cluster) bind(pod *corev1.Pod, node string) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}
+	require.NoError(c.t, c.SubResource("binding").Create(ctx, pod, binding))
+	require.NoError(c.t, c.Get(ctx, client.ObjectKeyFromObject(pod), pod))
+	next := pod.DeepCopy()
+	next.Status.Phase = corev1.PodRunning
+	require.NoError(c.t, c.Status().Patch(ctx, next, client.MergeFrom(pod)))
 }
 
 // replaceLost plays the job controller: pods whose machine is gone get a successor.

@@ -44,7 +44,8 @@ func (p *planner) worst() trouble {
 			return t
 		}
 	}
-	if p.d.hold.generation == p.vm.Generation {
+	// Without pods that wait nobody will find out whether it is still so.
+	if p.d.hold.holds(p.now, p.vm.Generation) || (p.d.hold.generation == p.vm.Generation && len(p.demand) > 0) {
 		return p.d.hold.trouble
 	}
 	return trouble{}

@@ -67,14 +67,13 @@ func (k *KubeadmJoining) joinOf(ctx context.Context, vm *spotv1alpha1.SpotInstan
 
 func (k *KubeadmJoining) keyOf(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) (*nodejoin.KeyPair, error) {
 	if ssh := vm.Spec.KubeadmJoinConfig.SSH; ssh != nil && ssh.PrivateKeySecretRef != nil {
-		const field = "spec.kubeadmJoinConfig.ssh.privateKeySecretRef"
-		secret, t := secretIn(vm.Namespace, ssh.PrivateKeySecretRef, field)
+		secret, t := secretIn(vm.Namespace, ssh.PrivateKeySecretRef, "spec.kubeadmJoinConfig.ssh.privateKeySecretRef")
 		if t.is() {
 			return nil, &setupError{t.reason, t.message}
 		}
 		key, err := nodejoin.KeyFromSecret(ctx, k.Direct, vm.Namespace, secret)
 		if err != nil {
-			return nil, explained(fmt.Errorf("%s: %w", field, err))
+			return nil, explained(err)
 		}
 		return key, nil
 	}

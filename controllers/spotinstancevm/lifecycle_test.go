@@ -8,9 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/preemption"
+	"github.com/dcnlab/spot-training-operator/test/fakegce"
 )
 
 func TestAPIInstancesComeWithPodsAndGoWithoutThem(t *testing.T) {
@@ -42,4 +45,184 @@ func TestAPIInstancesComeWithPodsAndGoWithoutThem(t *testing.T) {
 
 	require.NoError(t, c.Delete(t.Context(), vm))
 	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
+}
+
+func TestAPIAReplacementIsAskedForWithinASecondOfTheNotice(t *testing.T) {
+	c := newCluster(t)
+	c.start(newFuse(0))
+	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.MaxInstances = 1 })
+	c.pod("t4", "bert", 0)
+	c.await(vm, "a ready instance with its pod", func(vm *spotv1alpha1.SpotInstanceVM) bool {
+		return c.agree(1)(vm) && c.pods()[0].Spec.NodeName != ""
+	})
+	lost := c.gce.Instances()[0].Name
+
+	noticed := time.Now()
+	require.NoError(t, preemption.Mark(t.Context(), c.Client, lost, preemption.Notice{Time: noticed, Source: preemption.MetadataServer}))
+	var asked time.Time
+	eventually(t, "the request for the replacement", func() bool {
+		for _, request := range c.gce.Requests() {
+			if request.Method == "compute.instances.insert" && request.Name != lost {
+				asked = request.Time
+			}
+		}
+		return !asked.IsZero()
+	})
+	t.Logf("asked for %s after the notice", asked.Sub(noticed).Round(time.Millisecond))
+	assert.Less(t, asked.Sub(noticed), time.Second)
+
+	require.NoError(t, c.gce.Preempt(lost))
+	now := c.await(vm, "the replacement", func(vm *spotv1alpha1.SpotInstanceVM) bool {
+		return c.agree(1)(vm) && vm.Status.ProvisionedInstances[0].Name != lost
+	})
+	assert.Len(t, c.gce.History(), 2)
+	require.Len(t, now.Status.Zones, 1)
+	assert.EqualValues(t, 1, now.Status.Zones[0].Preemptions, "the history of the zone tells of it")
+}
+
+func TestAPIInstancesAreAdoptedAfterALostStatus(t *testing.T) {
+	c := newCluster(t)
+	m := c.start(newFuse(0))
+	vm := c.vm("t4")
+	c.pod("t4", "bert", 0)
+	c.pod("t4", "bert", 1)
+	before := c.await(vm, "two ready instances", c.agree(2))
+	m.stop()
+
+	now := c.now(vm)
+	lost := now.DeepCopy()
+	lost.Status = spotv1alpha1.SpotInstanceVMStatus{}
+	require.NoError(t, c.Status().Update(t.Context(), lost))
+	c.start(newFuse(0))
+	after := c.await(vm, "both to be in the status again", c.agree(2))
+	for n := range after.Status.ProvisionedInstances {
+		assert.Equal(t, before.Status.ProvisionedInstances[n].Name, after.Status.ProvisionedInstances[n].Name)
+		assert.Equal(t, before.Status.ProvisionedInstances[n].InstanceID, after.Status.ProvisionedInstances[n].InstanceID)
+	}
+	assert.Len(t, c.gce.History(), 2, "no third was created meanwhile")
+}
+
+func TestAPIOrphansAreDeleted(t *testing.T) {
+	c := newCluster(t)
+	m := c.start(newFuse(0))
+	vm := c.vm("t4")
+	c.pod("t4", "bert", 0)
+	c.await(vm, "a ready instance", c.agree(1))
+	m.stop()
+	// Somebody takes the finalizer off by force: nothing in the cluster knows of the instance any more.
+	now := c.now(vm)
+	now.Finalizers = nil
+	require.NoError(t, c.Update(t.Context(), now))
+	require.NoError(t, c.Delete(t.Context(), now))
+	for _, pod := range c.pods() {
+		require.NoError(t, c.Delete(t.Context(), &pod, client.GracePeriodSeconds(0)))
+	}
+
+	other := c.vm("other") // with the same credentials
+	c.start(newFuse(0))
+	eventually(t, "the orphan to be gone", func() bool { return len(c.gce.Instances()) == 0 })
+	assert.Empty(t, c.now(other).Status.ProvisionedInstances)
+
+	// One of the same name is another one: it does not adopt what is not its own.
+	again := c.vm("t4")
+	c.pod("t4", "bert", 0)
+	c.await(again, "an instance of its own", c.agree(1))
+	assert.Len(t, c.gce.History(), 2)
+}
+
+func TestAPIAStockoutEverywhereIsAConditionAndThenAFallback(t *testing.T) {
+	c := newCluster(t)
+	c.start(newFuse(0))
+	for _, zone := range []string{zoneA, zoneB} {
+		c.gce.SetStock(fakegce.Stock{Zone: zone, Model: "SPOT"})
+	}
+	vm := c.vm("t4")
+	c.pod("t4", "bert", 0)
+	now := c.await(vm, "the condition", func(vm *spotv1alpha1.SpotInstanceVM) bool {
+		return meta.IsStatusConditionFalse(vm.Status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
+	})
+	condition := meta.FindStatusCondition(now.Status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
+	assert.Equal(t, spotv1alpha1.ReasonZoneExhausted, condition.Reason)
+	assert.Contains(t, condition.Message, "spec.allowStandardFallback")
+	assert.Empty(t, now.Status.ProvisionedInstances)
+
+	now = c.now(vm)
+	now.Spec.AllowStandardFallback = ptr.To(true)
+	require.NoError(t, c.Update(t.Context(), now))
+	now = c.await(vm, "an instance at full price", c.agree(1))
+	assert.Equal(t, spotv1alpha1.ProvisioningStandard, now.Status.ProvisionedInstances[0].ProvisioningModel)
+	assert.False(t, c.gce.Instances()[0].Spot)
+}
+
+func TestAPIWithoutCredentialsNothingIsAskedFor(t *testing.T) {
+	c := newCluster(t)
+	m := c.start(newFuse(0))
+	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.GCP.CredentialsSecretRef.Name = "missing" })
+	other := c.vm("v100", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.GCP.CredentialsSecretRef.Namespace = "kube-system" })
+	c.pod("t4", "bert", 0)
+	for _, one := range []*spotv1alpha1.SpotInstanceVM{vm, other} {
+		now := c.await(one, "the condition", func(vm *spotv1alpha1.SpotInstanceVM) bool {
+			return meta.IsStatusConditionFalse(vm.Status.Conditions, spotv1alpha1.ConditionCredentialsValid)
+		})
+		assert.Equal(t, spotv1alpha1.ReasonSecretNotFound, meta.FindStatusCondition(now.Status.Conditions, "Ready").Reason)
+	}
+	assert.NotContains(t, m.log(), "Create")
+
+	require.NoError(t, c.Delete(t.Context(), other))
+	eventually(t, "the end of one that has no instances", func() bool { return c.now(other) == nil })
+}
+
+func TestAPICredentialsOfAJobServeUntilTheInstancesAreGone(t *testing.T) {
+	c := newCluster(t)
+	m := c.start(newFuse(0))
+	job := c.job("bert", "t4", "gcp")
+	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.GCP.CredentialsSecretRef = nil })
+	c.pod("t4", "bert", 0)
+	now := c.await(vm, "a ready instance", c.agree(1))
+	assert.Equal(t, "gcp", now.Annotations[spotv1alpha1.AnnotationCredentialsSecret])
+	require.NoError(t, c.Delete(t.Context(), job))
+	m.stop()
+
+	c.start(newFuse(0))
+	require.NoError(t, c.Delete(t.Context(), vm))
+	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
+	assert.Empty(t, c.gce.Instances())
+}
+
+func TestAPIAnInstanceThatDoesNotJoinIsGivenUp(t *testing.T) {
+	c := newCluster(t)
+	c.mute = true
+	c.start(newFuse(0))
+	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.JoinTimeout = metav1.Duration{Duration: time.Minute} })
+	c.pod("t4", "bert", 0)
+	c.await(vm, "an instance that runs", func(vm *spotv1alpha1.SpotInstanceVM) bool {
+		return len(vm.Status.ProvisionedInstances) == 1 && vm.Status.ProvisionedInstances[0].State == spotv1alpha1.InstanceRunning
+	})
+	// As if it had been created a while ago.
+	now := c.now(vm)
+	now.Status.ProvisionedInstances[0].CreationTime = &metav1.Time{Time: time.Now().Add(-2 * time.Minute)}
+	require.NoError(t, c.Status().Update(t.Context(), now))
+	now = c.await(vm, "the condition", func(vm *spotv1alpha1.SpotInstanceVM) bool {
+		ready := meta.FindStatusCondition(vm.Status.Conditions, spotv1alpha1.ConditionReady)
+		return ready.Reason == spotv1alpha1.ReasonJoinFailed && len(vm.Status.ProvisionedInstances) == 0
+	})
+	assert.Empty(t, c.gce.Instances(), "it is not paid for any longer: %+v", now.Status)
+	eventually(t, "its token to be revoked", func() bool { return len(c.tokens()) == 0 })
+}
+
+func TestAPILostAnswersAndRequestsThatComeTwiceMakeOneInstance(t *testing.T) {
+	c := newCluster(t)
+	c.start(newFuse(0))
+	c.gce.LoseAnswers("compute.instances.insert", 2)
+	c.gce.Inject(fakegce.Fault{Method: "compute.instances.insert", After: 2, Times: 1, Twice: true})
+	c.gce.LoseAnswers("compute.zoneOperations.get", 1)
+	vm := c.vm("t4")
+	c.pod("t4", "bert", 0)
+	c.await(vm, "a ready instance", c.agree(1))
+
+	c.gce.LoseAnswers("compute.instances.delete", 2)
+	require.NoError(t, c.Delete(t.Context(), vm))
+	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
+	assert.Len(t, c.gce.History(), 1)
+	assert.Empty(t, c.gce.Instances())
 }

@@ -35,6 +35,8 @@ var managerFlags = []struct{ flag, value, format string }{
 	{"progress-interval", "progressInterval", "{{ . }}"},
 	{"progress-workers", "progressWorkers", "{{ int . }}"},
 	{"metrics-max-jobs", "metricsMaxJobs", "{{ int . }}"},
+	{"cloud-list-interval", "cloudListInterval", "{{ . }}"},
+	{"gcp-endpoint", "gcpEndpoint", "{{ . }}"},
 	{"tensorboard-image", "tensorboardImage", "{{ . }}"},
 	{"isolate-jobs", "isolateJobs", "{{ . }}"},
 }

@@ -27,6 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/fakegce"
 	"github.com/dcnlab/spot-training-operator/test/gangs"
 )
 
@@ -42,12 +44,13 @@ type cluster struct {
 	config       *rest.Config
 	installation *installation
 	webhooks     webhookServing
+	compute      *fakegce.Server
 }
 
 // startCluster starts a control plane and installs the operator into it, except for its pod.
 func startCluster(t *testing.T, i *installation) *cluster {
 	t.Helper()
-	c := &cluster{t: t, folder: t.TempDir(), installation: i}
+	c := &cluster{t: t, folder: t.TempDir(), installation: i, compute: fakegce.Start(t, fakegce.Options{})}
 	c.webhooks = newWebhookServing(t, c.folder)
 	policy := filepath.Join(c.folder, "audit-policy.yaml")
 	require.NoError(t, os.WriteFile(policy, auditPolicy(i.user()), 0o644))
@@ -71,6 +74,7 @@ func startCluster(t *testing.T, i *installation) *cluster {
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
 	require.NoError(t, mlv1.AddToScheme(scheme))
+	require.NoError(t, spotv1alpha1.AddToScheme(scheme))
 	c.Client, err = client.New(c.config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 

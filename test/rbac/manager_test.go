@@ -45,7 +45,8 @@ func (c *cluster) startManager(program, name, counters string, more ...string) *
 	// Of two settings of a flag the last counts. The namespace is what a pod reads from its own file system.
 	args := append(slices.Clone(container.Args),
 		"--metrics-bind-address="+metrics, "--health-probe-bind-address="+probes,
-		"--leader-election-namespace="+c.installation.namespace, "--progress-interval=1s")
+		"--leader-election-namespace="+c.installation.namespace, "--progress-interval=1s",
+		"--gcp-endpoint="+c.compute.URL(), "--cloud-list-interval=1s")
 	args = append(args, c.webhooks.arguments(container.Args)...)
 	env := []string{"KUBECONFIG=" + c.kubeconfig(c.installation.namespace, c.installation.serviceAccount()), "GOCOVERDIR=" + counters}
 	for _, variable := range container.Env {

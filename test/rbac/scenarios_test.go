@@ -50,6 +50,8 @@ var scenarios = []scenario{
 	{"a quota stands in the way", quota},
 	{"a quota stands in the way of pods", quotaOfPods},
 	{"a node is lost", aNodeIsLost},
+	{"instances are created, taken back, replaced and deleted", spotInstances},
+	{"an instance outlives its SpotInstanceVM", orphanedInstance},
 	{"a job waits for Kueue", waitsForKueue},
 	{"Volcano starts the workers together", func(w *world) { w.gang("volcano") }},
 	{"scheduler-plugins start the workers together", func(w *world) { w.gang("scheduler-plugins-scheduler") }},

@@ -72,7 +72,7 @@ type ProvisionedInstance struct {
 	ProvisioningModel ProvisioningModel `json:"provisioningModel,omitempty"`
 
 	// state of the instance in the provider's words (PROVISIONING, STAGING, RUNNING, STOPPING, TERMINATED, SUSPENDED and
-	// others), or PLANNED before it is created, or DELETING once its deletion is decided.
+	// others), or PLANNED before the provider has granted it, or DELETING once its deletion is decided.
 	// +optional
 	State InstanceState `json:"state,omitempty"`
 
@@ -118,7 +118,7 @@ type InstanceState string
 
 // States of an instance.
 const (
-	// InstancePlanned: the decision is written down, the request not yet sent.
+	// InstancePlanned: the decision is written down, and the provider has not yet granted the instance.
 	InstancePlanned InstanceState = "PLANNED"
 	// InstanceProvisioning: the provider reserves resources.
 	InstanceProvisioning InstanceState = "PROVISIONING"
