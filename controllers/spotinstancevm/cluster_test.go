@@ -106,7 +106,9 @@ func (c *cluster) boot(i fakegce.Instance) {
 		return
 	}
 	next := node.DeepCopy()
-	next.Spec.Taints = nil
+	next.Spec.Taints = nil // of a node that is not ready, by the API server
+	_ = c.Patch(ctx, next, client.MergeFrom(node))
+	node = next.DeepCopy()
 	next.Status.Allocatable = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("14Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
@@ -232,6 +234,18 @@ func (c *cluster) job(name, vm, secret string) *spotv1alpha1.SpotInstanceJob {
 // pod creates a pod of replica index of a job that needs three cores, for which the scheduler finds no room.
 func (c *cluster) pod(vm, job string, index int, edits ...func(*corev1.Pod)) *corev1.Pod {
 	c.t.Helper()
+	pod := c.newPod(vm, job, index, edits...)
+	require.NoError(c.t, c.Create(c.t.Context(), pod))
+	next := pod.DeepCopy()
+	next.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
+	}}
+	require.NoError(c.t, c.Status().Patch(c.t.Context(), next, client.MergeFrom(pod)))
+	return next
+}
+
+// newPod is a pod of replica index of a job that needs three cores, not yet created.
+func (c *cluster) newPod(vm, job string, index int, edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: fmt.Sprintf("%s-%d-", job, index), Namespace: c.namespace}}
 	pod.Labels = map[string]string{
 		spotv1alpha1.LabelSpotInstanceVM: vm, spotv1alpha1.LabelSpotInstanceJob: job, spotv1alpha1.LabelReplica: fmt.Sprint(index),
@@ -244,13 +258,7 @@ func (c *cluster) pod(vm, job string, index int, edits ...func(*corev1.Pod)) *co
 	for _, edit := range edits {
 		edit(pod)
 	}
-	require.NoError(c.t, c.Create(c.t.Context(), pod))
-	next := pod.DeepCopy()
-	next.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
-	}}
-	require.NoError(c.t, c.Status().Patch(c.t.Context(), next, client.MergeFrom(pod)))
-	return next
+	return pod
 }
 
 // schedule plays the scheduler once: each pod that waits goes to a node of its SpotInstanceVM that has no pod.

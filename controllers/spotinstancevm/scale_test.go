@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,8 +36,7 @@ func (c *cluster) populate(m *manager, count int) {
 			MachineType: "n1-standard-4", Image: vm.Spec.VMImage, DiskGB: 50, DiskType: "pd-ssd", Labels: owner.Labels(),
 		})
 		require.NoError(c.t, err)
-		pod := c.pod(name, "bert", n)
-		c.bind(pod, name+"-aaaaa")
+		require.NoError(c.t, c.Create(ctx, c.newPod(name, "bert", n, func(pod *corev1.Pod) { pod.Spec.NodeName = name + "-aaaaa" })))
 	}
 }
 
@@ -61,6 +61,7 @@ func TestAPIFiveHundredSpotInstanceVMsAreOneListForEachZone(t *testing.T) {
 	begin := time.Now()
 	c.populate(m, steadyState)
 	eventually(t, "all instances to be adopted and ready", func() bool { return c.census() == steadyState })
+	require.Len(t, c.gce.History(), steadyState)
 	t.Logf("%d instances known and ready after %s", steadyState, time.Since(begin).Round(time.Millisecond))
 	quiet := len(f.log())
 	eventually(t, "quiet", func() bool {
