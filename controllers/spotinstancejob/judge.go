@@ -95,6 +95,9 @@ func (o observed) judge(r *replica) verdict {
 			return v
 		}
 	}
+	if r.left() {
+		return verdict{fate: lost, message: "its pod has left node " + r.status.NodeName + ", which was being taken back"}
+	}
 	if failure == nil && o.cannotStart(r) {
 		return verdict{fate: unstartable, message: "no container could be started from checkpoint " + r.current.Annotations[annotationStartedFrom]}
 	}

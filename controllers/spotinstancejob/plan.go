@@ -184,8 +184,13 @@ func (p *planner) waitsForBackoff(r *replica, v verdict) bool {
 }
 
 // expelLost deletes pods whose node is lost: nothing else ends them there, and as long as they are, no other may start.
+// Not before their Job is stopped, or it would make another at once, which starts from an old state.
 func (p *planner) expelLost(r *replica) {
-	for _, pod := range append(r.live(), r.strays...) {
+	pods := r.strays
+	if r.current != nil && (r.retired() != "" || jobEnded(r.current) || !single(p.job)) {
+		pods = append(r.live(), pods...)
+	}
+	for _, pod := range pods {
 		expelled := pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0
 		if !expelled && p.nodes[pod.Spec.NodeName].lost(p.now) {
 			p.desired.expel = append(p.desired.expel, pod)

@@ -176,8 +176,40 @@ func TestPlan(t *testing.T) {
 				w.nodes["a"] = &node{gone: true}
 				saved(w)
 			},
-			want: []string{"checkpoint bert-1-pod for bert-0", "expel bert-0-pod"}, phase: "Recovering", count: 1,
+			want: []string{"checkpoint bert-1-pod for bert-0"}, phase: "Recovering", count: 1,
 			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Preempted", "bert-1": "Running"},
+		},
+		"its Job is stopped before its pod is expelled": {
+			job: spotJob(),
+			with: func(w *world) {
+				job, _ := w.runs(0, 0, "a")
+				w.runs(1, 0, "b")
+				w.knows(job, "Preempted")
+				w.nodes["a"] = &node{gone: true}
+			},
+			want: []string{"retire bert-0: Preempted"}, phase: "Recovering",
+			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Preempted", "bert-1": "Running"},
+		},
+		"a pod that the Job made meanwhile from an old state does not count": {
+			job: spotJob(),
+			with: func(w *world) {
+				job, _ := w.runs(0, 0, "c")
+				w.runs(1, 0, "b")
+				w.knows(job, "Preempted")
+				w.job.Status.JobStatuses[0].NodeName = "a"
+			},
+			want: []string{"retire bert-0: Preempted"}, phase: "Recovering",
+			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Preempted", "bert-1": "Running"},
+		},
+		"a notice that was withdrawn is forgotten": {
+			job: spotJob(),
+			with: func(w *world) {
+				job, _ := w.runs(0, 0, "a")
+				w.runs(1, 0, "b")
+				w.knows(job, "Preempted")
+				w.job.Status.JobStatuses[0].NodeName = "a"
+			},
+			phase: "Running", replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Running", "bert-1": "Running"},
 		},
 		"the lost replica waits for that checkpoint": {
 			job: spotJob().Checkpoints(hour),

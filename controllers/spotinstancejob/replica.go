@@ -109,6 +109,20 @@ func (r *replica) marked() bool {
 	return r.current != nil && r.status != nil && r.status.Name == r.current.Name && r.status.Phase == spotv1alpha1.ReplicaPreempted
 }
 
+// left says whether the pod that counts as preempted is gone, though the Job may have made another: that started from an
+// old state.
+func (r *replica) left() bool {
+	if !r.marked() || r.status.NodeName == "" {
+		return false
+	}
+	for _, pod := range r.pods {
+		if pod.Status.Phase == corev1.PodSucceeded || (pod.Spec.NodeName == r.status.NodeName && !podEnded(pod)) {
+			return false
+		}
+	}
+	return true
+}
+
 // live are the pods of the current Job that have not ended.
 func (r *replica) live() []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(r.pods), podEnded)

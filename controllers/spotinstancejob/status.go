@@ -72,9 +72,12 @@ func (p *planner) replicaStatus(r *replica, v verdict) *spotv1alpha1.ReplicaStat
 		}
 		return &entry
 	}
-	entry.Name, entry.RestartCount, entry.NodeName = r.current.Name, attemptOf(r.current), ""
+	if !r.marked() { // of a preempted one it stays what it was lost with
+		entry.NodeName = ""
+	}
+	entry.Name, entry.RestartCount = r.current.Name, attemptOf(r.current)
 	for _, pod := range r.pods {
-		if pod.Spec.NodeName != "" {
+		if pod.Spec.NodeName != "" && !r.marked() {
 			entry.NodeName = pod.Spec.NodeName
 		}
 	}

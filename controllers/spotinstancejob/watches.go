@@ -72,21 +72,21 @@ func nodeChanged(now clock.PassiveClock) predicate.Predicate {
 			return true
 		}
 		at := now.Now()
-		return !equality.Semantic.DeepEqual(outlineOf(before, at), outlineOf(after, at))
+		return outlineOf(before, at) != outlineOf(after, at)
 	}}
 }
 
 // outline is what a plan reads of a node.
 type outline struct {
 	ready, outOfService, notice bool
-	deadline                    time.Time
+	deadline                    int64 // in nanoseconds
 }
 
 func outlineOf(is *corev1.Node, at time.Time) outline {
 	n := nodeOf(is, at)
 	short := outline{ready: n.ready, outOfService: n.outOfService, notice: n.notice != nil}
 	if n.notice != nil {
-		short.deadline = n.notice.Deadline
+		short.deadline = n.notice.Deadline.UnixNano()
 	}
 	return short
 }
