@@ -33,6 +33,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/controllers/unserved"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
@@ -123,6 +124,11 @@ func startOperator(t *testing.T, namespace string) {
 	}
 	reported := make(chan event.TypedGenericEvent[types.NamespacedName])
 	require.NoError(t, reconciler.SetupWithManager(ctx, mgr, trainingjob.Options{Concurrency: 2, Reported: reported}))
+	spot := &spotinstancejob.Reconciler{
+		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder("spot-training-operator"), Metrics: metrics.NewSpotInstanceJobs(prometheus.NewRegistry()),
+	}
+	require.NoError(t, spot.SetupWithManager(ctx, mgr, spotinstancejob.Options{Concurrency: 1}))
 	require.NoError(t, unserved.SetupWithManager(mgr))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -186,7 +187,7 @@ func TestKinds(t *testing.T) {
 
 	startOperator(t, b.namespace)
 	for _, test := range allTests() {
-		if test.Suite == "kinds" && test.Name != "kind-trainingjob" {
+		if test.Suite == "kinds" && (strings.Contains(test.Question, "ControllerNotAvailable") || test.Name == "kind-spotinstancejob") {
 			b.passes(test.Name)
 		}
 	}

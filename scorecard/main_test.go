@@ -66,7 +66,7 @@ func TestListShowsEveryTest(t *testing.T) {
 
 // A kind that gets its controller must get a test that asks more of it.
 func TestKindsThatAreOnlyStoredAreThoseWithoutAController(t *testing.T) {
-	want := map[string]bool{"kind-trainingjob": false}
+	want := map[string]bool{"kind-trainingjob": false, "kind-spotinstancejob": false, "kind-spotinstancevm": false}
 	for _, kind := range unserved.Kinds() {
 		want["kind-"+strings.ToLower(kind.Name)] = true
 	}

@@ -95,7 +95,8 @@ func TestKindsCoverBothGroups(t *testing.T) {
 	require.NoError(t, aiplatformv1alpha1.AddToScheme(scheme))
 
 	served := map[schema.GroupVersionKind]bool{
-		spotv1alpha1.GroupVersion.WithKind("SpotInstanceVM"): true, // has a controller
+		spotv1alpha1.GroupVersion.WithKind("SpotInstanceVM"):  true, // has a controller
+		spotv1alpha1.GroupVersion.WithKind("SpotInstanceJob"): true, // has a controller
 	}
 	for _, kind := range Kinds() {
 		gvk, err := apiutil.GVKForObject(kind.New(), scheme)

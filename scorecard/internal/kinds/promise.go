@@ -16,13 +16,13 @@ import (
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/verdict"
 )
 
-// test is the test of a kind that this version only stores.
+// test is the test of a promise.
 func (p promise) test() suite.Test {
 	return suite.Test{
 		Name:  testName(p.kind),
 		Suite: Suite,
-		Question: fmt.Sprintf("Is the example of %s accepted, and does the operator say that it does not act on it yet (%s=%s, %s)?",
-			p.kind, p.condition.Type, p.condition.Status, p.condition.Reason),
+		Question: fmt.Sprintf("Is the example of %s accepted, and does the operator say %s (%s=%s, %s)?",
+			p.kind, p.says, p.condition.Type, p.condition.Status, p.condition.Reason),
 		Run: p.run,
 	}
 }
