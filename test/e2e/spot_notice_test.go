@@ -80,7 +80,9 @@ func TestANoticeLeadsToACheckpointAndANewInstanceAtOnce(t *testing.T) {
 	seed := n.pollAsTheSeed()
 	time.Sleep(seedPoll / 2)
 
-	n.t.Cleanup(func() { _ = preemption.Clear(context.WithoutCancel(t.Context()), n.WithWatch, n.node.Name, preemption.MetadataServer) })
+	n.t.Cleanup(func() {
+		_ = preemption.Clear(context.WithoutCancel(t.Context()), n.WithWatch, n.node.Name, preemption.MetadataServer)
+	})
 	at := time.Now()
 	require.NoError(t, n.fake.Preempt(noticeInstance))
 
