@@ -125,6 +125,8 @@ func TestEveryValueOfTheManagerTakesEffect(t *testing.T) {
 			func(d *appsv1.Deployment) any { return environment(d, "RELATED_IMAGE_TRAINING_WORKER") }},
 		"the checkpoint agent's image": {"--set=image.repository=registry.example.com/a/b,image.tag=v7", "registry.example.com/a/b:v7",
 			func(d *appsv1.Deployment) any { return environment(d, "RELATED_IMAGE_CHECKPOINT_AGENT") }},
+		"the node agent's image": {"--set=image.repository=registry.example.com/a/b,image.tag=v7", "registry.example.com/a/b:v7",
+			func(d *appsv1.Deployment) any { return environment(d, "RELATED_IMAGE_NODE_AGENT") }},
 		"imagePullSecrets": {`--set-json=imagePullSecrets=[{"name":"pull"}]`, []corev1.LocalObjectReference{{Name: "pull"}},
 			func(d *appsv1.Deployment) any { return pod(d).ImagePullSecrets }},
 		"replicas": {"--set=replicas=3", int32(3),

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,7 +60,13 @@ func fromBundle(t *testing.T, file string) *installation {
 	install := csv.Spec.Install.Spec
 	require.Len(t, install.Deployments, 1, "%s: deployments", file)
 	i.deployment = install.Deployments[0].Spec
-	i.objects = append(i.objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: i.serviceAccount()}})
+	accounts := map[string]bool{i.serviceAccount(): true}
+	for _, p := range slices.Concat(install.ClusterPermissions, install.Permissions) {
+		accounts[p.ServiceAccountName] = true
+	}
+	for name := range accounts {
+		i.objects = append(i.objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
 	for _, p := range install.ClusterPermissions {
 		meta := metav1.ObjectMeta{Name: "cluster-permissions-" + p.ServiceAccountName}
 		i.objects = append(i.objects,

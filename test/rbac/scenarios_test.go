@@ -66,6 +66,7 @@ var scenarios = []scenario{
 
 // scenariosAlone change what the others rely on, and are driven one after another when these have ended.
 var scenariosAlone = []scenario{
+	{"the node agent comes and goes", nodeAgents},
 	{"pods are labelled without the admission policy", withoutAdmissionPolicy},
 }
 
