@@ -10,8 +10,11 @@ STARTED_NODE=
 main() {
   trap cleanup EXIT
   if [[ -z $USER_CLUSTER ]]; then
+    # Running containers can be checkpointed where containerd finds it.
+    localcluster criu >/dev/null
     bring_node_up
     hack/images.sh load
+    export E2E_REGISTRY=${E2E_REGISTRY:-10.77.0.1:5000} E2E_KUBELET_DIR=${E2E_KUBELET_DIR:-$STATE/data/kubelet}
   else
     need_kubectl
   fi

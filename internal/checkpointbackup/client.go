@@ -43,7 +43,7 @@ type Client struct {
 // NewClient returns a client that reads and writes by the given ones. The cache may be nil; without it Source is of no
 // use.
 func NewClient(reader client.Reader, writer client.Writer, watched cache.Cache, discover Discovery, now clock.PassiveClock) *Client {
-	return &Client{reader: reader, writer: writer, cache: watched, served: served{discovery: discover, clock: now}}
+	return &Client{reader: reader, writer: writer, cache: watched, served: served{discovery: discover, clock: now, every: lookAgain}}
 }
 
 // ForManager returns a client that reads from the manager's cache, where an object that was just created may still be
@@ -152,6 +152,7 @@ func (c *Client) explain(told, err error) error {
 type served struct {
 	discovery Discovery
 	clock     clock.PassiveClock
+	every     time.Duration
 
 	mutex sync.Mutex
 	seen  time.Time
@@ -162,7 +163,7 @@ func (s *served) version() (string, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	now := s.clock.Now()
-	if !s.seen.IsZero() && now.Sub(s.seen) < lookAgain {
+	if !s.seen.IsZero() && now.Sub(s.seen) < s.every {
 		return s.found, nil
 	}
 	for _, version := range Versions {

@@ -35,7 +35,7 @@ func New() *cobra.Command {
 		"folder of the programs, which clusters can share; default: .localcluster/bin in the repository [LOCALCLUSTER_BIN]")
 	root.AddCommand(
 		upCommand(&f), downCommand(&f), statusCommand(&f), kubeconfigCommand(&f),
-		loadImageCommand(&f), buildImageCommand(&f), binariesCommand(&f), prepareDepsCommand(&f), provisionerCommand(),
+		loadImageCommand(&f), buildImageCommand(&f), binariesCommand(&f), criuCommand(&f), prepareDepsCommand(&f), provisionerCommand(),
 		toolsCommand(&f), registriesConfCommand(&f), scorecardImageCommand(&f), olmCommand(&f), olmv1Command(&f), machineCommand(&f),
 	)
 	return root

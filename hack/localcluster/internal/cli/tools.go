@@ -8,6 +8,7 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/component"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/scorecard"
 )
 
@@ -25,6 +26,27 @@ func toolsCommand(f *folders) *cobra.Command {
 		Long:    "Builds the tools for bundles and catalogs of operators if needed and prints the folder that holds them. Needs no root and no cluster.",
 		Example: "  PATH=$(localcluster tools):$PATH opm version",
 	}, component.Tools)
+}
+
+func criuCommand(f *folders) *cobra.Command {
+	return &cobra.Command{
+		Use: "criu", Short: "Put CRIU beside the programs, so that running containers can be checkpointed, and print its path", Args: cobra.NoArgs,
+		Long: "Takes CRIU from Debian if it is not there yet, with the libraries that it needs, and puts it where the node's container\n" +
+			"runtime finds it, also of a cluster that is up. The Debian package mmdebstrap is installed when it is missing.",
+		Example: "  sudo localcluster criu && localcluster up",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			layout, err := f.layout()
+			if err != nil {
+				return err
+			}
+			path, err := host.CRIU(cmd.Context(), layout.Bin, os.Stderr)
+			if err != nil {
+				return err
+			}
+			fmt.Println(path)
+			return nil
+		},
+	}
 }
 
 // programsCommand completes cmd: it builds what use needs and prints the folder of the programs.

@@ -1,0 +1,97 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// criuSuite is the Debian release whose CRIU is taken: that of the release before fails on kernels from 6.13 on, whose vdso
+// it cannot read.
+const criuSuite = "trixie"
+
+// criuPackages is what makes the root file system that CRIU is taken from.
+func criuPackages() []Package { return []Package{{Name: "mmdebstrap", Program: "mmdebstrap"}} }
+
+// CRIU makes a criu of Debian in the folder bin, which runs on any system, and returns its path. One that is there stays.
+// Container runtimes look it up by this name.
+func CRIU(ctx context.Context, bin string, out io.Writer) (string, error) {
+	wrapper, files := filepath.Join(bin, "criu"), filepath.Join(bin, "criu.files")
+	if exec.CommandContext(ctx, wrapper, "--version").Run() == nil {
+		return wrapper, nil
+	}
+	if os.Geteuid() != 0 {
+		return "", errors.New("CRIU is taken from a root file system, which needs root to make: use sudo")
+	}
+	if err := Install(ctx, criuPackages(), out); err != nil {
+		return "", err
+	}
+	root, err := os.MkdirTemp("", "criu-root-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(root)
+	fmt.Fprintf(out, "fetching CRIU from Debian %s\n", criuSuite)
+	command := exec.CommandContext(ctx, "mmdebstrap", "--quiet", "--variant=minbase", "--include=criu", criuSuite, root)
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mmdebstrap --include=criu %s: %w\n%s", criuSuite, err, tail(string(output)))
+	}
+	if err := os.RemoveAll(files); err != nil {
+		return "", err
+	}
+	if err := keepCRIU(root, files); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(wrapper, []byte(criuWrapper), 0o755); err != nil {
+		return "", err
+	}
+	version, err := exec.CommandContext(ctx, wrapper, "--version").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("the fetched CRIU does not run: %w\n%s", err, version)
+	}
+	fmt.Fprintln(out, strings.ReplaceAll(strings.TrimSpace(string(version)), "\n", ", "))
+	return wrapper, nil
+}
+
+// criuWrapper runs CRIU with the libraries of its own release. It finds them beside itself, since the folder may move.
+const criuWrapper = `#!/bin/sh
+files=$(dirname "$(readlink -f "$0")")/criu.files
+exec "$files/ld.so" --library-path "$files" "$files/criu" "$@"
+`
+
+// keepCRIU copies CRIU, the loader and the shared libraries from a root file system.
+func keepCRIU(root, files string) error {
+	if err := os.MkdirAll(files, 0o755); err != nil {
+		return err
+	}
+	keep := map[string]string{filepath.Join(root, "usr/sbin/criu"): "criu"}
+	loaders, err := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu/ld-linux-*.so.*"))
+	if err != nil || len(loaders) != 1 {
+		return fmt.Errorf("the root file system has not one loader of programs but %d", len(loaders))
+	}
+	keep[loaders[0]] = "ld.so"
+	libraries, err := filepath.Glob(filepath.Join(filepath.Dir(loaders[0]), "*.so*"))
+	if err != nil {
+		return err
+	}
+	for _, library := range libraries {
+		if info, err := os.Stat(library); err == nil && info.Mode().IsRegular() && library != loaders[0] {
+			keep[library] = filepath.Base(library)
+		}
+	}
+	for from, to := range keep {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(files, to), content, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}

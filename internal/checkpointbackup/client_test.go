@@ -1,0 +1,219 @@
+package checkpointbackup_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	crds "github.com/dcnlab/spot-training-operator/test/checkpointbackup"
+)
+
+var api struct {
+	config *rest.Config
+	scheme *runtime.Scheme
+}
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(runWithAPIServer(m))
+}
+
+func runWithAPIServer(m *testing.M) int {
+	environment := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute}
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		environment.BinaryAssetsDirectory = filepath.Join("..", "..", ".localcluster", "bin")
+	}
+	defer func() {
+		if err := environment.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the API server:", err)
+		}
+	}()
+	config, err := environment.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start an API server:", err)
+		return 1
+	}
+	config.QPS = -1
+	api.config, api.scheme = config, runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(api.scheme); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+const patience = time.Minute
+
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	require.Eventually(t, check, patience, 50*time.Millisecond, what)
+}
+
+// install has the cluster serve the versions, and no others.
+func install(t *testing.T, c client.Client, versions ...string) {
+	t.Helper()
+	crd, err := crds.CRD(versions...)
+	require.NoError(t, err)
+	_, err = envtest.InstallCRDs(api.config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, MaxTime: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { remove(t, c) })
+}
+
+func remove(t *testing.T, c client.Client) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "checkpointbackups.migration.dcnlab.com"}}
+	require.NoError(t, client.IgnoreNotFound(c.Delete(ctx, crd)))
+	eventually(t, "the CRD is gone", func() bool { return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(crd), crd)) })
+}
+
+func backup(name string) checkpointbackup.Backup {
+	return checkpointbackup.Backup{
+		Key: types.NamespacedName{Namespace: "default", Name: name}, Labels: map[string]string{"job": "bert"},
+		Spec: checkpointbackup.Spec{
+			Schedule: checkpointbackup.Immediately, Pod: types.NamespacedName{Namespace: "default", Name: "p"},
+			Resource:   checkpointbackup.Resource{APIVersion: "batch/v1", Kind: "Job", Namespace: "default", Name: "j"},
+			Registry:   checkpointbackup.Registry{URL: "registry.example.com", Repository: "team/checkpoints"},
+			Containers: []checkpointbackup.Container{{Name: "train", Image: "registry.example.com/team/checkpoints:1"}},
+		},
+	}
+}
+
+func TestEachServedVersionIsUsed(t *testing.T) {
+	ctx := t.Context()
+	c, err := client.New(api.config, client.Options{Scheme: api.scheme})
+	require.NoError(t, err)
+	discover, err := discovery.NewDiscoveryClientForConfig(api.config)
+	require.NoError(t, err)
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	backups := checkpointbackup.NewClient(c, c, nil, discover, clock)
+	later := func() { clock.SetTime(clock.Now().Add(16 * time.Second)) }
+
+	version, err := backups.Version()
+	require.NoError(t, err)
+	assert.Empty(t, version)
+	_, err = backups.List(ctx, "default", nil)
+	require.ErrorIs(t, err, checkpointbackup.ErrNotServed)
+	require.ErrorIs(t, backups.Create(ctx, backup("early")), checkpointbackup.ErrNotServed)
+	require.NoError(t, backups.Delete(ctx, backup("early")))
+
+	for _, test := range []struct {
+		served []string
+		want   string
+	}{{[]string{"v1alpha1"}, "v1alpha1"}, {[]string{"v1"}, "v1"}, {nil, "v1"}} {
+		install(t, c, test.served...)
+		later()
+		version, err := backups.Version()
+		require.NoError(t, err)
+		require.Equal(t, test.want, version)
+
+		owner := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "u"}
+		require.NoError(t, backups.Create(ctx, backup("one"), owner))
+		assert.True(t, apierrors.IsAlreadyExists(backups.Create(ctx, backup("one"))), "a name is asked for once")
+		all, err := backups.List(ctx, "default", map[string]string{"job": "bert"})
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		assert.Equal(t, backup("one").Spec, all[0].Spec)
+		object, err := backups.Get(ctx, all[0].Key)
+		require.NoError(t, err)
+		assert.Equal(t, []metav1.OwnerReference{owner}, object.GetOwnerReferences())
+		none, err := backups.List(ctx, "default", map[string]string{"job": "other"})
+		require.NoError(t, err)
+		assert.Empty(t, none)
+
+		object.Object["status"] = checkpointbackup.EncodeStatus(checkpointbackup.Status{
+			Phase: checkpointbackup.Completed, Completed: clock.Now(), Images: []checkpointbackup.Container{{Name: "train", Image: "i"}},
+		})
+		require.NoError(t, c.Status().Update(ctx, object))
+		require.NoError(t, c.Get(ctx, all[0].Key, object))
+		images := object.Object["status"].(map[string]any)
+		assert.Len(t, images["containers"], 1, "the schema knows the field")
+		assert.Len(t, images["builtImages"], 1)
+
+		require.NoError(t, backups.Delete(ctx, all[0]))
+		require.NoError(t, backups.Delete(ctx, all[0]), "it is gone already")
+		remove(t, c)
+		// Before the next look at what is served, the server's own answer says it.
+		_, err = backups.List(ctx, "default", nil)
+		require.ErrorIs(t, err, checkpointbackup.ErrNotServed)
+	}
+}
+
+func TestAWatchBeginsWhenTheKindComesAndEndsWhenItGoes(t *testing.T) {
+	c, err := client.New(api.config, client.Options{Scheme: api.scheme})
+	require.NoError(t, err)
+	mgr, err := ctrl.NewManager(api.config, ctrl.Options{Scheme: api.scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	require.NoError(t, err)
+	backups, err := checkpointbackup.ForManager(mgr)
+	require.NoError(t, err)
+	backups.LookEvery(200 * time.Millisecond)
+	var mutex sync.Mutex
+	seen, versions := map[string]int{}, []string{}
+	counted := func(name string) int {
+		mutex.Lock()
+		defer mutex.Unlock()
+		return seen[name]
+	}
+	last := func() string {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if len(versions) == 0 {
+			return "none"
+		}
+		return versions[len(versions)-1]
+	}
+	changed := func(_ context.Context, version string, _ checkpointbackup.Queue) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		versions = append(versions, version)
+	}
+	count := reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		seen[request.Name]++
+		return reconcile.Result{}, nil
+	})
+	require.NoError(t, ctrl.NewControllerManagedBy(mgr).Named("watch").
+		WatchesRawSource(backups.Source(&handler.EnqueueRequestForObject{}, changed)).Complete(count))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() { cancel(); require.NoError(t, <-ended) })
+	eventually(t, "it is known that none is served", func() bool { return last() == "" })
+
+	for i, version := range []string{"v1alpha1", "v1"} {
+		install(t, c, version)
+		eventually(t, version+" is served", func() bool { return last() == version })
+		name := fmt.Sprintf("watched-%d", i)
+		require.NoError(t, c.Create(t.Context(), checkpointbackup.Encode(backup(name), version)))
+		eventually(t, "the controller is asked to look", func() bool { return counted(name) > 0 })
+		remove(t, c)
+		eventually(t, "it is known that none is served any more", func() bool { return last() == "" })
+	}
+}
