@@ -19,9 +19,11 @@ import (
 )
 
 const (
-	root       = "../.."
-	crdFolder  = root + "/config/crd/bases"
-	localTools = root + "/.localcluster/bin"
+	root      = "../.."
+	crdFolder = root + "/config/crd/bases"
+	// checkpointBackup is the kind that the built-in checkpoint agent brings.
+	checkpointBackup = root + "/config/checkpoint-agent/crd"
+	localTools       = root + "/.localcluster/bin"
 )
 
 var k8s client.Client
@@ -32,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func runWithAPIServer(m *testing.M) int {
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:        []string{crdFolder},
+		CRDDirectoryPaths:        []string{crdFolder, checkpointBackup},
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: 3 * time.Minute,
 		CRDs:                     []*apiextensionsv1.CustomResourceDefinition{crds.CatalogSource(), crds.OperatorGroup(), crds.Subscription()},

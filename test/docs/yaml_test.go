@@ -26,7 +26,6 @@ var notServed = map[string]string{
 	"olm.operatorframework.io": "the CRDs of the second OLM come with its own release",
 	"scheduling.volcano.sh":    "Volcano's CRDs come with its own release",
 	"scheduling.x-k8s.io":      "the CRDs of scheduler-plugins come with their own release",
-	"migration.dcnlab.com":     "CheckpointBackup belongs to another operator",
 	"autoscaling.k8s.io":       "the CRDs of the vertical autoscaler come with its own release",
 }
 
