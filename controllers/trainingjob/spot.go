@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -20,9 +21,10 @@ func spotName(job *mlv1.TrainingJob) string {
 	return ""
 }
 
-// askForInstances puts the label on the pods by which a SpotInstanceVM knows that it may create instances for them.
+// askForInstances puts the label on the pods by which a SpotInstanceVM knows that it may create instances for them. A name
+// that is too long for a label is that of no SpotInstanceVM, which the condition says.
 func askForInstances(job *mlv1.TrainingJob, template *corev1.PodTemplateSpec) {
-	if name := spotName(job); name != "" {
+	if name := spotName(job); name != "" && len(name) <= validation.LabelValueMaxLength {
 		template.Labels[spotv1alpha1.LabelSpotInstanceVM] = name
 	}
 }

@@ -1,6 +1,7 @@
 package trainingjob
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -32,10 +33,13 @@ func missing(kind, reason, message string) metav1.Condition {
 
 func TestPodsOfASpotJobAskForInstances(t *testing.T) {
 	with := buildWorkers(onSpot(builders.TrainingJob("bert")).Obj(), Settings{}, 0)
+	long := onSpot(builders.TrainingJob("bert")).Obj()
+	long.Spec.Scheduling.Spot.Name = strings.Repeat("x", 64)
 	without := buildWorkers(builders.TrainingJob("bert").Obj(), Settings{}, 0)
 
 	assert.Equal(t, "gpus", with.Spec.Template.Labels[spotv1alpha1.LabelSpotInstanceVM])
 	assert.NotContains(t, with.Labels, spotv1alpha1.LabelSpotInstanceVM, "the pods ask, not the Job")
+	assert.NotContains(t, buildWorkers(long, Settings{}, 0).Spec.Template.Labels, spotv1alpha1.LabelSpotInstanceVM, "no SpotInstanceVM has such a name")
 	assert.NotContains(t, without.Spec.Template.Labels, spotv1alpha1.LabelSpotInstanceVM)
 }
 

@@ -134,6 +134,30 @@ func TestACheckpointIsAskedForUntilItIsThere(t *testing.T) {
 	assert.Equal(t, []string{"tonight & now"}, a.requests(), "it was asked for once")
 }
 
+func TestHowSoonAnAgentIsAskedAgainWhatBecameOfARequest(t *testing.T) {
+	pending := report.Report{Phase: report.PhaseSyncing, Request: &report.Request{ID: "now", State: report.RequestPending}}
+	done := report.Report{Phase: report.PhaseSyncing, Request: &report.Request{ID: "now", State: report.RequestDone}}
+	for name, test := range map[string]struct {
+		target Target
+		said   report.Report
+		failed bool
+		again  time.Duration
+	}{
+		"nothing was asked":         {Target{Agent: "a"}, syncing(3), false, 30 * time.Second},
+		"a request":                 {Target{Agent: "a", Request: "now"}, pending, false, 2 * time.Second},
+		"an urgent one":             {Target{Agent: "a", Request: "now", Urgent: true}, pending, false, 200 * time.Millisecond},
+		"an urgent one went astray": {Target{Agent: "a", Request: "now", Urgent: true}, syncing(3), true, 200 * time.Millisecond},
+		"it is done":                {Target{Agent: "a", Request: "now", Urgent: true}, done, false, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewScraper(ScraperOptions{Interval: 30 * time.Second})
+			s.Follow(bert, test.target)
+			again, _ := s.record(bert, test.target, outcome{report: &test.said, failed: test.failed})
+			assert.Equal(t, test.again, again)
+		})
+	}
+}
+
 func TestNoCheckpointIsAskedForWhileOneIsRestored(t *testing.T) {
 	a, s := startAgent(t, report.Report{Phase: report.PhaseRestoring}), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
 

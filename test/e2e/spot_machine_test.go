@@ -105,7 +105,9 @@ func TestATrainingMovesToAnotherMachineBeforeItsOwnIsGone(t *testing.T) {
 	leaving := reaches(t, job, "it restarts", func(job *mlv1.TrainingJob) bool { return job.Status.RestartCount == 1 })
 	assert.NotEmpty(t, leaving.Status.Preemption.CheckpointPath)
 	groups, stopped := trainer.said(t, `stopping after step (\d+)`)
-	reaches(t, job, "it trains again", func(job *mlv1.TrainingJob) bool { return job.Status.State == mlv1.StateRunning && job.Status.RestartCount == 1 })
+	reaches(t, job, "it trains again", func(job *mlv1.TrainingJob) bool {
+		return job.Status.State == mlv1.StateRunning && job.Status.RestartCount == 1
+	})
 	t.Logf("the workers stopped %s after the notice, and trained again on another machine after %s", stopped.Sub(noticed), time.Since(noticed))
 	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
 

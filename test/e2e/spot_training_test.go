@@ -81,7 +81,9 @@ func TestATrainingLeavesANodeThatGoesAndLosesNoStep(t *testing.T) {
 	trainer, agent := follow(t, &first, first.Spec.Containers[0].Name), follow(t, &first, report.AgentContainer)
 
 	node := first.Spec.NodeName
-	withdraw := func(ctx context.Context) error { return preemption.Clear(ctx, cluster.Client, node, preemption.MetadataServer) }
+	withdraw := func(ctx context.Context) error {
+		return preemption.Clear(ctx, cluster.Client, node, preemption.MetadataServer)
+	}
 	t.Cleanup(func() { _ = withdraw(context.WithoutCancel(t.Context())) })
 	noticed := time.Now()
 	require.NoError(t, preemption.Mark(t.Context(), cluster.Client, node, preemption.Notice{Source: preemption.MetadataServer, Time: noticed}))
