@@ -52,6 +52,7 @@ var scenarios = []scenario{
 	{"a node is lost", aNodeIsLost},
 	{"instances are created, taken back, replaced and deleted", spotInstances},
 	{"an instance outlives its SpotInstanceVM", orphanedInstance},
+	{"a node is taken back by its provider", aNodeGoes},
 	{"a job waits for Kueue", waitsForKueue},
 	{"Volcano starts the workers together", func(w *world) { w.gang("volcano") }},
 	{"scheduler-plugins start the workers together", func(w *world) { w.gang("scheduler-plugins-scheduler") }},
