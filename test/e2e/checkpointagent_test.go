@@ -36,13 +36,19 @@ var agentUsers struct {
 // over plain HTTP. It skips the test on clusters whose nodes are not known to have CRIU.
 func checkpointAgent(t *testing.T) string {
 	t.Helper()
+	return checkpointAgentIn(t, os.Getenv("E2E_KUBELET_DIR"))
+}
+
+// checkpointAgentIn does so for kubelets with another folder, in a test that runs alone.
+func checkpointAgentIn(t *testing.T, kubelet string) string {
+	t.Helper()
 	registry := os.Getenv("E2E_REGISTRY")
 	if registry == "" || os.Getenv("E2E_KUBELET_DIR") == "" {
 		t.Skip("E2E_REGISTRY (host:port of a registry without credentials) and E2E_KUBELET_DIR are for nodes with CRIU; make e2e sets them on its own node")
 	}
 	agentUsers.Lock()
 	defer agentUsers.Unlock()
-	objects := agentObjects(t, registry)
+	objects := agentObjects(t, registry, kubelet)
 	t.Cleanup(func() {
 		agentUsers.Lock()
 		defer agentUsers.Unlock()
@@ -82,7 +88,7 @@ func checkpointAgent(t *testing.T) string {
 
 // agentObjects is config/checkpoint-agent with what a cluster of one's own needs: the image, the kubelet's folder, the
 // registry.
-func agentObjects(t *testing.T, registry string) []*unstructured.Unstructured {
+func agentObjects(t *testing.T, registry, kubelet string) []*unstructured.Unstructured {
 	t.Helper()
 	rendered, err := exec.CommandContext(t.Context(), "kubectl", "kustomize", filepath.Join("..", "..", "config", "checkpoint-agent")).Output()
 	require.NoError(t, err)
@@ -95,7 +101,7 @@ func agentObjects(t *testing.T, registry string) []*unstructured.Unstructured {
 		}
 		require.NoError(t, err)
 		if object.GetKind() == "DaemonSet" {
-			adapt(t, object, registry)
+			adapt(t, object, registry, kubelet)
 		}
 		objects = append(objects, object)
 	}
@@ -103,7 +109,7 @@ func agentObjects(t *testing.T, registry string) []*unstructured.Unstructured {
 	return objects
 }
 
-func adapt(t *testing.T, set *unstructured.Unstructured, registry string) {
+func adapt(t *testing.T, set *unstructured.Unstructured, registry, kubelet string) {
 	t.Helper()
 	containers, _, err := unstructured.NestedSlice(set.Object, "spec", "template", "spec", "containers")
 	require.NoError(t, err)
@@ -117,7 +123,7 @@ func adapt(t *testing.T, set *unstructured.Unstructured, registry string) {
 	require.NoError(t, err)
 	for _, volume := range volumes {
 		if v := volume.(map[string]any); v["name"] == "checkpoints" {
-			v["hostPath"].(map[string]any)["path"] = filepath.Join(os.Getenv("E2E_KUBELET_DIR"), "checkpoints")
+			v["hostPath"].(map[string]any)["path"] = filepath.Join(kubelet, "checkpoints")
 		}
 	}
 	require.NoError(t, unstructured.SetNestedSlice(set.Object, volumes, "spec", "template", "spec", "volumes"))

@@ -41,17 +41,21 @@ func rootNamespace(t *testing.T) string {
 	return name
 }
 
+// asRoot is for machines that themselves lack CAP_SYS_RESOURCE: there CRIU cannot read the limits of another user's
+// processes.
+func asRoot() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsUser: ptr.To[int64](0), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
 // countingPod runs it, or what it has become in a checkpoint.
 func countingPod(t *testing.T, ns, name, image string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever,
-			// Where the machine itself lacks CAP_SYS_RESOURCE, CRIU cannot read the limits of another user's processes.
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsUser: ptr.To[int64](0), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
+			RestartPolicy: corev1.RestartPolicyNever, SecurityContext: asRoot(),
 			Containers: []corev1.Container{{Name: "count", Image: image, Command: []string{"/usr/bin/python3", "-c", counting}}},
 		},
 	}
