@@ -2,6 +2,7 @@ package nodecheckpoint_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -24,10 +26,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -54,8 +61,8 @@ func TestMain(m *testing.M) {
 }
 
 func runWithAPIServer(m *testing.M) int {
-	environment := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, CRDDirectoryPaths: []string{crds.Folder()}, ErrorIfCRDPathMissing: true}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+	environment := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, BinaryAssetsDirectory: os.Getenv("KUBEBUILDER_ASSETS")}
+	if environment.BinaryAssetsDirectory == "" {
 		environment.BinaryAssetsDirectory = filepath.Join("..", "..", ".localcluster", "bin")
 	}
 	defer func() {
@@ -70,12 +77,52 @@ func runWithAPIServer(m *testing.M) int {
 	}
 	config.QPS = -1
 	api.config, api.scheme = config, runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(api.scheme); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	err = clientgoscheme.AddToScheme(api.scheme)
+	if err == nil {
+		err = install(filepath.Join(environment.BinaryAssetsDirectory, "kubectl"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "install the agent:", err)
 		return 1
 	}
 	return m.Run()
 }
+
+// install applies config/checkpoint-agent as an admin does. The tests' agents then have no more rights than it gives.
+func install(kubectl string) error {
+	rendered, err := exec.Command(kubectl, "kustomize", filepath.Join("..", "..", "config", "checkpoint-agent")).Output()
+	if err != nil {
+		return fmt.Errorf("build config/checkpoint-agent: %w", err)
+	}
+	c, err := client.New(api.config, client.Options{Scheme: api.scheme})
+	if err != nil {
+		return err
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		apply := client.ApplyConfigurationFromUnstructured(object)
+		if err := c.Apply(context.Background(), apply, client.FieldOwner("test")); err != nil {
+			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return envtest.WaitForCRDs(api.config, served(), envtest.CRDInstallOptions{MaxTime: patience})
+}
+
+func served() []*apiextensionsv1.CustomResourceDefinition {
+	crd, err := crds.CRD()
+	if err != nil {
+		panic(err)
+	}
+	return []*apiextensionsv1.CustomResourceDefinition{crd}
+}
+
+const agentUser = "spot-checkpoint-agent"
 
 const patience = time.Minute
 
@@ -179,7 +226,9 @@ func (n *node) set(change func()) {
 // agent starts the node's agent, and returns what stops it.
 func (n *node) agent(change ...func(*nodecheckpoint.Agent)) (stop func()) {
 	n.t.Helper()
-	mgr, err := ctrl.NewManager(api.config, ctrl.Options{
+	limited := rest.CopyConfig(api.config)
+	limited.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + agentUser + ":" + agentUser}
+	mgr, err := ctrl.NewManager(limited, ctrl.Options{
 		Scheme: api.scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(n.t, err)
@@ -436,6 +485,20 @@ func TestFailuresAreToldWithTheirRemedy(t *testing.T) {
 	secret("wrong", "not-the-password")
 	require.NoError(t, n.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: "opaque"}}))
 
+	forbidden := n.reaches(n.ask("forbidden", "bert-0", with("right")), checkpointbackup.Failed)
+	assert.Contains(t, forbidden.Status.Message, "may not read Secrets in namespace "+n.namespace+": run kubectl -n "+n.namespace+" create rolebinding")
+	require.NoError(t, n.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: "registry"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "spot-checkpoint-agent-registry"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: agentUser, Name: agentUser}},
+	}))
+	require.Eventually(t, func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + agentUser + ":" + agentUser,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: n.namespace, Verb: "get", Resource: "secrets"},
+		}}
+		return n.Create(t.Context(), review) == nil && review.Status.Allowed
+	}, patience, 20*time.Millisecond, "the API server knows the binding")
 	n.reaches(n.ask("right", "bert-0", with("right")), checkpointbackup.Completed)
 	for name, test := range map[string]struct {
 		change func(*checkpointbackup.Spec)

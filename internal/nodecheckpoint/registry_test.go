@@ -47,8 +47,8 @@ func TestCredentialsOfTheLongestNameAreTaken(t *testing.T) {
 	}}`)}})
 	require.NoError(t, err)
 	for image, user := range map[string]string{
-		"registry.example.com/other/x:1": "all", "registry.example.com/team/x:1": "team", "registry.example.com/teams:1": "all",
-		"library/x:1": "hub", "other.example.com/x:1": "",
+		"registry.example.com/other/xx:1": "all", "registry.example.com/team/xx:1": "team", "registry.example.com/teams:1": "all",
+		"library/xx:1": "hub", "other.example.com/xx:1": "",
 	} {
 		tag, err := name.NewTag(image)
 		require.NoError(t, err)
