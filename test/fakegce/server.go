@@ -33,6 +33,8 @@ type Options struct {
 	Address func(name string) (internal, external string)
 	// Hooks are called when instances change.
 	Hooks Hooks
+	// Wrap puts something around the handler of requests, for tests that watch them come and go.
+	Wrap func(http.Handler) http.Handler
 	// Listen is the address to listen on. Default 127.0.0.1:0.
 	Listen string
 	// AllowViolations leaves it to the test to look at Violations.
@@ -113,6 +115,9 @@ func New(opts Options) (*Server, error) {
 	}
 	s.told = sync.NewCond(&s.mu)
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 30 * time.Second}
+	if opts.Wrap != nil {
+		s.http.Handler = opts.Wrap(s)
+	}
 	s.running.Add(3)
 	go func() {
 		defer s.running.Done()
