@@ -74,9 +74,6 @@ func entryOf(status *spotv1alpha1.SpotInstanceVMStatus, name string) *spotv1alph
 
 // do one act. It tells whether the plan should see at once what came of it.
 func (r *Reconciler) do(ctx context.Context, one deed) (bool, error) {
-	if one.verb == actRevoke {
-		return false, r.revoke(ctx, one)
-	}
 	if one.entry == nil { // the plan dropped it meanwhile
 		return false, nil
 	}
@@ -97,6 +94,8 @@ func (r *Reconciler) do(ctx context.Context, one deed) (bool, error) {
 		return true, r.look(ctx, one)
 	case actWhy:
 		return true, r.askWhy(ctx, one)
+	case actRevoke:
+		return true, r.revoke(ctx, one)
 	case actLogin:
 		r.login(one)
 		return false, nil
@@ -328,9 +327,7 @@ func (r *Reconciler) revoke(ctx context.Context, one deed) error {
 	if err := r.Joining.Revoke(ctx, one.vm, one.name); err != nil {
 		return fmt.Errorf("revoke what instance %s joined with: %w", one.name, err)
 	}
-	if one.entry != nil {
-		r.remember(one, func(m *memo) { m.revoked = true })
-	}
+	r.remember(one, func(m *memo) { m.revoked = true })
 	return nil
 }
 
@@ -384,7 +381,7 @@ func (r *Reconciler) changeNode(ctx context.Context, name string, edit func(*cor
 func (r *Reconciler) dropNode(ctx context.Context, one deed) error {
 	node := &corev1.Node{}
 	node.Name = one.name
-	if err := r.Delete(ctx, node); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(r.Delete(ctx, node)); err != nil {
 		return fmt.Errorf("delete node %s: %w", one.name, err)
 	}
 	return nil

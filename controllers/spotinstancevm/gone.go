@@ -15,6 +15,10 @@ func (p *planner) gone(i *instance) {
 		if p.wait(create) {
 			p.do(actAwait, i.Name)
 		}
+	case create.settled() && create.err != nil && !remove.sent(): // it was refused
+		p.leave(i)
+	case !remove.sent() && !i.confirmed() && i.seen == nil:
+		p.unconfirmed(i)
 	case !remove.sent():
 		if p.reachable {
 			p.do(actDelete, i.Name)
@@ -52,14 +56,31 @@ func (p *planner) certainlyGone(i *instance) bool {
 	return i.seen == nil && p.listed[i.Zone].After(i.memo.remove.settledAt)
 }
 
-// leave takes an instance off that is gone, after its Node.
-func (p *planner) leave(i *instance) {
-	if i.node != nil {
-		if i.node.DeletionTimestamp == nil {
-			p.do(actDropNode, i.Name)
-		}
-		p.d.lookAgain(time.Second)
-		return
+// unconfirmed deals with an entry of which an earlier process may have sent the request or not. The provider is asked
+// first: what has that name may be somebody else's.
+func (p *planner) unconfirmed(i *instance) {
+	switch {
+	case !p.reachable:
+	case i.memo.lookedAt.IsZero():
+		p.do(actLook, i.Name)
+	case !p.listed[i.Zone].After(i.memo.lookedAt):
+		p.do(actRefresh, i.Zone)
+	default:
+		p.leave(i)
 	}
-	p.drop(i)
+}
+
+// leave takes an instance off the status that does not exist, after its Node and what it joined with.
+func (p *planner) leave(i *instance) {
+	switch {
+	case i.node != nil && i.node.DeletionTimestamp == nil:
+		p.do(actDropNode, i.Name)
+	case i.node != nil:
+		p.d.lookAgain(time.Second)
+	case !i.memo.revoked:
+		p.do(actRevoke, i.Name)
+	default:
+		i.dropped = true
+		p.d.dropped = append(p.d.dropped, i.Name)
+	}
 }

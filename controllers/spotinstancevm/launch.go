@@ -2,7 +2,6 @@ package spotinstancevm
 
 import (
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -71,8 +70,7 @@ func (p *planner) askAgain(i *instance) {
 // forgotten, else by somebody else's.
 func (p *planner) occupied(i *instance) {
 	if i.asOf.After(i.memo.create.settledAt) { // asked for, and it is not ours: else it would be seen
-		p.drop(i)
-		p.d.lookAgain(time.Millisecond)
+		p.abandon(i, "somebody else has an instance of this name")
 		return
 	}
 	p.do(actLook, i.Name)
@@ -89,7 +87,7 @@ func (p *planner) refused(i *instance) {
 		p.trouble = troubleOf(r.err, "an instance")
 		p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.trouble, 0)
 		p.d.lookAgain(p.d.hold.until.Sub(p.now))
-		p.drop(i)
+		p.abandon(i, short(r.err))
 		return
 	}
 	if class == cloud.Stockout && i.ProvisioningModel != spotv1alpha1.ProvisioningStandard {
@@ -100,7 +98,7 @@ func (p *planner) refused(i *instance) {
 		if where.none && i.used {
 			p.exhaustedAll(where)
 		}
-		p.drop(i)
+		p.abandon(i, short(r.err))
 		return
 	}
 	// Under its name nothing exists, so the entry serves for the next try.

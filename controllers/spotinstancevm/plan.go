@@ -235,13 +235,10 @@ func (p *planner) condemn(i *instance, why string) {
 	p.tell(corev1.EventTypeNormal, "InstanceDeleting", "Delete", "instance "+i.Name+" in zone "+i.Zone+" is deleted: "+why, nil)
 }
 
-// drop takes an instance off the status: it is known not to exist.
-func (p *planner) drop(i *instance) {
-	i.dropped = true
-	p.d.dropped = append(p.d.dropped, i.Name)
-	if !i.memo.revoked {
-		p.do(actRevoke, i.Name)
-	}
+// abandon decides that an entry goes under which nothing exists.
+func (p *planner) abandon(i *instance, why string) {
+	i.State = spotv1alpha1.InstanceDeleting
+	i.Message = why
 }
 
 // wait looks again when a request is due.

@@ -213,7 +213,22 @@ func TestPlan(t *testing.T) {
 			outline{Instances: []string{"t4-x a SPOT PLANNED"}, Acts: []string{"create t4-x"}},
 		},
 		"but not when nobody needs it any more": {
-			aScene(has("t4-x", planned)), outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+			aScene(has("t4-x", planned)), outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"look t4-x"}},
+		},
+		"what the provider has under its name is ours": {
+			aScene(has("t4-x", deleting, remembers(memo{lookedAt: noon, looked: &cloud.Instance{Name: "t4-x", State: "RUNNING"}}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+		},
+		"or it has nothing of ours, and a list after that must say the same": {
+			aScene(has("t4-x", deleting, remembers(memo{lookedAt: noon}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"refresh a"}},
+		},
+		"then what it would have joined with is revoked": {
+			aScene(has("t4-x", deleting, remembers(memo{lookedAt: noon.Add(-time.Hour)}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
+		},
+		"and it goes": {
+			aScene(has("t4-x", deleting, remembers(memo{lookedAt: noon.Add(-time.Hour), revoked: true}))), outline{},
 		},
 		"the provider shows it before it has granted it": {
 			aScene(waiting("0"), has("t4-x", planned, exists("PROVISIONING"), func(_ *scene, i *instance) { i.CreationTime = nil },
@@ -231,7 +246,7 @@ func TestPlan(t *testing.T) {
 		"no zone has one": {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota),
 				has("t4-x", planned, remembers(memo{create: failed(cloud.Stockout)}))),
-			outline{Acts: []string{"revoke t4-x"}},
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
 		},
 		"then at full price, if the user allows it": {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota),
@@ -239,7 +254,8 @@ func TestPlan(t *testing.T) {
 			outline{Instances: []string{"t4-new1 a STANDARD PLANNED"}, Acts: []string{"create t4-new1"}},
 		},
 		"an invalid request is not repeated": {
-			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.Invalid)}))), outline{Acts: []string{"revoke t4-x"}},
+			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.Invalid)}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
 		},
 		"a lost answer is asked for again": {
 			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: request{sentAt: noon, tries: 1, err: &cloud.Error{Class: cloud.Transient}}}))),
@@ -251,7 +267,7 @@ func TestPlan(t *testing.T) {
 		},
 		"and left to whose it is": {
 			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.AlreadyExists), lookedAt: noon.Add(time.Second)}))),
-			outline{Acts: []string{"revoke t4-x"}},
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
 		},
 		"a node gets its labels and is ready": {
 			aScene(waiting("0"), has("t4-x", running, isNode(func(n *corev1.Node) { n.Labels = nil }), remembers(memo{revoked: true}))),
@@ -317,16 +333,20 @@ func TestPlan(t *testing.T) {
 			aScene(has("t4-x", deleting, exists("STOPPING"), isNode(), remembers(memo{remove: done()}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"dropNode t4-x"}},
 		},
+		"then what it joined with": {
+			aScene(has("t4-x", deleting, unlisted, remembers(memo{remove: done()}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
+		},
 		"then the entry": {
-			aScene(has("t4-x", deleting, unlisted, remembers(memo{remove: done()}))), outline{Acts: []string{"revoke t4-x"}},
+			aScene(has("t4-x", deleting, unlisted, remembers(memo{remove: done(), revoked: true}))), outline{},
 		},
 		"an entry that may never have been is gone when a later list says so": {
 			aScene(has("t4-x", deleting, remembers(memo{remove: failed(cloud.NotFound)}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"refresh a"}},
 		},
 		"which it does": {
-			aScene(func(s *scene) { s.listed["a"] = noon.Add(time.Second) }, has("t4-x", deleting, remembers(memo{remove: failed(cloud.NotFound)}))),
-			outline{Acts: []string{"revoke t4-x"}},
+			aScene(func(s *scene) { s.listed["a"] = noon.Add(time.Second) }, has("t4-x", deleting, remembers(memo{remove: failed(cloud.NotFound), revoked: true}))),
+			outline{},
 		},
 		"a deletion that may not be is tried again": {
 			aScene(has("t4-x", deleting, exists("RUNNING"), remembers(memo{remove: failed(cloud.Permission)}))),
@@ -338,7 +358,7 @@ func TestPlan(t *testing.T) {
 		},
 		"a SpotInstanceVM goes after its instances": {
 			aScene(beingDeleted, waiting("7"), has("t4-x", running, isReady(time.Hour), runs("0"), remembers(memo{revoked: true})), has("t4-y", planned)),
-			outline{Instances: []string{"t4-x a SPOT DELETING", "t4-y a SPOT DELETING"}, Acts: []string{"delete t4-x", "delete t4-y"}},
+			outline{Instances: []string{"t4-x a SPOT DELETING", "t4-y a SPOT DELETING"}, Acts: []string{"delete t4-x", "look t4-y"}},
 		},
 		"without any it goes": {aScene(beingDeleted), outline{Release: true}},
 		"not before its zones were listed since": {

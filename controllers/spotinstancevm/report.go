@@ -69,7 +69,7 @@ func (r *Reconciler) changesSecret(o observed) bool {
 func (r *Reconciler) release(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) error {
 	next := vm.DeepCopy()
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == spotv1alpha1.FinalizerInstances })
-	if err := r.Patch(ctx, next, lock(vm), fieldOwner); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(r.Patch(ctx, next, lock(vm), fieldOwner)); err != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
 	return nil

@@ -16,10 +16,6 @@ type Resources struct {
 	GPUs int64
 }
 
-func (r Resources) plus(other Resources) Resources {
-	return Resources{r.MilliCPU + other.MilliCPU, r.Memory + other.Memory, r.GPUs + other.GPUs}
-}
-
 // Minus is what is left of the resources.
 func (r Resources) Minus(other Resources) Resources {
 	return Resources{r.MilliCPU - other.MilliCPU, r.Memory - other.Memory, r.GPUs - other.GPUs}

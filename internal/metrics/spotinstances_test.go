@@ -16,12 +16,10 @@ import (
 
 func TestSpotInstancesAreCountedByStateZoneAndModel(t *testing.T) {
 	vm := spotv1alpha1.SpotInstanceVM{}
-	for _, entry := range []spotv1alpha1.ProvisionedInstance{
+	vm.Status.ProvisionedInstances = []spotv1alpha1.ProvisionedInstance{
 		{Name: "a", Zone: "us-central1-a", State: "RUNNING", ProvisioningModel: "SPOT"},
 		{Name: "b", Zone: "us-central1-a", State: "RUNNING", ProvisioningModel: "SPOT"},
 		{Name: "c", Zone: "us-central1-b", State: "PLANNED", ProvisioningModel: "STANDARD"},
-	} {
-		vm.Status.ProvisionedInstances = append(vm.Status.ProvisionedInstances, entry)
 	}
 	const want = `
 # HELP spotinstancevm_instances Instances that exist or were asked for, by their state.

@@ -95,7 +95,7 @@ func (w *world) unschedulable(name, vm string) *corev1.Pod {
 func (w *world) becomesNode(vm *spotv1alpha1.SpotInstanceVM) string {
 	w.t.Helper()
 	node := &corev1.Node{}
-	w.await("an instance", func(ctx context.Context) (bool, error) {
+	w.await("an instance", func(context.Context) (bool, error) {
 		for _, i := range w.compute.Instances() {
 			if i.Labels["spot-training-vm-uid"] == string(vm.UID) && i.State == "RUNNING" {
 				node.Name = i.Name
