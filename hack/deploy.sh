@@ -75,6 +75,7 @@ components() {
     note "this cluster serves no MutatingAdmissionPolicy v1: the manager labels pods itself" >&2
   fi
   echo node-agent
+  echo node-join
   case ${WEBHOOK_CERTS:-self} in
   self) echo webhook-self ;;
   cert-manager) echo certmanager ;;

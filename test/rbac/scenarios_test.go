@@ -51,6 +51,7 @@ var scenarios = []scenario{
 	{"a quota stands in the way of pods", quotaOfPods},
 	{"a node is lost", aNodeIsLost},
 	{"instances are created, taken back, replaced and deleted", spotInstances},
+	{"instances join with what the manager makes for them", joinsByItself},
 	{"an instance outlives its SpotInstanceVM", orphanedInstance},
 	{"a node is taken back by its provider", aNodeGoes},
 	{"a job waits for Kueue", waitsForKueue},

@@ -2,6 +2,7 @@ package rbac_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -51,8 +54,47 @@ func orphanedInstance(w *world) {
 	require.NoError(w.t, client.IgnoreNotFound(w.Delete(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})))
 }
 
+// joinsByItself has the manager make what an instance joins with: a key pair and, where it may, a token.
+func joinsByItself(w *world) {
+	w.clusterInfo()
+	vm := w.spotVM("joins", func(vm *spotv1alpha1.SpotInstanceVM) {
+		vm.Spec.KubeadmJoinConfig.Method = spotv1alpha1.JoinBySSH
+		if w.mayMakeTokens() {
+			vm.Spec.KubeadmJoinConfig.TokenSecretRef = ""
+		}
+	})
+	pod := w.unschedulable("joins", vm.Name)
+	name := w.becomesNode(vm)
+	w.awaitVM(vm, "a ready instance", func(s *spotv1alpha1.SpotInstanceVMStatus) bool { return s.ReadyInstances == 1 })
+	require.NoError(w.t, w.Delete(w.t.Context(), pod, client.GracePeriodSeconds(0)))
+	require.NoError(w.t, w.Delete(w.t.Context(), vm))
+	w.isGone(vm)
+	w.nodeIsDeleted(name)
+}
+
+// mayMakeTokens says whether the installation lets the manager make Secrets in kube-system: that of OLM does not.
+func (w *world) mayMakeTokens() bool {
+	return slices.ContainsFunc(w.installation.objects, func(object client.Object) bool {
+		return object.GetObjectKind().GroupVersionKind().Kind == "Role" && object.GetNamespace() == metav1.NamespaceSystem
+	})
+}
+
+// clusterInfo creates the ConfigMap that kubeadm leaves behind.
+func (w *world) clusterInfo() {
+	w.t.Helper()
+	info := clientcmdapi.NewConfig()
+	info.Clusters[""] = &clientcmdapi.Cluster{Server: "https://10.0.0.1:6443", CertificateAuthorityData: w.config.CAData}
+	text, err := clientcmd.Write(*info)
+	require.NoError(w.t, err)
+	public := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespacePublic}}
+	require.NoError(w.t, client.IgnoreAlreadyExists(w.Create(w.t.Context(), public)))
+	require.NoError(w.t, client.IgnoreAlreadyExists(w.Create(w.t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster-info", Namespace: metav1.NamespacePublic}, Data: map[string]string{"kubeconfig": string(text)},
+	})))
+}
+
 // spotVM creates a SpotInstanceVM that joins instances with a token of the user.
-func (w *world) spotVM(name string) *spotv1alpha1.SpotInstanceVM {
+func (w *world) spotVM(name string, edits ...func(*spotv1alpha1.SpotInstanceVM)) *spotv1alpha1.SpotInstanceVM {
 	w.t.Helper()
 	for secret, data := range map[string]map[string]string{
 		"gcp": {"credentials.json": string(w.compute.CredentialsJSON())},
@@ -72,6 +114,9 @@ func (w *world) spotVM(name string) *spotv1alpha1.SpotInstanceVM {
 		},
 		KubeadmJoinConfig: spotv1alpha1.KubeadmJoinConfig{TokenSecretRef: "kubeadm-join"},
 		IdleTimeout:       &metav1.Duration{},
+	}
+	for _, edit := range edits {
+		edit(vm)
 	}
 	require.NoError(w.t, w.Create(w.t.Context(), vm))
 	return vm
