@@ -53,7 +53,7 @@ func (p *planner) ask(i *instance) {
 // there will be one instance.
 func (p *planner) askAgain(i *instance) {
 	r := &i.memo.create
-	if r.tries >= 3 { // once is nothing to speak of
+	if r.tries >= 3 && cloud.ClassOf(r.err) == cloud.Transient { // once is nothing to speak of, and many requests at once take their time
 		i.Message = short(r.err)
 		p.trouble = troubleOf(r.err, "an instance")
 	}
