@@ -15,8 +15,6 @@ func (p *planner) gone(i *instance) {
 		if p.wait(create) {
 			p.do(actAwait, i.Name)
 		}
-	case create.settled() && create.err != nil && !remove.sent(): // it was refused
-		p.leave(i)
 	case !remove.sent() && !i.confirmed() && i.seen == nil:
 		p.unconfirmed(i)
 	case !remove.sent():
@@ -59,7 +57,10 @@ func (p *planner) certainlyGone(i *instance) bool {
 // unconfirmed deals with an entry of which an earlier process may have sent the request or not. The provider is asked
 // first: what has that name may be somebody else's.
 func (p *planner) unconfirmed(i *instance) {
+	create := &i.memo.create
 	switch {
+	case create.settled() && create.err != nil: // it was refused
+		p.leave(i)
 	case !p.reachable:
 	case i.memo.lookedAt.IsZero():
 		p.do(actLook, i.Name)

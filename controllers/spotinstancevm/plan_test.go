@@ -352,6 +352,10 @@ func TestPlan(t *testing.T) {
 			aScene(has("t4-x", deleting, exists("RUNNING"), remembers(memo{remove: failed(cloud.Permission)}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
 		},
+		"what exists is deleted, however its creation was answered": {
+			aScene(has("t4-x", deleting, exists("RUNNING"), remembers(memo{create: failed(cloud.AlreadyExists)}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+		},
 		"what is being created is deleted when it is there": {
 			aScene(has("t4-x", deleting, remembers(memo{create: pending("op")}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"await t4-x"}},
