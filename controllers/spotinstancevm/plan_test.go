@@ -329,6 +329,10 @@ func TestPlan(t *testing.T) {
 			aScene(has("t4-x", deleting, exists("STOPPING"), remembers(memo{remove: pending("op")}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"await t4-x"}},
 		},
+		"or asked for again when its operation is not known": {
+			aScene(has("t4-x", deleting, exists("RUNNING"), remembers(memo{remove: request{sentAt: noon}}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+		},
 		"then the Node goes": {
 			aScene(has("t4-x", deleting, exists("STOPPING"), isNode(), remembers(memo{remove: done()}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"dropNode t4-x"}},

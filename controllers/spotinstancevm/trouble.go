@@ -70,7 +70,11 @@ func troubleOf(err error, doing string) trouble {
 // longestText of a provider's error in a condition.
 const longestText = 512
 
+// short is the text of an error, cut where it gets too long for a status; nothing for none.
 func short(err error) string {
+	if err == nil {
+		return ""
+	}
 	text := []rune(err.Error())
 	if len(text) > longestText {
 		return string(text[:longestText]) + "..."
