@@ -1,0 +1,81 @@
+package nodejoin_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
+)
+
+// install creates the objects in a file of config/node-join.
+func install(t *testing.T, name string) {
+	t.Helper()
+	file, err := os.Open(filepath.Join("..", "..", "config", "node-join", name))
+	require.NoError(t, err)
+	defer file.Close()
+	decoder := utilyaml.NewYAMLOrJSONDecoder(file, 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); err != nil {
+			require.ErrorContains(t, err, "EOF")
+			return
+		}
+		create(t, object)
+	}
+}
+
+// The Role and the policy of config/node-join let the manager do what Tokens does, and nothing else in kube-system.
+func TestTheManagerMayMakeAndRevokeItsTokensAndNoOtherSecrets(t *testing.T) {
+	ctx := t.Context()
+	install(t, "role.yaml")
+	install(t, "policy.yaml")
+	impersonated := rest.CopyConfig(config)
+	impersonated.Impersonate.UserName = "system:serviceaccount:spot-training-operator-system:spot-training-operator-controller-manager"
+	manager, err := client.New(impersonated, client.Options{Mapper: api.RESTMapper()})
+	require.NoError(t, err)
+	secret := func(change func(*corev1.Secret)) *corev1.Secret {
+		s := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-zzzzzz", Labels: map[string]string{"app.kubernetes.io/managed-by": "spot-training-operator"},
+			},
+			Type: corev1.SecretTypeBootstrapToken,
+			StringData: map[string]string{
+				"token-id": "zzzzzz", "token-secret": "0123456789abcdef", "auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token",
+			},
+		}
+		change(s)
+		return s
+	}
+	account := secret(func(s *corev1.Secret) {
+		s.Name, s.Type, s.StringData = "stolen", corev1.SecretTypeServiceAccountToken, nil
+		s.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
+	})
+	// The policy and the Role take a moment to be heard of.
+	require.Eventually(t, func() bool {
+		err := manager.Create(ctx, account.DeepCopy(), client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "no Secrets of kube-system but bootstrap tokens of its own")
+	}, time.Minute, 100*time.Millisecond)
+
+	tokens := nodejoin.Tokens{Client: manager, Reader: api}
+	_, err = tokens.Make(ctx, instance("t4-policy"), time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, tokens.Revoke(ctx, instance("t4-policy")))
+
+	masters := secret(func(s *corev1.Secret) { s.StringData["auth-extra-groups"] = "system:bootstrappers:admins" })
+	require.ErrorContains(t, manager.Create(ctx, masters), "only for the group")
+	foreign := secret(func(s *corev1.Secret) { s.Labels = nil })
+	require.ErrorContains(t, manager.Create(ctx, foreign.DeepCopy()), "bootstrap tokens of its own")
+	create(t, foreign)
+	require.ErrorContains(t, manager.Delete(ctx, foreign), "bootstrap tokens of its own")
+}
