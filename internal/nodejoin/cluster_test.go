@@ -258,13 +258,13 @@ func TestDiscover(t *testing.T) {
 		data map[string]string
 		want string
 	}{
-		"no-token":     {map[string]string{"ca-cert-hash": otherHash}, "key token is missing or not of the form"},
-		"bad-hash":     {map[string]string{"token": token, "ca-cert-hash": "abc"}, "key ca-cert-hash is not sha256:"},
-		"bad-endpoint": {map[string]string{"token": token, "control-plane-endpoint": "https://a:1"}, "key control-plane-endpoint is not host:port"},
+		"no-token":     {map[string]string{"ca-cert-hash": otherHash}, "key token of Secret no-token is missing or not of the form"},
+		"bad-hash":     {map[string]string{"token": token, "ca-cert-hash": "abc"}, "key ca-cert-hash of Secret bad-hash is not sha256:"},
+		"bad-endpoint": {map[string]string{"token": token, "control-plane-endpoint": "https://a:1"}, "key control-plane-endpoint of Secret bad-endpoint is not host:port"},
 	} {
 		secret(t, name, bad.data)
 		_, err := discover(spotv1alpha1.KubeadmJoinConfig{TokenSecretRef: name})
-		require.ErrorContains(t, err, "spec.kubeadmJoinConfig.tokenSecretRef: Secret "+name+": "+bad.want)
+		require.ErrorContains(t, err, "spec.kubeadmJoinConfig.tokenSecretRef: "+bad.want)
 		assert.NotContains(t, err.Error(), "0123456789abcdef.")
 	}
 	_, err = discover(spotv1alpha1.KubeadmJoinConfig{TokenSecretRef: "absent"})

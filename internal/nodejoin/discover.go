@@ -64,18 +64,18 @@ func (c *Cluster) fromSecret(ctx context.Context, reader client.Reader, key clie
 	value := func(name string) string { return strings.TrimSpace(string(secret.Data[name])) }
 	c.Token = value(KeyToken)
 	if !bootstraputil.IsValidBootstrapToken(c.Token) {
-		return fmt.Errorf("Secret %s: key %s is missing or not of the form abcdef.0123456789abcdef: %s", key.Name, KeyToken, createSecret)
+		return fmt.Errorf("key %s of Secret %s is missing or not of the form abcdef.0123456789abcdef: %s", KeyToken, key.Name, createSecret)
 	}
 	if c.CACertHash == "" {
 		c.CACertHash = value(KeyCACertHash)
 		if c.CACertHash != "" && !validHash.MatchString(c.CACertHash) {
-			return fmt.Errorf("Secret %s: key %s is not sha256: followed by 64 hexadecimal digits: %s", key.Name, KeyCACertHash, createSecret)
+			return fmt.Errorf("key %s of Secret %s is not sha256: followed by 64 hexadecimal digits: %s", KeyCACertHash, key.Name, createSecret)
 		}
 	}
 	if c.Endpoint == "" {
 		c.Endpoint = value(KeyControlPlaneEndpoint)
 		if c.Endpoint != "" && !validEndpoint(c.Endpoint) {
-			return fmt.Errorf("Secret %s: key %s is not host:port: write for example 10.0.0.2:6443, without https://", key.Name, KeyControlPlaneEndpoint)
+			return fmt.Errorf("key %s of Secret %s is not host:port: write for example 10.0.0.2:6443, without https://", KeyControlPlaneEndpoint, key.Name)
 		}
 	}
 	return nil

@@ -123,7 +123,8 @@ func (c Cluster) getMachine(name string) (m Machine, ok bool, err error) {
 	if err != nil {
 		return m, false, err
 	}
-	return m, true, json.Unmarshal(content, &m)
+	err = json.Unmarshal(content, &m)
+	return m, true, err
 }
 
 func (c Cluster) saveMachine(m Machine) error {
