@@ -82,7 +82,8 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 	if err := r.observeBackups(ctx, &o); err != nil {
 		return o, err
 	}
-	return o, r.observeSecrets(ctx, &o)
+	err := r.observeSecrets(ctx, &o)
+	return o, err
 }
 
 // observeNodes reads the nodes of the job's pods. That the cache lacks a node may mean that it has just joined.
