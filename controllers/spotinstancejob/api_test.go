@@ -296,3 +296,35 @@ func TestAPIATemplateThatTheServerRefusesIsTold(t *testing.T) {
 		return reasons(*status)["Ready"] == "False InvalidTemplate"
 	})
 }
+
+func TestAPIAJobThatLostItsLabelsIsFoundAgain(t *testing.T) {
+	serve(t)
+	c := newCluster(t, "", "a", "b")
+	m := c.start(nil)
+	job := c.submit(spotJob())
+	c.reach(job, "Running", runs(2))
+	stripped := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "bert-0", Namespace: c.namespace}}
+	require.NoError(t, c.Patch(t.Context(), stripped, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`))))
+	c.until("the labels being back", func() bool {
+		require.NoError(t, c.Get(t.Context(), key(stripped), stripped))
+		return stripped.Labels[spotv1alpha1.LabelSpotInstanceJob] == "bert" && stripped.Labels[spotv1alpha1.LabelReplica] == "0"
+	})
+	c.quiet(m)
+	assert.ElementsMatch(t, []string{"bert-0", "bert-1"}, c.jobNames())
+	c.reach(job, "Running", runs(2))
+	assert.Equal(t, "bert-0", job.Status.JobStatuses[0].Name)
+}
+
+func TestAPIAJobThatIsDeletedIsMadeAnew(t *testing.T) {
+	serve(t)
+	c := newCluster(t, "", "a", "b")
+	c.start(nil)
+	job := c.submit(spotJob())
+	c.reach(job, "Running", runs(2))
+	require.NoError(t, c.Delete(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "bert-1", Namespace: c.namespace}},
+		client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	c.reach(job, "Running again", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
+		return runs(2)(status) && status.JobStatuses[1].Name == "bert-1-r1"
+	})
+	assert.Zero(t, job.Status.PreemptionCount)
+}

@@ -31,6 +31,11 @@ var errLeftover = errors.New("a Job of an earlier SpotInstanceJob of this name i
 // the same.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) ([]problem, error) {
 	var problems []problem
+	for _, job := range d.relabel {
+		if err := r.relabel(ctx, o, job); err != nil {
+			return nil, err
+		}
+	}
 	for _, backup := range d.checkpoints {
 		found, err := r.ask(ctx, o, backup)
 		if err != nil {
@@ -158,10 +163,7 @@ func (r *Reconciler) inTheWay(ctx context.Context, o observed, job *batchv1.Job)
 	owner := metav1.GetControllerOf(&existing)
 	switch {
 	case metav1.IsControlledBy(&existing, o.job):
-		if existing.Labels[spotv1alpha1.LabelSpotInstanceJob] == o.job.Name {
-			return nil, errLeftover // the cache will show it, or it is being deleted
-		}
-		return nil, r.relabel(ctx, &existing, job)
+		return nil, errLeftover // the cache will show it, or it is being deleted
 	case owner != nil && owner.Kind == kindSpotInstanceJob && owner.Name == o.job.Name:
 		return nil, errLeftover
 	}
@@ -170,8 +172,12 @@ func (r *Reconciler) inTheWay(ctx context.Context, o observed, job *batchv1.Job)
 }
 
 // relabel gives a Job of ours back the labels by which the cache finds it.
-func (r *Reconciler) relabel(ctx context.Context, existing, job *batchv1.Job) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": existing.UID, "labels": job.Labels}})
+func (r *Reconciler) relabel(ctx context.Context, o observed, job *batchv1.Job) error {
+	index, _, ok := parseJobName(o.job.Name, job.Name)
+	if !ok {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": job.UID, "labels": labelsOf(o.job, index)}})
 	if err != nil {
 		return fmt.Errorf("encode the labels of Job %s: %w", job.Name, err)
 	}

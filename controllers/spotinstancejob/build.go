@@ -41,10 +41,7 @@ func (p *planner) buildNext(r *replica, v verdict) *batchv1.Job {
 // buildJob is the Job of one attempt of a replica.
 func buildJob(job *spotv1alpha1.SpotInstanceJob, index int, attempt int32, from origin, failures int32, bad []string) *batchv1.Job {
 	template := job.Spec.JobTemplate.DeepCopy()
-	labels := map[string]string{spotv1alpha1.LabelSpotInstanceJob: job.Name, spotv1alpha1.LabelReplica: strconv.Itoa(index)}
-	if ref := job.Spec.SpotInstanceVMRef; ref != nil {
-		labels[spotv1alpha1.LabelSpotInstanceVM] = ref.Name
-	}
+	labels := labelsOf(job, index)
 	annotations := map[string]string{annotationAttempt: strconv.Itoa(int(attempt))}
 	if failures > 0 {
 		annotations[annotationFailures] = strconv.Itoa(int(failures))
@@ -77,6 +74,15 @@ func buildJob(job *spotv1alpha1.SpotInstanceJob, index int, attempt int32, from 
 	addStorage(job, index, &spec.Template.Spec)
 	startFrom(job, from, &spec.Template.Spec)
 	return built
+}
+
+// labelsOf are on the Job and the pods of a replica.
+func labelsOf(job *spotv1alpha1.SpotInstanceJob, index int) map[string]string {
+	labels := map[string]string{spotv1alpha1.LabelSpotInstanceJob: job.Name, spotv1alpha1.LabelReplica: strconv.Itoa(index)}
+	if ref := job.Spec.SpotInstanceVMRef; ref != nil {
+		labels[spotv1alpha1.LabelSpotInstanceVM] = ref.Name
+	}
+	return labels
 }
 
 // with is a map with those of another set.

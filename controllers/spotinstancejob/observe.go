@@ -25,6 +25,7 @@ type observed struct {
 	job *spotv1alpha1.SpotInstanceJob
 
 	jobs    []*batchv1.Job // of this job, those that are being deleted too
+	hidden  []*batchv1.Job // of this job, without the labels by which the cache finds them
 	pods    []*corev1.Pod  // with its label, also of an earlier job of its name
 	nodes   map[string]*node
 	vm      *spotv1alpha1.SpotInstanceVM // that the job names; nil when it does not exist
@@ -59,6 +60,9 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 			o.jobs = append(o.jobs, &jobs.Items[i])
 		}
 	}
+	if err := r.observeHidden(ctx, &o); err != nil {
+		return o, err
+	}
 	var pods corev1.PodList
 	if err := r.children.List(ctx, &pods, ours...); err != nil {
 		return o, fmt.Errorf("list pods: %w", err)
@@ -84,6 +88,30 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 	}
 	err := r.observeSecrets(ctx, &o)
 	return o, err
+}
+
+// observeHidden asks the API server for Jobs that the status names and the cache lacks: somebody deleted them, or only took
+// away their labels.
+func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
+	if ended(&o.job.Status) {
+		return nil
+	}
+	for i := range o.job.Status.JobStatuses {
+		entry := &o.job.Status.JobStatuses[i]
+		known := slices.ContainsFunc(o.jobs, func(job *batchv1.Job) bool { return job.Name == entry.Name })
+		if known || entry.Phase == spotv1alpha1.ReplicaFailed {
+			continue
+		}
+		var job batchv1.Job
+		err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: entry.Name}, &job)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read Job %s: %w", entry.Name, err)
+		}
+		if err == nil && metav1.IsControlledBy(&job, o.job) && job.DeletionTimestamp == nil {
+			o.hidden = append(o.hidden, &job)
+		}
+	}
+	return nil
 }
 
 // observeNodes reads the nodes of the job's pods. That the cache lacks a node may mean that it has just joined.

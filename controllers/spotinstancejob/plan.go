@@ -14,6 +14,7 @@ import (
 
 // desired is what a plan wants done, in the order in which it is done.
 type desired struct {
+	relabel     []*batchv1.Job
 	checkpoints []checkpointbackup.Backup // to ask for
 	suspend     []suspension
 	expel       []*corev1.Pod // that surely run no more, and that only their nodes could report as ended
@@ -43,6 +44,9 @@ const (
 // replaceBefore is how long before a node goes its replica is replaced, though its checkpoint is not complete.
 const replaceBefore = 5 * time.Second
 
+// hiddenRetry is when to look again for Jobs that got their labels back.
+const hiddenRetry = time.Second
+
 // planner makes one plan.
 type planner struct {
 	observed
@@ -58,6 +62,10 @@ func plan(o observed) desired {
 	if ended(&o.job.Status) {
 		p.desired.status = *o.job.Status.DeepCopy()
 		p.cleanUp()
+		return p.desired
+	}
+	if len(o.hidden) > 0 { // nothing is known until the cache shows them
+		p.desired.relabel, p.desired.status, p.desired.again = o.hidden, *o.job.Status.DeepCopy(), hiddenRetry
 		return p.desired
 	}
 	for _, r := range p.replicas {

@@ -28,6 +28,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/test/fakegce"
 	"github.com/dcnlab/spot-training-operator/test/gangs"
 )
@@ -114,9 +115,11 @@ func (c *cluster) install() {
 	c.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.installation.namespace}}
 	require.NoError(c.t, c.Create(c.t.Context(), namespace))
-	_, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{
+	backups, err := checkpointbackup.CRD()
+	require.NoError(c.t, err)
+	_, err = envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{
 		Paths: append(gangKinds(c.t), root+"/config/crd/bases"), MaxTime: patience,
-		CRDs: []*apiextensionsv1.CustomResourceDefinition{crds.OperatorCondition()},
+		CRDs: []*apiextensionsv1.CustomResourceDefinition{crds.OperatorCondition(), backups},
 	})
 	require.NoError(c.t, err)
 	for _, object := range slices.Concat(c.installation.objects, c.installation.byOLM) {

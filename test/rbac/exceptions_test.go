@@ -11,6 +11,10 @@ var exceptions = []exception{
 		"the admission plugin OwnerReferencesPermissionEnforcement (on in OpenShift) asks for it when a child is created " +
 			"whose owner reference blocks the owner's deletion; what a plugin asks is not logged",
 	},
+	{
+		access{group: "training.training.dcnlab.com", resource: "spotinstancejobs/finalizers", verb: "update"},
+		"the same, for the Jobs and CheckpointBackups of a SpotInstanceJob",
+	},
 }
 
 // undriven are calls of the API server that no scenario makes, as METHOD in FUNCTION of FILE, each with its reason.

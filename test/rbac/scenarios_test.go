@@ -54,6 +54,8 @@ var scenarios = []scenario{
 	{"instances join with what the manager makes for them", joinsByItself},
 	{"an instance outlives its SpotInstanceVM", orphanedInstance},
 	{"a node is taken back by its provider", aNodeGoes},
+	{"a replica of a redundant job is preempted", redundantJob},
+	{"a Job of a redundant job's is somebody else's", strangersReplica},
 	{"a job waits for Kueue", waitsForKueue},
 	{"Volcano starts the workers together", func(w *world) { w.gang("volcano") }},
 	{"scheduler-plugins start the workers together", func(w *world) { w.gang("scheduler-plugins-scheduler") }},
