@@ -163,6 +163,9 @@ func (r *Reconciler) inTheWay(ctx context.Context, o observed, job *batchv1.Job)
 	owner := metav1.GetControllerOf(&existing)
 	switch {
 	case metav1.IsControlledBy(&existing, o.job):
+		if existing.Labels[spotv1alpha1.LabelSpotInstanceJob] == "" {
+			return nil, r.relabel(ctx, o, &existing)
+		}
 		return nil, errLeftover // the cache will show it, or it is being deleted
 	case owner != nil && owner.Kind == kindSpotInstanceJob && owner.Name == o.job.Name:
 		return nil, errLeftover
