@@ -103,7 +103,7 @@ func TestAPIAPreemptedReplicaGoesOnElsewhere(t *testing.T) {
 			await(t, "the request for a checkpoint", func() bool { return len(c.backups()) > 0 })
 			took := time.Since(noticed)
 			t.Logf("from the notice to the CheckpointBackup: %s", took)
-			assert.Less(t, took, 2*time.Second, "far more than it should take, on a machine that does much else")
+			assert.Less(t, took, 10*time.Second, "far more than it should take, for machines that do much else; the live node's test has the true figure")
 
 			c.reach(job, "Running again", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
 				return runs(2)(status) && status.JobStatuses[0].Name == "bert-0-r1"
