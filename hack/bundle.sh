@@ -97,14 +97,17 @@ YAML
 
 # complete RELEASE: what operator-sdk does otherwise or not at all. It writes the present time into the bundle, but equal
 # sources shall give equal bundles, so the release's date takes its place. It takes the related images from the
-# environment of the manager, where the manager's own is not.
+# environment of the manager, where the manager's own is not, and gives an image that several variables name no name: the
+# one of both agents.
 complete() {
   local date
   date=$(value_of date "$1")T00:00:00Z
   sed -i -E \
     -e "s/^(    createdAt: ).*/\1\"$date\"/" \
+    -e 's/^    name: ""$/    name: agents/' \
     -e "/^  relatedImages:\$/a\  - image: $(image spot-training-operator "$(value_of version "$1")")\n    name: manager" "$CSV"
   grep -q "^    createdAt: \"$date\"\$" "$CSV" || die "$CSV: cannot find the annotation createdAt"
+  grep -q '^    name: agents$' "$CSV" || die "$CSV: cannot find the related image of the agents"
   grep -q '^    name: manager$' "$CSV" || die "$CSV: cannot find relatedImages"
   sed -i -e "s#image: registry\.example\.com/#image: $REGISTRY/#" \
     -e "s#/spot-training-operator-scorecard:v0\.0\.0\$#/spot-training-operator-scorecard:v$(value_of version "$1")#" \

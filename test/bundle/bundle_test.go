@@ -136,8 +136,8 @@ func TestVersionIsTheTrees(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"manager":         "registry.example.com/dcnlab/spot-training-operator:v" + version,
 		"training-worker": "registry.example.com/dcnlab/spot-training-operator-worker:v" + version,
-		// The agent's image is the manager's own.
-		"checkpoint-agent": "registry.example.com/dcnlab/spot-training-operator:v" + version,
+		// The image of both agents is the manager's own.
+		"agents": "registry.example.com/dcnlab/spot-training-operator:v" + version,
 	}, images)
 	assert.Equal(t, images["manager"], read.Metadata.Annotations["containerImage"])
 }
