@@ -159,7 +159,8 @@ func (r *Reconciler) apply(ctx context.Context, d desired) error {
 	logger := log.FromContext(ctx)
 	switch {
 	case d.remove != nil:
-		if err := r.Delete(ctx, d.remove, client.Preconditions{UID: &d.remove.UID}); client.IgnoreNotFound(err) != nil {
+		err := client.IgnoreNotFound(r.Delete(ctx, d.remove, client.Preconditions{UID: &d.remove.UID}))
+		if err != nil {
 			return fmt.Errorf("delete the DaemonSet of the node agent: %w", err)
 		}
 		logger.Info("removed the node agent: the cluster has neither a SpotInstanceVM nor a spot node")

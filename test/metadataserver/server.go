@@ -146,13 +146,13 @@ func (s *Server) answer(w http.ResponseWriter, request *http.Request) {
 	defer cancel()
 	for {
 		value, there, trouble, changed := s.state(key)
-		switch {
-		case trouble == Silent:
+		switch trouble {
+		case Silent:
 			s.hang(request.Context(), changed)
 			continue
-		case trouble == Reset:
+		case Reset:
 			panic(http.ErrAbortHandler)
-		case trouble == Foreign:
+		case Foreign:
 			http.NotFound(w, request)
 			return
 		}
