@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,13 +21,32 @@ from training_worker import checkpoints
 Start = Callable[..., list[Process]]
 XGBOOST = {"FRAMEWORK": "xgboost", "MODEL": "gbtree"}
 SHARDED = {"PARALLELISM": "zero"}
+FSDP = {"PARALLELISM": "fsdp"}
+
+
+def has_fsdp() -> bool:
+    """Whether this PyTorch can train with FullyShardedDataParallel; the image's can."""
+    try:
+        import torch.distributed.fsdp  # noqa: F401
+    except (ImportError, ValueError):
+        return False
+    return True
+
+
+needs_fsdp = pytest.mark.skipif(not has_fsdp(), reason="this PyTorch has no FullyShardedDataParallel that can be loaded")
+WAYS = [
+    pytest.param(XGBOOST, id="xgboost"),
+    pytest.param(SHARDED, id="zero"),
+    pytest.param(FSDP, id="fsdp", marks=needs_fsdp),
+]
+SHARDING = WAYS[1:]
 
 
 def codes(ranks: list[Process]) -> list[int]:
     return [rank.exit_code() for rank in ranks]
 
 
-@pytest.mark.parametrize("framework", [XGBOOST, SHARDED], ids=["xgboost", "zero"])
+@pytest.mark.parametrize("framework", WAYS)
 def test_ranks_train_together(start: Start, tmp_path: Path, framework: dict[str, str]) -> None:
     ranks = start(ranks=2, EPOCHS=4, CHECKPOINT_DIR=tmp_path / "checkpoints", CHECKPOINT_FREQUENCY=2, **framework)
     assert codes(ranks) == [0, 0]
@@ -40,7 +61,7 @@ def test_ranks_train_together(start: Start, tmp_path: Path, framework: dict[str,
         assert "trained 2876 samples" in rank.output, "each rank trains its half of 1438 samples in 4 epochs"
 
 
-@pytest.mark.parametrize("framework", [XGBOOST, SHARDED], ids=["xgboost", "zero"])
+@pytest.mark.parametrize("framework", WAYS)
 @pytest.mark.parametrize("told", [0, 1])
 def test_sigterm_at_one_rank_saves_and_stops_all(start: Start, tmp_path: Path, framework: dict[str, str], told: int) -> None:
     settings = {"EPOCHS": 6, "CHECKPOINT_DIR": tmp_path / "checkpoints", **framework}
@@ -56,7 +77,7 @@ def test_sigterm_at_one_rank_saves_and_stops_all(start: Start, tmp_path: Path, f
     assert second[0].termination_message()["training_restored_step"] == saved["training_step"]
 
 
-@pytest.mark.parametrize("framework", [XGBOOST, SHARDED], ids=["xgboost", "zero"])
+@pytest.mark.parametrize("framework", WAYS)
 def test_a_lost_rank_ends_the_other_with_75(start: Start, framework: dict[str, str]) -> None:
     ranks = start(ranks=2, EPOCHS=50, STEP_DELAY_SECONDS=0.2, DIST_TIMEOUT_SECONDS=10, **framework)
     ranks[0].wait_for_line("epoch 1/50")
@@ -75,27 +96,62 @@ def test_xgboost_resumes_and_ends_where_one_run_does(start: Start, tmp_path: Pat
     assert part.termination_message()["training_loss"] == pytest.approx(straight.termination_message()["training_loss"], rel=1e-4)
 
 
-def test_a_sharded_run_gives_what_ddp_gives_and_goes_on_from_its_checkpoints(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("framework", SHARDING)
+def test_a_sharded_run_gives_what_ddp_gives_and_goes_on_from_its_checkpoints(
+    start: Start, tmp_path: Path, framework: dict[str, str], optimizer: str
+) -> None:
     losses = {}
-    for name, settings in {"ddp": {}, "zero": SHARDED}.items():
+    for name, settings in {"ddp": {}, "sharded": framework}.items():
+        settings = {**settings, "HYPERPARAMETERS": json.dumps({"optimizer": optimizer, "momentum": 0.9})}
         for epochs in (1, 2):
             ranks = start(ranks=2, EPOCHS=epochs, CHECKPOINT_DIR=tmp_path / name, **settings)
             assert codes(ranks) == [0, 0]
         losses[name] = ranks[0].termination_message()["training_loss"]
-    assert losses["zero"] == pytest.approx(losses["ddp"], rel=1e-3)
-    (alone,) = start(EPOCHS=3, CHECKPOINT_DIR=tmp_path / "zero")
+    assert losses["sharded"] == pytest.approx(losses["ddp"], rel=1e-3)
+    (alone,) = start(EPOCHS=3, CHECKPOINT_DIR=tmp_path / "sharded", **settings)
     assert alone.exit_code() == 0, "a checkpoint of a sharded run is like any other"
+    ranks = start(ranks=2, EPOCHS=4, CHECKPOINT_DIR=tmp_path / "sharded", **settings)
+    assert codes(ranks) == [0, 0], "and so is any other for a sharded run"
+    assert ranks[0].termination_message()["training_loss"] < losses["sharded"]
 
 
-def test_a_sharded_run_saves_on_request(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("framework", SHARDING)
+def test_a_sharded_run_saves_on_request(start: Start, tmp_path: Path, framework: dict[str, str]) -> None:
     directory = tmp_path / "checkpoints"
-    ranks = start(ranks=2, EPOCHS=3, STEP_DELAY_SECONDS=0.1, CHECKPOINT_DIR=directory, **SHARDED)
+    ranks = start(ranks=2, EPOCHS=3, STEP_DELAY_SECONDS=0.1, CHECKPOINT_DIR=directory, **framework)
     ranks[0].wait_for_line("joined")
     wait_for(directory.exists, "the directory")
     (directory / "checkpoint.request").write_text("now\n")
     wait_for((directory / "checkpoint.request.done").exists, "the answer")
     assert codes(ranks) == [0, 0]
     assert "could not be written" not in ranks[0].output
+
+
+@needs_fsdp
+def test_each_rank_of_fsdp_keeps_its_share_of_the_parameters(start: Start, tmp_path: Path) -> None:
+    ranks = start(ranks=2, EPOCHS=1, LOG_LEVEL="debug", **FSDP)
+    assert codes(ranks) == [0, 0]
+    kept = [int(re.search(r"rank keeps (\d+) of (\d+) parameters", rank.output).group(1)) for rank in ranks]
+    whole = int(re.search(r"rank keeps \d+ of (\d+) parameters", ranks[0].output).group(1))
+    assert sum(kept) >= whole, "all are kept"
+    assert max(kept) < 0.6 * whole, "each by one rank"
+
+
+def test_ranks_validate_together_when_one_has_nothing_left(start: Start) -> None:
+    """359 samples in batches of 179: rank 0 has 180 of them and computes one batch more than rank 1."""
+    ranks = start(ranks=2, EPOCHS=1, BATCH_SIZE=179, **(FSDP if has_fsdp() else SHARDED))
+    assert codes(ranks) == [0, 0]
+
+
+def test_fsdp_says_what_it_needs(start: Start, tmp_path: Path) -> None:
+    (alone,) = start(EPOCHS=1, **FSDP)
+    assert alone.exit_code() == 0, "one rank has nothing to share"
+    if has_fsdp():
+        return
+    ranks = start(ranks=2, EPOCHS=1, **FSDP)
+    assert codes(ranks) == [64, 64]
+    assert "use an image with PyTorch 2, or PARALLELISM zero" in ranks[0].output
 
 
 def test_xgboost_says_what_it_cannot_use(start: Start, tmp_path: Path) -> None:

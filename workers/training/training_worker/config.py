@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
 BACKENDS = ("gloo", "nccl", "mpi")
-PARALLELISMS = ("ddp", "zero")
+PARALLELISMS = ("ddp", "zero", "fsdp")
 FRAMEWORKS = ("pytorch", "mpi", "xgboost")
 EPOCH_METRICS = ("accuracy", "loss", "validation_loss", "samples_per_second", "learning_rate")
 HYPERPARAMETER_NAMES = (

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -189,8 +190,12 @@ class _Patience:
 
 
 def create(topology: Topology, log: Log) -> Ranks | MpiRanks:
-    """This process among the ranks, over PyTorch's own communication or, where it is built without MPI, over mpi4py."""
-    if topology.backend == "mpi" and not dist.is_mpi_available():
+    """This process among the ranks, over PyTorch's own communication or, for MPI, over mpi4py where that is installed.
+
+    A PyTorch that is built with MPI, as Debian 13's, leaves it only when its process ends by itself, and mpirun takes any
+    other end for a failure.
+    """
+    if topology.backend == "mpi" and (find_spec("mpi4py") or not dist.is_mpi_available()):
         from training_worker.mpi_ranks import MpiRanks
 
         return MpiRanks(topology, log)

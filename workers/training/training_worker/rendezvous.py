@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from training_worker.errors import PeerLostError, UsageError
@@ -20,6 +21,7 @@ POLL_SECONDS = 0.2
 CONNECT_SECONDS = 5.0
 ROLL_CALL_SECONDS = 30.0
 LEAVE_SECONDS = 5.0
+STORE_SECONDS = 60.0
 LOG_EVERY_SECONDS = 5.0
 
 
@@ -109,9 +111,12 @@ class Rendezvous:
 
     def open(self) -> None:
         """Serve the store on replica 0, reach it from the others. Raises PeerLostError when it never comes."""
-        os.environ.setdefault("USE_LIBUV", "0")  # PyTorch 2.4 and later ask for it, even when built without
+        # PyTorch 2.4 and later ask for it, even when built without, also for a store that is of no use here.
+        os.environ.setdefault("USE_LIBUV", "0")
+        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
         from torch.distributed.elastic.rendezvous import RendezvousParameters
-        from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+        from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
+        from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
 
         settings = self._settings
         serves = settings.replica == 0
@@ -127,7 +132,9 @@ class Rendezvous:
             max_nodes=settings.max_replicas,
             **options,
         )
-        self._handler = _lost_when_broken(lambda: get_rendezvous_handler(parameters))
+        store = _lost_when_broken(lambda: self._store(serves, float(options.get("read_timeout", STORE_SECONDS))))
+        backend = C10dRendezvousBackend(store, settings.run_id)
+        self._handler = _lost_when_broken(lambda: create_handler(store, backend, parameters))
 
     def meet(self) -> Round | None:
         """Wait for enough replicas and return who they are; None when not all who were there answer.
@@ -152,6 +159,19 @@ class Rendezvous:
             self._handler._op_executor.run(_RendezvousExitOp(), time.monotonic() + LEAVE_SECONDS)
         except Exception as error:  # noqa: BLE001 (the end of this replica must not fail for it)
             self._log.info("rendezvous", f"left without telling the others: {type(error).__name__}")
+
+    def _store(self, serves: bool, seconds: float) -> Any:
+        """The store of torchrun's rendezvous, as torchrun makes it, but also with a PyTorch that is built without libuv."""
+        from torch.distributed import TCPStore
+
+        host = "127.0.0.1" if serves else self._settings.host
+        settings: dict[str, Any] = {"is_master": serves, "multi_tenant": True, "timeout": timedelta(seconds=seconds)}
+        try:
+            return TCPStore(host, self._settings.port, **settings)
+        except RuntimeError as error:
+            if "libuv" not in str(error):
+                raise
+        return TCPStore(host, self._settings.port, use_libuv=False, **settings)
 
     def _await_store(self) -> None:
         """Wait until replica 0 has a name and listens."""

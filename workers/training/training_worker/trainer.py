@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional
 
-from training_worker import data, models
+from training_worker import data, models, sharded
 from training_worker.checkpointer import Checkpointer
 from training_worker.config import Config, Hyperparameters
 from training_worker.distributed import Ranks
@@ -60,14 +60,12 @@ class Trainer:
         model = models.create(
             self._config.model, self._dataset.sample_shape, self._dataset.classes, parameters.dropout
         ).to(device)
-        self._state = TrainingState(
-            Position(seed=parameters.seed), model, self._optimizer(model), _scaler(parameters, device)
-        )
+        self._state = self._new_state(model)
         self._checkpoints.restore(self._state)
         events = self._config.tensorboard_dir if self._ranks.rank == 0 else None
         self._events = EventWriter(events, self._log, self._state.position.step + 1)
         self._success.best, self._success.stale_epochs = self._state.position.best, self._state.position.stale_epochs
-        self._model = self._ranks.wrap(model)
+        self._model = self._state.model if self._shards("fsdp") else self._ranks.wrap(model)
         self._inputs = torch.from_numpy(self._dataset.x_train)
         self._targets = torch.from_numpy(self._dataset.y_train)
 
@@ -118,7 +116,7 @@ class Trainer:
                 self._step(order)
                 self._between_steps()
             self._end_epoch()
-        self._state.complete_on_master()
+        self._complete()
         self._ranks.leave()
         self._report()
         self._save()
@@ -191,7 +189,7 @@ class Trainer:
         position.loss_samples += samples
         self._report()
         if due:
-            self._state.complete_on_master()
+            self._complete()
         if stops:
             self._end_by_signal(int(stops), int(stopping_ranks), round(signums / stops))
 
@@ -200,7 +198,7 @@ class Trainer:
         who = f"rank {stopping_ranks}" if stops == 1 else f"{stops} ranks"
         name = signal.Signals(signum).name
         self._log.info("stop", f"stopping after step {position.step}: {name} at {who}", step=position.step)
-        self._state.complete_on_master()
+        self._complete()
         self._ranks.leave()
         try:
             self._save()
@@ -252,9 +250,14 @@ class Trainer:
         every = self._config.checkpoints.every_epochs
         ends = verdict or position.epoch >= self._parameters.epochs
         if every and position.epoch % every == 0 and not ends:
-            self._state.complete_on_master()
+            self._complete()
             with self._consistent, contextlib.suppress(CheckpointWriteError):
                 self._checkpoints.save(self._state)
+
+    def _complete(self) -> None:
+        """Bring the state together on rank 0, where the ranks have shares of it."""
+        with self._ranks.peers("gathering the state"):
+            self._state.complete_on_master()
 
     def _save(self) -> None:
         """Take the last checkpoint, on rank 0. Raises CheckpointWriteError."""
@@ -268,24 +271,48 @@ class Trainer:
         correct, loss, device = 0, 0.0, self._ranks.device
         self._state.model.eval()
         with torch.no_grad():
-            for start in range(0, len(x), self._parameters.batch_size):
+            # Ranks that share the model compute together: all as many batches, and one with nothing left computes for the others.
+            longest = math.ceil(len(self._dataset.y_validation) / self._ranks.world_size)
+            for start in range(0, longest, self._parameters.batch_size):
                 stop = start + self._parameters.batch_size
                 targets = y[start:stop].to(device)
-                with _autocast(self._parameters.mixed_precision, device):
-                    logits = self._state.model(x[start:stop].to(device)).float()
+                inputs = x[start:stop] if len(targets) else torch.from_numpy(self._dataset.x_validation[:1])
+                with self._ranks.peers("validating"), _autocast(self._parameters.mixed_precision, device):
+                    logits = self._state.model(inputs.to(device)).float()
+                if not len(targets):
+                    continue
                 loss += float(functional.cross_entropy(logits, targets, reduction="sum"))
                 correct += int((logits.argmax(dim=1) == targets).sum())
         correct_everywhere, loss_everywhere = self._ranks.sum(correct, loss)
         count = len(self._dataset.y_validation)
         return correct_everywhere / count, loss_everywhere / count
 
+    def _shards(self, parallelism: str) -> bool:
+        """Whether the ranks have shares of the state in this way. Raises UsageError when they cannot."""
+        if self._config.topology.parallelism != parallelism or self._ranks.world_size == 1:
+            return False
+        if self._ranks.backend == "mpi":
+            raise UsageError(f"PARALLELISM {parallelism}: needs DIST_BACKEND gloo or nccl")
+        return True
+
+    def _new_state(self, model: nn.Module) -> TrainingState:
+        position, device = Position(seed=self._parameters.seed), self._ranks.device
+        if not self._shards("fsdp"):
+            return TrainingState(position, model, self._optimizer(model), _scaler(self._parameters, device))
+        names = [name for name, _ in model.named_parameters()]
+        with self._ranks.peers("sharing out the model"):
+            whole = sum(parameter.numel() for parameter in model.parameters())
+            model = sharded.shard(model, device)
+        kept = sum(parameter.numel() for parameter in model.parameters())
+        self._log.info("sharded", f"this rank keeps {kept} of {whole} parameters")
+        scaler = sharded.scaler(self._parameters.mixed_precision and device.type == "cuda")
+        return sharded.ShardedState(position, model, self._optimizer(model), scaler, names=names)
+
     def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """The optimizer; with PARALLELISM zero each rank keeps the state of its share of the parameters only."""
         kind, options = _optimizer(self._parameters)
-        if self._config.topology.parallelism != "zero" or self._ranks.world_size == 1:
+        if not self._shards("zero"):
             return kind(model.parameters(), **options)
-        if self._ranks.backend == "mpi":
-            raise UsageError("PARALLELISM zero: needs DIST_BACKEND gloo or nccl")
         return ZeroRedundancyOptimizer(model.parameters(), optimizer_class=kind, **options)
 
     def _agree(self, verdict: Verdict | None) -> Verdict | None:
