@@ -119,6 +119,9 @@ func (c *cluster) boot(i fakegce.Instance) {
 	_ = c.Status().Patch(ctx, next, client.MergeFrom(node))
 }
 
+// fakeInstance is what the provider would say of an instance that a test makes up.
+func fakeInstance(name string) fakegce.Instance { return fakegce.Instance{Name: name} }
+
 // die plays the node lifecycle controller when a machine is off.
 func (c *cluster) die(i fakegce.Instance) {
 	ctx := context.Background()

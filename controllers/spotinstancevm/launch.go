@@ -16,7 +16,7 @@ func (p *planner) launch(i *instance) {
 	case !r.sent() && p.deleting():
 		// An earlier process may have sent it, so it is deleted like one that exists.
 		p.condemn(i, "the SpotInstanceVM is being deleted")
-	case !r.sent() && !i.used:
+	case !r.sent() && !i.used && p.shape != nil: // without it nobody knows what fits
 		p.condemn(i, "no pod needs it any more")
 	case !r.sent():
 		p.ask(i)

@@ -65,11 +65,13 @@ func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceV
 			return o, nil, err
 		}
 	}
-	if err := r.observePods(ctx, &o); err != nil {
+	r.observeInstances(&o, account)
+	// First the pods that are on nodes, then those that wait: one that is bound in between is seen neither to wait nor, for
+	// now, on its node. The other way round it would be both, and an instance too many be created.
+	if err := r.observeOwnNodes(ctx, &o); err != nil {
 		return o, nil, err
 	}
-	r.observeInstances(&o, account)
-	if err := r.observeNodes(ctx, &o); err != nil {
+	if err := r.observePods(ctx, &o); err != nil {
 		return o, nil, err
 	}
 	for n, i := range o.instances {
@@ -137,7 +139,7 @@ func (r *Reconciler) observeShape(ctx context.Context, o *observed, provider clo
 	return nil
 }
 
-// observePods reads the pods for which instances may be created, and those on the nodes of instances.
+// observePods reads the pods for which instances may be created, and the nodes that they are on.
 func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	var pods corev1.PodList
 	err := r.pods.List(ctx, &pods, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexVM: o.vm.Name})
@@ -145,7 +147,14 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 		return fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
-		o.pods = append(o.pods, &pods.Items[i])
+		pod := &pods.Items[i]
+		o.pods = append(o.pods, pod)
+		if pod.Spec.NodeName == "" || o.nodes[pod.Spec.NodeName] != nil {
+			continue
+		}
+		if err := r.observeNode(ctx, o, pod.Spec.NodeName); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -191,37 +200,38 @@ func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory)
 	}
 }
 
-// observeNodes reads the nodes of instances and of pods. Where an instance is about to be deleted for lack of work, its
-// pods are read from the API server itself: the cache may be late.
-func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
-	own := map[string]bool{}
-	names := map[string]bool{}
+// observeOwnNodes reads the nodes of instances and the pods on them. Where an instance is about to be deleted for lack of
+// work, its pods are read from the API server itself: the cache may be late.
+func (r *Reconciler) observeOwnNodes(ctx context.Context, o *observed) error {
+	var names []string
 	for _, i := range o.instances {
-		names[i.Name], own[i.Name] = true, true
+		names = append(names, i.Name)
 	}
 	for _, one := range o.strangers {
-		names[one.Name], own[one.Name] = true, true
+		names = append(names, one.Name)
 	}
-	for _, pod := range o.pods {
-		names[pod.Spec.NodeName] = true
-	}
-	delete(names, "")
-	for name := range names {
-		var node corev1.Node
-		err := r.Get(ctx, client.ObjectKey{Name: name}, &node)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read node %s: %w", name, err)
-		}
-		if err != nil {
-			continue
-		}
-		o.nodes[name] = &node
-		if !own[name] {
-			continue
-		}
-		if err := r.observePodsOn(ctx, o, &node); err != nil {
+	for _, name := range names {
+		if err := r.observeNode(ctx, o, name); err != nil {
 			return err
 		}
+		if node := o.nodes[name]; node != nil {
+			if err := r.observePodsOn(ctx, o, node); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// observeNode reads a node, if it exists.
+func (r *Reconciler) observeNode(ctx context.Context, o *observed, name string) error {
+	var node corev1.Node
+	err := r.Get(ctx, client.ObjectKey{Name: name}, &node)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read node %s: %w", name, err)
+	}
+	if err == nil {
+		o.nodes[name] = &node
 	}
 	return nil
 }
