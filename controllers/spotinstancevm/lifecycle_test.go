@@ -1,11 +1,13 @@
 package spotinstancevm
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -225,4 +227,29 @@ func TestAPILostAnswersAndRequestsThatComeTwiceMakeOneInstance(t *testing.T) {
 	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
 	assert.Len(t, c.gce.History(), 1)
 	assert.Empty(t, c.gce.Instances())
+}
+
+func TestAPIMethodSSHMakesAKeyAndSaysWhatStopsTheLogin(t *testing.T) {
+	c := newCluster(t)
+	c.mute = true
+	c.start(newFuse(0))
+	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.KubeadmJoinConfig.Method = spotv1alpha1.JoinBySSH })
+	pod := c.pod("t4", "bert", 0)
+	c.await(vm, "the reason why nobody logs in", func(vm *spotv1alpha1.SpotInstanceVM) bool {
+		entries := vm.Status.ProvisionedInstances
+		return len(entries) == 1 && strings.Contains(entries[0].Message, "has not published its host keys yet")
+	})
+	keys := func() int {
+		var secrets corev1.SecretList
+		require.NoError(t, c.List(t.Context(), &secrets, client.InNamespace(c.namespace), client.HasLabels{spotv1alpha1.LabelSpotInstanceVM}))
+		return len(secrets.Items)
+	}
+	assert.Equal(t, 1, keys())
+	assert.Contains(t, c.gce.Instances()[0].Metadata["ssh-keys"], "spot:ssh-ed25519 ")
+
+	require.NoError(t, c.Delete(t.Context(), pod))
+	require.NoError(t, c.Delete(t.Context(), vm))
+	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
+	assert.Zero(t, keys(), "the key goes with the instance")
+	assert.Empty(t, c.tokens())
 }
