@@ -33,8 +33,6 @@ bring_node_up() {
     localcluster up
   fi
   use_local_cluster
-  # Tests make machines with it that join the cluster.
-  export LOCALCLUSTER=$BIN/localcluster
 }
 
 # Quiet, so that the tests' summary is the last thing to be read.

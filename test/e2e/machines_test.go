@@ -37,6 +37,9 @@ type machines struct {
 	mutex     sync.Mutex
 	addresses map[string]string
 	metadata  map[string]*http.Server
+	// switches lets one command at a time be at work on a machine; several machines may start at once.
+	switches map[string]*sync.Mutex
+	busy     sync.WaitGroup
 }
 
 // startCloud starts a fake Compute Engine with machines, which hold images. The Compute Engine listens where pods of the
@@ -47,10 +50,16 @@ func startCloud(t *testing.T, opts fakegce.Options, images ...string) *machines 
 	if command == "" {
 		t.Skip("machines that join are made by the local cluster only: make e2e without KUBECONFIG")
 	}
-	m := &machines{t: t, command: command, images: images, addresses: map[string]string{}, metadata: map[string]*http.Server{}}
+	m := &machines{
+		t: t, command: command, images: images,
+		addresses: map[string]string{}, metadata: map[string]*http.Server{}, switches: map[string]*sync.Mutex{},
+	}
 	m.node = hostAddress(t)
 	opts.Address = func(name string) (string, string) { return m.address(name), "" }
-	opts.Hooks = fakegce.Hooks{OnRunning: m.boot, OnGone: m.gone}
+	opts.Hooks = fakegce.Hooks{
+		OnRunning: func(instance fakegce.Instance) { m.turn(instance.Name, func() { m.boot(instance) }) },
+		OnGone:    func(instance fakegce.Instance) { m.turn(instance.Name, func() { m.off(instance.Name) }) },
+	}
 	if opts.Listen == "" {
 		opts.Listen = m.node + ":0"
 	}
@@ -93,8 +102,27 @@ func (m *machines) address(name string) string {
 			address = address.Next()
 		}
 		m.addresses[name] = address.String()
+		m.switches[name] = &sync.Mutex{}
 	}
 	return m.addresses[name]
+}
+
+// turn has something happen to a machine, after what happens to it already.
+func (m *machines) turn(name string, what func()) {
+	m.mutex.Lock()
+	one := m.switches[name]
+	m.mutex.Unlock()
+	before := make(chan struct{})
+	m.busy.Go(func() {
+		one.Lock()
+		defer one.Unlock()
+		close(before)
+		what()
+	})
+	select {
+	case <-before:
+	case <-time.After(time.Second): // something else happens to it
+	}
 }
 
 // boot switches on the machine of an instance.
@@ -116,9 +144,7 @@ func (m *machines) boot(instance fakegce.Instance) {
 	m.machine(args...)
 }
 
-// gone takes the power from the machine of an instance.
-func (m *machines) gone(instance fakegce.Instance) { m.off(instance.Name) }
-
+// off takes the power from the machine of an instance.
 func (m *machines) off(name string) {
 	m.machine("down", name)
 	m.mutex.Lock()
@@ -137,12 +163,15 @@ func (m *machines) machine(args ...string) {
 		m.t.Errorf("machine %s: %v: %s", strings.Join(args, " "), err, output)
 		return
 	}
-	m.t.Logf("%s", output)
+	if len(output) > 0 {
+		m.t.Logf("%s", output)
+	}
 }
 
 // clean takes all machines down and removes their nodes, which no cloud controller does here.
 func (m *machines) clean() {
 	m.Close() // no hook comes any more
+	m.busy.Wait()
 	for name := range m.addresses {
 		if m.t.Failed() {
 			m.t.Logf("the console of machine %s:\n%s", name, m.console(name))

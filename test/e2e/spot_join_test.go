@@ -122,7 +122,7 @@ func runsPods(t *testing.T, node string) {
 // An instance boots with the operator's startup script, joins by itself and is a node on which pods run; its token is
 // good for nothing afterwards. When its provider takes it back the machine is off.
 func TestInstanceJoinsByStartupScript(t *testing.T) {
-	const name = "e2e-script-a1b2c"
+	const name = "by-script-a1b2c"
 	j := newJoining(t, name, spotv1alpha1.JoinByStartupScript, "echo prepared by the user >/var/lib/prepared")
 	provider := j.cloud.provider()
 	_, err := provider.Create(t.Context(), j.instance)
@@ -153,7 +153,7 @@ func TestInstanceJoinsByStartupScript(t *testing.T) {
 // The operator logs in to an instance that it knows by the host keys which the instance has published, and joins it.
 // Nothing is sent to one with other keys.
 func TestInstanceJoinsBySSH(t *testing.T) {
-	const name = "e2e-ssh-a1b2c"
+	const name = "by-ssh-a1b2c"
 	ctx := t.Context()
 	j := newJoining(t, name, spotv1alpha1.JoinBySSH, "sleep 1; echo prepared by the user >/var/lib/prepared")
 	provider := j.cloud.provider()
