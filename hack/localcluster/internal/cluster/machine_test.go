@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"slices"
 	"testing"
@@ -80,7 +81,7 @@ func TestJoiningIsWhatKubeadmReads(t *testing.T) {
 	var found []string
 	for {
 		var object corev1.ConfigMap
-		if err := decoder.Decode(&object); err == io.EOF {
+		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
