@@ -158,7 +158,7 @@ func newNode(t *testing.T, wrap func(http.Handler) http.Handler) *node {
 	require.NoError(t, os.WriteFile(n.token, []byte("the-token\n"), 0o600))
 	n.kubelet = httptest.NewTLSServer(http.HandlerFunc(n.checkpoint))
 	t.Cleanup(n.kubelet.Close)
-	var store http.Handler = registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	store := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	if wrap != nil {
 		store = wrap(store)
 	}

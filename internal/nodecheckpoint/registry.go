@@ -70,7 +70,7 @@ func (w *work) credentials(ctx context.Context) (authn.Keychain, error) {
 	err := w.agent.Direct.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("spec.registry.secretRef: there is no Secret %s in namespace %s: create it with kubectl create secret docker-registry", //nolint:errorlint // the answer is about another object than the CheckpointBackup
+		return nil, fmt.Errorf("spec.registry.secretRef: there is no Secret %s in namespace %s: create it with kubectl create secret docker-registry",
 			key.Name, key.Namespace)
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("spec.registry.secretRef: the checkpoint agent may not read Secrets in namespace %s: run kubectl -n %s create rolebinding "+
