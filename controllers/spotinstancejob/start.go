@@ -23,6 +23,7 @@ func splitRepo(repo string) (registry, repository string) {
 
 // startFrom has the containers of a pod go on from a checkpoint.
 func startFrom(job *spotv1alpha1.SpotInstanceJob, from origin, pod *corev1.PodSpec) {
+	private := len(pod.ImagePullSecrets) > 0
 	if c := job.Spec.CheckpointConfig; c != nil && c.CheckpointRepoCredentialRef != nil {
 		secret := corev1.LocalObjectReference{Name: c.CheckpointRepoCredentialRef.Name}
 		if !slices.Contains(pod.ImagePullSecrets, secret) {
@@ -34,6 +35,9 @@ func startFrom(job *spotv1alpha1.SpotInstanceJob, from origin, pod *corev1.PodSp
 		image, ok := from.images[container.Name]
 		if !ok {
 			continue
+		}
+		if private {
+			pullOriginal(pod, *container)
 		}
 		container.Image = image
 		if len(container.Command) == 0 {
