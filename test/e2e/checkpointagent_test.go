@@ -117,7 +117,7 @@ func adapt(t *testing.T, set *unstructured.Unstructured, registry, kubelet strin
 	if image := os.Getenv("IMG"); image != "" {
 		agent["image"] = image
 	}
-	agent["args"] = append(agent["args"].([]any), "--insecure-registry="+registry, "--yield=0s")
+	agent["args"] = append(agent["args"].([]any), "--insecure-registry="+registry)
 	require.NoError(t, unstructured.SetNestedSlice(set.Object, containers, "spec", "template", "spec", "containers"))
 	volumes, _, err := unstructured.NestedSlice(set.Object, "spec", "template", "spec", "volumes")
 	require.NoError(t, err)
