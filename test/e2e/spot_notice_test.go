@@ -260,8 +260,8 @@ func (n *noticed) spotJob(ns string) *spotv1alpha1.SpotInstanceJob {
 		if err := n.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
 			return false, err
 		}
-		return job.Status.ActiveReplicas == 1 &&
-			meta.IsStatusConditionTrue(job.Status.Conditions, spotv1alpha1.ConditionCheckpointAgentAvailable), nil
+		agent := meta.FindStatusCondition(job.Status.Conditions, spotv1alpha1.ConditionCheckpointAgentAvailable)
+		return job.Status.ActiveReplicas == 1 && agent != nil && agent.Reason == spotv1alpha1.ReasonNoCheckpointYet, nil
 	})
 	return job
 }
