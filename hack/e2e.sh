@@ -15,7 +15,6 @@ main() {
     bring_node_up
     hack/images.sh load
     export E2E_REGISTRY=${E2E_REGISTRY:-10.77.0.1:5000} E2E_KUBELET_DIR=${E2E_KUBELET_DIR:-$STATE/data/kubelet}
-    export LOCALCLUSTER=$BIN/localcluster # tests add machines to the node
   else
     need_kubectl
   fi
