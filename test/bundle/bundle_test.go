@@ -277,18 +277,26 @@ func TestUserRolesAreInTheBundle(t *testing.T) {
 	}
 }
 
-// The manager's service account gets what config/rbac gives it, no more and no less.
+// The service accounts of the manager and of the node agent get what config/rbac gives them, no more and no less.
 func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	install := csv(t).Spec.Install.Spec
-	var generated, metricsAuth rbacv1.ClusterRole
-	var leader rbacv1.Role
+	var generated, metricsAuth, nodeAgent rbacv1.ClusterRole
+	var leader, runsNodeAgent, joinsNodes rbacv1.Role
 	load(t, root+"/config/rbac/role.yaml", &generated)
 	load(t, root+"/config/rbac/metrics_auth_role.yaml", &metricsAuth)
+	load(t, root+"/config/rbac/node_agent_role.yaml", &nodeAgent)
 	load(t, root+"/config/rbac/leader_election_role.yaml", &leader)
+	load(t, root+"/config/rbac/node_agent_manager_role.yaml", &runsNodeAgent)
+	load(t, root+"/config/rbac/node_join_role.yaml", &joinsNodes)
 	account := "spot-training-operator-controller-manager"
-	require.Len(t, install.ClusterPermissions, 1)
-	assert.Equal(t, account, install.ClusterPermissions[0].ServiceAccountName)
-	assert.ElementsMatch(t, slices.Concat(generated.Rules, metricsAuth.Rules), install.ClusterPermissions[0].Rules)
+	byAccount := map[string][]rbacv1.PolicyRule{}
+	for _, given := range install.ClusterPermissions {
+		byAccount[given.ServiceAccountName] = append(byAccount[given.ServiceAccountName], given.Rules...)
+	}
+	require.Len(t, byAccount, 2)
+	assert.ElementsMatch(t, slices.Concat(generated.Rules, metricsAuth.Rules), byAccount[account])
+	assert.Equal(t, nodeAgent.Rules, byAccount["spot-training-operator-node-agent"])
 	require.Len(t, install.Permissions, 1)
-	assert.Equal(t, permission{ServiceAccountName: account, Rules: leader.Rules}, install.Permissions[0])
+	assert.Equal(t, account, install.Permissions[0].ServiceAccountName)
+	assert.ElementsMatch(t, slices.Concat(leader.Rules, runsNodeAgent.Rules, joinsNodes.Rules), install.Permissions[0].Rules)
 }

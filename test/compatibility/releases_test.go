@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -34,7 +35,12 @@ type release struct {
 
 // accepted are breaks that are known and wanted, with the reason: the beginning of the break as it is reported, after the
 // two versions.
-var accepted = wanted("0.2.0 to the present CRDs: trainingjobs.ml.example.com: ", map[string]string{
+var accepted = joined(wantedOfTrainingJobs, map[string]string{
+	"0.2.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec: unhandled": "the new rule is about the new " +
+		"field prices only",
+})
+
+var wantedOfTrainingJobs = wanted("0.2.0 to the present CRDs: trainingjobs.ml.example.com: ", map[string]string{
 	"^.spec.checkpoint.resumeFrom: unhandled": "the rule takes the names of TrainingJobs besides all that it took before; " +
 		"what the new one refuses, settings of a URI that no store has, never worked",
 	"^.spec.checkpoint: unhandled":         "the new rules refuse what never worked, and stored objects keep what they have",
@@ -42,6 +48,14 @@ var accepted = wanted("0.2.0 to the present CRDs: trainingjobs.ml.example.com: "
 	"^.spec: unhandled":                    "two programs at one port of a pod never worked; a stored job like that can still be deleted",
 	"^.spec.monitoring: unhandled":         "a password in a URL is refused, and stored objects keep what they have",
 })
+
+func joined(all ...map[string]string) map[string]string {
+	sum := map[string]string{}
+	for _, some := range all {
+		maps.Copy(sum, some)
+	}
+	return sum
+}
 
 // wanted are breaks in all versions of a kind.
 func wanted(kind string, breaks map[string]string) map[string]string {

@@ -156,6 +156,7 @@ type SpotInstanceVMSpec struct {
 	// +kubebuilder:default=USD
 	// +kubebuilder:validation:MaxLength=3
 	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=18,displayName="Currency of the prices",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	PriceCurrency string `json:"priceCurrency,omitempty"`
 }
 

@@ -101,7 +101,8 @@ func start(ctx context.Context) (err error) {
 func grant(ctx context.Context) error {
 	var objects []client.Object
 	for _, file := range []string{
-		"rbac/role.yaml", "rbac/leader_election_role.yaml", "webhook-self/role.yaml", "webhook-self/cluster_role.yaml",
+		"rbac/role.yaml", "rbac/leader_election_role.yaml", "rbac/node_agent_manager_role.yaml", "rbac/node_join_role.yaml",
+		"webhook-self/role.yaml", "webhook-self/cluster_role.yaml",
 	} {
 		read, err := rbacObjects(filepath.Join(root, "config", file))
 		if err != nil {
@@ -115,10 +116,13 @@ func grant(ctx context.Context) error {
 			ObjectMeta: metav1.ObjectMeta{Name: "manager"}, Subjects: subjects,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "manager-role"},
 		},
-		&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "leader-election"}, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "leader-election-role"},
+	)
+	for _, role := range []string{"leader-election-role", "node-agent-manager", "node-join-role"} {
+		objects = append(objects, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: role}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 		})
+	}
 	for _, object := range objects {
 		if object.GetNamespace() == "system" { // what kustomize makes of it
 			object.SetNamespace(operatorNamespace)
