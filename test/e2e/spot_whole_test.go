@@ -114,6 +114,23 @@ func TestAPendingPodGetsAnInstanceThatJoinsAndGoes(t *testing.T) {
 	s.scalesToZero(t)
 }
 
+// nodeAgentRunsOn waits until the operator's agent is ready on a node.
+func nodeAgentRunsOn(t *testing.T, node string) {
+	t.Helper()
+	eventually(t, "the node agent runs on "+node, func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		err := cluster.List(ctx, &pods, client.InNamespace(operatorNamespace))
+		for _, pod := range pods.Items {
+			for _, condition := range pod.Status.Conditions {
+				if pod.Spec.NodeName == node && condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+					return true, err
+				}
+			}
+		}
+		return false, err
+	})
+}
+
 // The whole story, with nothing done by hand: a program that keeps its state in memory only runs on an instance made for it.
 // The instance is taken back, which the agent on it reads from its metadata server; within the notice the program is
 // checkpointed into an image and another instance asked for. That one joins, and the program goes on there from where it
@@ -137,16 +154,7 @@ func TestASpotInstanceJobOutlivesItsInstance(t *testing.T) {
 	old := first.Spec.NodeName
 	name, _, before := counts(t, first, 50)
 	eventually(t, "the checkpoint agent runs on the instance", agentRunsOn(old))
-	eventually(t, "the node agent runs on the instance", func(ctx context.Context) (bool, error) {
-		var pods corev1.PodList
-		err := cluster.List(ctx, &pods, client.InNamespace(operatorNamespace))
-		for _, pod := range pods.Items {
-			if pod.Spec.NodeName == old && pod.Status.Phase == corev1.PodRunning {
-				return true, err
-			}
-		}
-		return false, err
-	})
+	nodeAgentRunsOn(t, old)
 
 	at := time.Now()
 	require.NoError(t, s.Preempt(old))
