@@ -9,6 +9,7 @@ import functools
 import io
 import json
 import pickle
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,8 @@ def shard(model: nn.Module, device: torch.device) -> nn.Module:
             f"PARALLELISM fsdp: PyTorch {torch.__version__} has no FullyShardedDataParallel that can be loaded here: "
             "use an image with PyTorch 2, or PARALLELISM zero"
         ) from error
+    # PyTorch 2.6 says at each checkpoint that there are newer calls for the state.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed\.fsdp")
     units = functools.partial(size_based_auto_wrap_policy, min_num_params=UNIT_PARAMETERS)
     return FullyShardedDataParallel(model, auto_wrap_policy=units, device_id=device, use_orig_params=True)
 
@@ -106,7 +109,7 @@ class ShardedState(TrainingState):
             if scaling:
                 self.scaler.load_state_dict(scaling)
             self.position.load(document["position"])
-        except (RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, pickle.UnpicklingError) as error:
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError) as error:
             raise DataError(f"the checkpoint does not fit this job: {error}") from error
 
     def _whole(self, master_only: bool) -> Any:

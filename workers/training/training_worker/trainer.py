@@ -271,7 +271,8 @@ class Trainer:
         correct, loss, device = 0, 0.0, self._ranks.device
         self._state.model.eval()
         with torch.no_grad():
-            # Ranks that share the model compute together: all as many batches, and one with nothing left computes for the others.
+            # Ranks that share the model compute together: all as many batches, and one with nothing left computes for
+            # the others.
             longest = math.ceil(len(self._dataset.y_validation) / self._ranks.world_size)
             for start in range(0, longest, self._parameters.batch_size):
                 stop = start + self._parameters.batch_size
