@@ -162,6 +162,8 @@ func (c *cluster) start(f *fuse) *manager {
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(c.t, err)
+	uncached, err := client.New(restConfig, client.Options{Scheme: c.Scheme()})
+	require.NoError(c.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	m.reconciler = &Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
@@ -176,7 +178,7 @@ func (c *cluster) start(f *fuse) *manager {
 			}
 			return &fused{provider, f}, nil
 		},
-		Joining: &KubeadmJoining{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Namespace: c.namespace},
+		Joining: &KubeadmJoining{Client: uncached, Direct: mgr.GetAPIReader(), Namespace: c.namespace},
 	}
 	err = m.reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 4, ListInterval: m.interval, Namespaces: namespaces})
 	require.NoError(c.t, err)

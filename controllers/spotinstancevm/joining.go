@@ -20,7 +20,8 @@ import (
 
 // KubeadmJoining joins instances by kubeadm.
 type KubeadmJoining struct {
-	// Client writes tokens and keys; Direct reads them, and the Secrets of users, from the API server.
+	// Client writes tokens and keys. It must not be one that reads its writes from a cache: that would become a cache of all
+	// Secrets. Direct reads them, and the Secrets of users, from the API server.
 	Client client.Client
 	Direct client.Reader
 	// Namespace of the operator, for the keys that it makes.

@@ -20,7 +20,7 @@ import (
 
 func TestAPIInstancesComeWithPodsAndGoWithoutThem(t *testing.T) {
 	c := newCluster(t)
-	c.start(newFuse(0))
+	m := c.start(newFuse(0))
 	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) {
 		vm.Spec.IdleTimeout = &metav1.Duration{Duration: 700 * time.Millisecond}
 	})
@@ -47,6 +47,7 @@ func TestAPIInstancesComeWithPodsAndGoWithoutThem(t *testing.T) {
 
 	require.NoError(t, c.Delete(t.Context(), vm))
 	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
+	assert.Equal(t, []string{"nodes", "pods", "spotinstancejobs", "spotinstancevms"}, m.cached(), "Secrets, above all, are not cached")
 }
 
 func TestAPIAReplacementIsAskedForWithinASecondOfTheNotice(t *testing.T) {

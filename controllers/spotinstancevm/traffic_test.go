@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +20,7 @@ type fuse struct {
 	mu    sync.Mutex
 	at    int // cuts after so many; 0 for never
 	steps []string
+	lists []string // kinds of which a cache was made
 	dead  bool
 	blown chan struct{}
 }
@@ -48,6 +51,23 @@ func (f *fuse) step(what string) bool {
 	return !f.dead
 }
 
+// listed notes that a kind is listed or watched.
+func (f *fuse) listed(request *http.Request) {
+	if !request.URL.Query().Has("watch") {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lists = append(f.lists, path.Base(request.URL.Path))
+}
+
+// cached are the kinds of which a cache was made.
+func (f *fuse) cached() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Compact(slices.Sorted(slices.Values(f.lists)))
+}
+
 // disarm has it never cut the manager off.
 func (f *fuse) disarm() {
 	f.mu.Lock()
@@ -66,6 +86,7 @@ func (f *fuse) log() []string {
 func (f *fuse) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method == http.MethodGet {
+			f.listed(request)
 			return next.RoundTrip(request)
 		}
 		if !f.alive() {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -46,6 +47,13 @@ func (o *spotOptions) validate() error {
 }
 
 func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options) error {
+	// The manager's own client would set up a cache of all Secrets, which the manager may not even list.
+	uncached, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("set up the client for what instances join with: %w", err)
+	}
 	reconciler := &spotinstancevm.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")),
@@ -56,9 +64,9 @@ func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options) error 
 				UserAgent: "spot-training-operator",
 			})
 		},
-		Joining: &spotinstancevm.KubeadmJoining{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Namespace: o.webhooks.namespace},
+		Joining: &spotinstancevm.KubeadmJoining{Client: uncached, Direct: mgr.GetAPIReader(), Namespace: o.webhooks.namespace},
 	}
-	err := reconciler.SetupWithManager(ctx, mgr, spotinstancevm.Options{
+	err = reconciler.SetupWithManager(ctx, mgr, spotinstancevm.Options{
 		Concurrency: o.concurrency, ListInterval: o.spot.listInterval,
 	})
 	if err != nil {
