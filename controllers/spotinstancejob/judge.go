@@ -42,6 +42,8 @@ type verdict struct {
 	message string
 	// deadline is when the node goes.
 	deadline time.Time
+	// undated: the notice does not say when it came, so that its deadline is counted from now.
+	undated bool
 	// at is when it failed.
 	at time.Time
 	// badStart: it failed so soon after it had started from a checkpoint that this may be the reason.
@@ -118,7 +120,7 @@ func (o observed) judgePod(pod *corev1.Pod) verdict {
 		return verdict{fate: lost, message: fmt.Sprintf("node %s of pod %s is gone", pod.Spec.NodeName, pod.Name)}
 	case n != nil && n.notice != nil:
 		return verdict{
-			fate: noticed, deadline: n.notice.Deadline,
+			fate: noticed, deadline: n.notice.Deadline, undated: n.notice.Time.Equal(o.now),
 			message: fmt.Sprintf("node %s of pod %s is being taken back (%s: %s)", pod.Spec.NodeName, pod.Name, n.notice.Source, n.notice.Detail),
 		}
 	case why != "" && pod.DeletionTimestamp != nil:

@@ -130,8 +130,12 @@ func (p *planner) preempted(r *replica, v verdict) {
 	if !r.marked() {
 		return
 	}
-	if v.fate == noticed && p.savesOwn(r) {
-		if wait := v.deadline.Add(-replaceBefore).Sub(p.now); wait > 0 {
+	if own := p.savesOwn(r); v.fate == noticed && own != nil {
+		wait := v.deadline.Add(-replaceBefore).Sub(p.now)
+		if v.undated { // the checkpoint was asked for when it came
+			wait -= p.now.Sub(own.Created)
+		}
+		if wait > 0 {
 			p.lookAgain(wait)
 			return
 		}

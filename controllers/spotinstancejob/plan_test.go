@@ -98,6 +98,18 @@ func TestPlan(t *testing.T) {
 			want: []string{"retire bert-0: Preempted"}, phase: "Recovering",
 			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Preempted", "bert-1": "Running"},
 		},
+		"or would go, had the notice said when it came": {
+			job: spotJob().Checkpoints(hour),
+			with: func(w *world) {
+				job, _ := w.runs(0, 0, "a")
+				w.runs(1, 0, "b")
+				w.knows(job, "Preempted")
+				w.notice("a", 0)
+				w.backup(0, 25*time.Second, checkpointbackup.ImagePushing, "bert-0")
+			},
+			want: []string{"retire bert-0: Preempted"}, phase: "Recovering",
+			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Preempted", "bert-1": "Running"},
+		},
 		"without checkpoints a replica is replaced as soon as it is counted": {
 			job: spotJob(),
 			with: func(w *world) {

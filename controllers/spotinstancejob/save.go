@@ -104,15 +104,15 @@ func (p *planner) hasFresh() bool {
 	return false
 }
 
-// savesOwn says whether the last checkpoint of a replica that is about to be lost is being taken.
-func (p *planner) savesOwn(r *replica) bool {
+// savesOwn is the last checkpoint of a replica that is about to be lost, while it is being taken; nil when it is not.
+func (p *planner) savesOwn(r *replica) *checkpointbackup.Backup {
 	own, _ := p.saves(r)
-	for _, backup := range own {
-		if p.inFlight(backup) {
-			return true
+	for i := range own {
+		if p.inFlight(own[i]) {
+			return &own[i]
 		}
 	}
-	return false
+	return nil
 }
 
 // waitsForSave says whether a replica that is to be started again waits for a checkpoint that was asked for, or for one
