@@ -121,7 +121,8 @@ func (c *Client) Delete(ctx context.Context, b Backup) error {
 	object := Object(version)
 	object.SetNamespace(b.Key.Namespace)
 	object.SetName(b.Key.Name)
-	if err := c.writer.Delete(ctx, object); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+	// A client that reads its own writes would first ask for the object, and nobody waits for the cache here.
+	if err := c.writer.Delete(ctx, object, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("delete CheckpointBackup %s: %w", b.Key, err)
 	}
 	return nil
