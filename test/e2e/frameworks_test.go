@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -40,6 +42,25 @@ func TestTwoWorkersTrainWithShardedOptimizerState(t *testing.T) {
 	assert.Zero(t, done.Status.RestartCount)
 	for rank, pod := range workers(t, job) {
 		assert.Regexp(t, `rank `+rank+` trained [1-9]\d* samples`, log(t.Context(), &pod))
+	}
+}
+
+func TestTwoWorkersTrainWithFSDP(t *testing.T) {
+	t.Parallel()
+	job := digits(namespace(t), "fsdp").env("PARALLELISM", "fsdp").obj()
+	require.NoError(t, cluster.Create(t.Context(), job))
+	done := completed(t, job)
+	assert.Zero(t, done.Status.RestartCount)
+	for rank, pod := range workers(t, job) {
+		said := log(t.Context(), &pod)
+		assert.Regexp(t, `rank `+rank+` trained [1-9]\d* samples`, said)
+		share := regexp.MustCompile(`this rank keeps (\d+) of (\d+) parameters`).FindStringSubmatch(said)
+		require.NotNil(t, share, "%s", said)
+		kept, err := strconv.Atoi(share[1])
+		require.NoError(t, err)
+		whole, err := strconv.Atoi(share[2])
+		require.NoError(t, err)
+		assert.Less(t, kept*10, whole*6, "the parameters are shared out between two ranks")
 	}
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the training worker's image as two tar files, without a container engine:
 #
-#   OUTDIR/rootfs.tar   Debian 12 with Python, PyTorch (CPU), NumPy, Open MPI and XGBoost: large, made again only when its
+#   OUTDIR/rootfs.tar   Debian 13 with Python, PyTorch (CPU), NumPy, Open MPI and XGBoost: large, made again only when its
 #                       inputs change
 #   OUTDIR/app.tar      the package training_worker and its data: small, made every time
 #
@@ -23,7 +23,7 @@
 # Nothing is written below / while it runs, except in /tmp, CHECKPOINT_DIR and /dev/termination-log.
 set -euo pipefail
 
-readonly SUITE=bookworm
+readonly SUITE=trixie
 readonly PACKAGES=python3-torch,python3-numpy,python3-mpi4py,openmpi-bin,python3-xgboost
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly here
@@ -66,7 +66,7 @@ build_rootfs() {
     rm -f "$root/tmp/trim_rootfs.py"
     # Compiled modules with unchecked hashes: a user who may not write here still starts fast.
     chroot "$root" /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
-        /usr/lib/python3.11 /usr/lib/python3/dist-packages >/dev/null || true
+        /usr/lib/python3.13 /usr/lib/python3/dist-packages >/dev/null || true
     check_rootfs "$root"
     pack "$root" "$out/rootfs.tar"
     echo "$stamp" >"$out/rootfs.stamp"
@@ -91,13 +91,17 @@ import tempfile
 import numpy
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 store = dist.FileStore(tempfile.mkdtemp() + "/store", 1)
 dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-model = DistributedDataParallel(torch.nn.Conv2d(1, 2, 3))
 torch.set_num_threads(2)
-model(torch.from_numpy(numpy.ones((1, 1, 8, 8), dtype=numpy.float32))).sum().backward()
+for model in (
+    DistributedDataParallel(torch.nn.Conv2d(1, 2, 3)),
+    FullyShardedDataParallel(torch.nn.Conv2d(1, 2, 3), device_id=torch.device("cpu")),
+):
+    model(torch.from_numpy(numpy.ones((1, 1, 8, 8), dtype=numpy.float32))).sum().backward()
 print("PyTorch", torch.__version__, "with gloo works for user 1000")
 
 import xgboost
@@ -115,9 +119,9 @@ mpi4py.rc.initialize = False
 from mpi4py import MPI
 
 components = subprocess.run(["ompi_info", "--parsable"], capture_output=True, text=True, check=True).stdout
-for component in ("plm:rsh", "btl:tcp", "btl:vader", "oob:tcp", "pml:ob1", "pmix:ext3x"):
+for component in ("btl:tcp", "btl:sm", "pml:ob1"):
     assert f"mca:{component}:" in components, f"Open MPI has lost {component}"
-for program in ("mpirun", "orted"):
+for program in ("mpirun", "prterun", "prted"):
     assert shutil.which(program), f"{program} is missing"
 print(MPI.Get_library_version().split(",")[0], "works")
 PYTHON
@@ -130,7 +134,7 @@ build_app() {
     cp -r "$here/training_worker" "$app/"
     cp "$here"/data/* "$app/data/"
     find "$app" -name __pycache__ -prune -exec rm -rf {} +
-    if /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+    if /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null; then
         /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash -s "$work/app" "$app/training_worker"
     fi
     chmod -R u=rwX,go=rX "$work/app"

@@ -46,7 +46,7 @@ UNUSED = (
 )
 UNUSED_IN_LIBRARIES = ("dri", "gconv", "gdk-pixbuf-2.0", "gio", "mfx", "perl", "qt5", "vdpau", "gstreamer-1.0", "gdcm")
 UNUSED_IN_TORCH = ("include", "share", "test")
-UNUSED_PYTHON_PACKAGES = ("hypothesis", "mpmath", "pythran", "sympy")  # symbols, property tests, a compiler: no training
+UNUSED_PYTHON_PACKAGES = ("hypothesis", "pythran")  # property tests, a compiler: no training
 # Open MPI and what is below it load everything in these directories.
 LOADING_PLUGINS = ("openmpi", "pmix2", "ucx", "libibverbs")
 # Loaded by name at run time, so that no linker entry tells of them.
@@ -69,11 +69,11 @@ def main() -> None:
         _remove(program)
     _remove(PYTHON_PACKAGES / "torch" / "bin" / "tutorial_tensorexpr")
     for tests in PYTHON_PACKAGES.glob("**/tests"):
-        if "torch" not in tests.parts:
+        if not {"torch", "numpy"}.intersection(tests.parts):  # which load some of theirs
             _remove(tests)
     for program in Path("/usr/bin").glob("*-linux-gnu-*"):  # SciPy brings compilers
         _remove(program)
-    for static in (*LIBRARIES.rglob("*.a"), *Path("/usr/lib/python3.11").rglob("*.a")):
+    for static in (*LIBRARIES.rglob("*.a"), *Path("/usr/lib/python3.13").rglob("*.a")):
         _remove(static)
     _remove_unreferenced_libraries()
     for directory in ("/var/log", "/var/cache", "/var/lib/dpkg/info"):
@@ -98,7 +98,7 @@ def _remove_unreferenced_libraries() -> None:
 
 
 def _roots() -> Iterator[Path]:
-    for directory in (Path("/usr/bin"), Path("/usr/sbin"), Path("/usr/lib/python3.11")):
+    for directory in (Path("/usr/bin"), Path("/usr/sbin"), Path("/usr/lib/python3.13")):
         yield from (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
     yield from PYTHON_PACKAGES.rglob("*.so*")
     yield from LIBRARIES.glob("security/*.so")
