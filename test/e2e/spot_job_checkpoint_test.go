@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,8 +52,6 @@ func spotClient(t *testing.T) client.Client {
 	return c
 }
 
-const anyNode = ""
-
 // replicaPod waits for the running pod of the job's replica on a node.
 func replicaPod(t *testing.T, job *spotv1alpha1.SpotInstanceJob, node string) *corev1.Pod {
 	t.Helper()
@@ -63,7 +60,7 @@ func replicaPod(t *testing.T, job *spotv1alpha1.SpotInstanceJob, node string) *c
 		var pods corev1.PodList
 		err := cluster.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingLabels{spotv1alpha1.LabelSpotInstanceJob: job.Name})
 		for i := range pods.Items {
-			if (node == anyNode || pods.Items[i].Spec.NodeName == node) && pods.Items[i].Status.Phase == corev1.PodRunning {
+			if pods.Items[i].Spec.NodeName == node && pods.Items[i].Status.Phase == corev1.PodRunning {
 				found = &pods.Items[i]
 			}
 		}
@@ -131,36 +128,4 @@ func agentRunsOn(node string) func(context.Context) (bool, error) {
 		}
 		return false, err
 	}
-}
-
-// A replica that is evicted goes on from its last checkpoint, on the node that there is.
-func TestALostReplicaGoesOnFromItsCheckpoint(t *testing.T) {
-	t.Parallel()
-	registry, ns := checkpointAgent(t), rootNamespace(t)
-	spot := spotClient(t)
-	job := countingJob(ns, "stays", registry, workerImage(t), 1000)
-	job.Spec.CheckpointConfig.CheckpointInterval = metav1.Duration{Duration: time.Minute}
-	require.NoError(t, spot.Create(t.Context(), job))
-	first := replicaPod(t, job, anyNode)
-	name, _, _ := counts(t, first, 10)
-	eventually(t, "the replica has a checkpoint", func(ctx context.Context) (bool, error) {
-		err := spot.Get(ctx, client.ObjectKeyFromObject(job), job)
-		return job.Status.LastCheckpointImage != "", err
-	})
-	_, _, before := counts(t, first, 10)
-	require.NoError(t, cluster.typed.CoreV1().Pods(ns).EvictV1(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: first.Name}}))
-	eventually(t, "the first pod is gone", func(ctx context.Context) (bool, error) {
-		var pod corev1.Pod
-		err := cluster.Get(ctx, client.ObjectKeyFromObject(first), &pod)
-		return err != nil || pod.Status.Phase != corev1.PodRunning, client.IgnoreNotFound(err)
-	})
-	second := replicaPod(t, job, anyNode)
-	again, start, _ := counts(t, second, 20)
-	t.Logf("it had counted to %d when it was evicted, and goes on from %d", before, start)
-	assert.Equal(t, name, again, "it is the same process")
-	assert.Greater(t, start, 100, "it did not begin anew")
-	eventually(t, "the job is Succeeded", func(ctx context.Context) (bool, error) {
-		err := spot.Get(ctx, client.ObjectKeyFromObject(job), job)
-		return job.Status.Phase == spotv1alpha1.JobSucceeded, err
-	})
 }
