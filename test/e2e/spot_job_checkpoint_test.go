@@ -52,6 +52,8 @@ func spotClient(t *testing.T) client.Client {
 	return c
 }
 
+const anyNode = ""
+
 // replicaPod waits for the running pod of the job's replica on a node.
 func replicaPod(t *testing.T, job *spotv1alpha1.SpotInstanceJob, node string) *corev1.Pod {
 	t.Helper()
@@ -60,7 +62,7 @@ func replicaPod(t *testing.T, job *spotv1alpha1.SpotInstanceJob, node string) *c
 		var pods corev1.PodList
 		err := cluster.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingLabels{spotv1alpha1.LabelSpotInstanceJob: job.Name})
 		for i := range pods.Items {
-			if pods.Items[i].Spec.NodeName == node && pods.Items[i].Status.Phase == corev1.PodRunning {
+			if (node == anyNode || pods.Items[i].Spec.NodeName == node) && pods.Items[i].Status.Phase == corev1.PodRunning {
 				found = &pods.Items[i]
 			}
 		}
