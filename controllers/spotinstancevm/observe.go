@@ -241,7 +241,9 @@ func (r *Reconciler) observePodsOn(ctx context.Context, o *observed, node *corev
 	if err := r.pods.List(ctx, &pods, client.MatchingFields{indexNode: node.Name}); err != nil {
 		return fmt.Errorf("list the pods on node %s: %w", node.Name, err)
 	}
-	if len(pods.Items) == 0 && hasTaint(node, spotv1alpha1.TaintIdle) {
+	// Pods that have ended stay for as long as their Job: they are no reason to leave the second look out.
+	working := slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !ended(&pod) })
+	if !working && hasTaint(node, spotv1alpha1.TaintIdle) {
 		err := r.Direct.List(ctx, &pods, client.HasLabels{spotv1alpha1.LabelSpotInstanceVM}, client.MatchingFields{"spec.nodeName": node.Name})
 		if err != nil {
 			return fmt.Errorf("list the pods on node %s once more: %w", node.Name, err)
