@@ -30,7 +30,7 @@ import (
 const nodeVariable = "NODE_NAME"
 
 // memoryLimit is where Go's garbage collector begins to try harder.
-const memoryLimit = 24 << 20
+const memoryLimit = 48 << 20
 
 // options are the flags of the subcommand.
 type options struct {
