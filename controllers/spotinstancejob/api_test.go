@@ -304,7 +304,7 @@ func TestAPIAJobThatLostItsLabelsIsFoundAgain(t *testing.T) {
 	job := c.submit(spotJob())
 	c.reach(job, "Running", runs(2))
 	stripped := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "bert-0", Namespace: c.namespace}}
-	require.NoError(t, c.Patch(t.Context(), stripped, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`))))
+	require.NoError(t, c.Patch(t.Context(), stripped, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"training.dcnlab.com/spot-instance-job":null}}}`))))
 	c.until("the labels being back", func() bool {
 		require.NoError(t, c.Get(t.Context(), key(stripped), stripped))
 		return stripped.Labels[spotv1alpha1.LabelSpotInstanceJob] == "bert" && stripped.Labels[spotv1alpha1.LabelReplica] == "0"

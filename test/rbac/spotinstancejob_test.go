@@ -50,8 +50,8 @@ func redundantJob(w *world) {
 	w.awaitSpotJob(job, "of its fourth attempt", func(s *spotv1alpha1.SpotInstanceJobStatus) bool {
 		return len(s.JobStatuses) == 1 && s.JobStatuses[0].Name == labelled.Name
 	})
-	require.NoError(w.t, w.Patch(w.t.Context(), labelled, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
-	w.awaitChild(labelled, func() bool { return labelled.Labels[spotv1alpha1.LabelReplica] == "0" })
+	require.NoError(w.t, w.Patch(w.t.Context(), labelled, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"training.dcnlab.com/spot-instance-job":null}}}`))))
+	w.awaitChild(labelled, func() bool { return labelled.Labels[spotv1alpha1.LabelSpotInstanceJob] == "bert" })
 }
 
 // strangersReplica has a Job of the name of a replica's be somebody else's.
