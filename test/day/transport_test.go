@@ -109,7 +109,7 @@ func (t *transport) stamp(object map[string]any) {
 	}
 	uid, _ := meta["uid"].(string)
 	for _, field := range []string{"creationTimestamp", "deletionTimestamp"} {
-		if real, ok := meta[field].(string); ok && uid != "" && real != "" {
+		if at, ok := meta[field].(string); ok && uid != "" && at != "" {
 			meta[field] = t.seen(uid + field)
 		}
 	}
