@@ -186,7 +186,8 @@ func (r *Reconciler) mayBeCritical(ctx context.Context, set *appsv1.DaemonSet) (
 	template := set.Spec.Template.DeepCopy()
 	probe := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	probe.Namespace, probe.GenerateName = set.Namespace, set.Name+"-"
-	err := r.Create(ctx, probe, client.DryRunAll)
+	// A dry run has no resource version that the cache could wait for.
+	err := r.Create(ctx, probe, client.DryRunAll, client.DisableReadYourWritesConsistency)
 	switch {
 	case err == nil:
 		return true, nil

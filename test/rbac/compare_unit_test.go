@@ -30,14 +30,14 @@ func TestTheComparisonFindsWhatIsWrong(t *testing.T) {
 			want: []string{"b grants delete jobs.batch, which was never used"},
 		},
 		"nothing, when there is a reason": {
-			rules: rules, requests: map[request]int{elsewhere(create): 1}, exceptions: []exception{{remove, "because"}},
+			rules: rules, requests: map[request]int{elsewhere(create): 1}, exceptions: []exception{{access: remove, reason: "because"}},
 		},
 		"a reason that is not needed": {
-			rules: rules, requests: map[request]int{elsewhere(create): 1, elsewhere(remove): 1}, exceptions: []exception{{remove, "because"}},
+			rules: rules, requests: map[request]int{elsewhere(create): 1, elsewhere(remove): 1}, exceptions: []exception{{access: remove, reason: "because"}},
 			want: []string{"delete jobs.batch is an exception, but it was used"},
 		},
 		"a reason for what is not granted": {
-			exceptions: []exception{{remove, "because"}},
+			exceptions: []exception{{access: remove, reason: "because"}},
 			want:       []string{"delete jobs.batch is an exception, but it is not granted"},
 		},
 		"a wildcard": {

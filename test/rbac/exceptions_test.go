@@ -1,21 +1,38 @@
 package rbac_test
 
+// certificateBinding is of the Role for the webhooks' own certificate.
+const certificateBinding = "spot-training-operator-webhook-certificate/spot-training-operator-system"
+
 // exceptions are all that is granted although no request in the audit log shows that it is needed, each with its reason.
 var exceptions = []exception{
 	{
-		access{group: "apps", resource: "daemonsets", verb: "create"},
-		"to apply an object that is not there asks for it, besides the patch; what a handler asks is not logged",
+		access: access{group: "apps", resource: "daemonsets", verb: "create"},
+		reason: "to apply an object that is not there asks for it, besides the patch; what a handler asks is not logged",
 	},
 	{
-		access{group: "ml.example.com", resource: "trainingjobs/finalizers", verb: "update"},
-		"the admission plugin OwnerReferencesPermissionEnforcement (on in OpenShift) asks for it when a child is created " +
+		access: access{group: "ml.example.com", resource: "trainingjobs/finalizers", verb: "update"},
+		reason: "the admission plugin OwnerReferencesPermissionEnforcement (on in OpenShift) asks for it when a child is created " +
 			"whose owner reference blocks the owner's deletion; what a plugin asks is not logged",
 	},
 	{
-		access{group: "training.training.dcnlab.com", resource: "spotinstancejobs/finalizers", verb: "update"},
-		"the same, for the Jobs and CheckpointBackups of a SpotInstanceJob",
+		access: access{group: "training.training.dcnlab.com", resource: "spotinstancejobs/finalizers", verb: "update"},
+		reason: "the same, for the Jobs and CheckpointBackups of a SpotInstanceJob",
+	},
+	{
+		access: access{resource: "secrets", verb: "get", name: "spot-training-operator-webhook-certificate"},
+		reason: "the manager's ClusterRole gives it, too, for the Secrets of SpotInstanceVMs", shared: certificateBinding,
+	},
+	{
+		access: access{resource: "secrets", verb: "create"},
+		reason: "the Role for the keys of instances gives it, too", shared: certificateBinding,
+	},
+	{
+		access: access{resource: "secrets", verb: "create"},
+		reason: "the Role for the webhooks' certificate gives it, too", shared: "spot-training-operator-node-join-rolebinding/spot-training-operator-system",
 	},
 }
 
 // undriven are calls of the API server that no scenario makes, as METHOD in FUNCTION of FILE, each with its reason.
-var undriven = map[string]string{}
+var undriven = map[string]string{
+	"Get in Get of internal/checkpointbackup/client.go": "only the agent for container checkpoints reads one, with a service account of its own",
+}

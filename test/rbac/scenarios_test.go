@@ -52,6 +52,7 @@ var scenarios = []scenario{
 	{"a node is lost", aNodeIsLost},
 	{"instances are created, taken back, replaced and deleted", spotInstances},
 	{"instances join with what the manager makes for them", joinsByItself},
+	{"instances cannot be logged in to without the key", noKeyToLogIn},
 	{"an instance outlives its SpotInstanceVM", orphanedInstance},
 	{"a node is taken back by its provider", aNodeGoes},
 	{"a replica of a redundant job is preempted", redundantJob},

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -70,6 +71,21 @@ func joinsByItself(w *world) {
 	require.NoError(w.t, w.Delete(w.t.Context(), vm))
 	w.isGone(vm)
 	w.nodeIsDeleted(name)
+}
+
+// noKeyToLogIn asks for instances that are logged in to with a key that nobody has stored.
+func noKeyToLogIn(w *world) {
+	vm := w.spotVM("locked", func(vm *spotv1alpha1.SpotInstanceVM) {
+		vm.Spec.KubeadmJoinConfig.Method = spotv1alpha1.JoinBySSH
+		vm.Spec.KubeadmJoinConfig.SSH = &spotv1alpha1.SSH{PrivateKeySecretRef: &spotv1alpha1.SecretReference{Name: "absent"}}
+	})
+	w.unschedulable("locked", vm.Name)
+	w.awaitVM(vm, "the missing key to be told", func(s *spotv1alpha1.SpotInstanceVMStatus) bool {
+		ready := meta.FindStatusCondition(s.Conditions, spotv1alpha1.ConditionReady)
+		return ready != nil && ready.Reason == spotv1alpha1.ReasonSecretNotFound
+	})
+	require.NoError(w.t, w.Delete(w.t.Context(), vm))
+	w.isGone(vm)
 }
 
 // mayMakeTokens says whether the installation lets the manager make Secrets in kube-system: that of OLM does not.
