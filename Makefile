@@ -72,7 +72,7 @@ generate: manifests reference ## Generate deepcopy code, CRDs, the manager's rol
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the manager's role and the webhooks only.
 	@# Dangerous types: learning rates and backoff factors are plain numbers in the published manifests.
-	$(CONTROLLER_GEN) crd:allowDangerousTypes=true paths=./api/... output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) crd:allowDangerousTypes=true,generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd/bases
 	go generate ./api/...
 	@# Kubernetes' own pattern lets 1e1.5 pass, which no client can read: one such object would break every list.
 	sed -i 's/(\[eE\](\\+|-)?((\[0-9\]+(\\\.\[0-9\]\*)?)|(\\\.\[0-9\]+)))/([eE](\\+|-)?[0-9]{1,3})/' config/crd/bases/*.yaml
