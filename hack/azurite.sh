@@ -3,11 +3,7 @@
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-if ! command -v npm >/dev/null; then
-  note "installing the Debian packages nodejs and npm"
-  apt-get update -qq || note "apt-get update complained; going on with the package lists at hand"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nodejs npm >/dev/null
-fi
+ensure_package npm nodejs npm
 
 say "installing Azurite"
 folder=$BIN/azurite

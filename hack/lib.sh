@@ -109,11 +109,16 @@ content_of() {
     LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16
 }
 
-# Root file systems for images are made with it. The scripts call this before they start anything in parallel, since
-# only one apt-get at a time can hold its lock.
-ensure_mmdebstrap() {
-  if command -v mmdebstrap >/dev/null; then return; fi
-  note "installing the Debian package mmdebstrap"
-  apt-get update -qq || note "apt-get update complained; going on with the package lists at hand"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mmdebstrap >/dev/null
+# ensure_package COMMAND PACKAGE...: installs Debian packages when there is no such command. Another script may be at it at the same
+# time; apt-get then waits for it.
+ensure_package() {
+  local command=$1
+  shift
+  if command -v "$command" >/dev/null || [[ -x /usr/sbin/$command ]]; then return; fi
+  note "installing the Debian packages $*" >&2
+  apt-get update -qq -o DPkg::Lock::Timeout=300 || note "apt-get update complained; going on with the package lists at hand" >&2
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends "$@" >/dev/null
 }
+
+# Root file systems for images are made with it. The scripts call this before they start anything in parallel.
+ensure_mmdebstrap() { ensure_package mmdebstrap mmdebstrap; }

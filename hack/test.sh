@@ -5,22 +5,9 @@
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# Joining over SSH is tested with Debian's own server.
-ensure_sshd() {
-  if [[ -x /usr/sbin/sshd ]]; then return; fi
-  note "installing the Debian package openssh-server"
-  apt-get update -qq || note "apt-get update complained; going on with the package lists at hand"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openssh-server >/dev/null
-}
-
 main() {
-  ensure_sshd
-  # Tests download with it.
-  if ! command -v curl >/dev/null; then
-    note "installing the Debian package curl"
-    apt-get update -qq || note "apt-get update complained; going on with the package lists at hand"
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends curl >/dev/null
-  fi
+  ensure_package sshd openssh-server # joining over SSH is tested with it
+  ensure_package curl curl           # tests download with it
 
   say "training worker (Python)"
   workers/training/run-tests.sh
