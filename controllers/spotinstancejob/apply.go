@@ -53,6 +53,11 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) ([]proble
 			return nil, err
 		}
 	}
+	for _, pod := range d.orphans {
+		if err := r.remove(ctx, pod, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			return nil, err
+		}
+	}
 	for _, job := range d.remove {
 		if err := r.remove(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			return nil, err

@@ -48,6 +48,9 @@ func buildJob(job *spotv1alpha1.SpotInstanceJob, index int, attempt int32, from 
 	}
 	if from.name != "" {
 		annotations[annotationStartedFrom] = from.name
+		if from.trained > 0 {
+			annotations[labelTrained] = strconv.Itoa(int(from.trained))
+		}
 	}
 	if len(bad) > 0 {
 		annotations[annotationUnusable] = strings.Join(bad, ",")

@@ -25,6 +25,12 @@ func newestFirst(a, b checkpointbackup.Backup) int {
 	return cmp.Or(b.Created.Compare(a.Created), strings.Compare(b.Key.Name, a.Key.Name))
 }
 
+// furthestFirst orders checkpoints by how far the training was. The replicas do not all start at the same time: the newest
+// checkpoint may be of one that has hardly begun.
+func furthestFirst(a, b checkpointbackup.Backup) int {
+	return cmp.Or(cmp.Compare(numberIn(b.Labels[labelTrained]), numberIn(a.Labels[labelTrained])), newestFirst(a, b))
+}
+
 // patience is how long a checkpoint may take.
 func patience(backup checkpointbackup.Backup) time.Duration {
 	if backup.Labels[labelSaves] != "" {
@@ -112,17 +118,19 @@ type origin struct {
 	// name of the checkpoint; empty when it starts from the images of the template.
 	name   string
 	images map[string]string
+	// trained is for how many seconds the state was trained.
+	trained int32
 }
 
-// newest is the newest checkpoint of any replica that can be used. Where the CheckpointBackups are gone, the image in the
+// newest is the checkpoint of any replica that can be used and was trained longest, the newest of several. Where the CheckpointBackups are gone, the image in the
 // status counts; of a pod of several containers it is not enough.
 func (o observed) newest(unusable []string) origin {
 	if o.job.Spec.CheckpointConfig == nil || !single(o.job) {
 		return origin{}
 	}
-	all := slices.SortedFunc(slices.Values(o.backups), newestFirst)
+	all := slices.SortedFunc(slices.Values(o.backups), furthestFirst)
 	if found := o.good(all, unusable); found != nil {
-		return origin{name: found.Key.Name, images: o.images(*found)}
+		return origin{name: found.Key.Name, images: o.images(*found), trained: numberIn(found.Labels[labelTrained])}
 	}
 	image, names := o.job.Status.LastCheckpointImage, o.containers()
 	name := image[strings.LastIndex(image, ":")+1:]

@@ -95,7 +95,7 @@ func TestACheckpointIsAskedForInFull(t *testing.T) {
 		Key: types.NamespacedName{Namespace: "default", Name: name(0, hour)}, Created: w.now,
 		Labels: map[string]string{
 			"training.dcnlab.com/spot-instance-job": "bert", "training.dcnlab.com/replica": "0",
-			"training.dcnlab.com/spot-instance-job-uid": "uid-of-bert",
+			"training.dcnlab.com/spot-instance-job-uid": "uid-of-bert", "training.dcnlab.com/trained-seconds": "0",
 		},
 		Spec: checkpointbackup.Spec{
 			Schedule: "immediately", Pod: types.NamespacedName{Namespace: "default", Name: "bert-0-pod"},
@@ -222,7 +222,7 @@ func TestTheStatusNamesTheNewestCheckpoint(t *testing.T) {
 	w.job.Status, w.backups = status, nil
 	gone := plan(w.observed)
 	assert.Empty(t, cmp.Diff(status, gone.status), "what was complete stays known when its CheckpointBackup is gone")
-	assert.Equal(t, origin{name(1, 110*time.Minute), map[string]string{"train": repo + name(1, 110*time.Minute)}}, w.newest(nil))
+	assert.Equal(t, origin{name: name(1, 110*time.Minute), images: map[string]string{"train": repo + name(1, 110*time.Minute)}}, w.newest(nil))
 }
 
 func TestWhatWasAskedForCountsBeforeTheCacheShowsIt(t *testing.T) {

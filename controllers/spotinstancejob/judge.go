@@ -166,14 +166,24 @@ func (o observed) judgeFailed(r *replica, failure *batchv1.JobCondition) verdict
 		return verdict{fate: vanished, at: at, message: "its pod was deleted or refused by its node"}
 	}
 	v := verdict{fate: hopeless, at: at, message: failureMessage(pod), badStart: o.badStart(r, pod)}
-	if failure.Reason != batchv1.JobReasonBackoffLimitExceeded {
+	evicted := failure.Reason == batchv1.JobReasonPodFailurePolicy && evictedForPressure(pod)
+	v.badStart = v.badStart && !evicted
+	if failure.Reason != batchv1.JobReasonBackoffLimitExceeded && !evicted {
 		v.message = failure.Reason + ": " + v.message
 		return v
 	}
-	if restarted(o.job) && failuresBefore(r.current) < backoffLimit(o) {
+	if (restarted(o.job) || evicted) && failuresBefore(r.current) < backoffLimit(o) {
 		v.fate = failed
 	}
 	return v
+}
+
+// evictedForPressure says whether the kubelet drove a pod out because its node had too little of something. The first rule
+// of a replica's Job ends it for that at once; it counts as a failure, and may pass.
+func evictedForPressure(pod *corev1.Pod) bool {
+	return pod.Status.Reason == "Evicted" && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
 }
 
 // backoffLimit is how often a replica may fail before it is given up less one, as for a Job.
@@ -244,8 +254,19 @@ func (o observed) cannotStart(r *replica) bool {
 
 func waitsForStart(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
-		return status.State.Waiting != nil && slices.Contains(notStarted, status.State.Waiting.Reason)
+		waiting := status.State.Waiting
+		return waiting != nil && slices.Contains(notStarted, waiting.Reason) && !pullTrouble(waiting)
 	})
+}
+
+// pullTrouble says whether an image cannot be fetched at present, which says nothing of the checkpoint in it, unless the
+// registry says that it has no such image.
+func pullTrouble(waiting *corev1.ContainerStateWaiting) bool {
+	if waiting.Reason != "ErrImagePull" && waiting.Reason != "ImagePullBackOff" {
+		return false
+	}
+	text := strings.ToLower(waiting.Message)
+	return !strings.Contains(text, "not found") && !strings.Contains(text, "manifest unknown")
 }
 
 // scheduledAt is when a pod got its node; zero before.

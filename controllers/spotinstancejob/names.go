@@ -33,6 +33,9 @@ const (
 	// labelSaves is on a checkpoint that is taken because a replica is about to be lost, or is lost: the name of the
 	// Job in whose place another starts from it.
 	labelSaves = "training.dcnlab.com/saves"
+	// labelTrained is for how many seconds the state in the checkpoint has been trained, with the attempts before it. As an
+	// annotation of a Job it is what the attempt starts with.
+	labelTrained = "training.dcnlab.com/trained-seconds"
 )
 
 const kindSpotInstanceJob = "SpotInstanceJob"

@@ -18,6 +18,7 @@ type desired struct {
 	checkpoints []checkpointbackup.Backup // to ask for
 	suspend     []suspension
 	expel       []*corev1.Pod // that surely run no more, and that only their nodes could report as ended
+	orphans     []*corev1.Pod // whose Job was deleted without them
 	remove      []*batchv1.Job
 	create      []*batchv1.Job
 	prune       []checkpointbackup.Backup
@@ -94,6 +95,11 @@ func (p *planner) lookAgain(after time.Duration) {
 // step brings one replica a step further.
 func (p *planner) step(r *replica, v verdict) {
 	p.expelLost(r)
+	for _, pod := range r.orphans {
+		if pod.DeletionTimestamp == nil {
+			p.desired.orphans = append(p.desired.orphans, pod)
+		}
+	}
 	if r.current != nil {
 		p.desired.remove = append(p.desired.remove, r.older...)
 	}
@@ -151,6 +157,11 @@ func (p *planner) preempted(r *replica, v verdict) {
 func (p *planner) retire(r *replica, why string) {
 	if _, queued := r.current.Labels[kueueQueue]; queued {
 		p.desired.remove = append(p.desired.remove, r.current)
+		for _, backup := range p.backups { // that it is of no use is written on the Job only, which goes
+			if why == retiredUnstartable && backup.Key.Name == r.current.Annotations[annotationStartedFrom] {
+				p.desired.prune = append(p.desired.prune, backup)
+			}
+		}
 		return
 	}
 	p.desired.suspend = append(p.desired.suspend, suspension{r.current, true, why})

@@ -370,7 +370,7 @@ func TestPlan(t *testing.T) {
 					Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now),
 				}}
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
-					Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"},
+					Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError"},
 				}}}
 				w.runs(1, 0, "b")
 				w.at(2 * time.Minute)

@@ -25,6 +25,8 @@ type replica struct {
 	attempts int32
 	// pods are those of current; strays are those of any other Job that may still run.
 	pods, strays []*corev1.Pod
+	// orphans are the strays whose Job was deleted without them: nobody else stops them.
+	orphans []*corev1.Pod
 	// status is what was written of it last; nil before.
 	status *spotv1alpha1.ReplicaStatus
 	// backups are its checkpoints, the newest first.
@@ -76,7 +78,11 @@ func (o observed) distribute(all []*replica) {
 	for _, pod := range o.pods {
 		r, owner := at(pod.Labels), metav1.GetControllerOf(pod)
 		switch {
-		case r == nil || owner == nil || owner.Kind != "Job":
+		case r == nil || (owner != nil && owner.Kind != "Job"):
+		case owner == nil:
+			if _, ofJob := pod.Labels[labelJobName]; ofJob && !podEnded(pod) {
+				r.strays, r.orphans = append(r.strays, pod), append(r.orphans, pod)
+			}
 		case r.current != nil && owner.UID == r.current.UID:
 			r.pods = append(r.pods, pod)
 		case !podEnded(pod):

@@ -1,8 +1,11 @@
 package spotinstancejob
 
 import (
+	"slices"
+	"strconv"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -53,7 +56,9 @@ func (p *planner) save(r *replica, v verdict) {
 		return
 	}
 	own, others := p.saves(r)
-	if v.fate == noticed && len(own) == 0 {
+	// One that was asked for long ago was for a notice that was withdrawn, or for an earlier Job of this name.
+	recent := func(backup checkpointbackup.Backup) bool { return p.now.Sub(backup.Created) < 2*saveStuckAfter }
+	if v.fate == noticed && !slices.ContainsFunc(own, recent) {
 		if pod := r.running(); pod != nil {
 			p.ask(r, pod, r.current.Name)
 			return
@@ -146,7 +151,7 @@ func (p *planner) ask(r *replica, pod *corev1.Pod, saves string) {
 		Key: types.NamespacedName{Namespace: namespace, Name: name}, Created: p.now,
 		Labels: map[string]string{
 			spotv1alpha1.LabelSpotInstanceJob: p.job.Name, spotv1alpha1.LabelReplica: r.current.Labels[spotv1alpha1.LabelReplica],
-			labelJobUID: string(p.job.UID),
+			labelJobUID: string(p.job.UID), labelTrained: strconv.FormatInt(trained(r.current, pod, p.now), 10),
 		},
 		Spec: checkpointbackup.Spec{
 			Schedule: checkpointbackup.Immediately,
@@ -169,6 +174,17 @@ func (p *planner) ask(r *replica, pod *corev1.Pod, saves string) {
 	}
 	p.desired.checkpoints = append(p.desired.checkpoints, backup)
 	p.lookAgain(silentAfter)
+}
+
+// trained is for how many seconds the processes of a pod have trained, with the attempts from which they go on.
+func trained(job *batchv1.Job, pod *corev1.Pod, now time.Time) int64 {
+	before := int64(numberIn(job.Annotations[labelTrained]))
+	for i := range pod.Status.ContainerStatuses {
+		if runs := pod.Status.ContainerStatuses[i].State.Running; runs != nil {
+			return before + max(0, int64(now.Sub(runs.StartedAt.Time).Seconds()))
+		}
+	}
+	return before
 }
 
 func taken(backups []checkpointbackup.Backup, name string) bool {

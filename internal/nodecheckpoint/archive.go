@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,16 @@ func recorded(object *unstructured.Unstructured) map[string]archive {
 			files[container] = archive{name: filepath.Base(path), at: when}
 		}
 	}
+	return files
+}
+
+// own leaves the archives that are of this pod and still there: who may write the status could name another's.
+func (w *work) own(files map[string]archive) map[string]archive {
+	maps.DeleteFunc(files, func(container string, file archive) bool {
+		prefix := fmt.Sprintf("checkpoint-%s_%s-%s-", w.backup.Spec.Pod.Name, w.backup.Key.Namespace, container)
+		_, err := os.Stat(filepath.Join(w.agent.Directory, file.name))
+		return err != nil || !strings.HasPrefix(file.name, prefix)
+	})
 	return files
 }
 

@@ -120,7 +120,10 @@ func resume(o observed) decision {
 	case o.claim.attempt >= attempts:
 		return decision{do: refuse, claim: o.claim,
 			message: fmt.Sprintf("given up: the agent on node %s was stopped during each of %d attempts: see why it ends", o.node, o.claim.attempt)}
-	default:
-		return decision{do: begin, claim: claim{node: o.node, attempt: o.claim.attempt + 1}}
 	}
+	// The spec may have changed since, and neither the annotation nor the status proves that it was ever checked.
+	if err := check(o.backup, o.pod, o.insecure, o.now); err != nil {
+		return decision{do: refuse, claim: o.claim, message: err.Error()}
+	}
+	return decision{do: begin, claim: claim{node: o.node, attempt: o.claim.attempt + 1}}
 }

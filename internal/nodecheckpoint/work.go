@@ -32,12 +32,15 @@ type work struct {
 // owner is who the API server notes as the writer.
 const owner = client.FieldOwner("spot-checkpoint-agent")
 
+// errUntold: the checkpoint goes well, but the API server did not take the status.
+var errUntold = errors.New("the state of the checkpoint could not be told")
+
 // run takes the checkpoint and tells of it. It returns an error only when the status could not be written, or when the
 // agent is being stopped: then the work is left as it is, to be taken up again.
 func (w *work) run(ctx context.Context, mine claim) error {
 	logger := log.FromContext(ctx).WithValues("pod", w.pod.Name, "attempt", mine.attempt)
 	began := w.agent.Clock.Now()
-	w.files, w.images = recorded(w.object), slices.Clone(w.backup.Status.Images)
+	w.files, w.images = w.own(recorded(w.object)), slices.Clone(w.backup.Status.Images)
 	err := w.claim(ctx, mine, checkpointbackup.Status{
 		Phase: checkpointbackup.Checkpointing, Message: "the kubelet is asked for a checkpoint", Images: w.images,
 	})
@@ -47,6 +50,9 @@ func (w *work) run(ctx context.Context, mine claim) error {
 	err = w.checkpoint(ctx, began)
 	if ctx.Err() != nil {
 		return fmt.Errorf("stopped during the checkpoint of pod %s: %w", w.pod.Name, errors.Join(ctx.Err(), err))
+	}
+	if errors.Is(err, errUntold) && client.IgnoreNotFound(err) != nil {
+		return err // the archives stay, and it is taken up again
 	}
 	w.removeFiles(ctx)
 	if client.IgnoreNotFound(err) == nil && err != nil {
@@ -144,7 +150,7 @@ func (w *work) finish(ctx context.Context) error {
 
 // refuse tells why nothing is done.
 func (w *work) refuse(ctx context.Context, mine claim, message string) error {
-	w.files = recorded(w.object)
+	w.files = w.own(recorded(w.object))
 	w.removeFiles(ctx)
 	w.files = nil
 	log.FromContext(ctx).Info("the checkpoint is refused", "why", words(message))
@@ -178,7 +184,10 @@ func (w *work) tell(ctx context.Context, phase checkpointbackup.Phase, message s
 	if phase.Ended() {
 		status.Completed = w.agent.Clock.Now()
 	}
-	return w.write(ctx, status, false)
+	if err := w.write(ctx, status, false); err != nil {
+		return fmt.Errorf("%w: %w", errUntold, err)
+	}
+	return nil
 }
 
 func (w *work) write(ctx context.Context, status checkpointbackup.Status, lock bool) error {

@@ -79,7 +79,7 @@ func TestACutUploadLeavesNoCheckpoint(t *testing.T) {
 			s.MakeBucket(bucket)
 			proxy := stores.NewProxy(t, strings.TrimPrefix(s.Endpoint, "http://"))
 			to := open(t, s.URLVia("http://"+proxy.Address, bucket, prefix), s.Secret())
-			to.StallAfter = 200 * time.Millisecond // and 15 times that while the store makes objects
+			patient := to.StallAfter
 			dir, m := checkpoint(t, "checkpoint-epoch-1", contents)
 			area, err := to.Look(t.Context())
 			require.NoError(t, err)
@@ -87,11 +87,13 @@ func TestACutUploadLeavesNoCheckpoint(t *testing.T) {
 			defer stop()
 			proxy.Limit(8 << 20)
 			cut(t, proxy, stop)
+			to.StallAfter = 200 * time.Millisecond // and 15 times that while the store makes objects
 			_, err = to.Upload(ctx, area, 0, dir, "checkpoint-epoch-1", m)
 			require.Error(t, err)
 			assert.False(t, manifest.IsInvalid(err), "%v says nothing of the checkpoint", err)
 			assert.NotContains(t, strings.Join(s.Keys(bucket, prefix), " "), manifest.FileName)
 
+			to.StallAfter = patient
 			proxy.Limit(0)
 			proxy.Silence(false)
 			proxy.Cut()
