@@ -223,6 +223,7 @@ func (r *Reconciler) await(ctx context.Context, one deed) error {
 				q = &m.create
 			}
 			q.tries++
+			q.err = err
 			q.next = now.Add(min(r.Pace.retryIn(q.tries), longestPoll))
 		})
 	case creating:

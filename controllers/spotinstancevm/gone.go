@@ -1,6 +1,7 @@
 package spotinstancevm
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
@@ -9,8 +10,10 @@ import (
 // gone deletes an instance whose deletion is in the status, and takes it off when it is known not to exist.
 func (p *planner) gone(i *instance) {
 	create, remove := &i.memo.create, &i.memo.remove
+	// An operation that may not be read tells nothing: then the list alone does.
+	blind := i.confirmed() && (create.unreadable() || remove.unreadable())
 	switch {
-	case create.sent() && !create.settled() && create.operation.Name != "":
+	case create.sent() && !create.settled() && create.operation.Name != "" && !blind:
 		// It may not exist yet: deleted now, it would come after.
 		if p.wait(create) {
 			p.do(actAwait, i.Name)
@@ -21,6 +24,11 @@ func (p *planner) gone(i *instance) {
 		if p.reachable {
 			p.do(actDelete, i.Name)
 		}
+	case !remove.settled() && remove.operation.Name != "" && blind && i.seen == nil && p.listed[i.Zone].After(remove.sentAt):
+		p.leave(i)
+	case !remove.settled() && remove.operation.Name != "" && blind:
+		p.trouble = troubleOf(cmp.Or(create.err, remove.err), "a look at an operation")
+		p.do(actRefresh, i.Zone)
 	case !remove.settled() && remove.operation.Name != "":
 		if p.wait(remove) {
 			p.do(actAwait, i.Name)

@@ -42,6 +42,8 @@ func (p *planner) join(i *instance) {
 	p.d.lookAgain(deadline.Sub(p.now))
 	if !i.used {
 		p.unneeded(i)
+	} else if !i.memo.idleSince.IsZero() {
+		p.d.idle[i.Name] = time.Time{}
 	}
 	if i.State != spotv1alpha1.InstanceDeleting && p.loginDue(i) {
 		p.do(actLogin, i.Name)
@@ -80,6 +82,9 @@ func holds(all, some map[string]string) bool {
 func (p *planner) becomeReady(i *instance) {
 	i.ReadyTime = &metav1.Time{Time: p.now}
 	i.Message = ""
+	if p.d.hold.trouble.reason == spotv1alpha1.ReasonJoinFailed {
+		p.d.hold = hold{}
+	}
 	took := p.now.Sub(i.CreationTime.Time)
 	zone, model := i.Zone, string(i.ProvisioningModel)
 	p.tell(corev1.EventTypeNormal, "InstanceReady", "Join",

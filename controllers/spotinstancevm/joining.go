@@ -62,6 +62,9 @@ func (k *KubeadmJoining) joinOf(ctx context.Context, vm *spotv1alpha1.SpotInstan
 	if join.Cluster.Token == "" {
 		tokens := nodejoin.Tokens{Client: k.Client, Reader: k.Direct}
 		join.Token, err = tokens.Make(ctx, join.Instance, joinTimeout(vm)+tokenSpare)
+		if apierrors.IsForbidden(err) { // somebody must allow it
+			err = &setupError{spotv1alpha1.ReasonPermissionDenied, err.Error()}
+		}
 	}
 	return join, err
 }
@@ -90,6 +93,8 @@ func explained(err error) error {
 	}
 	switch apierrors.ReasonForError(err) {
 	case "", "NotFound":
+	case "Forbidden":
+		return &setupError{spotv1alpha1.ReasonPermissionDenied, err.Error()}
 	default:
 		return err
 	}

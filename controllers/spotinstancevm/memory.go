@@ -48,6 +48,11 @@ type request struct {
 func (r *request) sent() bool    { return !r.sentAt.IsZero() }
 func (r *request) settled() bool { return !r.settledAt.IsZero() }
 
+// unreadable says that the operation which the request became cannot be read, and will not be.
+func (r *request) unreadable() bool {
+	return r.sent() && !r.settled() && r.operation.Name != "" && r.err != nil && !retryable(r.err)
+}
+
 // Pace says how long to wait for what happens by itself. Tests are faster.
 type Pace struct {
 	// First and Most bound the time between two polls of an operation, and between two tries of a request: it doubles.

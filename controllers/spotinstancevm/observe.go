@@ -128,7 +128,8 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 
 // observeShape finds what the machine type offers. It is asked for once.
 func (r *Reconciler) observeShape(ctx context.Context, o *observed, provider cloud.Provider) error {
-	shape, err := r.shapes.of(ctx, provider, o.vm.Spec.GCP.Project, o.vm.Spec.GCP.MachineType, o.zones, o.now, r.Pace)
+	// Why it is not known is a matter of these zones and credentials. What was read, the provider remembers for all.
+	shape, err := r.shapes.of(ctx, provider, o.vm.UID, o.vm.Spec.GCP.MachineType, o.zones, o.now, r.Pace)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -200,8 +200,10 @@ func (p *planner) confirm(i *instance) {
 		i.State = spotv1alpha1.InstanceState(i.seen.State)
 	}
 	i.Message = ""
-	p.d.hold.failures, p.d.hold.trouble = 0, trouble{}
-	p.d.hold.until = time.Time{}
+	// That it exists says nothing of whether it will join, or help the pods that wait.
+	if why := p.d.hold.trouble.reason; why != spotv1alpha1.ReasonJoinFailed && why != spotv1alpha1.ReasonPodDoesNotFit {
+		p.d.hold = hold{}
+	}
 	p.tell(corev1.EventTypeNormal, "InstanceCreated", "Create",
 		"instance "+i.Name+" ("+string(i.ProvisioningModel)+") exists in zone "+i.Zone, nil)
 }
@@ -211,6 +213,10 @@ func (p *planner) confirm(i *instance) {
 func (p *planner) adopt() {
 	for _, found := range p.strangers {
 		if at, ok := p.memo.ended[found.Name]; ok && !found.AsOf.After(at) { // the list is older than its end
+			continue
+		}
+		// The entry has moved on to another zone, and the list is older than that.
+		if slices.ContainsFunc(p.instances, func(i *instance) bool { return i.Name == found.Name }) {
 			continue
 		}
 		model := spotv1alpha1.ProvisioningStandard

@@ -43,7 +43,11 @@ func (p *planner) preempted(i *instance) {
 	case i.halted():
 		p.condemn(i, p.causeOf(i))
 	case i.noticed:
-		end := i.notice.Deadline.Add(afterDeadline)
+		end := i.notice.Deadline
+		if !i.notice.Time.Before(p.now) { // its source tells no time, and now stands in for it: the status knows when it was seen first
+			end = i.PreemptionNoticeTime.Add(end.Sub(i.notice.Time))
+		}
+		end = end.Add(afterDeadline)
 		if p.now.Before(end) {
 			p.d.lookAgain(end.Sub(p.now))
 			return

@@ -27,7 +27,7 @@ const (
 // room is what an instance has for pods.
 func (p *planner) room() capacity.Resources {
 	for _, i := range p.instances {
-		if i.phase() == phaseReady && i.node != nil {
+		if i.phase() == phaseReady && i.node != nil && p.likeTheNext(i) {
 			all := capacity.Of(i.node.Status.Allocatable)
 			all.MilliCPU -= reservedMilliCPU
 			return all
@@ -41,6 +41,12 @@ func (p *planner) room() capacity.Resources {
 		Memory:   p.shape.MemoryBytes - p.shape.MemoryBytes/100*reservedPercent - reservedMemory,
 		GPUs:     p.gpus(),
 	}
+}
+
+// likeTheNext says whether an instance is of the kind that the spec describes now.
+func (p *planner) likeTheNext(i *instance) bool {
+	want := p.vm.Spec.GCP.MachineType
+	return i.seen != nil && cmp.Or(i.seen.MachineType, want) == want && capacity.Of(i.node.Status.Allocatable).GPUs == p.gpus()
 }
 
 // pack works out which pods the instances that there are will take, and how many more are needed.

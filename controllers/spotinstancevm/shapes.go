@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
@@ -14,7 +16,10 @@ type shapes struct {
 	all map[shapeKey]knownShape
 }
 
-type shapeKey struct{ project, machineType string }
+type shapeKey struct {
+	vm          types.UID
+	machineType string
+}
 
 type knownShape struct {
 	shape *cloud.Shape
@@ -26,9 +31,9 @@ type knownShape struct {
 
 // of returns the shape of a machine type in the first of the zones that has it, or why it is not known.
 func (s *shapes) of(
-	ctx context.Context, provider cloud.Provider, project, machineType string, zones []string, now time.Time, pace Pace,
+	ctx context.Context, provider cloud.Provider, vm types.UID, machineType string, zones []string, now time.Time, pace Pace,
 ) (*cloud.Shape, error) {
-	key := shapeKey{project, machineType}
+	key := shapeKey{vm, machineType}
 	s.mu.Lock()
 	known := s.all[key]
 	s.mu.Unlock()

@@ -201,7 +201,7 @@ func (s *Inventories) open(ctx context.Context, account Account) (*Inventory, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found = s.accounts[id]; found == nil {
-		found = &Inventory{all: s, provider: provider, zones: map[string]*zone{}}
+		found = &Inventory{all: s, project: account.Project, provider: provider, zones: map[string]*zone{}}
 		s.accounts[id] = found
 	}
 	return found, nil
@@ -235,17 +235,34 @@ type Found struct {
 	AsOf time.Time
 }
 
+// place is a zone of a project.
+type place struct{ project, zone string }
+
+// newest are the accounts that listed each place last. Accounts of one project see the same instances, and credentials
+// that were replaced must not hold on to what they saw last. The caller holds mu.
+func (s *Inventories) newest() map[place]*Inventory {
+	newest := map[place]*Inventory{}
+	for _, account := range s.accounts {
+		for name, z := range account.zones {
+			at := place{account.project, name}
+			if known := newest[at]; known == nil || known.zones[name].began.Before(z.began) {
+				newest[at] = account
+			}
+		}
+	}
+	return newest
+}
+
 // Of are the instances whose labels name the SpotInstanceVM, in all accounts and whatever its UID.
 func (s *Inventories) Of(vm types.NamespacedName) []Found {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []Found
-	for _, account := range s.accounts {
-		for _, z := range account.zones {
-			for _, instance := range z.byVM[vm] {
-				owner, _ := OwnerOf(instance.Labels)
-				all = append(all, Found{Instance: instance, Owner: owner, In: account, AsOf: z.began})
-			}
+	for at, account := range s.newest() {
+		z := account.zones[at.zone]
+		for _, instance := range z.byVM[vm] {
+			owner, _ := OwnerOf(instance.Labels)
+			all = append(all, Found{Instance: instance, Owner: owner, In: account, AsOf: z.began})
 		}
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 // Inventory is what is known of the zones of one account.
 type Inventory struct {
 	all      *Inventories
+	project  string
 	provider cloud.Provider
 	zones    map[string]*zone
 }
@@ -104,7 +105,9 @@ type zone struct {
 }
 
 func (z *zone) abandoned(now time.Time) bool {
-	return len(z.followers) == 0 && len(z.byVM) == 0 && !z.listing && now.Sub(z.left) > linger
+	// With credentials that are refused nobody will ever learn more.
+	over := len(z.byVM) == 0 || cloud.ClassOf(z.err) == cloud.Permission
+	return len(z.followers) == 0 && over && !z.listing && now.Sub(z.left) > linger
 }
 
 // take notes the answer to a list and returns whom to tell.
