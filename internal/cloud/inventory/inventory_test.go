@@ -239,3 +239,26 @@ func TestBrokenCredentialsAreAnErrorAndLeaveTheOldOnesInUse(t *testing.T) {
 	assert.ErrorContains(t, err, "set up the client of project p: no JSON")
 	assert.Same(t, i, b.Followed(key("a")))
 }
+
+// Who gives a new key and withdraws the old one must not see for ever what the old one saw last.
+func TestReplacedCredentialsHoldOnToNothing(t *testing.T) {
+	b := newBench(t)
+	old := b.follow("a", zoneA)
+	b.listed(old, zoneA, 1)
+	b.create(old, zoneA, "a-1", "a", "uid")
+	b.pass(interval)
+	b.listed(old, zoneA, 2)
+	require.Len(t, b.Of(key("a")), 1)
+
+	// The same key, as another text.
+	fresh, err := b.Follow(t.Context(), key("a"), inventory.Account{
+		Project: b.gce.Project(), Credentials: append(b.gce.CredentialsJSON(), '\n'),
+	}, []string{zoneA})
+	require.NoError(t, err)
+	require.NotSame(t, old, fresh)
+	b.pass(time.Second)
+	require.Eventually(t, func() bool { return !fresh.Zone(zoneA, key("a")).Began.IsZero() }, 10*time.Second, time.Millisecond)
+	found := b.Of(key("a"))
+	require.Len(t, found, 1, "each instance once")
+	assert.Same(t, fresh, found[0].In)
+}
