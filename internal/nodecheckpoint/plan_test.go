@@ -194,3 +194,28 @@ func TestAClaimSurvivesItsWriting(t *testing.T) {
 	}
 	assert.Equal(t, claim{attempt: 1}, readClaim(nil))
 }
+
+// A claim and a phase can be written by others than the agent, and the spec can change after it was checked.
+func TestWhatIsTakenUpAgainIsCheckedAgain(t *testing.T) {
+	d := plan(asked(phase(checkpointbackup.Checkpointing, time.Time{}), claimed("node-a", 1), func(o *observed) {
+		o.backup.Spec.Pod.Namespace, o.pod.Namespace = "other", "other"
+	}))
+	assert.Equal(t, refuse, d.do)
+	assert.Contains(t, d.message, "spec.podRef.namespace: is other")
+}
+
+func TestOnlyThePodsOwnArchivesAreTouched(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"checkpoint-bert-0_team-train-2026-03-01T12:00:00Z.tar", "checkpoint-victim_other-train-2026-03-01T12:00:00Z.tar"} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
+	}
+	w := &work{agent: &Agent{Settings: Settings{Directory: folder}}, backup: asked().backup}
+
+	own := w.own(map[string]archive{
+		"train": {name: "checkpoint-bert-0_team-train-2026-03-01T12:00:00Z.tar"},
+		"log":   {name: "checkpoint-victim_other-train-2026-03-01T12:00:00Z.tar"},
+		"gone":  {name: "checkpoint-bert-0_team-gone-2026-03-01T12:00:00Z.tar"},
+	})
+
+	assert.Equal(t, map[string]archive{"train": {name: "checkpoint-bert-0_team-train-2026-03-01T12:00:00Z.tar"}}, own)
+}
