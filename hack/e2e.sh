@@ -14,6 +14,7 @@ main() {
     localcluster criu >/dev/null
     bring_node_up
     hack/images.sh load
+    export LOCALCLUSTER=$BIN/localcluster # tests add machines to the node
     export E2E_REGISTRY=${E2E_REGISTRY:-10.77.0.1:5000} E2E_KUBELET_DIR=${E2E_KUBELET_DIR:-$STATE/data/kubelet}
   else
     need_kubectl
