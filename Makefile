@@ -130,6 +130,10 @@ store-servers: $(VERSITYGW) $(FAKE_GCS_SERVER) $(AZURITE) ## Build and install t
 e2e: $(GOTESTSUM) $(VERSITYGW) ## Run the end-to-end tests on the live node (started if it is not up) or on the cluster of KUBECONFIG.
 	@hack/e2e.sh
 
+.PHONY: spot-e2e
+spot-e2e: $(GOTESTSUM) $(VERSITYGW) ## Run the end-to-end tests in which further machines join the live node as spot instances do, and are taken back.
+	@E2E_MACHINES=yes E2E_ARGS='-run TestInstanceJoins|TestAPendingPod|OutlivesItsInstance|ToAnotherMachine' hack/e2e.sh
+
 .PHONY: olm-e2e
 olm-e2e: $(GOTESTSUM) $(OPM) $(CATALOG) ## Install, upgrade and remove the operator with the real OLM on the live node.
 	@hack/olm-e2e.sh

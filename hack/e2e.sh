@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # make e2e: the tests of test/e2e on the live node, which is started if it is not up and then stopped again; or on the
 # cluster of KUBECONFIG, which must be able to pull IMG and WORKER_IMG. E2E_ARGS: more arguments for go test. TEST_RERUNS: how
-# often a test that failed is run again.
+# often a test that failed is run again. E2E_MACHINES=yes: run also the tests that add machines to the node, which join it as
+# instances do (make spot-e2e).
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -14,7 +15,7 @@ main() {
     localcluster criu >/dev/null
     bring_node_up
     hack/images.sh load
-    export LOCALCLUSTER=$BIN/localcluster # tests add machines to the node
+    if [[ -n ${E2E_MACHINES:-} ]]; then export LOCALCLUSTER=$BIN/localcluster; fi
     export E2E_REGISTRY=${E2E_REGISTRY:-10.77.0.1:5000} E2E_KUBELET_DIR=${E2E_KUBELET_DIR:-$STATE/data/kubelet}
   else
     need_kubectl
