@@ -136,7 +136,8 @@ func (c Cluster) copyImage(ctx context.Context, name, socket string) error {
 		return err
 	}
 	reader, writer := io.Pipe()
-	export := c.ctrCommand(ctx, c.Layout.containerdSocket(), "images", "export", "--platform", "linux/"+runtime.GOARCH, "-", name)
+	// Without --local the client may end before it has written all that the runtime streams to it.
+	export := c.ctrCommand(ctx, c.Layout.containerdSocket(), "images", "export", "--local", "--platform", "linux/"+runtime.GOARCH, "-", name)
 	var problem bytes.Buffer
 	export.Stdout, export.Stderr = writer, &problem
 	exported := make(chan error, 1)

@@ -144,9 +144,6 @@ func reachable(metadata string) (string, error) {
 	return address.String(), nil
 }
 
-// copyTries is how often an image is copied to a machine at most.
-const copyTries = 3
-
 // loadMachineImages gives a machine's runtime the images that it shall have, then lets its startup go on.
 func (c Cluster) loadMachineImages(ctx context.Context, m Machine, record process.Record, images []string) error {
 	socket := fmt.Sprintf("/proc/%d/root/run/containerd/containerd.sock", record.PID)
@@ -161,12 +158,7 @@ func (c Cluster) loadMachineImages(ctx context.Context, m Machine, record proces
 		return err
 	}
 	for _, image := range append([]string{PauseImage}, images...) {
-		// The runtime's client now and then cuts off what it exports, and says nothing of it.
-		err := c.copyImage(ctx, image, socket)
-		for tries := 1; err != nil && tries < copyTries && ctx.Err() == nil; tries++ {
-			err = c.copyImage(ctx, image, socket)
-		}
-		if err != nil {
+		if err := c.copyImage(ctx, image, socket); err != nil {
 			return fmt.Errorf("copy image %s to machine %s: %w", image, m.Name, err)
 		}
 	}
