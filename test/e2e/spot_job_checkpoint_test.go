@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,12 +43,14 @@ func countingJob(ns, name, registry, image string, end int) *spotv1alpha1.SpotIn
 	}
 }
 
-func spotClient(t *testing.T) client.Client {
+// spotClient is a client that knows the kinds of spot instances.
+func spotClient(t *testing.T) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, spotv1alpha1.AddToScheme(scheme))
-	c, err := client.New(cluster.config, client.Options{Scheme: scheme})
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, spotv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
+	c, err := client.NewWithWatch(cluster.config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	return c
 }
@@ -90,7 +93,7 @@ func TestAProgramThatSavesNothingMovesToAnotherMachine(t *testing.T) {
 	})
 	first := replicaPod(t, job, old.name)
 	name, _, before := counts(t, first, 50)
-	eventually(t, "the checkpoint agent runs on the machine", agentRunsOn(old.name))
+	eventually(t, "the checkpoint agent runs on the machine", agentRunsOn(agentNamespace, old.name))
 
 	noticed := time.Now()
 	require.NoError(t, preemption.Mark(t.Context(), cluster.Client, old.name, preemption.Notice{Source: preemption.MetadataServer, Time: noticed}))
@@ -117,10 +120,11 @@ func TestAProgramThatSavesNothingMovesToAnotherMachine(t *testing.T) {
 	assert.Equal(t, int32(1), job.Status.PreemptionCount)
 }
 
-func agentRunsOn(node string) func(context.Context) (bool, error) {
+// agentRunsOn says whether a pod of an agent's namespace is ready on a node.
+func agentRunsOn(namespace, node string) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
-		err := cluster.List(ctx, &pods, client.InNamespace(agentNamespace))
+		err := cluster.List(ctx, &pods, client.InNamespace(namespace))
 		for _, pod := range pods.Items {
 			for _, condition := range pod.Status.Conditions {
 				if pod.Spec.NodeName == node && condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -54,18 +53,7 @@ func newSpotMachine(t *testing.T, name string, vm types.NamespacedName) spotMach
 		_ = cluster.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
 	require.NoError(t, m.command(t.Context(), "up", name, "--startup-script", script, "--image", os.Getenv("IMG"), "--image", os.Getenv("WORKER_IMG")))
-	eventually(t, "node "+name+" is Ready", func(ctx context.Context) (bool, error) {
-		var node corev1.Node
-		if err := cluster.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-		for _, condition := range node.Status.Conditions {
-			if condition.Type == corev1.NodeReady {
-				return condition.Status == corev1.ConditionTrue, nil
-			}
-		}
-		return false, nil
-	})
+	nodeBecomesReady(t, name)
 	return m
 }
 

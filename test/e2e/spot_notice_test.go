@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -138,13 +136,7 @@ func await(t *testing.T, what string, at <-chan time.Time) time.Time {
 
 func newNoticed(t *testing.T) *noticed {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, spotv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
-		require.NoError(t, add(scheme))
-	}
-	c, err := client.NewWithWatch(cluster.config, client.Options{Scheme: scheme})
-	require.NoError(t, err)
-	n := &noticed{WithWatch: c, t: t}
+	n := &noticed{WithWatch: spotClient(t), t: t}
 	var nodes corev1.NodeList
 	require.NoError(t, n.List(t.Context(), &nodes))
 	n.node = &nodes.Items[0]

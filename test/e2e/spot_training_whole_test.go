@@ -38,7 +38,7 @@ func TestATrainingOutlivesItsInstance(t *testing.T) {
 		return job.Status.State == mlv1.StateRunning && job.Status.CurrentEpoch >= 2
 	})
 	old := workers(t, job)["0"].Spec.NodeName
-	nodeAgentRunsOn(t, old)
+	eventually(t, "the node agent runs on the instance", agentRunsOn(operatorNamespace, old))
 
 	at := time.Now()
 	require.NoError(t, s.Preempt(old))

@@ -10,10 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,12 +35,7 @@ func newSpotCloud(t *testing.T, ns string, images ...string) *spotCloud {
 	s.machines = startCloud(t, fakegce.Options{Latency: fakegce.Latency{
 		Accept: 200 * time.Millisecond, Provision: 500 * time.Millisecond, Stage: time.Second, Stop: time.Second, Notice: preemption.Grace,
 	}}, images...)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, spotv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
-		require.NoError(t, add(scheme))
-	}
-	c, err := client.NewWithWatch(cluster.config, client.Options{Scheme: scheme})
-	require.NoError(t, err)
+	c := spotClient(t)
 	s.operator = &noticed{WithWatch: c, t: t, fake: s.Server}
 	s.operator.pointManager("--gcp-endpoint="+s.URL(), "--cloud-list-interval=1s")
 	require.NoError(t, c.Create(t.Context(), &corev1.Secret{
@@ -114,23 +106,6 @@ func TestAPendingPodGetsAnInstanceThatJoinsAndGoes(t *testing.T) {
 	s.scalesToZero(t)
 }
 
-// nodeAgentRunsOn waits until the operator's agent is ready on a node.
-func nodeAgentRunsOn(t *testing.T, node string) {
-	t.Helper()
-	eventually(t, "the node agent runs on "+node, func(ctx context.Context) (bool, error) {
-		var pods corev1.PodList
-		err := cluster.List(ctx, &pods, client.InNamespace(operatorNamespace))
-		for _, pod := range pods.Items {
-			for _, condition := range pod.Status.Conditions {
-				if pod.Spec.NodeName == node && condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-					return true, err
-				}
-			}
-		}
-		return false, err
-	})
-}
-
 // The whole story, with nothing done by hand: a program that keeps its state in memory only runs on an instance made for it.
 // The instance is taken back, which the agent on it reads from its metadata server; within the notice the program is
 // checkpointed into an image and another instance asked for. That one joins, and the program goes on there from where it
@@ -153,8 +128,8 @@ func TestASpotInstanceJobOutlivesItsInstance(t *testing.T) {
 	first := replicaPod(t, job, anyNode)
 	old := first.Spec.NodeName
 	name, _, before := counts(t, first, 50)
-	eventually(t, "the checkpoint agent runs on the instance", agentRunsOn(old))
-	nodeAgentRunsOn(t, old)
+	eventually(t, "the checkpoint agent runs on the instance", agentRunsOn(agentNamespace, old))
+	eventually(t, "the node agent runs on the instance", agentRunsOn(operatorNamespace, old))
 
 	at := time.Now()
 	require.NoError(t, s.Preempt(old))
