@@ -70,11 +70,13 @@ class Worker:
         # Imported here since PyTorch takes most of the start-up time, and reads these variables as it loads.
         import torch
 
-        from training_worker import data, distributed, models
+        from training_worker import data, distributed, models, sharded
         from training_worker.trainer import Trainer
 
         torch.set_num_threads(threads)
         models.check_name(config.model)
+        if topology.parallelism == "fsdp" and topology.world_size > 1:
+            sharded.check_available()
         parameters = config.hyperparameters
         dataset = data.load(config.dataset, config.data_dir, parameters.validation_fraction, parameters.seed)
         ranks = distributed.create(topology, self._log)

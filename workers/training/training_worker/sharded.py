@@ -23,19 +23,28 @@ from training_worker.state import TrainingState
 UNIT_PARAMETERS = 8_000
 
 
-def shard(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model, of which every rank keeps its share. Raises UsageError when this PyTorch cannot do it.
+def check_available() -> None:
+    """Raise UsageError when this PyTorch has no FullyShardedDataParallel.
 
-    All ranks must have the same model, with the same values, on ``device``.
+    Every rank asks before it joins the others, so that none takes one that gave up for a peer that was lost.
     """
     try:
-        from torch.distributed.fsdp import FullyShardedDataParallel
-        from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
+        from torch.distributed import fsdp  # noqa: F401
     except (ImportError, ValueError) as error:  # ValueError: PyTorch 1.13 under Python 3.11
         raise UsageError(
             f"PARALLELISM fsdp: PyTorch {torch.__version__} has no FullyShardedDataParallel that can be loaded here: "
             "use an image with PyTorch 2, or PARALLELISM zero"
         ) from error
+
+
+def shard(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model, of which every rank keeps its share; check_available() first.
+
+    All ranks must have the same model, with the same values, on ``device``.
+    """
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
+
     # PyTorch 2.6 says at each checkpoint that there are newer calls for the state.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed\.fsdp")
     units = functools.partial(size_based_auto_wrap_policy, min_num_params=UNIT_PARAMETERS)
