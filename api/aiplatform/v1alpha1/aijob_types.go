@@ -347,6 +347,13 @@ type AIJobStatus struct {
 	// +optional
 	ClusterName string `json:"clusterName,omitempty"`
 
+	// assignments are the nodes on which the job has its place since it was last Scheduled, at most 1000.
+	// +optional
+	// +listType=map
+	// +listMapKey=nodeName
+	// +kubebuilder:validation:MaxItems=1000
+	Assignments []NodeAssignment `json:"assignments,omitempty"`
+
 	// members counts the job's pods.
 	// +optional
 	Members *MembersStatus `json:"members,omitempty"`
@@ -390,6 +397,20 @@ type AIJobStatus struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=7,displayName="Outputs"
 	Outputs map[string]string `json:"outputs,omitempty"`
+}
+
+// NodeAssignment is the place of some of a job's pods on a node.
+type NodeAssignment struct {
+	// nodeName is the name of the node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
+	// members is the number of the job's pods on it, at least 1.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Members int32 `json:"members,omitempty"`
 }
 
 // AIJobPhase is the phase of an AIJob.

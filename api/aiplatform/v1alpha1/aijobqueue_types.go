@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -94,10 +95,32 @@ type AIJobQueueSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Order",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:priority","urn:alm:descriptor:com.tectonic.ui:select:fifo","urn:alm:descriptor:com.tectonic.ui:select:fair-share"}
 	Algorithm QueueAlgorithm `json:"algorithm,omitempty"`
 
-	// quotas limit what the running jobs of the queue hold together. Default: no limit.
+	// quotas limit what the running jobs of the queue hold together. With a cohort they are what the queue has for certain.
+	// Default: no limit.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Limits of all jobs",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Quotas *ResourceLimits `json:"quotas,omitempty"`
+
+	// cohort is a name that queues share which lend one another what they leave unused of their quotas. Default: none, and
+	// the queue neither lends nor borrows.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Cohort",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Cohort string `json:"cohort,omitempty"`
+
+	// borrowingLimits are what the running jobs may hold beyond the quotas, of what other queues of the cohort leave unused.
+	// Default: all that is unused.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Borrowed at most",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	BorrowingLimits *ResourceLimits `json:"borrowingLimits,omitempty"`
+
+	// workers are pods that stay and take the queue's tasks from the job service, one after the other. Default: none, and
+	// jobs without an image wait.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Pooled workers",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Workers *WorkerPool `json:"workers,omitempty"`
 
 	// userLimits limit what the running jobs of one user hold together. Default: no limit.
 	// +optional
@@ -113,6 +136,76 @@ type AIJobQueueSpec struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=8,displayName="Admit no further job",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Suspend *bool `json:"suspend,omitempty"`
+}
+
+// WorkerPool are pods of one Deployment that take a queue's tasks, as many as the tasks that wait need.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",fieldPath=".minReplicas",messageExpression="'minReplicas: %d is more than maxReplicas %d: lower it or raise maxReplicas'.format([self.minReplicas, self.maxReplicas])"
+type WorkerPool struct {
+	// image of the workers, a program that leases tasks from the job service (docs/platform.md says how).
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^\S+$`
+	Image string `json:"image,omitempty"`
+
+	// namespace of the Deployment. Default: that of the operator.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+
+	// minReplicas is the number of pods that stay when there is nothing to do, at least 0. Default 0.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
+
+	// maxReplicas is the number of pods at most, 1 to 1000. Default 10.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
+
+	// tasksPerWorker is the number of tasks that wait or run for which there should be one pod, 1 to 10000. Default 10.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	TasksPerWorker *int32 `json:"tasksPerWorker,omitempty"`
+
+	// idleSeconds is how long there must have been less to do before pods are taken away, 0 to 86400. Default 60.
+	// +optional
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	IdleSeconds *int32 `json:"idleSeconds,omitempty"`
+
+	// env are environment variables of the workers, at most 256.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Env []corev1.EnvVar `json:"env,omitempty"`
+
+	// resources are the requests and limits of each pod. Default: none.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// nodeSelector are labels that the nodes must have. At most 64.
+	// +optional
+	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=64
+	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
+
+	// tolerations of node taints, at most 64.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 
 // PreemptionPolicy says whether jobs of lower priority may lose their place.
@@ -202,9 +295,32 @@ type AIJobQueueStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Oldest waits since",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	OldestQueuedTime *metav1.Time `json:"oldestQueuedTime,omitempty"`
 
+	// workers are the pooled workers, while the queue has some.
+	// +optional
+	Workers *WorkerPoolStatus `json:"workers,omitempty"`
+
 	// usage is what the running jobs hold together.
 	// +optional
 	Usage *ResourceUsage `json:"usage,omitempty"`
+}
+
+// WorkerPoolStatus is what the operator observed of pooled workers.
+type WorkerPoolStatus struct {
+	// replicas is the number of pods that there should be.
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// ready is the number of pods that are ready.
+	// +optional
+	Ready int32 `json:"ready"`
+
+	// waitingTasks is the number of tasks that wait for a worker.
+	// +optional
+	WaitingTasks int32 `json:"waitingTasks"`
+
+	// runningTasks is the number of tasks that workers have.
+	// +optional
+	RunningTasks int32 `json:"runningTasks"`
 }
 
 // ResourceUsage is what jobs hold together.

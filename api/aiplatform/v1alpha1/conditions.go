@@ -41,6 +41,12 @@ const (
 	ReasonRetriesExhausted = "RetriesExhausted"
 	// ReasonCancelled: spec.cancel is true.
 	ReasonCancelled = "Cancelled"
+	// ReasonQueueSuspended: the queue admits no further job.
+	ReasonQueueSuspended = "QueueSuspended"
+	// ReasonWaitingForPreemption: jobs of lower priority are giving their place back.
+	ReasonWaitingForPreemption = "WaitingForPreemption"
+	// ReasonWaitingBehindGang: the job would delay a gang that waits longer or has a higher priority.
+	ReasonWaitingBehindGang = "WaitingBehindGang"
 	// ReasonNoMatchingNodes: no node matches the selector.
 	ReasonNoMatchingNodes = "NoMatchingNodes"
 )
@@ -54,6 +60,11 @@ const (
 	LabelAIJob = "aiplatform.example.com/job"
 	// LabelQueue on an AIJob and its pods is the name of the queue.
 	LabelQueue = "aiplatform.example.com/queue"
+	// AnnotationUser on an AIJob is the user whose limits count. The operator sets it from the request that creates the
+	// AIJob.
+	AnnotationUser = "aiplatform.example.com/user"
+	// LabelServiceJob on an AIJob that the job service made is the ID of its job.
+	LabelServiceJob = "aiplatform.example.com/service-job"
 	// LabelWorkflow on an AIJob is the name of the AgentWorkflow that made it.
 	LabelWorkflow = "aiplatform.example.com/workflow"
 	// LabelStage on an AIJob is the stage of the AgentWorkflow for which it was made.

@@ -259,6 +259,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 	if err := addSpotControllers(ctx, mgr, o); err != nil {
 		return err
 	}
+	if err := addPlatformControllers(ctx, mgr, o); err != nil {
+		return err
+	}
 	if err := unserved.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the controller of unserved kinds: %w", err)
 	}

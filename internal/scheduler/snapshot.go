@@ -1,0 +1,158 @@
+// Package scheduler decides which waiting jobs are admitted, where their pods go, and which jobs lose their place for them. It is
+// a pure function over a Snapshot: it talks to no server, reads no clock and draws no random numbers, so the same snapshot
+// always gives the same Decisions.
+package scheduler
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Snapshot is all that a cycle depends on.
+type Snapshot struct {
+	// Now is the time of the cycle.
+	Now time.Time
+	// Nodes of the Kubernetes cluster, in any order.
+	Nodes []Node
+	// Queues and Clusters that jobs name.
+	Queues   []Queue
+	Clusters []Cluster
+	// Running are the jobs that were admitted and hold resources or quota, those included that are being stopped.
+	Running []Job
+	// Pending are the jobs that wait.
+	Pending []Job
+}
+
+// Resources are amounts of what a node has for pods: CPU in thousandths of a core, memory and storage in bytes, whole GPUs
+// (nvidia.com/gpu), a number of pods, and other extended resources by name.
+type Resources struct {
+	MilliCPU, Memory, EphemeralStorage, GPUs, Pods int64
+	Extended                                       map[corev1.ResourceName]int64
+}
+
+// Node is a node that pods can be placed on.
+type Node struct {
+	Name   string
+	Labels map[string]string
+	Taints []corev1.Taint
+	// Created orders the nodes of a Cluster with MaxNodes.
+	Created time.Time
+	// Ready is false for a node that is not, that is cordoned or that is about to go: nothing is placed on it.
+	Ready bool
+	// Allocatable is what it has for pods, Requested what the pods on it request that belong to no job in Running.
+	Allocatable, Requested Resources
+}
+
+// Queue limits the jobs that name it. Limits that are nil do not apply.
+type Queue struct {
+	Name string
+	// Algorithm is priority, fifo or fair-share (api/aiplatform).
+	Algorithm string
+	// Suspended queues admit nothing.
+	Suspended bool
+	// Preempts says whether its jobs may take the place of preemptible jobs of lower priority.
+	Preempts bool
+	// MaxJobs that run at a time.
+	MaxJobs int
+	// Quota is what its running jobs may hold together; what they may borrow beyond it from queues of the same Cohort that
+	// leave theirs unused is at most Borrowing (nil: all that is unused). A queue without Cohort borrows nothing.
+	Quota, Borrowing *Quota
+	Cohort           string
+	// PerUser and PerNamespace limit what the running jobs of one user and of one namespace hold.
+	PerUser, PerNamespace *TenantQuota
+}
+
+// Quota limits sums of requests. Nil fields are no limit.
+type Quota struct {
+	GPUs, MilliCPU, Memory *int64
+}
+
+// TenantQuota limits a user or a namespace. Nil fields are no limit.
+type TenantQuota struct {
+	MaxJobs *int
+	Quota
+}
+
+// Cluster is a group of nodes with limits of its own.
+type Cluster struct {
+	Name         string
+	NodeSelector map[string]string
+	// MaxJobs and MaxGPUs of its running jobs, MaxNodes that they may use, the oldest; nil: no limit.
+	MaxJobs  *int
+	MaxGPUs  *int64
+	MaxNodes *int
+}
+
+// Job waits for, or holds, room for all of its Members at once.
+type Job struct {
+	// UID tells it from others; Kind, Namespace and Name are for messages.
+	UID                   types.UID
+	Kind, Namespace, Name string
+	// User whose limits count; empty: nobody's.
+	User string
+	// Queue and Cluster that it names; empty: none. One that does not exist keeps it waiting.
+	Queue, Cluster string
+	// Priority, higher first. Preemptible jobs can lose their place to one of higher priority.
+	Priority    int32
+	Preemptible bool
+	// QueuedAt is since when it waits; AdmittedAt since when it runs.
+	QueuedAt, AdmittedAt time.Time
+	// Groups of members; a job of one kind of pod has one.
+	Groups []Group
+	// Topology is the label of which all its nodes must have the same value; empty: any nodes.
+	Topology string
+	// Placement of a running job: the node of each member, in the order of the groups. Its members count on these nodes, whether
+	// their pods exist yet or not. Empty for a job that holds quota only.
+	Placement []string
+	// Stopping says that the job is already giving its place back: its victims' room is counted as soon to be free.
+	Stopping bool
+}
+
+// Group is a number of members with the same needs.
+type Group struct {
+	Count        int
+	Requests     Resources
+	NodeSelector map[string]string
+	Tolerations  []corev1.Toleration
+	// Affinity is the required node affinity; preferences are not looked at.
+	Affinity *corev1.NodeSelector
+}
+
+// Decisions are what a cycle decides. Every pending job is in Admitted or in Waiting.
+type Decisions struct {
+	// Admitted jobs, in the order in which they were.
+	Admitted []Admission
+	// Preempted jobs must give their place back.
+	Preempted []Preemption
+	// Waiting jobs, in the order of their queues.
+	Waiting []Wait
+}
+
+// Admission gives a job all the room that it needs.
+type Admission struct {
+	UID types.UID
+	// Nodes are the node of each member, in the order of the groups.
+	Nodes []string
+	// Cluster in which they are; empty unless the job names one.
+	Cluster string
+}
+
+// Preemption takes a job's place for another.
+type Preemption struct {
+	// UID of the job that loses its place, For the one that gets it once the place is free.
+	UID, For types.UID
+}
+
+// Wait says why a job waits.
+type Wait struct {
+	UID types.UID
+	// Position in its queue, from 1; of jobs without a queue, among those.
+	Position int
+	// Reason is one of the condition reasons of api/aiplatform: QueueNotFound, ClusterNotFound, QueueSuspended, QuotaReached,
+	// InsufficientCapacity, WaitingForPreemption, WaitingBehindGang.
+	Reason string
+	// Message says in a sentence what it waits for, with numbers, for example: needs 4 GPUs on nodes that fit, 2 are free.
+	Message string
+}
