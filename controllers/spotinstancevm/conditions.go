@@ -71,6 +71,8 @@ func (p *planner) capacityVerdict() verdict {
 		t := troubleOf(p.none.err, "the last instance")
 		t.message += fmt.Sprintf("; asked again at %s", p.none.until.UTC().Format(time.RFC3339))
 		return t.verdict()
+	case len(p.packing.TooLarge) > 0 && p.shapeless.is():
+		return p.shapeless.verdict()
 	case len(p.packing.TooLarge) > 0:
 		return p.tooLarge()
 	case len(p.packing.Misfits) > 0:

@@ -194,7 +194,10 @@ func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory)
 	}
 	for _, zone := range zones {
 		snapshot := account.Zone(zone, key)
-		o.listed[zone] = snapshot.Began
+		// A zone that the provider never knew has no instances: nobody need wait for its list.
+		if !snapshot.Began.IsZero() || cloud.ClassOf(snapshot.Err) != cloud.Invalid {
+			o.listed[zone] = snapshot.Began
+		}
 		if snapshot.Err != nil && !o.listing.is() {
 			o.listing = troubleOf(snapshot.Err, "the list of instances in zone "+zone)
 		}
