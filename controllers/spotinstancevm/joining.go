@@ -154,8 +154,7 @@ func (k *KubeadmJoining) Revoke(ctx context.Context, vm *spotv1alpha1.SpotInstan
 	if vm.Spec.KubeadmJoinConfig.TokenSecretRef == "" {
 		failures = append(failures, nodejoin.Tokens{Client: k.Client, Reader: k.Direct}.Revoke(ctx, instance))
 	}
-	if vm.Spec.KubeadmJoinConfig.Method == spotv1alpha1.JoinBySSH {
-		failures = append(failures, nodejoin.Keys{Client: k.Client, Reader: k.Direct, Namespace: k.Namespace}.Remove(ctx, instance))
-	}
+	// Whatever the method is now: it may have been SSH when the instance was made.
+	failures = append(failures, nodejoin.Keys{Client: k.Client, Reader: k.Direct, Namespace: k.Namespace}.Remove(ctx, instance))
 	return errors.Join(failures...)
 }

@@ -248,6 +248,12 @@ func TestAPIMethodSSHMakesAKeyAndSaysWhatStopsTheLogin(t *testing.T) {
 	assert.Equal(t, 1, keys())
 	assert.Contains(t, c.gce.Instances()[0].Metadata["ssh-keys"], "spot:ssh-ed25519 ")
 
+	// The next instances join in another way; this one's key is as good as before.
+	eventually(t, "the other method", func() bool {
+		now := c.now(vm)
+		now.Spec.KubeadmJoinConfig.Method = spotv1alpha1.JoinByStartupScript
+		return c.Update(t.Context(), now) == nil
+	})
 	require.NoError(t, c.Delete(t.Context(), pod))
 	require.NoError(t, c.Delete(t.Context(), vm))
 	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
