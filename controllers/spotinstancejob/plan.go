@@ -231,7 +231,13 @@ func (p *planner) expelLost(r *replica) {
 // syncSuspend stops and resumes a replica as the template says. One that was stopped goes on from the newest checkpoint,
 // if there is one that it did not start from.
 func (p *planner) syncSuspend(r *replica) {
-	if _, queued := r.current.Labels[kueueQueue]; queued || jobEnded(r.current) {
+	if _, queued := r.current.Labels[kueueQueue]; queued {
+		if p.queuedAgain(r) {
+			p.retire(r, retiredResumed)
+		}
+		return
+	}
+	if jobEnded(r.current) {
 		return
 	}
 	want, is := ptr.Deref(p.job.Spec.JobTemplate.Spec.Suspend, false), ptr.Deref(r.current.Spec.Suspend, false)
@@ -244,6 +250,18 @@ func (p *planner) syncSuspend(r *replica) {
 	default:
 		p.desired.suspend = append(p.desired.suspend, suspension{job: r.current})
 	}
+}
+
+// queuedAgain says whether Kueue has taken a replica's place back after a checkpoint of it was taken. Its Job would start
+// from where it once did when it is admitted again, so another waits in its stead.
+func (p *planner) queuedAgain(r *replica) bool {
+	if jobEnded(r.current) || !stopped(r.current) || len(r.live()) > 0 || p.waitsForSave(r) || !p.startsBetter(r) {
+		return false
+	}
+	bad := unusable(r.current)
+	return slices.ContainsFunc(r.backups, func(b checkpointbackup.Backup) bool {
+		return p.images(b) != nil && !slices.Contains(bad, b.Key.Name) && b.Created.After(r.current.CreationTimestamp.Time)
+	})
 }
 
 func (p *planner) startsBetter(r *replica) bool {

@@ -438,6 +438,30 @@ func TestPlan(t *testing.T) {
 			want: []string{"remove bert-0"}, phase: "Recovering",
 			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Preempted", "bert-1": "Running"},
 		},
+		"one that Kueue has stopped waits with its newest checkpoint": {
+			job: spotJob().Checkpoints(hour),
+			with: func(w *world) {
+				job := w.attempt(0, 0)
+				job.Labels[kueueQueue] = "team"
+				stop(job)
+				w.runs(1, 0, "b")
+				w.at(30*time.Minute).backup(0, 10*time.Minute, checkpointbackup.Completed, "")
+			},
+			want: []string{"remove bert-0"}, phase: "Running",
+			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Pending", "bert-1": "Running"},
+		},
+		"and keeps its place in the queue when only another has saved since": {
+			job: spotJob().Checkpoints(hour),
+			with: func(w *world) {
+				job := w.attempt(0, 0)
+				job.Labels[kueueQueue] = "team"
+				stop(job)
+				w.runs(1, 0, "b")
+				w.at(30*time.Minute).backup(1, 10*time.Minute, checkpointbackup.Completed, "")
+			},
+			phase:    "Running",
+			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Pending", "bert-1": "Running"},
+		},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
