@@ -69,14 +69,14 @@ func TestASimulatedDay(t *testing.T) {
 		Latency: fakegce.RealisticLatency(), Zones: zones, PreemptionsPerHour: 0.4,
 	})
 	began := time.Now()
-	w.createVMs()
+	w.createVMs(4)
 	w.startManager()
 	t.Cleanup(func() { w.stop() })
 	w.disturb(day.length)
 	for n := range day.jobs {
 		name := fmt.Sprintf("job-%02d", n)
 		work := day.work(w)
-		w.cluster.at(w.start.Add(time.Duration(w.random.Int64N(int64(day.arrivals)))), func(time.Time) { w.createJob(name, n, work) })
+		w.cluster.at(w.start.Add(time.Duration(w.random.Int64N(int64(day.arrivals)))), func(time.Time) { w.createJob(name, n, 4, work) })
 	}
 	w.run(day.length, func() bool { return w.completed(day.jobs) })
 	length := w.since()
@@ -168,19 +168,19 @@ func (w *world) disturb(length time.Duration) {
 
 const namespace = "default"
 
-func (w *world) createVMs() {
+func (w *world) createVMs(count int) {
 	ctx := context.Background()
 	require.NoError(w.t, w.cluster.client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "gcp-credentials", Namespace: namespace},
 		Data:       map[string][]byte{"credentials.json": w.google.CredentialsJSON()},
 	}))
-	for n := range 4 {
+	for n := range count {
 		vm := &spotv1alpha1.SpotInstanceVM{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("vm-%d", n), Namespace: namespace},
 			Spec: spotv1alpha1.SpotInstanceVMSpec{
 				VMImage: "projects/test-project/global/images/family/node", GPU: &spotv1alpha1.GPU{Type: "nvidia-tesla-t4", Count: 1},
 				GCP: spotv1alpha1.GCP{
-					Project: w.google.Project(), Zone: zones[n], Zones: zones[(n+1)%4 : (n+1)%4+1], MachineType: "n1-standard-8",
+					Project: w.google.Project(), Zone: zones[n%4], Zones: zones[(n+1)%4 : (n+1)%4+1], MachineType: "n1-standard-8",
 					CredentialsSecretRef: &spotv1alpha1.SecretReference{Name: "gcp-credentials"},
 				},
 				MaxInstances: 100,
@@ -190,31 +190,38 @@ func (w *world) createVMs() {
 	}
 }
 
-func (w *world) createJob(name string, n int, work time.Duration) {
+func (w *world) createJob(name string, n, vms int, work time.Duration) {
 	require.NoError(w.t, w.cluster.client.Create(context.Background(), &spotv1alpha1.SpotInstanceJob{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec: spotv1alpha1.SpotInstanceJobSpec{
 			Replicas:          ptr.To[int32](2),
-			SpotInstanceVMRef: &spotv1alpha1.SpotInstanceVMReference{Name: fmt.Sprintf("vm-%d", n%4)},
+			SpotInstanceVMRef: &spotv1alpha1.SpotInstanceVMReference{Name: fmt.Sprintf("vm-%d", n%vms)},
 			CheckpointConfig: &spotv1alpha1.CheckpointConfig{
 				CheckpointImageRepo: "registry.example.com/checkpoints/" + name,
 				CheckpointInterval:  metav1.Duration{Duration: checkpointInterval},
 			},
 			JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
-				Spec: corev1.PodSpec{
-					RestartPolicy: corev1.RestartPolicyNever,
-					Containers: []corev1.Container{{
-						Name: "train", Image: "registry.example.com/train:v1", Command: []string{"train"},
-						Env: []corev1.EnvVar{{Name: variableWork, Value: work.String()}},
-						Resources: corev1.ResourceRequirements{
-							Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6"), corev1.ResourceMemory: resource.MustParse("20Gi"), gpuName: resource.MustParse("1")},
-							Limits:   corev1.ResourceList{gpuName: resource.MustParse("1")},
-						},
-					}},
-				},
+				Spec: trainingPod(work),
 			}}},
 		},
 	}))
+}
+
+// trainingPod is a pod with so much work, which needs an instance of its own.
+func trainingPod(work time.Duration) corev1.PodSpec {
+	return corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{{
+			Name: "train", Image: "registry.example.com/train:v1", Command: []string{"train"},
+			Env: []corev1.EnvVar{{Name: variableWork, Value: work.String()}},
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("6"), corev1.ResourceMemory: resource.MustParse("20Gi"), gpuName: resource.MustParse("1"),
+				},
+				Limits: corev1.ResourceList{gpuName: resource.MustParse("1")},
+			},
+		}},
+	}
 }
 
 func (w *world) jobs() []spotv1alpha1.SpotInstanceJob {

@@ -28,6 +28,9 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		end = t.world.activity.begin()
 	}
 	defer end()
+	if request.Method != http.MethodGet {
+		t.world.writes.Add(1)
+	}
 	answer, err := t.base.RoundTrip(request)
 	if err != nil || !strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json") {
 		return answer, err

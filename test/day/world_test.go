@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,8 @@ type world struct {
 	stop  func()
 	jumps int // of the clock
 	turns int // of the cluster
+	// writes are requests to the API server that change something, of all.
+	writes atomic.Int64
 
 	mu     sync.Mutex
 	errors map[string]int
@@ -116,7 +119,7 @@ func (w *world) startManager() {
 			})
 		},
 	}
-	require.NoError(w.t, vms.SetupWithManager(ctx, sim, spotinstancevm.Options{Concurrency: 4, ListInterval: 30 * time.Second}))
+	require.NoError(w.t, vms.SetupWithManager(ctx, sim, spotinstancevm.Options{Concurrency: 4, ListInterval: listInterval}))
 	jobs := &spotinstancejob.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: w.clock, Recorder: recorder,
 		Metrics: metrics.NewSpotInstanceJobs(registry),
