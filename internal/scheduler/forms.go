@@ -1,0 +1,138 @@
+package scheduler
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// shape is what the members of groups with equal needs have in common; what is worked out for one holds for all.
+type shape struct {
+	class   *class
+	request []int64
+}
+
+// part is a number of members of a shape.
+type part struct {
+	shape *shape
+	count int
+}
+
+// form is what jobs with equal needs have in common.
+type form struct {
+	parts []part
+	// members of all parts.
+	members int
+	// topology and cluster of the jobs.
+	topology string
+	cluster  *cluster
+	// need that counts for limits.
+	need amounts
+	// full says that there was no room for it, which within a cycle stays so.
+	full bool
+}
+
+// forms are the shapes and forms of a cycle by their contents.
+type forms struct {
+	layout    layout
+	nodes     *nodes
+	classes   map[string]*class
+	shapes    map[string]*shape
+	forms     map[string]*form
+	clusters  map[string]*cluster
+	affinity  map[*corev1.NodeSelector]string
+	key, part []byte
+}
+
+func newForms(l layout, n *nodes, clusters map[string]*cluster) *forms {
+	return &forms{layout: l, nodes: n, clusters: clusters, classes: map[string]*class{}, shapes: map[string]*shape{},
+		forms: map[string]*form{}, affinity: map[*corev1.NodeSelector]string{}}
+}
+
+// of a job. Its cluster exists.
+func (f *forms) of(job *Job) *form {
+	key := appendText(f.key[:0], job.Cluster)
+	key = appendText(key, job.Topology)
+	for i := range job.Groups {
+		group := &job.Groups[i]
+		key = binary.AppendVarint(key, int64(group.Count))
+		key = f.appendShape(key, group)
+	}
+	f.key = key
+	if known, ok := f.forms[string(key)]; ok {
+		return known
+	}
+	made := &form{topology: job.Topology, cluster: f.clusters[job.Cluster], need: needOf(job)}
+	for i := range job.Groups {
+		group := &job.Groups[i]
+		if group.Count > 0 {
+			made.parts = append(made.parts, part{f.shape(job.Cluster, group), group.Count})
+			made.members += group.Count
+		}
+	}
+	f.forms[string(key)] = made
+	return made
+}
+
+func (f *forms) shape(clusterName string, group *Group) *shape {
+	f.part = f.appendShape(appendText(f.part[:0], clusterName), group)
+	if known, ok := f.shapes[string(f.part)]; ok {
+		return known
+	}
+	key := string(f.part)
+	made := &shape{request: make([]int64, f.layout.width)}
+	f.layout.member(made.request, &group.Requests)
+	f.part = f.appendClass(appendText(f.part[:0], clusterName), group)
+	known, ok := f.classes[string(f.part)]
+	if !ok {
+		known = f.nodes.matching(f.clusters[clusterName], group)
+		f.classes[string(f.part)] = known
+	}
+	made.class = known
+	f.shapes[key] = made
+	return made
+}
+
+func (f *forms) appendShape(key []byte, group *Group) []byte {
+	r := &group.Requests
+	for _, amount := range [...]int64{r.MilliCPU, r.Memory, r.EphemeralStorage, r.GPUs, r.Pods} {
+		key = binary.AppendVarint(key, amount)
+	}
+	if len(r.Extended) > 0 {
+		for _, name := range f.layout.names {
+			key = binary.AppendVarint(key, r.Extended[name])
+		}
+	}
+	return f.appendClass(key, group)
+}
+
+func (f *forms) appendClass(key []byte, group *Group) []byte {
+	key = binary.AppendVarint(key, int64(len(group.NodeSelector)))
+	if len(group.NodeSelector) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(group.NodeSelector)) {
+			key = appendText(appendText(key, name), group.NodeSelector[name])
+		}
+	}
+	key = binary.AppendVarint(key, int64(len(group.Tolerations)))
+	for i := range group.Tolerations {
+		t := &group.Tolerations[i]
+		key = appendText(appendText(appendText(appendText(key, t.Key), string(t.Operator)), t.Value), string(t.Effect))
+	}
+	if group.Affinity == nil {
+		return append(key, 0)
+	}
+	text, ok := f.affinity[group.Affinity]
+	if !ok {
+		text = group.Affinity.String()
+		f.affinity[group.Affinity] = text
+	}
+	return appendText(append(key, 1), text)
+}
+
+// appendText appends a text so that where it ends cannot be mistaken.
+func appendText(key []byte, text string) []byte {
+	return append(append(strconv.AppendInt(key, int64(len(text)), 10), ':'), text...)
+}

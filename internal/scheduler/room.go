@@ -1,0 +1,141 @@
+package scheduler
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The places of the resources in a row of room. Extended resources follow.
+const (
+	cpu = iota
+	memory
+	storage
+	gpus
+	pods
+	extended
+)
+
+// layout is the order of the resources in a row. It has the extended resources that a waiting job asks for; nobody needs
+// to know how much there is of others.
+type layout struct {
+	names []corev1.ResourceName
+	width int
+}
+
+func layoutOf(pending []Job) layout {
+	var names []corev1.ResourceName
+	for i := range pending {
+		for g := range pending[i].Groups {
+			for name := range pending[i].Groups[g].Requests.Extended {
+				if !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return layout{names: names, width: extended + len(names)}
+}
+
+// add puts amounts on a row.
+func (l *layout) add(row []int64, r *Resources) {
+	row[cpu] += r.MilliCPU
+	row[memory] += r.Memory
+	row[storage] += r.EphemeralStorage
+	row[gpus] += r.GPUs
+	row[pods] += r.Pods
+	if len(r.Extended) > 0 {
+		for i, name := range l.names {
+			row[extended+i] += r.Extended[name]
+		}
+	}
+}
+
+// subtract takes amounts from a row.
+func (l *layout) subtract(row []int64, r *Resources) {
+	row[cpu] -= r.MilliCPU
+	row[memory] -= r.Memory
+	row[storage] -= r.EphemeralStorage
+	row[gpus] -= r.GPUs
+	row[pods] -= r.Pods
+	if len(r.Extended) > 0 {
+		for i, name := range l.names {
+			row[extended+i] -= r.Extended[name]
+		}
+	}
+}
+
+// member adds what one member of a group needs to a row: a member is a pod, even if its requests do not say so.
+func (l *layout) member(row []int64, r *Resources) {
+	l.add(row, r)
+	row[pods] = max(row[pods], 1)
+}
+
+// name of the resource at a place, as Kubernetes has it.
+func (l *layout) name(at int) string {
+	switch at {
+	case cpu:
+		return string(corev1.ResourceCPU)
+	case memory:
+		return string(corev1.ResourceMemory)
+	case storage:
+		return string(corev1.ResourceEphemeralStorage)
+	case gpus:
+		return gpuName
+	case pods:
+		return string(corev1.ResourcePods)
+	}
+	return string(l.names[at-extended])
+}
+
+const gpuName = "nvidia.com/gpu"
+
+// room is what each node has left, a row for each node, in one piece of memory.
+type room struct {
+	width int
+	all   []int64
+}
+
+func newRoom(nodes, width int) room { return room{width: width, all: make([]int64, nodes*width)} }
+
+func (r room) of(node int32) []int64 {
+	at := int(node) * r.width
+	return r.all[at : at+r.width : at+r.width]
+}
+
+func (r room) clone() room { return room{width: r.width, all: slices.Clone(r.all)} }
+
+// fits says whether a row has what a member needs. What it does not ask for may be overbooked.
+func fits(row, request []int64) bool {
+	for i, need := range request {
+		if need > 0 && need > row[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// count says how many members a row has room for, at most limit.
+func count(row, request []int64, limit int) int {
+	n := int64(limit)
+	for i, need := range request {
+		if need <= 0 {
+			continue
+		}
+		if row[i] < need {
+			return 0
+		}
+		if n > 1 {
+			n = min(n, row[i]/need)
+		}
+	}
+	return int(n)
+}
+
+// give changes a row by so many members; fewer than none are taken away.
+func give(row, request []int64, members int64) {
+	for i, need := range request {
+		row[i] += members * need
+	}
+}
