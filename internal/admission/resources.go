@@ -1,0 +1,111 @@
+package admission
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/dcnlab/spot-training-operator/internal/capacity"
+	"github.com/dcnlab/spot-training-operator/internal/scheduler"
+)
+
+// ResourcesOf reads the amounts of a list as the scheduler counts them.
+func ResourcesOf(list corev1.ResourceList) scheduler.Resources {
+	var r scheduler.Resources
+	for name, quantity := range list {
+		switch name {
+		case corev1.ResourceCPU:
+			r.MilliCPU = quantity.MilliValue()
+		case corev1.ResourceMemory:
+			r.Memory = quantity.Value()
+		case corev1.ResourceEphemeralStorage:
+			r.EphemeralStorage = quantity.Value()
+		case corev1.ResourcePods:
+			r.Pods = quantity.Value()
+		case capacity.GPU:
+			r.GPUs = quantity.Value()
+		default:
+			if r.Extended == nil {
+				r.Extended = map[corev1.ResourceName]int64{}
+			}
+			r.Extended[name] = quantity.Value()
+		}
+	}
+	return r
+}
+
+// RequestsOf a pod, as the kube-scheduler counts them, the place of the pod itself included. A Source gives them as the needs
+// of a member.
+func RequestsOf(spec *corev1.PodSpec) scheduler.Resources {
+	r := ResourcesOf(resource.PodRequests(&corev1.Pod{Spec: *limitsAsRequests(spec)}, resource.PodResourcesOptions{}))
+	r.Pods = 1
+	return r
+}
+
+// limitsAsRequests has limits stand for requests that are not set, as the API server does when the pod is created.
+func limitsAsRequests(spec *corev1.PodSpec) *corev1.PodSpec {
+	filled := *spec
+	fill := func(containers []corev1.Container) []corev1.Container {
+		var all []corev1.Container
+		for i := range containers {
+			c := corev1.Container{RestartPolicy: containers[i].RestartPolicy}
+			c.Resources.Requests = maps.Clone(containers[i].Resources.Requests)
+			for name, quantity := range containers[i].Resources.Limits {
+				if _, ok := c.Resources.Requests[name]; ok {
+					continue
+				}
+				if c.Resources.Requests == nil {
+					c.Resources.Requests = corev1.ResourceList{}
+				}
+				c.Resources.Requests[name] = quantity
+			}
+			all = append(all, c)
+		}
+		return all
+	}
+	filled.Containers, filled.InitContainers = fill(spec.Containers), fill(spec.InitContainers)
+	return &filled
+}
+
+// plus adds times b to a. Neither is changed.
+func plus(a, b scheduler.Resources, times int64) scheduler.Resources {
+	sum := scheduler.Resources{
+		MilliCPU: a.MilliCPU + times*b.MilliCPU, Memory: a.Memory + times*b.Memory,
+		EphemeralStorage: a.EphemeralStorage + times*b.EphemeralStorage,
+		GPUs:             a.GPUs + times*b.GPUs, Pods: a.Pods + times*b.Pods, Extended: a.Extended,
+	}
+	if len(b.Extended) == 0 {
+		return sum
+	}
+	sum.Extended = maps.Clone(a.Extended)
+	if sum.Extended == nil {
+		sum.Extended = make(map[corev1.ResourceName]int64, len(b.Extended))
+	}
+	for name, amount := range b.Extended {
+		if sum.Extended[name] += times * amount; sum.Extended[name] == 0 {
+			delete(sum.Extended, name)
+		}
+	}
+	if len(sum.Extended) == 0 {
+		sum.Extended = nil
+	}
+	return sum
+}
+
+// atMost is the lesser of each amount.
+func atMost(a, b scheduler.Resources) scheduler.Resources {
+	least := scheduler.Resources{
+		MilliCPU: min(a.MilliCPU, b.MilliCPU), Memory: min(a.Memory, b.Memory),
+		EphemeralStorage: min(a.EphemeralStorage, b.EphemeralStorage), GPUs: min(a.GPUs, b.GPUs), Pods: min(a.Pods, b.Pods),
+	}
+	for name, amount := range a.Extended {
+		if amount = min(amount, b.Extended[name]); amount > 0 {
+			if least.Extended == nil {
+				least.Extended = map[corev1.ResourceName]int64{}
+			}
+			least.Extended[name] = amount
+		}
+	}
+	return least
+}

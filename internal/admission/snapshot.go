@@ -1,0 +1,109 @@
+package admission
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dcnlab/spot-training-operator/internal/scheduler"
+)
+
+// snapshot is all that a cycle depends on. What it refers to is not changed afterwards.
+func (m *model) snapshot(now time.Time) scheduler.Snapshot {
+	s := scheduler.Snapshot{
+		Now: now, Nodes: make([]scheduler.Node, 0, len(m.nodes)),
+		Running: make([]scheduler.Job, 0, len(m.jobs)-m.waiting), Pending: make([]scheduler.Job, 0, m.waiting),
+	}
+	covered := map[string]scheduler.Resources{}
+	for _, j := range m.jobs {
+		if !j.holds() {
+			s.Pending = append(s.Pending, j.Job)
+			continue
+		}
+		held := j.held()
+		s.Running = append(s.Running, held)
+		m.cover(jobName{j.source.Kind, j.Namespace, j.Name}, &held, covered)
+	}
+	for _, n := range m.nodes {
+		if !n.exists {
+			continue
+		}
+		is := n.Node
+		is.Requested = plus(n.used, covered[n.Name], -1)
+		s.Nodes = append(s.Nodes, is)
+	}
+	for _, q := range m.queues {
+		s.Queues = append(s.Queues, q)
+	}
+	for _, c := range m.clusters {
+		s.Clusters = append(s.Clusters, c)
+	}
+	return s
+}
+
+// held is a job that holds its place, with what the decisions on it say beyond its status.
+func (j *job) held() scheduler.Job {
+	held := j.Job
+	if j.state == Waiting {
+		held.Placement, held.AdmittedAt = j.admitted.Nodes, j.admittedAt
+		held.Preemptible = false // it has not even been told that it may start
+	}
+	held.Stopping = held.Stopping || j.preempted != nil
+	return held
+}
+
+// cover adds up what the pods of a job take of what is counted for its members on the same nodes: the scheduler must not count
+// it twice. A pod more than the job has members on the node, as one that is still ending, counts by itself.
+func (m *model) cover(name jobName, held *scheduler.Job, covered map[string]scheduler.Resources) {
+	type share struct {
+		members int
+		needs   scheduler.Resources
+	}
+	shares, at := map[string]share{}, 0
+	for _, group := range held.Groups {
+		for range group.Count {
+			if at >= len(held.Placement) {
+				break
+			}
+			of := held.Placement[at]
+			at++
+			if n := m.nodes[of]; n == nil || len(n.jobs[name]) == 0 {
+				continue
+			}
+			was := shares[of]
+			shares[of] = share{was.members + 1, plus(was.needs, group.Requests, 1)}
+		}
+	}
+	for of, counted := range shares {
+		var takes scheduler.Resources
+		for i, p := range firstToCount(m.nodes[of].jobs[name]) {
+			if i < counted.members {
+				takes = plus(takes, p.requests, 1)
+			}
+		}
+		// What a pod requests beyond its member, as for a container that somebody added, is not counted for the job.
+		covered[of] = plus(covered[of], atMost(takes, counted.needs), 1)
+	}
+}
+
+// firstToCount puts those pods first that stay.
+func firstToCount(pods map[types.UID]*pod) []*pod {
+	all := make([]*pod, 0, len(pods))
+	for _, p := range pods {
+		all = append(all, p)
+	}
+	if len(all) > 1 {
+		slices.SortFunc(all, func(a, b *pod) int {
+			if (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) {
+				if a.DeletionTimestamp == nil {
+					return -1
+				}
+				return 1
+			}
+			return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+		})
+	}
+	return all
+}
