@@ -29,6 +29,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 )
@@ -70,6 +71,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Progress reads what workers report.
 	Progress *progress.Scraper
+	// Admission decides upon jobs with an AIJobQueue; nil: they wait.
+	Admission admission.Decider
 	// Metrics counts what happens.
 	Metrics *metrics.TrainingJobs
 	// Settings of the installation.
@@ -158,6 +161,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&networkingv1.NetworkPolicy{}, byLabel).
 		Watches(&corev1.Pod{}, byLabel, builder.WithPredicates(visibleChange())).
 		WatchesRawSource(source.TypedChannel(options.Reported, reported))
+	if r.Admission != nil {
+		controller = controller.WatchesRawSource(r.Admission.Changes(kindTrainingJob))
+	}
 	if err := r.watchSpot(ctx, mgr, controller); err != nil {
 		return err
 	}

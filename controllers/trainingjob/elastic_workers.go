@@ -26,7 +26,7 @@ const (
 // version's own worker, starts again in a world of another size can do that. Of a Job that exists resizable tells.
 func resizesInPlace(job *mlv1.TrainingJob, settings Settings) bool {
 	elastic := job.Spec.Elastic
-	if elastic == nil || job.Spec.Framework != mlv1.FrameworkPyTorch || queueName(job) != "" {
+	if elastic == nil || job.Spec.Framework != mlv1.FrameworkPyTorch || queueName(job) != "" || aiQueue(job) != "" {
 		return false // a queue admits a job as a whole, in one size
 	}
 	switch elastic.RescalePolicy {
@@ -57,6 +57,9 @@ func misfitOfElastic(job *mlv1.TrainingJob) (field, message string) {
 	}
 	if queueName(job) != "" {
 		return policy, "InPlace does not go with a queue, which admits a job as a whole: use Restart, or remove the label " + kueueQueue
+	}
+	if aiQueue(job) != "" {
+		return policy, "InPlace does not go with spec.scheduling.queueName, which admits a job as a whole: use Restart, or leave out queueName"
 	}
 	return "", ""
 }

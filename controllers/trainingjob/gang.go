@@ -207,8 +207,8 @@ func releaseGang(o observed, d *desired) {
 	}
 }
 
-// admission says what became of the job's wish for resources.
-func admission(o observed) (admitted bool, reason, message string) {
+// admittance says what became of the job's wish for resources.
+func admittance(o observed) (admitted bool, reason, message string) {
 	scheduler := o.gang.scheduler
 	if o.workers != nil {
 		scheduler = o.workers.Annotations[mlv1.AnnotationGangScheduler]

@@ -127,9 +127,9 @@ func planQueued(o observed, d *desired) {
 		o.workers.Labels[kueueQueue], o.job.Namespace))
 }
 
-// evictedByQueue says whether the job is suspended because Kueue took its resources back.
+// evictedByQueue says whether the job is suspended because its queue took its resources back.
 func evictedByQueue(o observed) bool {
-	return o.workers != nil && heldByQueue(o.workers) && o.workers.DeletionTimestamp == nil &&
+	return withdrawn(o) || o.workers != nil && heldByQueue(o.workers) && o.workers.DeletionTimestamp == nil &&
 		meta.IsStatusConditionTrue(o.job.Status.Conditions, mlv1.ConditionSuspended)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
 	"github.com/dcnlab/spot-training-operator/internal/cost"
 	"github.com/dcnlab/spot-training-operator/internal/preemption"
@@ -45,8 +46,9 @@ type observed struct {
 	usages       []cost.Usage // of nodes, since the cost was last written
 	priceUnread  bool         // of one of these nodes: nothing can be charged yet
 
-	gang  gang
-	kueue bool // the cluster serves Kueue's kinds
+	gang     gang
+	kueue    bool               // the cluster serves Kueue's kinds
+	decision admission.Decision // of the AIJobQueue that the spec names
 
 	nodes           map[string]*node             // those of doubtful pods, by name
 	notices         map[string]preemption.Notice // of all nodes that go, by name
@@ -114,6 +116,7 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 	if err := r.observeGang(&o); err != nil {
 		return o, err
 	}
+	r.observeAdmission(&o)
 	if err := r.observeNodes(ctx, &o); err != nil {
 		return o, err
 	}

@@ -69,6 +69,7 @@ func plan(o observed) desired {
 	}
 	if reason, message := obstacle(o); reason != "" && o.workers == nil && !suspend {
 		hold(o, &d, reason, message)
+		d.status.Admission = nil
 		followRequest(o, &d)
 		return d
 	}
@@ -80,6 +81,7 @@ func plan(o observed) desired {
 	switch {
 	case suspend:
 		planSuspended(o, &d)
+	case planAdmission(o, &d):
 	case planEnd(o, &d):
 	case o.workers == nil:
 		planStart(o, &d)
@@ -115,6 +117,9 @@ func obstacle(o observed) (reason, message string) {
 	if o.missingClaim != "" {
 		return mlv1.ReasonClaimNotFound, fmt.Sprintf(
 			"there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.checkpoint", o.missingClaim, o.job.Namespace)
+	}
+	if reason, message := twoQueues(o.job); reason != "" {
+		return reason, message
 	}
 	if reason, message := queueObstacle(o); reason != "" {
 		return reason, message

@@ -45,6 +45,7 @@ func podSpec(job *mlv1.TrainingJob, settings Settings) corev1.PodSpec {
 		spec.PriorityClassName, spec.SchedulerName = s.Priority, s.SchedulerName
 		spec.NodeSelector, spec.Affinity, spec.Tolerations = s.NodeSelector, s.Affinity, s.Tolerations
 	}
+	placeWorkers(job, &spec)
 	addTensorBoard(&spec, job, settings)
 	return spec
 }

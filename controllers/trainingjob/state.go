@@ -6,7 +6,6 @@ import (
 	"math"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,10 +76,9 @@ func hold(o observed, d *desired, reason, message string) {
 
 // admit fills in what holds for every job that may use its resources.
 func admit(o observed, d *desired) {
-	admitted, reason, message := admission(o)
-	if unserved := unservedFields(o.job); len(unserved) > 0 && admitted {
-		reason = mlv1.ReasonQueueNotServed
-		message += "; this version of the operator does not act upon " + strings.Join(unserved, ", ") + " yet"
+	admitted, reason, message := admittance(o)
+	if aiQueue(o.job) != "" {
+		admitted, reason, message = ownAdmission(o, &d.status)
 	}
 	d.condition(o, mlv1.ConditionAdmitted, admitted, reason, message)
 	readyBefore(o, d)
@@ -95,17 +93,6 @@ func admit(o observed, d *desired) {
 	if h := o.job.Spec.Hyperparameters; h != nil && d.status.TotalEpochs == 0 {
 		d.status.TotalEpochs = ptr.Deref(h.Epochs, 0)
 	}
-}
-
-// unservedFields are fields that ask for what this version does not do.
-func unservedFields(job *mlv1.TrainingJob) []string {
-	var fields []string
-	if s := job.Spec.Scheduling; s != nil {
-		if s.QueueName != "" {
-			fields = append(fields, "spec.scheduling.queueName")
-		}
-	}
-	return fields
 }
 
 // resources are the sums over all workers, with the utilization that was reported last.
@@ -185,6 +172,7 @@ func stoppingWorkers(o observed, d *desired) {
 }
 
 func suspended(o observed, d *desired) {
+	d.status.Admission = nil // its place in a queue is for others
 	suspendedFor(o, d, mlv1.ReasonSuspended, "spec.suspend is true; no worker runs")
 }
 

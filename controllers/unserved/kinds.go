@@ -16,8 +16,6 @@ type Kind struct {
 func Kinds() []Kind {
 	return []Kind{
 		{"AIJob", func() Object { return &aiplatformv1alpha1.AIJob{} }},
-		{"AIJobQueue", func() Object { return &aiplatformv1alpha1.AIJobQueue{} }},
-		{"ComputeCluster", func() Object { return &aiplatformv1alpha1.ComputeCluster{} }},
 		{"Agent", func() Object { return &aiplatformv1alpha1.Agent{} }},
 		{"AgentWorkflow", func() Object { return &aiplatformv1alpha1.AgentWorkflow{} }},
 	}

@@ -97,6 +97,9 @@ func TestKindsCoverBothGroups(t *testing.T) {
 	served := map[schema.GroupVersionKind]bool{
 		spotv1alpha1.GroupVersion.WithKind("SpotInstanceVM"):  true, // has a controller
 		spotv1alpha1.GroupVersion.WithKind("SpotInstanceJob"): true, // has a controller
+
+		aiplatformv1alpha1.GroupVersion.WithKind("AIJobQueue"):     true, // has a controller
+		aiplatformv1alpha1.GroupVersion.WithKind("ComputeCluster"): true, // has a controller
 	}
 	for _, kind := range Kinds() {
 		gvk, err := apiutil.GVKForObject(kind.New(), scheme)

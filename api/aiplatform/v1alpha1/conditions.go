@@ -49,6 +49,10 @@ const (
 	ReasonWaitingBehindGang = "WaitingBehindGang"
 	// ReasonNoMatchingNodes: no node matches the selector.
 	ReasonNoMatchingNodes = "NoMatchingNodes"
+	// ReasonNodesNotReady: some nodes, or all, take no pods.
+	ReasonNodesNotReady = "NodesNotReady"
+	// ReasonPriorityClassNotFound: the cluster has no PriorityClass of the name.
+	ReasonPriorityClassNotFound = "PriorityClassNotFound"
 )
 
 // Annotations and labels of AIJobs.

@@ -27,19 +27,17 @@ const (
 const (
 	// ReasonAdmittedUnqueued: the job asks for no queue and is admitted at once.
 	ReasonAdmittedUnqueued = "AdmittedUnqueued"
-	// ReasonQueueNotServed: the job names a queue, which this version does not serve; it is admitted at once.
-	ReasonQueueNotServed = "QueueNotServed"
 	// ReasonGangScheduled: a gang scheduler starts the workers together.
 	ReasonGangScheduled = "GangScheduled"
 	// ReasonGangNotServed: the cluster does not serve the gang scheduler that the job names.
 	ReasonGangNotServed = "GangNotServed"
 	// ReasonKueueNotServed: the job names a queue of Kueue, which the cluster does not serve.
 	ReasonKueueNotServed = "KueueNotServed"
-	// ReasonQueued: the job waits for Kueue to admit it.
+	// ReasonQueued: the job waits for its queue to admit it.
 	ReasonQueued = "Queued"
-	// ReasonAdmittedByQueue: Kueue lets the job run.
+	// ReasonAdmittedByQueue: the queue lets the job run.
 	ReasonAdmittedByQueue = "AdmittedByQueue"
-	// ReasonEvictedByQueue: Kueue took the job's resources back while it ran.
+	// ReasonEvictedByQueue: the queue took the job's resources back while it ran.
 	ReasonEvictedByQueue = "EvictedByQueue"
 	// ReasonFrameworkNotSupported: this version cannot run the framework, or not as the spec is.
 	ReasonFrameworkNotSupported = "FrameworkNotSupported"

@@ -332,7 +332,10 @@ type Scheduling struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="spec.scheduling.tolerations: has an unknown effect: use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all of them"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
-	// queueName is the AIJobQueue that admits the job.
+	// queueName is the AIJobQueue that admits the job: no worker is started before all of them have their place on nodes,
+	// within the limits of the queue. The value of the PriorityClass that priority names, of 0 to 100 and else 50, is the
+	// job's priority in the queue; a job that keeps checkpoints can lose its place to one of higher priority. Default: none,
+	// and the job is started at once.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -131,6 +131,10 @@ type TrainingJobStatus struct {
 	// +optional
 	LastRestartTime *metav1.Time `json:"lastRestartTime,omitempty"`
 
+	// admission is the job's place in the AIJobQueue that spec.scheduling.queueName names; absent without one.
+	// +optional
+	Admission *AdmissionStatus `json:"admission,omitempty"`
+
 	// preemption is what the job does about nodes with workers that their provider takes back, or did the last time.
 	// +optional
 	Preemption *PreemptionStatus `json:"preemption,omitempty"`

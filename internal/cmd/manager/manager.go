@@ -236,11 +236,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 	if err := mgr.Add(scraper); err != nil {
 		return fmt.Errorf("add the progress scraper: %w", err)
 	}
+	decider := newAdmission(mgr, settings)
 	trainingJobs := &trainingjob.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")), Progress: scraper,
-		Metrics:  counters,
-		Settings: settings,
+		Admission: decider,
+		Metrics:   counters,
+		Settings:  settings,
 	}
 	err := trainingJobs.SetupWithManager(ctx, mgr, trainingjob.Options{Concurrency: o.concurrency, Reported: reported})
 	if err != nil {
@@ -259,7 +261,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 	if err := addSpotControllers(ctx, mgr, o); err != nil {
 		return err
 	}
-	if err := addPlatformControllers(ctx, mgr, o); err != nil {
+	if err := addPlatformControllers(ctx, mgr, o, decider); err != nil {
 		return err
 	}
 	if err := unserved.SetupWithManager(mgr); err != nil {

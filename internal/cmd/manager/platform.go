@@ -5,9 +5,11 @@ import (
 	"errors"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 )
 
 // addPlatformControllers adds what queues, admits and runs AI jobs.
-func addPlatformControllers(_ context.Context, _ ctrl.Manager, _ options) error {
-	return errors.Join()
+func addPlatformControllers(_ context.Context, mgr ctrl.Manager, _ options, decider *admission.Service) error {
+	return errors.Join(addAdmission(mgr, decider))
 }

@@ -1,0 +1,47 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AdmissionStatus is the place of a TrainingJob in its AIJobQueue, or the one that the queue gave it.
+type AdmissionStatus struct {
+	// queuedTime is since when the job waits, or waited until it was last admitted.
+	// +optional
+	QueuedTime *metav1.Time `json:"queuedTime,omitempty"`
+
+	// admittedTime is when the job was last admitted; absent while it waits.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=19,displayName="Admitted by its queue",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
+	AdmittedTime *metav1.Time `json:"admittedTime,omitempty"`
+
+	// assignments are the nodes on which the workers have their place, at most 1000; absent while the job waits.
+	// +optional
+	// +listType=map
+	// +listMapKey=nodeName
+	// +kubebuilder:validation:MaxItems=1000
+	Assignments []NodeAssignment `json:"assignments,omitempty"`
+
+	// releasing says why the job gives its place back, while its workers are being stopped: because a job of higher priority
+	// gets it, for example.
+	// +optional
+	Releasing string `json:"releasing,omitempty"`
+
+	// preemptionCount is how often the job gave its place to one of higher priority. These are no restarts.
+	// +optional
+	PreemptionCount int32 `json:"preemptionCount,omitempty"`
+}
+
+// NodeAssignment is the place of some workers on a node.
+type NodeAssignment struct {
+	// nodeName is the name of the node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
+	// workers is the number of workers on it, at least 1.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Workers int32 `json:"workers,omitempty"`
+}

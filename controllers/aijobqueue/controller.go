@@ -1,0 +1,129 @@
+// Package aijobqueue reports what the jobs of each AIJobQueue do. Who admits them is internal/admission.
+package aijobqueue
+
+import (
+	"context"
+	"fmt"
+
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
+)
+
+// fieldOwner is who the API server notes as the writer of the status.
+const fieldOwner = client.FieldOwner("spot-training-operator")
+
+// Figures are what a queue's jobs do.
+type Figures interface {
+	// Queue says it of the queue of the name; false while it is not known yet.
+	Queue(name string) (admission.QueueFigures, bool)
+	// QueueChanges tells of queues with other figures, or whose figures are known now.
+	QueueChanges() source.Source
+}
+
+// Reconciler writes the status of AIJobQueues.
+type Reconciler struct {
+	// Client reads from the cache.
+	client.Client
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Figures of the queues.
+	Figures Figures
+
+	pace admission.Pace
+}
+
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues/status,verbs=patch
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	comesOrGoes := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("aijobqueue").
+		For(&aiplatformv1alpha1.AIJobQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfClass), builder.WithPredicates(comesOrGoes)).
+		WatchesRawSource(r.Figures.QueueChanges()).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up the AIJobQueue controller: %w", err)
+	}
+	return nil
+}
+
+// queuesOfClass are the queues that name a PriorityClass.
+func (r *Reconciler) queuesOfClass(ctx context.Context, class client.Object) []reconcile.Request {
+	var queues aiplatformv1alpha1.AIJobQueueList
+	if err := r.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range queues.Items {
+		if queues.Items[i].Spec.PriorityClass == class.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&queues.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile brings the status of one queue up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var queue aiplatformv1alpha1.AIJobQueue
+	if err := r.Get(ctx, request.NamespacedName, &queue); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.pace.Forget(request.Name)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("read the AIJobQueue: %w", err)
+	}
+	figures, known := r.Figures.Queue(queue.Name)
+	if !known || queue.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil // it is told when they are
+	}
+	o := observed{queue: &queue, figures: figures, now: r.Clock.Now()}
+	if name := queue.Spec.PriorityClass; name != "" {
+		err := r.Get(ctx, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("read PriorityClass %s: %w", name, err)
+		}
+		o.classMissing = apierrors.IsNotFound(err)
+	}
+	return r.report(ctx, o, plan(o))
+}
+
+// report writes the status when it changed: figures alone at most every few seconds.
+func (r *Reconciler) report(ctx context.Context, o observed, status aiplatformv1alpha1.AIJobQueueStatus) (ctrl.Result, error) {
+	if equality.Semantic.DeepEqual(o.queue.Status, status) {
+		return ctrl.Result{}, nil
+	}
+	if equality.Semantic.DeepEqual(o.queue.Status.Conditions, status.Conditions) {
+		if wait := r.pace.Wait(o.queue.Name, o.now); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+	}
+	next := o.queue.DeepCopy()
+	next.Status = status
+	lock := client.MergeFromWithOptions(o.queue, client.MergeFromWithOptimisticLock{})
+	err := r.Status().Patch(ctx, next, lock, fieldOwner)
+	switch {
+	case apierrors.IsConflict(err): // somebody wrote in between, and the cache will have it soon
+		return ctrl.Result{RequeueAfter: retryConflict}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return ctrl.Result{}, fmt.Errorf("write the status of the AIJobQueue: %w", err)
+	}
+	r.pace.Written(o.queue.Name, o.now)
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,104 @@
+// Package computecluster reports which nodes each ComputeCluster has and what runs there. Who places jobs is
+// internal/admission.
+package computecluster
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
+)
+
+// fieldOwner is who the API server notes as the writer of the status.
+const fieldOwner = client.FieldOwner("spot-training-operator")
+
+// Figures are what there is of clusters.
+type Figures interface {
+	// Cluster says it of the nodes with the labels, and of the jobs in the cluster of the name; false while it is not known yet.
+	Cluster(name string, selector map[string]string) (admission.ClusterFigures, bool)
+	// ClusterChanges tells of clusters whose figures may be others.
+	ClusterChanges() source.Source
+}
+
+// Reconciler writes the status of ComputeClusters.
+type Reconciler struct {
+	// Client reads from the cache.
+	client.Client
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Figures of the clusters.
+	Figures Figures
+
+	pace admission.Pace
+}
+
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=computeclusters,verbs=list;watch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=computeclusters/status,verbs=patch
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("computecluster").
+		For(&aiplatformv1alpha1.ComputeCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(r.Figures.ClusterChanges()).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up the ComputeCluster controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile brings the status of one cluster up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var cluster aiplatformv1alpha1.ComputeCluster
+	if err := r.Get(ctx, request.NamespacedName, &cluster); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.pace.Forget(request.Name)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("read the ComputeCluster: %w", err)
+	}
+	if cluster.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	figures, known := r.Figures.Cluster(cluster.Name, selector(&cluster))
+	if !known {
+		return ctrl.Result{}, nil // it is told when they are
+	}
+	o := observed{cluster: &cluster, figures: figures, now: r.Clock.Now()}
+	return r.report(ctx, o, plan(o))
+}
+
+// report writes the status when it changed: figures alone at most every few seconds.
+func (r *Reconciler) report(ctx context.Context, o observed, status aiplatformv1alpha1.ComputeClusterStatus) (ctrl.Result, error) {
+	if equality.Semantic.DeepEqual(o.cluster.Status, status) {
+		return ctrl.Result{}, nil
+	}
+	if o.cluster.Status.Health == status.Health && sameReadiness(o.cluster.Status.Conditions, status.Conditions) {
+		if wait := r.pace.Wait(o.cluster.Name, o.now); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+	}
+	next := o.cluster.DeepCopy()
+	next.Status = status
+	lock := client.MergeFromWithOptions(o.cluster, client.MergeFromWithOptimisticLock{})
+	err := r.Status().Patch(ctx, next, lock, fieldOwner)
+	switch {
+	case apierrors.IsConflict(err): // somebody wrote in between, and the cache will have it soon
+		return ctrl.Result{RequeueAfter: retryConflict}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return ctrl.Result{}, fmt.Errorf("write the status of the ComputeCluster: %w", err)
+	}
+	r.pace.Written(o.cluster.Name, o.now)
+	return ctrl.Result{}, nil
+}

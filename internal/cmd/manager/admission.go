@@ -1,0 +1,38 @@
+package manager
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/dcnlab/spot-training-operator/controllers/aijobqueue"
+	"github.com/dcnlab/spot-training-operator/controllers/computecluster"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/scheduler"
+)
+
+// newAdmission makes what decides upon the jobs of all queues, and tells it of the kinds of jobs.
+func newAdmission(mgr ctrl.Manager, settings trainingjob.Settings) *admission.Service {
+	decider := admission.New(mgr, admission.Options{Schedule: scheduler.Schedule, Metrics: metrics.NewAdmission(ctrlmetrics.Registry)})
+	decider.Add(trainingjob.Source(settings, admission.PriorityClasses(mgr.GetCache())))
+	return decider
+}
+
+// addAdmission adds it to the manager, with the controllers that report of queues and clusters.
+func addAdmission(mgr ctrl.Manager, decider *admission.Service) error {
+	queues := &aijobqueue.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}, Figures: decider}
+	clusters := &computecluster.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}, Figures: decider}
+	return errors.Join(
+		queues.SetupWithManager(mgr), clusters.SetupWithManager(mgr), mgr.Add(decider),
+		// Only the leader tells: two replicas must not both report the same queues.
+		mgr.Add(ctrlmanager.RunnableFunc(func(context.Context) error {
+			return ctrlmetrics.Registry.Register(metrics.NewQueueDepths(decider.Depths))
+		})),
+	)
+}
