@@ -35,8 +35,8 @@ type Reconciler struct {
 // fieldOwner is who the API server notes as the writer of the condition.
 const fieldOwner = client.FieldOwner("spot-training-operator")
 
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs;agents;agentworkflows,verbs=list;watch
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/status;agents/status;agentworkflows/status,verbs=patch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs,verbs=list;watch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/status,verbs=patch
 
 // SetupWithManager registers one controller for each of the Kinds.
 func SetupWithManager(mgr ctrl.Manager) error {

@@ -16,7 +16,5 @@ type Kind struct {
 func Kinds() []Kind {
 	return []Kind{
 		{"AIJob", func() Object { return &aiplatformv1alpha1.AIJob{} }},
-		{"Agent", func() Object { return &aiplatformv1alpha1.Agent{} }},
-		{"AgentWorkflow", func() Object { return &aiplatformv1alpha1.AgentWorkflow{} }},
 	}
 }

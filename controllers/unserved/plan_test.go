@@ -78,7 +78,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestUnchanged(t *testing.T) {
-	o := observed{kind: "Agent", generation: 3, now: time.Unix(1000, 0)}
+	o := observed{kind: "AIJobQueue", generation: 3, now: time.Unix(1000, 0)}
 	first := plan(o)
 	assert.False(t, unchanged(nil, first), "the first condition is a change")
 
@@ -100,6 +100,8 @@ func TestKindsCoverBothGroups(t *testing.T) {
 
 		aiplatformv1alpha1.GroupVersion.WithKind("AIJobQueue"):     true, // has a controller
 		aiplatformv1alpha1.GroupVersion.WithKind("ComputeCluster"): true, // has a controller
+		aiplatformv1alpha1.GroupVersion.WithKind("Agent"):          true, // has a controller
+		aiplatformv1alpha1.GroupVersion.WithKind("AgentWorkflow"):  true, // has a controller
 	}
 	for _, kind := range Kinds() {
 		gvk, err := apiutil.GVKForObject(kind.New(), scheme)

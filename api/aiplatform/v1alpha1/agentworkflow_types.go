@@ -13,13 +13,17 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=agentworkflows,singular=agentworkflow,shortName=awf,categories=ml
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="Phase of the workflow"
+// +kubebuilder:printcolumn:name="Done",type=string,JSONPath=`.status.progress`,description="Stages that have ended, of all"
 // +kubebuilder:printcolumn:name="Stage",type=string,JSONPath=`.status.currentStage`,description="Stage that runs"
 // +kubebuilder:printcolumn:name="Trigger",type=string,JSONPath=`.spec.trigger.type`,description="What starts the workflow"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the operator acts on the workflow"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Run",type=integer,priority=1,JSONPath=`.status.run`,description="Number of the last start"
+// +kubebuilder:printcolumn:name="Next",type=string,priority=1,JSONPath=`.status.nextStartTime`,description="Time of the next start"
 // +kubebuilder:printcolumn:name="Queue",type=string,priority=1,JSONPath=`.spec.queueName`,description="Queue of the stages"
 // +kubebuilder:printcolumn:name="Started",type=date,priority=1,JSONPath=`.status.startTime`,description="Time since the last start"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`,description="What the workflow does or waits for"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 63 characters of a-z, 0-9 and '-', because it is the value of a label: choose a shorter or simpler name"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase != 'Running' || self.spec.stages == oldSelf.spec.stages",fieldPath=".spec.stages",message="spec.stages: cannot be changed while the workflow runs: wait for its end, or create another AgentWorkflow"
 // +operator-sdk:csv:customresourcedefinitions:displayName="Agent Workflow",order=8,resources={{AIJob,v1alpha1},{Agent,v1alpha1}}
@@ -120,8 +124,8 @@ type Trigger struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Started by",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:manual","urn:alm:descriptor:com.tectonic.ui:select:schedule","urn:alm:descriptor:com.tectonic.ui:select:event","urn:alm:descriptor:com.tectonic.ui:fieldGroup:trigger"}
 	Type TriggerType `json:"type,omitempty"`
 
-	// config of the trigger: schedule (a cron expression, in UTC) for type schedule; kind and reason for type event. At
-	// most 16.
+	// config of the trigger: schedule (a cron expression of five fields or for example @daily, in UTC) for type schedule;
+	// kind and reason for type event. A time or an event that comes while the workflow runs starts nothing. At most 16.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=16
@@ -165,8 +169,8 @@ type Stage struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Agent string `json:"agent,omitempty"`
 
-	// inputs are the values of the agent's inputs by name: a text; $(inputs.NAME) for an input of the workflow; or
-	// $(stages.STAGE.outputs.OUTPUT) for an output of a stage in dependsOn. At most 16.
+	// inputs are the values of the agent's inputs by name: a text, in which $(inputs.NAME) stands for an input of the
+	// workflow and $(stages.STAGE.outputs.OUTPUT) for an output of a stage in dependsOn. At most 16.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	Inputs map[string]ParameterValue `json:"inputs,omitempty"`
@@ -184,8 +188,9 @@ type Stage struct {
 	DependsOn []StageName `json:"dependsOn,omitempty"`
 
 	// condition is an expression in CEL that is evaluated when the stage could start; when it is false the stage is
-	// Skipped, with those that depend on it. It sees inputs and stages, for example
-	// double(stages.evaluate.outputs.accuracy) > 0.9. Default: the stage always runs.
+	// Skipped, with those that depend on it. It sees inputs and the stages that this one depends on, directly or through
+	// others, all values as text, for example double(stages.evaluate.outputs.accuracy) > 0.9; a name with a hyphen is
+	// written stages['my-stage']. Default: the stage always runs.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -207,6 +212,41 @@ type AgentWorkflowStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Stage that runs",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	CurrentStage string `json:"currentStage,omitempty"`
+
+	// progress is the number of stages of the last start that have ended and of all, for example 2/3.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Progress string `json:"progress,omitempty"`
+
+	// message says in a sentence what the workflow does or waits for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+
+	// graph draws the stages of the last start in lines of text, each stage under the last of those that it depends on,
+	// with phases and durations. At most 64.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=512
+	Graph []string `json:"graph,omitempty"`
+
+	// run is the number of the last start, from 1. The AIJobs of the last 3 are kept.
+	// +optional
+	Run int32 `json:"run,omitempty"`
+
+	// nextStartTime is when a workflow with a schedule starts next.
+	// +optional
+	NextStartTime *metav1.Time `json:"nextStartTime,omitempty"`
+
+	// lastSkippedTime is the last time of the schedule, or of an event, that started nothing because the workflow still
+	// ran.
+	// +optional
+	LastSkippedTime *metav1.Time `json:"lastSkippedTime,omitempty"`
+
+	// lastEventTime is the time of the newest event that the trigger has seen. Older ones start nothing.
+	// +optional
+	LastEventTime *metav1.MicroTime `json:"lastEventTime,omitempty"`
 
 	// conditions are Ready, Complete and Failed, each with a reason and a message.
 	// +optional
@@ -258,7 +298,8 @@ type StageStatus struct {
 	// +required
 	Name StageName `json:"name,omitempty"`
 
-	// phase of the stage: Pending, Running, Succeeded, Failed or Skipped.
+	// phase of the stage: Pending (waits for other stages, or its AIJob waits for its place), Running, Succeeded, Failed or
+	// Skipped.
 	// +optional
 	Phase StagePhase `json:"phase,omitempty"`
 
@@ -266,7 +307,7 @@ type StageStatus struct {
 	// +optional
 	JobName string `json:"jobName,omitempty"`
 
-	// startTime is when the stage started.
+	// startTime is when the stage's AIJob first ran.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 

@@ -29,6 +29,14 @@ const (
 	ReasonAgentNotFound = "AgentNotFound"
 	// ReasonInvalidReference: an input refers to an output that the Agent does not have, or a condition is wrong.
 	ReasonInvalidReference = "InvalidReference"
+	// ReasonInvalidAgent: an Agent contradicts itself, so that no stage can be made from it.
+	ReasonInvalidAgent = "InvalidAgent"
+	// ReasonInvalidTrigger: the trigger of the workflow can never start it.
+	ReasonInvalidTrigger = "InvalidTrigger"
+	// ReasonStageFailed: a stage of the workflow failed for good.
+	ReasonStageFailed = "StageFailed"
+	// ReasonStagesEnded: all stages of the workflow have Succeeded or were Skipped.
+	ReasonStagesEnded = "StagesEnded"
 	// ReasonInsufficientCapacity: the pods do not all fit now.
 	ReasonInsufficientCapacity = "InsufficientCapacity"
 	// ReasonQuotaReached: a limit of the queue is reached.
@@ -73,4 +81,6 @@ const (
 	LabelWorkflow = "aiplatform.example.com/workflow"
 	// LabelStage on an AIJob is the stage of the AgentWorkflow for which it was made.
 	LabelStage = "aiplatform.example.com/stage"
+	// LabelWorkflowRun on an AIJob is the number of the start of the AgentWorkflow for which it was made.
+	LabelWorkflowRun = "aiplatform.example.com/workflow-run"
 )

@@ -10,6 +10,9 @@ import (
 )
 
 // addPlatformControllers adds what queues, admits and runs AI jobs.
-func addPlatformControllers(_ context.Context, mgr ctrl.Manager, _ options, decider *admission.Service) error {
-	return errors.Join(addAdmission(mgr, decider))
+func addPlatformControllers(ctx context.Context, mgr ctrl.Manager, o options, decider *admission.Service) error {
+	return errors.Join(
+		addAdmission(mgr, decider),
+		addAgents(ctx, mgr, o),
+	)
 }
