@@ -1,0 +1,37 @@
+package auth
+
+import (
+	"context"
+)
+
+// User is who a request comes from, as Kubernetes names users.
+type User struct {
+	Name   string
+	UID    string
+	Groups []string
+	Extra  map[string][]string
+}
+
+// TokenReviewer asks Kubernetes whose token this is.
+type TokenReviewer interface {
+	// Review says who a token belongs to; false when it is none that Kubernetes gave for this service, which is no error.
+	Review(ctx context.Context, token string) (user User, authenticated bool, err error)
+}
+
+// Attributes are what somebody wants to do.
+type Attributes struct {
+	// Verb is create, get, list, delete or work.
+	Verb string
+	// Resource of the group aiplatform.example.com: aijobs, aijobqueues, computeclusters, agentworkflows.
+	Resource string
+	// Namespace; empty: all namespaces, or a resource that is in none.
+	Namespace string
+	// Name of one object; empty: all.
+	Name string
+}
+
+// Authorizer asks Kubernetes what somebody may do, as by a SubjectAccessReview.
+type Authorizer interface {
+	// Allowed says whether the user may, and Kubernetes' reason, which may be empty.
+	Allowed(ctx context.Context, user User, attributes Attributes) (allowed bool, reason string, err error)
+}
