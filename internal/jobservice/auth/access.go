@@ -1,0 +1,149 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// decidedFor is how long a decision of Kubernetes holds here.
+	decidedFor   = 5 * time.Second
+	maxDecisions = 50_000
+	group        = "aiplatform.example.com"
+)
+
+// The resources that rights are about.
+const (
+	Jobs      = "aijobs"
+	Queues    = "aijobqueues"
+	Clusters  = "computeclusters"
+	Workflows = "agentworkflows"
+)
+
+// Forbidden is the error of who may not do something.
+type Forbidden struct {
+	// Reason says what is missing.
+	Reason string
+}
+
+// Error implements error.
+func (e *Forbidden) Error() string { return e.Reason }
+
+// Access says what identities may do: what the claims of their tokens allow and, in a cluster, Kubernetes too.
+type Access struct {
+	authorizer Authorizer
+	now        func() time.Time
+	decisions  *cache[question, decision]
+}
+
+type question struct {
+	key [sha256.Size]byte
+	Attributes
+}
+
+type decision struct {
+	allowed bool
+	reason  string
+}
+
+// NewAccess returns an Access; without an authorizer the claims alone decide. now is the clock; nil: the real one.
+func NewAccess(authorizer Authorizer, now func() time.Time) *Access {
+	if now == nil {
+		now = time.Now
+	}
+	return &Access{authorizer: authorizer, now: now, decisions: newCache[question, decision](maxDecisions)}
+}
+
+// Check says whether somebody may do something. Errors: *Forbidden, and ErrUnavailable when Kubernetes does not answer.
+func (a *Access) Check(ctx context.Context, identity *Identity, attributes Attributes) error {
+	if err := byClaims(identity, attributes); err != nil {
+		return err
+	}
+	if a.authorizer == nil {
+		return nil
+	}
+	asked := question{identity.key, attributes}
+	now := a.now()
+	made, ok := a.decisions.get(asked, now)
+	if !ok {
+		allowed, reason, err := a.authorizer.Allowed(ctx, identity.User, attributes)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		made = decision{allowed, reason}
+		a.decisions.put(asked, made, now.Add(decidedFor), now)
+	}
+	if made.allowed {
+		return nil
+	}
+	text := fmt.Sprintf("user %q may not %s", identity.User.Name, attributes.phrase())
+	if made.reason != "" {
+		text += ": " + made.reason
+	}
+	return &Forbidden{Reason: text + ": ask for a Role that allows it"}
+}
+
+func byClaims(identity *Identity, attributes Attributes) error {
+	if (attributes.Resource == Jobs || attributes.Resource == Workflows) && !identity.InNamespace(attributes.Namespace) {
+		where := "all namespaces"
+		if attributes.Namespace != "" {
+			where = fmt.Sprintf("namespace %q", attributes.Namespace)
+		}
+		return &Forbidden{Reason: fmt.Sprintf("the token is not good for %s, but for %s: use one whose claim namespaces has it",
+			where, strings.Join(identity.Namespaces, ", "))}
+	}
+	if attributes.Verb == "work" && identity.Queues != nil && !slices.Contains(identity.Queues, attributes.Name) {
+		return &Forbidden{Reason: fmt.Sprintf("the token is not good for tasks of queue %q, but for those of %s: use one whose claim queues has it",
+			attributes.Name, strings.Join(identity.Queues, ", "))}
+	}
+	return nil
+}
+
+func (a Attributes) phrase() string {
+	text := a.Verb + " " + a.Resource + "." + group
+	if a.Name != "" {
+		text += fmt.Sprintf(" %q", a.Name)
+	}
+	if a.Namespace != "" {
+		text += fmt.Sprintf(" in namespace %q", a.Namespace)
+	}
+	return text
+}
+
+// Readable are the namespaces whose jobs somebody may list, of all or of the one that is asked for; nil: all of them.
+// Errors: *Forbidden when there is none, ErrUnavailable.
+func (a *Access) Readable(ctx context.Context, identity *Identity, namespace string) ([]string, error) {
+	list := Attributes{Verb: "list", Resource: Jobs, Namespace: namespace}
+	if namespace != "" {
+		return []string{namespace}, a.Check(ctx, identity, list)
+	}
+	if identity.AllNamespaces {
+		err := a.Check(ctx, identity, list)
+		if _, isForbidden := err.(*Forbidden); !isForbidden { //nolint:errorlint // Check does not wrap it.
+			return nil, err
+		}
+		list.Namespace = identity.DefaultNamespace
+		return []string{list.Namespace}, a.Check(ctx, identity, list)
+	}
+	var readable []string
+	var refused error
+	for _, list.Namespace = range identity.Namespaces {
+		err := a.Check(ctx, identity, list)
+		if err == nil {
+			readable = append(readable, list.Namespace)
+			continue
+		}
+		if _, isForbidden := err.(*Forbidden); !isForbidden { //nolint:errorlint // Check does not wrap it.
+			return nil, err
+		}
+		refused = err
+	}
+	if readable == nil {
+		return nil, refused
+	}
+	return readable, nil
+}

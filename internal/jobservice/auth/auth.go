@@ -1,0 +1,247 @@
+// Package auth tells who sends a request to the job service, from a bearer token, and what they may do. Tokens are JWTs that are
+// signed with a secret or with a key of a JWKS, or those that Kubernetes gives to ServiceAccounts.
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	// verifiedFor is the longest time that a token counts as verified, so that a key or ServiceAccount that was taken away
+	// does not stay in use until the token expires.
+	verifiedFor = 5 * time.Minute
+	reviewedFor = 30 * time.Second
+	refusedFor  = 10 * time.Second
+	// maxTokens that are remembered.
+	maxTokens = 20_000
+	// maxTokenBytes is what fits into a header next to everything else.
+	maxTokenBytes = 16 << 10
+	// minSecretBytes of HMAC: shorter ones can be guessed from one token.
+	minSecretBytes = 32
+)
+
+// ErrUnavailable says that a server that knows whose token this is does not answer.
+var ErrUnavailable = errors.New("whose token this is cannot be found out now")
+
+// InvalidToken is the error of a token that is not accepted.
+type InvalidToken struct {
+	// Reason for its owner.
+	Reason string
+}
+
+// Error implements error.
+func (e *InvalidToken) Error() string { return e.Reason }
+
+// Options of an Authenticator. At least one of Secrets, JWKS and Reviewer is needed.
+type Options struct {
+	// Secrets that JWTs may be signed with by HMAC, each of at least 32 bytes; several while one replaces another.
+	Secrets [][]byte
+	// JWKS is the URL or the path of a file with the public keys of an issuer.
+	JWKS string
+	// Issuer and Audience that a JWT must name; empty: any.
+	Issuer, Audience string
+	// Leeway for clocks that differ. Default 30 seconds.
+	Leeway time.Duration
+	// DefaultNamespace of a JWT that names none.
+	DefaultNamespace string
+	// Reviewer of Kubernetes' tokens; nil: they are not accepted.
+	Reviewer TokenReviewer
+	// Now is the clock; nil: the real one.
+	Now func() time.Time
+}
+
+// Authenticator tells whose a token is. Safe for concurrent use.
+type Authenticator struct {
+	options Options
+	keys    *keySet
+	hmac    *jwt.Parser
+	signed  *jwt.Parser
+	// Tokens are remembered by their hash, so that they do not lie around in memory.
+	known   *cache[[sha256.Size]byte, *Identity]
+	refused *cache[[sha256.Size]byte, *InvalidToken]
+}
+
+// New returns an Authenticator. It does not fetch the keys before the first token.
+func New(options Options) (*Authenticator, error) {
+	if len(options.Secrets) == 0 && options.JWKS == "" && options.Reviewer == nil {
+		return nil, errors.New("no way to verify a token: give a secret, a JWKS or access to Kubernetes")
+	}
+	for _, secret := range options.Secrets {
+		if len(secret) < minSecretBytes {
+			return nil, fmt.Errorf("a secret for tokens has %d bytes: it needs at least %d", len(secret), minSecretBytes)
+		}
+	}
+	if options.Leeway == 0 {
+		options.Leeway = 30 * time.Second
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if options.DefaultNamespace == "" {
+		options.DefaultNamespace = "default"
+	}
+	a := &Authenticator{
+		options: options,
+		hmac:    parser(options, hmacMethods),
+		signed:  parser(options, signatureMethods),
+		known:   newCache[[sha256.Size]byte, *Identity](maxTokens),
+		refused: newCache[[sha256.Size]byte, *InvalidToken](maxTokens),
+	}
+	if options.JWKS != "" {
+		a.keys = newKeySet(options.JWKS, options.Now)
+	}
+	return a, nil
+}
+
+// The algorithms are pinned for each kind of key, so that none can be passed off as another, nor left out.
+var (
+	hmacMethods      = []string{"HS256", "HS384", "HS512"}
+	signatureMethods = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+)
+
+func parser(options Options, methods []string) *jwt.Parser {
+	settings := []jwt.ParserOption{
+		jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithLeeway(options.Leeway), jwt.WithTimeFunc(options.Now),
+		jwt.WithStrictDecoding(),
+	}
+	if options.Issuer != "" {
+		settings = append(settings, jwt.WithIssuer(options.Issuer))
+	}
+	if options.Audience != "" {
+		settings = append(settings, jwt.WithAudience(options.Audience))
+	}
+	return jwt.NewParser(settings...)
+}
+
+// Authenticate tells whose a token is. Errors: *InvalidToken, ErrUnavailable.
+func (a *Authenticator) Authenticate(ctx context.Context, token string) (*Identity, error) {
+	if len(token) > maxTokenBytes {
+		return nil, &InvalidToken{Reason: fmt.Sprintf("the token has %d bytes, more than %d", len(token), maxTokenBytes)}
+	}
+	key := sha256.Sum256([]byte(token))
+	now := a.options.Now()
+	if identity, ok := a.known.get(key, now); ok {
+		return identity, nil
+	}
+	if refusal, ok := a.refused.get(key, now); ok {
+		return nil, refusal
+	}
+	identity, until, err := a.verify(ctx, token, now)
+	var invalid *InvalidToken
+	switch {
+	case err == nil:
+		identity.key = key
+		a.known.put(key, identity, until, now)
+	case errors.As(err, &invalid):
+		a.refused.put(key, invalid, now.Add(refusedFor), now)
+	}
+	return identity, err
+}
+
+// verify also says until when the answer holds.
+func (a *Authenticator) verify(ctx context.Context, token string, now time.Time) (*Identity, time.Time, error) {
+	header, err := readHeader(token)
+	if err != nil {
+		return nil, now, err
+	}
+	var identity *Identity
+	switch isHMAC := strings.HasPrefix(header.Algorithm, "HS"); {
+	case isHMAC && len(a.options.Secrets) > 0:
+		identity, err = a.verifyJWT(a.hmac, token, a.secrets)
+	case !isHMAC && a.keys != nil:
+		var candidates jwt.VerificationKeySet
+		if candidates, err = a.keys.find(ctx, header.KeyID, header.Algorithm); err == nil {
+			identity, err = a.verifyJWT(a.signed, token, func(*jwt.Token) (any, error) { return candidates, nil })
+		}
+	case a.options.Reviewer == nil:
+		return nil, now, &InvalidToken{Reason: "the token is signed with an algorithm that is not accepted here"}
+	default:
+		return a.review(ctx, token, now)
+	}
+	if err == nil {
+		return identity, earlier(identity.Expires.Add(a.options.Leeway), now.Add(verifiedFor)), nil
+	}
+	// With keys of an issuer and Kubernetes both there is no telling whose a token is before one of them knows it.
+	if !strings.HasPrefix(header.Algorithm, "HS") && a.options.Reviewer != nil {
+		return a.review(ctx, token, now)
+	}
+	return nil, now, err
+}
+
+func (a *Authenticator) secrets(*jwt.Token) (any, error) {
+	set := jwt.VerificationKeySet{}
+	for _, secret := range a.options.Secrets {
+		set.Keys = append(set.Keys, secret)
+	}
+	return set, nil
+}
+
+func (a *Authenticator) verifyJWT(parser *jwt.Parser, token string, keys jwt.Keyfunc) (*Identity, error) {
+	var claims Claims
+	if _, err := parser.ParseWithClaims(token, &claims, keys); err != nil {
+		return nil, &InvalidToken{Reason: reason(err)}
+	}
+	return claims.identity(a.options.DefaultNamespace)
+}
+
+// reason says what is wrong with a token, without what the library says of its own working.
+func reason(err error) string {
+	for _, known := range []struct {
+		err  error
+		text string
+	}{
+		{jwt.ErrTokenMalformed, "the token is no JWT, or a claim has the wrong type"},
+		{jwt.ErrTokenSignatureInvalid, "the signature of the token is wrong"},
+		{jwt.ErrTokenUnverifiable, "no key fits the token"},
+		{jwt.ErrTokenRequiredClaimMissing, "the token lacks a claim: exp is required, and iss and aud where the service asks for them"},
+		{jwt.ErrTokenExpired, "the token has expired"},
+		{jwt.ErrTokenNotValidYet, "the token is not valid yet"},
+		{jwt.ErrTokenUsedBeforeIssued, "the token was issued in the future"},
+		{jwt.ErrTokenInvalidIssuer, "the token has another issuer than this service accepts"},
+		{jwt.ErrTokenInvalidAudience, "the token is for another audience"},
+	} {
+		if errors.Is(err, known.err) {
+			return known.text
+		}
+	}
+	return "the token is not valid"
+}
+
+func (a *Authenticator) review(ctx context.Context, token string, now time.Time) (*Identity, time.Time, error) {
+	user, authenticated, err := a.options.Reviewer.Review(ctx, token)
+	if err != nil {
+		return nil, now, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if !authenticated {
+		return nil, now, &InvalidToken{Reason: "the token is neither a JWT of an issuer that this service accepts, nor one of this cluster"}
+	}
+	until := now.Add(reviewedFor)
+	// Kubernetes has just verified the token, so that its claims can be believed without looking at the signature.
+	var claims jwt.RegisteredClaims
+	expires := until
+	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err == nil && claims.ExpiresAt != nil {
+		expires = claims.ExpiresAt.Time
+	}
+	identity := &Identity{
+		User: user, Kubernetes: true, AllNamespaces: true, Expires: expires,
+		DefaultNamespace: a.options.DefaultNamespace, Scopes: []string{ScopeRead, ScopeWrite, ScopeWork},
+	}
+	if rest, ok := strings.CutPrefix(user.Name, "system:serviceaccount:"); ok {
+		identity.DefaultNamespace, _, _ = strings.Cut(rest, ":")
+	}
+	return identity, earlier(until, expires), nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

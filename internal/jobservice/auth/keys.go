@@ -1,0 +1,159 @@
+package auth
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	keysFreshFor = 5 * time.Minute
+	// A file costs nothing to read, and who changes it does not want to wait.
+	fileFreshFor = 10 * time.Second
+	// betweenFetches bounds what tokens with unknown keys can make the service ask of the issuer.
+	betweenFetches = 10 * time.Second
+	fetchTimeout   = 10 * time.Second
+	maxKeysBytes   = 1 << 20
+	minRSABits     = 2048
+)
+
+// keySet has the public keys of an issuer, and keeps them fresh.
+type keySet struct {
+	source string
+	now    func() time.Time
+	client http.Client
+
+	mu   sync.Mutex
+	keys []jose.JSONWebKey
+	// fetched is when keys came, tried when they were last asked for.
+	fetched, tried time.Time
+	err            error
+}
+
+func newKeySet(source string, now func() time.Time) *keySet {
+	return &keySet{source: source, now: now, client: http.Client{Timeout: fetchTimeout}}
+}
+
+func (s *keySet) isFile() bool {
+	return !strings.HasPrefix(s.source, "https://") && !strings.HasPrefix(s.source, "http://")
+}
+
+// find returns the keys that may have signed a token. Errors: *InvalidToken, ErrUnavailable while there are no keys at all.
+func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.VerificationKeySet, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	freshFor := keysFreshFor
+	if s.isFile() {
+		freshFor = fileFreshFor
+	}
+	now := s.now()
+	found := s.matching(id, algorithm)
+	stale, unknown := now.Sub(s.fetched) >= freshFor, len(found.Keys) == 0
+	if (stale || unknown) && (s.tried.IsZero() || now.Sub(s.tried) >= betweenFetches) {
+		s.tried = now
+		// Keys that cannot be renewed are good until they can.
+		if s.err = s.fetch(ctx); s.err == nil {
+			s.fetched = now
+		}
+		found = s.matching(id, algorithm)
+	}
+	switch {
+	case len(found.Keys) > 0:
+		return found, nil
+	case len(s.keys) == 0 && s.err != nil:
+		return found, fmt.Errorf("%w: the keys: %w", ErrUnavailable, s.err)
+	}
+	return found, &InvalidToken{Reason: "no key of the issuer fits the token"}
+}
+
+func (s *keySet) matching(id, algorithm string) jwt.VerificationKeySet {
+	var found jwt.VerificationKeySet
+	for i := range s.keys {
+		key := &s.keys[i]
+		if id != "" && key.KeyID != id || key.Algorithm != "" && key.Algorithm != algorithm || !fits(key.Key, algorithm) {
+			continue
+		}
+		found.Keys = append(found.Keys, key.Key)
+	}
+	return found
+}
+
+// fits says whether a public key is one for an algorithm. Secrets are none: whoever can read a JWKS could sign with them.
+func fits(key any, algorithm string) bool {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		return (strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")) && key.N.BitLen() >= minRSABits
+	case *ecdsa.PublicKey:
+		return algorithm == map[string]string{"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}[key.Curve.Params().Name]
+	case ed25519.PublicKey:
+		return algorithm == "EdDSA"
+	}
+	return false
+}
+
+func (s *keySet) fetch(ctx context.Context) error {
+	text, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		return fmt.Errorf("%s is no JWKS: %w", s.source, err)
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys {
+		var key jose.JSONWebKey
+		// A key of a kind that is not known here does not spoil the others.
+		if json.Unmarshal(raw, &key) != nil || key.Use != "" && key.Use != "sig" {
+			continue
+		}
+		if public := key.Public(); public.Valid() {
+			keys = append(keys, public)
+		}
+	}
+	if len(keys) == 0 {
+		return fmt.Errorf("%s has no public key for signatures", s.source)
+	}
+	s.keys = keys
+	return nil
+}
+
+func (s *keySet) read(ctx context.Context) ([]byte, error) {
+	if s.isFile() {
+		return os.ReadFile(s.source)
+	}
+	// The keys are for all requests: that the first one goes away must not take them from the others.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.source, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", s.source, answer.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxKeysBytes+1))
+	if err == nil && len(text) > maxKeysBytes {
+		err = fmt.Errorf("%s has more than %d bytes", s.source, maxKeysBytes)
+	}
+	return text, err
+}
