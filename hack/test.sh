@@ -8,6 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 main() {
   ensure_package sshd openssh-server # joining over SSH is tested with it
   ensure_package curl curl           # tests download with it
+  ensure_servers
 
   say "training worker (Python)"
   workers/training/run-tests.sh

@@ -1,0 +1,138 @@
+// Package process runs one server of a test: it can be stopped, killed with its data left as they are, and started again. It ends
+// by its process id, at the test's end at the latest.
+package process
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Server is a process that listens on an address.
+type Server struct {
+	t       testing.TB
+	name    string
+	command func() *exec.Cmd
+	ready   func() error
+	log     string
+	stop    syscall.Signal
+
+	process *os.Process
+	ended   chan struct{}
+}
+
+// Options of a server.
+type Options struct {
+	// Name in messages.
+	Name string
+	// Command makes the command for each start.
+	Command func() *exec.Cmd
+	// Ready says why the server does not answer yet.
+	Ready func() error
+	// Log is the file that its output goes to.
+	Log string
+	// Stop is the signal that ends it in order.
+	Stop syscall.Signal
+}
+
+// New makes a server, and starts it.
+func New(t testing.TB, options Options) *Server {
+	t.Helper()
+	s := &Server{t: t, name: options.Name, command: options.Command, ready: options.Ready, log: options.Log, stop: options.Stop}
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			text, _ := os.ReadFile(s.log)
+			t.Logf("the end of the log of %s:\n%s", s.name, text[max(0, len(text)-3000):])
+		}
+	})
+	s.Start()
+	return s
+}
+
+// Start starts the server, and waits until it answers.
+func (s *Server) Start() {
+	s.t.Helper()
+	require.NoError(s.t, s.TryStart())
+}
+
+// TryStart is Start for other goroutines than the test's own.
+func (s *Server) TryStart() error {
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	command := s.command()
+	command.Stdout, command.Stderr = log, log
+	if command.SysProcAttr == nil {
+		command.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	// It ends with the test, even when that is killed.
+	command.SysProcAttr.Setpgid, command.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
+	started := make(chan error, 1)
+	ended := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // Pdeathsig is about the thread that started it
+		err := command.Start()
+		started <- err
+		if err == nil {
+			_ = command.Wait()
+		}
+		close(ended)
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", s.name, err)
+	}
+	s.process, s.ended = command.Process, ended
+	deadline := time.Now().Add(time.Minute)
+	for {
+		if err = s.ready(); err == nil {
+			return nil
+		}
+		select {
+		case <-ended:
+			return fmt.Errorf("%s ended: see %s", s.name, s.log)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s does not answer: %w", s.name, err)
+		}
+	}
+}
+
+// Stop ends the server in order, and waits for its end.
+func (s *Server) Stop() { s.end(s.stop) }
+
+// Kill ends the server with SIGKILL, and waits for its end.
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+func (s *Server) end(signal syscall.Signal) {
+	if s.process == nil {
+		return
+	}
+	_ = s.process.Signal(signal)
+	select {
+	case <-s.ended:
+	case <-time.After(30 * time.Second):
+		_ = s.process.Kill()
+		<-s.ended
+	}
+	s.process = nil
+}
+
+// FreePort returns a port of the loopback address that nobody listens on.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().(*net.TCPAddr).Port
+}
