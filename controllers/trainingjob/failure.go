@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 )
 
@@ -153,7 +154,7 @@ func podFailure(pod *corev1.Pod) *failure {
 		found.reason, found.disrupted, found.message = mlv1.ReasonPodDeleted, true, found.who+" was deleted"
 		return found
 	}
-	if overStorageLimit(pod) {
+	if podloss.OverStorageLimit(pod) {
 		found.reason = mlv1.ReasonStorageLimitExceeded
 		found.message = fmt.Sprintf("%s was evicted for what it wrote to its node: %s; raise spec.resources.limits.ephemeral-storage, "+
 			"or write to the checkpoint storage", found.who, strings.TrimSpace(pod.Status.Message))

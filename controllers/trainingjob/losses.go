@@ -1,7 +1,6 @@
 package trainingjob
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -9,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 )
 
 // loss is how a pod was lost to something outside the training.
@@ -51,71 +51,13 @@ func isLoss(reason string) bool {
 
 // lossOf says how a pod was lost to something outside the training; nil when it was not.
 func lossOf(pod *corev1.Pod) *loss {
-	reason, detail := "", strings.TrimSpace(pod.Status.Message)
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
-			reason = disruptionReason(condition.Reason, pod.Status.Reason)
-			detail = condition.Reason + ": " + condition.Message
-		}
-	}
-	if reason == "" {
-		reason = statusReason(pod)
-		detail = pod.Status.Reason + ": " + detail
-	}
+	reason, detail := podloss.Of(pod, terminated(pod) != nil)
 	if reason == "" {
 		return nil
 	}
 	found := losses[reason]
-	found.reason, found.detail = reason, strings.TrimSuffix(strings.TrimSpace(detail), ":")
+	found.reason, found.detail = reason, detail
 	return &found
-}
-
-// disruptionReason is the kind of loss that a pod's condition DisruptionTarget tells of. The kubelet has one reason for
-// all that it does, and tells them apart by the reason of the pod.
-func disruptionReason(condition, pod string) string {
-	switch condition {
-	case "PreemptionByScheduler":
-		return mlv1.ReasonPreempted
-	case "EvictionByEvictionAPI":
-		return mlv1.ReasonEvicted
-	case "DeletionByPodGC":
-		return mlv1.ReasonNodeLost
-	case "DeletionByTaintManager":
-		return mlv1.ReasonNodeTainted
-	case "TerminationByKubelet":
-		return cmp.Or(kubeletReasons[pod], mlv1.ReasonDisrupted)
-	}
-	return cmp.Or(kubeletReasons[pod], mlv1.ReasonDisrupted)
-}
-
-// kubeletReasons are the kinds of loss by the reason in a pod's status.
-var kubeletReasons = map[string]string{
-	"Evicted": mlv1.ReasonNodePressure, "Preempting": mlv1.ReasonPreempted, "NodeLost": mlv1.ReasonNodeLost,
-	"NodeShutdown": mlv1.ReasonNodeShutdown, "Terminated": mlv1.ReasonNodeShutdown, "Shutdown": mlv1.ReasonNodeShutdown,
-}
-
-// refusals are what a kubelet says of a pod that it does not take; those for a resource begin with OutOf.
-var refusals = []string{"UnexpectedAdmissionError", "NodeAffinity", "NodeName", "NodePorts", "TaintToleration", "TopologyAffinityError"}
-
-// statusReason is the kind of loss that the reason in a pod's status alone tells of; empty for none.
-func statusReason(pod *corev1.Pod) string {
-	if overStorageLimit(pod) {
-		return ""
-	}
-	if known, ok := kubeletReasons[pod.Status.Reason]; ok {
-		return known
-	}
-	if pod.Status.Phase == corev1.PodFailed && terminated(pod) == nil &&
-		(strings.HasPrefix(pod.Status.Reason, "OutOf") || slices.Contains(refusals, pod.Status.Reason)) {
-		return mlv1.ReasonNodeRefused
-	}
-	return ""
-}
-
-// overStorageLimit says whether the kubelet evicted a pod for what it wrote itself: that is the training's doing, and
-// would happen again on every node.
-func overStorageLimit(pod *corev1.Pod) bool {
-	return pod.Status.Reason == "Evicted" && strings.Contains(pod.Status.Message, "exceed") && strings.Contains(pod.Status.Message, "limit")
 }
 
 // node is what is known of a node that a pod was on.
