@@ -1,0 +1,150 @@
+package aijob
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+const (
+	// container is the name of the container of every pod.
+	container = "job"
+	// userID is the user and group that pods run as, because many images name none or root.
+	userID = 1000
+	// masterPort is where member 0 of a gang listens for the others.
+	masterPort = 29500
+	// grace and trainingGrace are how long a container has after its SIGTERM.
+	grace, trainingGrace int64 = 30, 60
+)
+
+func labelsOf(job *aiplatformv1alpha1.AIJob) map[string]string {
+	labels := map[string]string{aiplatformv1alpha1.LabelAIJob: job.Name}
+	if job.Spec.QueueName != "" {
+		labels[aiplatformv1alpha1.LabelQueue] = job.Spec.QueueName
+	}
+	return labels
+}
+
+func ownedBy(job *aiplatformv1alpha1.AIJob) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(job, aiplatformv1alpha1.GroupVersion.WithKind(kindAIJob))}
+}
+
+// buildPod is the pod of a member in the present try. It can only run on its node: kube-scheduler binds it there, and finds
+// nothing to decide.
+func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass string) *corev1.Pod {
+	attempt := attemptOf(&job.Status)
+	labels := labelsOf(job)
+	labels[aiplatformv1alpha1.LabelMember] = strconv.Itoa(int(member))
+	labels[aiplatformv1alpha1.LabelAttempt] = strconv.Itoa(int(attempt))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: podName(job.Name, member, attempt), Namespace: job.Namespace, Labels: labels, OwnerReferences: ownedBy(job),
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: ptr.To(graceOf(job)),
+			EnableServiceLinks:            ptr.To(false),
+			ServiceAccountName:            job.Spec.ServiceAccountName,
+			NodeSelector:                  nodeSelector(job),
+			Tolerations:                   job.Spec.Tolerations,
+			PriorityClassName:             priorityClass,
+			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchFields: []corev1.NodeSelectorRequirement{{
+						Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+					}},
+				}}},
+			}},
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](userID), RunAsGroup: ptr.To[int64](userID),
+				FSGroup: ptr.To[int64](userID), FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: container, Image: job.Spec.Image, Command: job.Spec.Command, Args: job.Spec.Args,
+				Env: environment(job, member), Resources: ptr.Deref(job.Spec.Resources, corev1.ResourceRequirements{}),
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+			}},
+		},
+	}
+	if job.Spec.ServiceAccountName == "" {
+		pod.Spec.AutomountServiceAccountToken = ptr.To(false)
+	}
+	if isGang(job) {
+		pod.Spec.Hostname, pod.Spec.Subdomain = hostName(job.Name, member), serviceName(job.Name)
+	}
+	return pod
+}
+
+func graceOf(job *aiplatformv1alpha1.AIJob) int64 {
+	if job.Spec.JobType == aiplatformv1alpha1.JobTraining { // time for a last checkpoint
+		return trainingGrace
+	}
+	return grace
+}
+
+// environment of a member: first what the platform tells it, so that the user's variables can refer to it; one of the same name
+// in the spec takes its place.
+func environment(job *aiplatformv1alpha1.AIJob, member int32) []corev1.EnvVar {
+	own := map[string]bool{}
+	for _, variable := range job.Spec.Env {
+		own[variable.Name] = true
+	}
+	var list []corev1.EnvVar
+	add := func(name, value string) {
+		if !own[name] {
+			list = append(list, corev1.EnvVar{Name: name, Value: value})
+		}
+	}
+	add("AIJOB_NAME", job.Name)
+	add("JOB_TYPE", string(job.Spec.JobType))
+	add("ATTEMPT", strconv.Itoa(int(attemptOf(&job.Status))))
+	if job.Spec.Config != nil && len(job.Spec.Config.Raw) > 0 {
+		add("CONFIG", escaped(string(job.Spec.Config.Raw)))
+	}
+	if isGang(job) {
+		add("RANK", strconv.Itoa(int(member)))
+		add("JOB_COMPLETION_INDEX", strconv.Itoa(int(member)))
+		add("WORLD_SIZE", strconv.Itoa(int(membersOf(job))))
+		add("MASTER_ADDR", hostName(job.Name, 0)+"."+serviceName(job.Name)+"."+job.Namespace+".svc")
+		add("MASTER_PORT", strconv.Itoa(masterPort))
+	}
+	return append(list, job.Spec.Env...)
+}
+
+// escaped is a value as it must be written so that Kubernetes does not take $(NAME) in it for a variable.
+func escaped(value string) string {
+	out := make([]byte, 0, len(value))
+	for i := range len(value) {
+		out = append(out, value[i])
+		if value[i] == '$' {
+			out = append(out, '$')
+		}
+	}
+	return string(out)
+}
+
+// buildService publishes every member of a gang under its host name as soon as it has an address, because members look for one
+// another before they are ready.
+func buildService(job *aiplatformv1alpha1.AIJob) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: serviceName(job.Name), Namespace: job.Namespace, Labels: labelsOf(job), OwnerReferences: ownedBy(job),
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
+			Selector: map[string]string{aiplatformv1alpha1.LabelAIJob: job.Name},
+			Ports: []corev1.ServicePort{{
+				Name: "master", Port: masterPort, TargetPort: intstr.FromInt32(masterPort), Protocol: corev1.ProtocolTCP,
+			}},
+		},
+	}
+}

@@ -1,0 +1,107 @@
+// Package aijob runs AIJobs: it has them wait in their queue until admission gives them a place, makes their pods there, tries
+// them again when they fail, and keeps what they report. Every reconciliation observes, plans, applies and reports, in files of
+// these names; all decisions are in the plan, which is a pure function. What was decided is written into the status before it is
+// done, so that a manager that starts anew goes on where the last one ended.
+package aijob
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
+)
+
+// Reconciler runs AIJobs.
+type Reconciler struct {
+	// Client reads AIJobs and AIJobQueues from the manager's cache, and reads its own writes.
+	client.Client
+	// Direct reads from the API server.
+	Direct client.Reader
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Metrics counts what happens.
+	Metrics *metrics.AIJobs
+	// Decider says which jobs get their place, and which lose it.
+	Decider admission.Decider
+
+	// children reads the pods and Services of AIJobs from a cache of their own, and reads its own writes.
+	children client.Client
+	memory   memory
+}
+
+// rounds is how often a job is planned anew in one reconciliation, because its status was written.
+const rounds = 4
+
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs,verbs=list;watch;patch;delete
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/status,verbs=patch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
+
+// Reconcile brings one AIJob a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var job aiplatformv1alpha1.AIJob
+	if err := r.Get(ctx, request.NamespacedName, &job); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.memory.forget(request.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("read the AIJob: %w", err)
+	}
+	if job.DeletionTimestamp != nil { // its pods go with it
+		return ctrl.Result{}, nil
+	}
+	again, err := r.reconcile(ctx, &job)
+	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
+		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	}
+	return ctrl.Result{RequeueAfter: again}, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, job *aiplatformv1alpha1.AIJob) (time.Duration, error) {
+	for range rounds {
+		o, err := r.observe(ctx, job)
+		if err != nil {
+			return 0, err
+		}
+		d := plan(o)
+		if changed(&job.Status, &d.status) {
+			if job, err = r.report(ctx, o, d.status); err != nil {
+				return 0, client.IgnoreNotFound(err)
+			}
+			continue
+		}
+		problem, err := r.apply(ctx, o, d)
+		if err != nil {
+			return 0, err
+		}
+		if problem != nil {
+			if o, err = r.observe(ctx, job); err != nil {
+				return 0, err
+			}
+			if job, err = r.report(ctx, o, refuse(o, problem)); err != nil {
+				return 0, client.IgnoreNotFound(err)
+			}
+			continue
+		}
+		if _, err := r.report(ctx, o, d.status); err != nil {
+			return 0, client.IgnoreNotFound(err)
+		}
+		return d.again, nil
+	}
+	return time.Millisecond, nil
+}

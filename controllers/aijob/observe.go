@@ -1,0 +1,104 @@
+package aijob
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+// podJobIndex is the cache index of pods by the name of their job.
+const podJobIndex = "job"
+
+// observe reads from the caches what exists of a job. Pods are read only: they are not copied.
+func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob) (observed, error) {
+	now := r.Clock.Now()
+	known := r.memory.of(client.ObjectKeyFromObject(job), job.UID, now)
+	o := observed{now: now, job: job, seen: known.seen, told: known.told}
+	var pods corev1.PodList
+	err := r.children.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{podJobIndex: job.Name},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return o, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		if metav1.IsControlledBy(&pods.Items[i], job) {
+			o.pods = append(o.pods, &pods.Items[i])
+		}
+	}
+	if err := r.observeHidden(ctx, &o); err != nil {
+		return o, err
+	}
+	if isGang(job) && job.Status.Phase == aiplatformv1alpha1.AIJobScheduled {
+		var service corev1.Service
+		err := r.children.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: serviceName(job.Name)}, &service)
+		if client.IgnoreNotFound(err) != nil {
+			return o, fmt.Errorf("read Service %s: %w", serviceName(job.Name), err)
+		}
+		o.service = err == nil && metav1.IsControlledBy(&service, job)
+	}
+	o.decision, o.decided = r.Decider.Decision(job.UID)
+	return o, nil
+}
+
+// observeHidden asks the API server for pods of a running job that the cache lacks: somebody deleted them, or only took away the
+// label by which the cache finds them, and they still run.
+func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
+	if o.job.Status.Phase != aiplatformv1alpha1.AIJobRunning {
+		return nil
+	}
+	there := map[string]bool{}
+	for _, pod := range o.pods {
+		there[pod.Name] = true
+	}
+	for member := range membersOf(o.job) {
+		name := podName(o.job.Name, member, attemptOf(&o.job.Status))
+		if there[name] {
+			continue
+		}
+		var pod corev1.Pod
+		err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &pod)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read pod %s: %w", name, err)
+		}
+		if metav1.IsControlledBy(&pod, o.job) {
+			pod.Labels = buildPod(o.job, member, "", "").Labels
+			o.pods = append(o.pods, &pod)
+			o.hidden = true
+		}
+	}
+	return nil
+}
+
+// priorityClass of a job's pods: that of its queue, when the cluster has it.
+func (r *Reconciler) priorityClass(ctx context.Context, job *aiplatformv1alpha1.AIJob) (string, error) {
+	if job.Spec.QueueName == "" {
+		return "", nil
+	}
+	var queue aiplatformv1alpha1.AIJobQueue
+	if err := r.Get(ctx, client.ObjectKey{Name: job.Spec.QueueName}, &queue); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	name := queue.Spec.PriorityClass
+	if name == "" {
+		return "", nil
+	}
+	var class schedulingv1.PriorityClass
+	err := r.Direct.Get(ctx, client.ObjectKey{Name: name}, &class)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read PriorityClass %s: %w", name, err)
+	}
+	return name, nil
+}

@@ -1,0 +1,212 @@
+package aijob
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+// queue puts the job into its queue.
+func (p *planner) queue(status *aiplatformv1alpha1.AIJobStatus, reason, message string) {
+	status.QueuedTime = at(p.now)
+	if status.Phase == "" || status.Phase == aiplatformv1alpha1.AIJobPending {
+		status.QueuedTime = ptr.To(p.job.CreationTimestamp)
+	}
+	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobQueued, reason, message
+	status.NextRetryTime, status.QueuePosition, status.ClusterName = nil, 0, ""
+	meta.RemoveStatusCondition(&status.Conditions, aiplatformv1alpha1.ConditionFailed)
+	p.set(status, aiplatformv1alpha1.ConditionQueued, metav1.ConditionTrue, reason, message)
+	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, reason, message)
+	p.ready(status, reason, message)
+}
+
+// wait says what the job waits for.
+func (p *planner) wait(status *aiplatformv1alpha1.AIJobStatus) {
+	wait := p.decision.Wait
+	if status.Phase != aiplatformv1alpha1.AIJobQueued {
+		p.queue(status, wait.Reason, wait.Message)
+	}
+	status.Reason, status.Message, status.QueuePosition = wait.Reason, wait.Message, int32(wait.Position)
+	p.set(status, aiplatformv1alpha1.ConditionQueued, metav1.ConditionTrue, wait.Reason, wait.Message)
+	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, wait.Reason, wait.Message)
+	p.ready(status, wait.Reason, wait.Message)
+}
+
+// admit writes down where the job got its place.
+func (p *planner) admit(status *aiplatformv1alpha1.AIJobStatus) {
+	admitted := p.decision.Admitted
+	if status.QueuedTime == nil {
+		status.QueuedTime = ptr.To(p.job.CreationTimestamp)
+	}
+	total := membersOf(p.job)
+	message := "the pod is being started on node " + strings.Join(admitted.Nodes, "")
+	if total > 1 {
+		message = fmt.Sprintf("%d pods are being started together on %d nodes", total, len(assignmentsOf(admitted.Nodes)))
+	}
+	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobScheduled, aiplatformv1alpha1.ReasonAdmitted, message
+	status.Assignments, status.ScheduledTime, status.ClusterName = assignmentsOf(admitted.Nodes), at(p.now), admitted.Cluster
+	status.StartTime, status.QueuePosition, status.ExitCode, status.Outputs = nil, 0, nil, nil
+	status.Members = &aiplatformv1alpha1.MembersStatus{Total: total}
+	p.set(status, aiplatformv1alpha1.ConditionQueued, metav1.ConditionFalse, aiplatformv1alpha1.ReasonAdmitted, message)
+	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionTrue, aiplatformv1alpha1.ReasonAdmitted, message)
+	p.ready(status, aiplatformv1alpha1.ReasonReady, "")
+}
+
+// run says that all pods run.
+func (p *planner) run(status *aiplatformv1alpha1.AIJobStatus) {
+	message := "the pod runs"
+	if total := membersOf(p.job); total > 1 {
+		message = fmt.Sprintf("all %d pods run", total)
+	}
+	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobRunning, aiplatformv1alpha1.ReasonRunning, message
+	status.StartTime = at(p.now)
+}
+
+// count counts the pods of the present try.
+func (p *planner) count(status *aiplatformv1alpha1.AIJobStatus, members []*corev1.Pod) {
+	counts := aiplatformv1alpha1.MembersStatus{Total: int32(len(members))}
+	for _, pod := range members {
+		switch {
+		case pod == nil:
+		case pod.Status.Phase == corev1.PodSucceeded:
+			counts.Succeeded++
+		case hasFailed(pod):
+			counts.Failed++
+		case started(pod):
+			counts.Active++
+		}
+	}
+	status.Members = &counts
+}
+
+// finish writes down the end of the job.
+func (p *planner) finish(status *aiplatformv1alpha1.AIJobStatus, phase aiplatformv1alpha1.AIJobPhase, reason, message string) {
+	status.Phase, status.Reason, status.Message = phase, reason, message
+	status.CompletionTime, status.NextRetryTime, status.QueuePosition = at(p.now), nil, 0
+	p.set(status, aiplatformv1alpha1.ConditionQueued, metav1.ConditionFalse, reason, message)
+	p.stopLive(status) // that none is left gives the place back in the same step
+}
+
+func (p *planner) succeed(status *aiplatformv1alpha1.AIJobStatus, members []*corev1.Pod) {
+	message := "the pod ended with exit code 0"
+	if len(members) > 1 {
+		message = fmt.Sprintf("all %d pods ended with exit code 0", len(members))
+	}
+	if status.StartTime == nil { // it ended before anybody saw it run
+		status.StartTime = at(p.now)
+		if first := terminated(members[0]); first != nil && !first.StartedAt.IsZero() {
+			status.StartTime = ptr.To(first.StartedAt)
+		}
+	}
+	status.ExitCode, status.Outputs = ptr.To[int32](0), outputsOf(members)
+	p.finish(status, aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.ReasonCompleted, message)
+	p.set(status, aiplatformv1alpha1.ConditionComplete, metav1.ConditionTrue, aiplatformv1alpha1.ReasonCompleted, message)
+}
+
+func (p *planner) cancel(status *aiplatformv1alpha1.AIJobStatus) {
+	message := "spec.cancel is true"
+	p.finish(status, aiplatformv1alpha1.AIJobCancelled, aiplatformv1alpha1.ReasonCancelled, message)
+	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, aiplatformv1alpha1.ReasonCancelled, message)
+	p.ready(status, aiplatformv1alpha1.ReasonReady, "")
+}
+
+// preempt gives the job's place to another. The job is queued again once its pods have ended.
+func (p *planner) preempt(status *aiplatformv1alpha1.AIJobStatus) {
+	by := p.decision.Preempted
+	message := fmt.Sprintf("%s %s/%s of priority %d takes the place of this job of priority %d, which is queued again",
+		by.Kind, by.Namespace, by.Name, by.Priority, ptr.Deref(p.job.Spec.Priority, 50))
+	status.PreemptionCount++
+	p.queue(status, aiplatformv1alpha1.ReasonPreempted, message)
+	p.stopLive(status)
+}
+
+// fail ends a try.
+func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, members []*corev1.Pod) {
+	status.ExitCode, status.Outputs = found.exitCode, outputsOf(members)
+	used, allowed := retriesUsed(p.job), maxRetries(p.job)
+	switch {
+	case found.kind == lost && status.Phase == aiplatformv1alpha1.AIJobScheduled && !waited(found):
+		// A cluster that takes away what it has just given is not to be asked again at once.
+		status.PreemptionCount++
+		p.pause(status, found, jittered(p.job, refusalPause))
+	case found.kind == lost:
+		status.PreemptionCount++
+		p.queue(status, found.reason, found.message+"; the job is queued again, which does not count as a retry")
+		p.stopLive(status)
+	case found.kind == refused:
+		status.PreemptionCount++
+		p.pause(status, found, jittered(p.job, refusalPause))
+	case found.kind == hopeless:
+		p.giveUp(status, aiplatformv1alpha1.AIJobFailed, found.reason, found.message)
+	case used >= allowed:
+		p.giveUp(status, aiplatformv1alpha1.AIJobDeadLetter, aiplatformv1alpha1.ReasonRetriesExhausted, fmt.Sprintf(
+			"failed %d times, more than spec.retryPolicy.maxRetries %d allows; last %s: %s; the annotation %s brings it back",
+			used+1, allowed, found.reason, found.message, aiplatformv1alpha1.AnnotationRequeue))
+	default:
+		status.RetryCount++
+		p.pause(status, found, backoff(p.job, used))
+	}
+}
+
+// waited says whether the job has waited long enough before it lost its place.
+func waited(found *failure) bool {
+	return found.reason == aiplatformv1alpha1.ReasonPodsNotPlaced || found.reason == aiplatformv1alpha1.ReasonPodsNotStarted
+}
+
+// pause has the job wait before it is queued again.
+func (p *planner) pause(status *aiplatformv1alpha1.AIJobStatus, found *failure, pause time.Duration) {
+	due := p.now.Add(pause)
+	if whole := due.Truncate(time.Second); whole.Before(due) { // times in the API have whole seconds
+		due = whole.Add(time.Second)
+	}
+	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobRetrying, found.reason, found.message
+	status.NextRetryTime, status.QueuePosition = at(due), 0
+	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, found.reason, found.message)
+	p.stopLive(status)
+}
+
+// giveUp ends the job badly.
+func (p *planner) giveUp(status *aiplatformv1alpha1.AIJobStatus, phase aiplatformv1alpha1.AIJobPhase, reason, message string) {
+	p.finish(status, phase, reason, message)
+	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, reason, message)
+	p.set(status, aiplatformv1alpha1.ConditionFailed, metav1.ConditionTrue, reason, message)
+	p.set(status, aiplatformv1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
+}
+
+// overtime is a try that takes longer than the spec allows.
+func (p *planner) overtime(status *aiplatformv1alpha1.AIJobStatus) *failure {
+	if p.job.Spec.TimeoutSeconds == nil || status.StartTime == nil {
+		return nil
+	}
+	limit := time.Duration(*p.job.Spec.TimeoutSeconds) * time.Second
+	if due := status.StartTime.Add(limit); p.now.Before(due) {
+		p.lookAgainAt(due)
+		return nil
+	}
+	return &failure{
+		reason:  aiplatformv1alpha1.ReasonTimeout,
+		message: fmt.Sprintf("ran longer than spec.timeoutSeconds %d allows", *p.job.Spec.TimeoutSeconds),
+	}
+}
+
+// requeue brings the job back from DeadLetter. That counts as one more try, after which all retries are to be had again.
+func (p *planner) requeue(status *aiplatformv1alpha1.AIJobStatus) {
+	status.RetryCount++
+	status.CompletionTime, status.ExitCode, status.Outputs = nil, nil, nil
+	p.queue(status, aiplatformv1alpha1.ReasonRequeued, "the job came back from DeadLetter, with all its retries")
+}
+
+// refuse ends a try whose pods the API server did not take.
+func refuse(o observed, found *failure) aiplatformv1alpha1.AIJobStatus {
+	p := &planner{observed: o}
+	p.desired.status = *o.job.Status.DeepCopy()
+	p.fail(&p.desired.status, found, nil)
+	return p.desired.status
+}

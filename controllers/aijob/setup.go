@@ -1,0 +1,135 @@
+package aijob
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is how many jobs are reconciled at the same time.
+	Concurrency int
+	// Namespaces to watch; all when it is empty.
+	Namespaces []string
+}
+
+// childCache is the cache of the pods and Services of AIJobs. The manager's own has those of TrainingJobs only, by another label.
+type childCache struct{ cache.Cache }
+
+// GetCache has the manager start it with its own cache, before any controller.
+func (c childCache) GetCache() cache.Cache { return c.Cache }
+
+// SetupWithManager registers the controller and what it watches.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	children, err := r.setUpChildren(ctx, mgr, options)
+	if err != nil {
+		return err
+	}
+	byLabel := handler.EnqueueRequestsFromMapFunc(jobOfLabel)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("aijob").
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
+		For(&aiplatformv1alpha1.AIJob{}).
+		WatchesRawSource(source.Kind[client.Object](children, &corev1.Pod{}, byLabel)).
+		WatchesRawSource(source.Kind[client.Object](children, &corev1.Service{}, byLabel)).
+		WatchesRawSource(r.Decider.Changes(kindAIJob)).
+		Complete(r)
+}
+
+func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, options Options) (cache.Cache, error) {
+	selector, err := labels.Parse(aiplatformv1alpha1.LabelAIJob)
+	if err != nil {
+		return nil, fmt.Errorf("select the children of AIJobs: %w", err)
+	}
+	namespaces := map[string]cache.Config{}
+	for _, namespace := range options.Namespaces {
+		namespaces[namespace] = cache.Config{}
+	}
+	children, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultNamespaces: namespaces,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:     {Label: selector, Transform: barePod},
+			&corev1.Service{}: {Label: selector, Transform: bareService},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the cache of pods and Services: %w", err)
+	}
+	if err := mgr.Add(childCache{children}); err != nil {
+		return nil, fmt.Errorf("add the cache of pods and Services: %w", err)
+	}
+	r.children, err = client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: children, EnableReadYourWritesConsistency: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the client of pods and Services: %w", err)
+	}
+	err = children.IndexField(ctx, &corev1.Pod{}, podJobIndex, func(object client.Object) []string {
+		return []string{object.GetLabels()[aiplatformv1alpha1.LabelAIJob]}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("index pods by job: %w", err)
+	}
+	return children, nil
+}
+
+// jobOfLabel is the AIJob that an object's label names.
+func jobOfLabel(_ context.Context, object client.Object) []reconcile.Request {
+	name, ok := object.GetLabels()[aiplatformv1alpha1.LabelAIJob]
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+}
+
+// barePod strips a pod, before it enters the cache, of all that this package does not read.
+func barePod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	pod.ManagedFields, pod.Annotations, pod.Finalizers = nil, nil, nil
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	bare := corev1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.DisruptionTarget ||
+			(condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse) {
+			bare.Conditions = append(bare.Conditions, condition)
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == container {
+			bare.ContainerStatuses = []corev1.ContainerStatus{{Name: status.Name, Image: status.Image, State: status.State}}
+		}
+	}
+	pod.Status = bare
+	return pod, nil
+}
+
+// bareService keeps of a Service only whose it is.
+func bareService(object any) (any, error) {
+	service, ok := object.(*corev1.Service)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Name: service.Name, Namespace: service.Namespace, UID: service.UID, ResourceVersion: service.ResourceVersion,
+		Labels: service.Labels, OwnerReferences: service.OwnerReferences,
+	}}, nil
+}

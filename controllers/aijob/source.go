@@ -1,0 +1,157 @@
+package aijob
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
+	"github.com/dcnlab/spot-training-operator/internal/scheduler"
+)
+
+// gpuResource are whole GPUs.
+const gpuResource corev1.ResourceName = "nvidia.com/gpu"
+
+// Source says how AIJobs are admitted.
+func Source() admission.Source {
+	return admission.Source{
+		Kind: kindAIJob, Object: &aiplatformv1alpha1.AIJob{}, List: &aiplatformv1alpha1.AIJobList{},
+		Job: func(object client.Object) (scheduler.Job, admission.State) {
+			job, ok := object.(*aiplatformv1alpha1.AIJob)
+			if !ok {
+				return scheduler.Job{}, admission.Uninvolved
+			}
+			return schedulable(job)
+		},
+	}
+}
+
+// schedulable is what the scheduler must know of a job. The status is the only record of its place: a job with assignments holds
+// it, and one whose phase is not Scheduled or Running is giving it back.
+func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, admission.State) {
+	placement := placementOf(&job.Status)
+	state := admission.Uninvolved
+	stopping := job.DeletionTimestamp != nil || ptr.Deref(job.Spec.Cancel, false)
+	switch job.Status.Phase {
+	case aiplatformv1alpha1.AIJobScheduled, aiplatformv1alpha1.AIJobRunning:
+		state = admission.Holding
+	case "", aiplatformv1alpha1.AIJobPending, aiplatformv1alpha1.AIJobQueued:
+		if !stopping {
+			state = admission.Waiting
+		}
+		if len(placement) > 0 {
+			state, stopping = admission.Holding, true
+		}
+	default:
+		if len(placement) > 0 {
+			state, stopping = admission.Holding, true
+		}
+	}
+	if state == admission.Uninvolved {
+		return scheduler.Job{UID: job.UID, Kind: kindAIJob, Namespace: job.Namespace, Name: job.Name}, state
+	}
+	described := scheduler.Job{
+		UID: job.UID, Kind: kindAIJob, Namespace: job.Namespace, Name: job.Name,
+		User:  job.Annotations[aiplatformv1alpha1.AnnotationUser],
+		Queue: job.Spec.QueueName, Cluster: job.Spec.ClusterName,
+		Priority: ptr.Deref(job.Spec.Priority, 50), Preemptible: ptr.Deref(job.Spec.Preemptible, true),
+		QueuedAt: queuedAt(job), Topology: job.Spec.Gang.Topology,
+		Groups: []scheduler.Group{{
+			Count: int(membersOf(job)), Requests: requestsOf(job), NodeSelector: nodeSelector(job), Tolerations: job.Spec.Tolerations,
+		}},
+	}
+	if state == admission.Holding {
+		described.AdmittedAt = timeOf(job.Status.ScheduledTime, job.CreationTimestamp.Time)
+		described.Placement, described.Stopping = placement, stopping
+	}
+	return described, state
+}
+
+// placementOf is the node of each member, in their order.
+func placementOf(status *aiplatformv1alpha1.AIJobStatus) []string {
+	var nodes []string
+	for _, assignment := range status.Assignments {
+		for range assignment.Members {
+			nodes = append(nodes, assignment.NodeName)
+		}
+	}
+	return nodes
+}
+
+// assignmentsOf is a placement as it stands in the status: nodes in the order in which they first occur.
+func assignmentsOf(nodes []string) []aiplatformv1alpha1.NodeAssignment {
+	var list []aiplatformv1alpha1.NodeAssignment
+	at := map[string]int{}
+	for _, name := range nodes {
+		i, known := at[name]
+		if !known {
+			i = len(list)
+			at[name] = i
+			list = append(list, aiplatformv1alpha1.NodeAssignment{NodeName: name})
+		}
+		list[i].Members++
+	}
+	return list
+}
+
+// requestsOf are the requests of one pod: those of the spec, and for what has none there the limit, as the API server fills in.
+func requestsOf(job *aiplatformv1alpha1.AIJob) scheduler.Resources {
+	needs := scheduler.Resources{Pods: 1}
+	if job.Spec.Resources == nil {
+		return needs
+	}
+	all := corev1.ResourceList{}
+	for _, list := range []corev1.ResourceList{job.Spec.Resources.Limits, job.Spec.Resources.Requests} {
+		for name, amount := range list {
+			all[name] = amount
+		}
+	}
+	for name, amount := range all {
+		switch name {
+		case corev1.ResourceCPU:
+			needs.MilliCPU = amount.MilliValue()
+		case corev1.ResourceMemory:
+			needs.Memory = amount.Value()
+		case corev1.ResourceEphemeralStorage:
+			needs.EphemeralStorage = amount.Value()
+		case gpuResource:
+			needs.GPUs = amount.Value()
+		default:
+			if amount.IsZero() {
+				continue
+			}
+			if needs.Extended == nil {
+				needs.Extended = map[corev1.ResourceName]int64{}
+			}
+			needs.Extended[name] = amount.Value()
+		}
+	}
+	return needs
+}
+
+func nodeSelector(job *aiplatformv1alpha1.AIJob) map[string]string {
+	if len(job.Spec.NodeSelector) == 0 {
+		return nil
+	}
+	selector := make(map[string]string, len(job.Spec.NodeSelector))
+	for key, value := range job.Spec.NodeSelector {
+		selector[key] = string(value)
+	}
+	return selector
+}
+
+// queuedAt is since when the job waits.
+func queuedAt(job *aiplatformv1alpha1.AIJob) time.Time {
+	return timeOf(job.Status.QueuedTime, job.CreationTimestamp.Time)
+}
+
+func timeOf(at *metav1.Time, otherwise time.Time) time.Time {
+	if at == nil {
+		return otherwise
+	}
+	return at.Time
+}

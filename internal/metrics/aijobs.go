@@ -1,0 +1,49 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// AIJobs counts what happens to AIJobs.
+type AIJobs struct {
+	submitted prometheus.Counter
+	completed *prometheus.CounterVec
+	dispatch  prometheus.Histogram
+	execution *prometheus.HistogramVec
+}
+
+// NewAIJobs registers the metrics.
+func NewAIJobs(registry prometheus.Registerer) *AIJobs {
+	m := &AIJobs{
+		submitted: prometheus.NewCounter(prometheus.CounterOpts{Name: "aijob_submitted_total", Help: "AIJobs taken up."}),
+		completed: counter("aijob_completed_total", "AIJobs that ended, by the phase that they ended in.", "status"),
+		dispatch: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "aijob_dispatch_latency_seconds",
+			Help:    "Time from when an AIJob was queued until it had a place for all its pods.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400},
+		}),
+		execution: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "aijob_execution_duration_seconds",
+			Help:    "Time from when all pods of the last try of an AIJob ran until the job ended, by job type.",
+			Buckets: []float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400},
+		}, []string{"job_type"}),
+	}
+	registry.MustRegister(m.submitted, m.completed, m.dispatch, m.execution)
+	return m
+}
+
+// Submitted counts a job that was taken up.
+func (m *AIJobs) Submitted() { m.submitted.Inc() }
+
+// Completed counts a job that ended in a phase.
+func (m *AIJobs) Completed(phase string) { m.completed.WithLabelValues(phase).Inc() }
+
+// Dispatched records how long a job waited for its place.
+func (m *AIJobs) Dispatched(after time.Duration) { m.dispatch.Observe(max(after, 0).Seconds()) }
+
+// Executed records how long the last try of a job took.
+func (m *AIJobs) Executed(jobType string, took time.Duration) {
+	m.execution.WithLabelValues(jobType).Observe(max(took, 0).Seconds())
+}
