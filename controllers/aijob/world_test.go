@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -153,3 +154,5 @@ func conditions(status aiplatformv1alpha1.AIJobStatus) map[string]string {
 	}
 	return list
 }
+
+func rawOf(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
