@@ -36,7 +36,7 @@ type world struct {
 
 func newWorld(t *testing.T, labels map[string]string) *world {
 	t.Helper()
-	c, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(api.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "operator-", Labels: labels}}
 	require.NoError(t, c.Create(t.Context(), namespace))
@@ -62,7 +62,7 @@ func (w *world) vm() *spotv1alpha1.SpotInstanceVM {
 // start the controller, as the manager does; it ends with the test, or by the function returned.
 func (w *world) start(image string) (stop func()) {
 	w.t.Helper()
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+	mgr, err := ctrl.NewManager(api.Config(w.t), ctrl.Options{
 		Scheme: scheme, Cache: cache.Options{ByObject: CachedObjects(w.namespace)},
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})

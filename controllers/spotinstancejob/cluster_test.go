@@ -53,7 +53,7 @@ type cluster struct {
 
 func newCluster(t *testing.T, version string, nodes ...string) *cluster {
 	t.Helper()
-	config, scheme := startAPI(t)
+	config := api.Config(t)
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}

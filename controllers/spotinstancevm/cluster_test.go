@@ -72,22 +72,22 @@ var briefly = fakegce.Latency{
 
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	config, scheme := startAPI(t)
-	api, err := client.New(config, client.Options{Scheme: scheme})
+	config := api.Config(t)
+	direct, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	require.NoError(t, api.Create(t.Context(), namespace))
-	c := &cluster{Client: api, t: t, config: config, namespace: namespace.Name}
+	require.NoError(t, direct.Create(t.Context(), namespace))
+	c := &cluster{Client: direct, t: t, config: config, namespace: namespace.Name}
 	c.gce = fakegce.Start(t, fakegce.Options{Latency: briefly, Hooks: fakegce.Hooks{OnRunning: c.boot, OnGone: c.die}})
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "gcp", Namespace: c.namespace}}
 	secret.Data = map[string][]byte{credentialsKey: c.gce.CredentialsJSON()}
-	require.NoError(t, api.Create(t.Context(), secret))
+	require.NoError(t, direct.Create(t.Context(), secret))
 	t.Cleanup(func() {
 		var nodes corev1.NodeList
 		ctx := context.Background()
-		if api.List(ctx, &nodes, client.MatchingLabels{"test": c.namespace}) == nil {
+		if direct.List(ctx, &nodes, client.MatchingLabels{"test": c.namespace}) == nil {
 			for i := range nodes.Items {
-				_ = api.Delete(ctx, &nodes.Items[i])
+				_ = direct.Delete(ctx, &nodes.Items[i])
 			}
 		}
 	})

@@ -37,7 +37,7 @@ const atOnce = 6
 // comes to the end of the story without a crash. What those things are is counted while it runs: a manager that does more
 // is cut off at more points.
 func eachPoint(t *testing.T, s story) {
-	startAPI(t)
+	api.Config(t) // before several ask for it at once
 	var mu sync.Mutex
 	last, crashes := map[string]int{}, 0
 	for first := 1; ; first += atOnce {

@@ -21,8 +21,7 @@ import (
 // jobsSeen remembers the Jobs that existed under a name.
 func (c *cluster) jobsSeen(job *mlv1.TrainingJob) func() []types.UID {
 	c.t.Helper()
-	config, scheme := startAPI(c.t)
-	watcher, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	watcher, err := client.NewWithWatch(api.Config(c.t), client.Options{Scheme: scheme})
 	require.NoError(c.t, err)
 	watch, err := watcher.Watch(c.t.Context(), &batchv1.JobList{}, client.InNamespace(c.namespace))
 	require.NoError(c.t, err)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/apiserver"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 	"github.com/dcnlab/spot-training-operator/test/gangs"
 )
@@ -86,16 +86,10 @@ func TestAPIKueueAdmitsEvictsAndAdmitsAgain(t *testing.T) {
 // newQueueingCluster is a namespace of an API server of its own, which has Kueue's kinds.
 func newQueueingCluster(t *testing.T) *cluster {
 	t.Helper()
-	_, scheme := startAPI(t)
 	kinds, err := gangs.Kueue(filepath.Join("..", ".."))
 	require.NoError(t, err)
-	env := &envtest.Environment{
-		BinaryAssetsDirectory: api.env.BinaryAssetsDirectory, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: 3 * time.Minute,
-		CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd", "bases")},
-	}
-	config, err := env.Start()
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, env.Stop()) })
+	server := apiserver.Start(t, apiserver.OwnCRDs)
+	config := server.Config(t)
 	// Kueue's older version of its kinds needs its conversion webhook. Nothing here asks for it, but Kueue waits until it
 	// could be asked.
 	install := envtest.CRDInstallOptions{Paths: []string{kinds}, MaxTime: patience}
@@ -127,11 +121,7 @@ func newQueueingCluster(t *testing.T) *cluster {
 	for _, name := range []string{"queued", "kueue-system"} {
 		require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
-	user, err := env.AddUser(envtest.User{Name: "kueue", Groups: []string{"system:masters"}}, nil)
-	require.NoError(t, err)
-	kubeconfig, err := user.KubeConfig()
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(kueueFolder(t), "kubeconfig"), kubeconfig, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(kueueFolder(t), "kubeconfig"), server.Kubeconfig(), 0o600))
 	return &cluster{Client: c, t: t, config: config, namespace: "queued"}
 }
 

@@ -3,23 +3,17 @@ package checkpointbackup_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	testingclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,44 +23,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/test/apiserver"
 	crds "github.com/dcnlab/spot-training-operator/test/checkpointbackup"
 )
 
-var api struct {
-	config *rest.Config
-	scheme *runtime.Scheme
-}
+var (
+	scheme = apiserver.Scheme(apiextensionsv1.AddToScheme)
+	api    = apiserver.New()
+)
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(runWithAPIServer(m))
-}
-
-func runWithAPIServer(m *testing.M) int {
-	environment := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		environment.BinaryAssetsDirectory = filepath.Join("..", "..", ".localcluster", "bin")
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		}
-	}()
-	config, err := environment.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start an API server:", err)
-		return 1
-	}
-	config.QPS = -1
-	api.config, api.scheme = config, runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
-		if err := add(api.scheme); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { api.Main(m) }
 
 const patience = time.Minute
 
@@ -80,7 +46,7 @@ func install(t *testing.T, c client.Client, versions ...string) {
 	t.Helper()
 	crd, err := crds.CRD(versions...)
 	require.NoError(t, err)
-	_, err = envtest.InstallCRDs(api.config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, MaxTime: patience})
+	_, err = envtest.InstallCRDs(api.Config(t), envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, MaxTime: patience})
 	require.NoError(t, err)
 	t.Cleanup(func() { remove(t, c) })
 }
@@ -107,9 +73,9 @@ func backup(name string) checkpointbackup.Backup {
 
 func TestEachServedVersionIsUsed(t *testing.T) {
 	ctx := t.Context()
-	c, err := client.New(api.config, client.Options{Scheme: api.scheme})
+	c, err := client.New(api.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	discover, err := discovery.NewDiscoveryClientForConfig(api.config)
+	discover, err := discovery.NewDiscoveryClientForConfig(api.Config(t))
 	require.NoError(t, err)
 	clock := testingclock.NewFakePassiveClock(time.Now())
 	backups := checkpointbackup.NewClient(c, c, nil, discover, clock)
@@ -166,9 +132,9 @@ func TestEachServedVersionIsUsed(t *testing.T) {
 }
 
 func TestAWatchBeginsWhenTheKindComesAndEndsWhenItGoes(t *testing.T) {
-	c, err := client.New(api.config, client.Options{Scheme: api.scheme})
+	c, err := client.New(api.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	mgr, err := ctrl.NewManager(api.config, ctrl.Options{Scheme: api.scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(api.Config(t), ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 	require.NoError(t, err)
 	backups, err := checkpointbackup.ForManager(mgr)
 	require.NoError(t, err)

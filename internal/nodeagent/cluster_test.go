@@ -32,7 +32,7 @@ const (
 // admin of the API server that the tests share.
 func admin(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(restConfig, client.Options{})
+	c, err := client.New(api.Config(t), client.Options{})
 	require.NoError(t, err)
 	return c
 }
@@ -116,14 +116,14 @@ func agentClient(t *testing.T, node string) client.Client {
 	}
 	require.NoError(t, c.Create(t.Context(), pod))
 	t.Cleanup(func() { assert.NoError(t, c.Delete(context.Background(), pod, client.GracePeriodSeconds(0))) })
-	clientset, err := kubernetes.NewForConfig(restConfig)
+	clientset, err := kubernetes.NewForConfig(api.Config(t))
 	require.NoError(t, err)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 	}}
 	token, err := clientset.CoreV1().ServiceAccounts(operatorNamespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	require.NoError(t, err)
-	config := rest.AnonymousClientConfig(restConfig)
+	config := rest.AnonymousClientConfig(api.Config(t))
 	config.BearerToken, config.QPS = token.Status.Token, -1
 	agent, err := client.New(config, client.Options{Mapper: c.RESTMapper()})
 	require.NoError(t, err)

@@ -43,13 +43,13 @@ type installation struct {
 
 func install(t *testing.T) *installation {
 	t.Helper()
-	admin, err := client.New(restConfig, client.Options{Scheme: scheme})
+	admin, err := client.New(api.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "olm-"}}
 	require.NoError(t, admin.Create(t.Context(), namespace))
 	i := &installation{Client: admin, t: t, key: types.NamespacedName{Namespace: namespace.Name, Name: "spot-training-operator.v0.2.0"}}
 	i.grant()
-	config := rest.CopyConfig(restConfig)
+	config := api.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace.Name + ":controller-manager", Groups: []string{"system:authenticated"},
 	}
@@ -253,7 +253,7 @@ func TestClusterWithoutOLM(t *testing.T) {
 	elsewhere := runtime.NewScheme()
 	elsewhere.AddKnownTypeWithName(schema.GroupVersionKind{Group: "unserved.example.com", Version: "v2", Kind: "OperatorCondition"},
 		&operatorsv2.OperatorCondition{})
-	c, err := client.New(restConfig, client.Options{Scheme: elsewhere})
+	c, err := client.New(api.Config(t), client.Options{Scheme: elsewhere})
 	require.NoError(t, err)
 	keeper := NewKeeper(Options{Key: types.NamespacedName{Namespace: "default", Name: "any"}, Client: c, Clock: clock.RealClock{}})
 	assert.NoError(t, keeper.Hold(t.Context(), running))

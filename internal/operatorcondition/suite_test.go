@@ -1,58 +1,18 @@
 package operatorcondition
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/operator-framework/api/crds"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/dcnlab/spot-training-operator/test/apiserver"
 )
 
 var (
-	restConfig *rest.Config
-	scheme     = runtime.NewScheme()
+	scheme = apiserver.Scheme(operatorsv2.AddToScheme)
+	api    = apiserver.New(func(env *envtest.Environment) { env.CRDs = append(env.CRDs, crds.OperatorCondition()) })
 )
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // errors are part of several tests, and would only hide what failed
-	os.Exit(runWithAPIServer(m))
-}
-
-func runWithAPIServer(m *testing.M) int {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, operatorsv2.AddToScheme} {
-		if err := add(scheme); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	api := &envtest.Environment{
-		CRDs:                     []*apiextensionsv1.CustomResourceDefinition{crds.OperatorCondition()},
-		ControlPlaneStartTimeout: 3 * time.Minute,
-	}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		api.BinaryAssetsDirectory, _ = filepath.Abs(filepath.Join("..", "..", ".localcluster", "bin"))
-	}
-	defer func() {
-		if err := api.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		}
-	}()
-	var err error
-	if restConfig, err = api.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "these tests need a real API server: run `make test`, which builds it, or set KUBEBUILDER_ASSETS "+
-			"to a folder with etcd and kube-apiserver:", err)
-		return 1
-	}
-	restConfig.QPS = -1 // no client-side limit
-	return m.Run()
-}
+func TestMain(m *testing.M) { api.Main(m) }

@@ -30,7 +30,7 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{before: func() {}}
-	plain, err := client.NewWithWatch(restConfig, client.Options{})
+	plain, err := client.NewWithWatch(api.Config(t), client.Options{})
 	require.NoError(t, err)
 	c.Client = interceptor.NewClient(plain, interceptor.Funcs{
 		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {

@@ -37,7 +37,7 @@ var kinds atomic.Int32
 // newKind installs the kind; its objects are stored in the given version.
 func newKind(t *testing.T, storage string) *kind {
 	t.Helper()
-	direct, err := client.New(restConfig, client.Options{Scheme: scheme})
+	direct, err := client.New(api.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	k := &kind{Client: direct, t: t, group: fmt.Sprintf("test%d.example.com", kinds.Add(1))}
 	k.crd = "trainingjobs." + k.group
@@ -161,7 +161,7 @@ func (k *kind) stored() map[string]int {
 	return count
 }
 
-func storage() etcd.Server { return etcd.Server{URL: api.ControlPlane.Etcd.URL.String()} }
+func storage() etcd.Server { return etcd.Server{URL: api.Etcd()} }
 
 // awaitStored waits until the CRD names these versions as the only ones in which objects are stored.
 func (k *kind) awaitStored(versions ...string) {

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -38,7 +37,7 @@ type run struct {
 // start runs a migrator for the kind, quicker than the real one. All its requests go through the traffic.
 func (k *kind) start(traffic *traffic, changes ...func(*Options)) *run {
 	k.t.Helper()
-	config := rest.CopyConfig(restConfig)
+	config := api.Config(k.t)
 	config.Wrap(traffic.wrap)
 	direct, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(k.t, err)
@@ -54,7 +53,7 @@ func (k *kind) start(traffic *traffic, changes ...func(*Options)) *run {
 	for _, change := range changes {
 		change(&options)
 	}
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+	mgr, err := ctrl.NewManager(api.Config(k.t), ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: configSkippingNames,
 	})
 	require.NoError(k.t, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -17,16 +16,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	checkpointcrd "github.com/dcnlab/spot-training-operator/test/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/test/fakegce"
 )
 
@@ -63,9 +57,8 @@ var zones = []string{"us-central1-a", "us-central1-b", "us-central1-f", "us-east
 
 func TestASimulatedDay(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
-	api, scheme := startAPI(t)
 	day := sizeOfDay()
-	w := newWorld(t, api, scheme, 1, fakegce.Options{
+	w := newWorld(t, 1, fakegce.Options{
 		Latency: fakegce.RealisticLatency(), Zones: zones, PreemptionsPerHour: 0.4,
 	})
 	began := time.Now()
@@ -281,23 +274,4 @@ func (w *world) describe() string {
 		text += fmt.Sprintf("\nerror, %d times: %s", w.errors[note], note)
 	}
 	return text
-}
-
-func startAPI(t *testing.T) (*rest.Config, *runtime.Scheme) {
-	t.Helper()
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		assets = filepath.Join("..", "..", ".localcluster", "bin")
-	}
-	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, spotv1alpha1.AddToScheme(scheme))
-	env := &envtest.Environment{
-		BinaryAssetsDirectory: assets, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: 3 * time.Minute,
-		CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd", "bases"), checkpointcrd.Folder()},
-	}
-	config, err := env.Start()
-	require.NoError(t, err, "start the API server of %s: run `make test`, which builds it, or set KUBEBUILDER_ASSETS", assets)
-	t.Cleanup(func() { assert.NoError(t, env.Stop()) })
-	return config, scheme
 }

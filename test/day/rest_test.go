@@ -29,8 +29,7 @@ func TestSpotInstanceVMsAndJobsAtRest(t *testing.T) {
 	if os.Getenv("SPOT_DAY") == "whole" {
 		vms, jobs = 500, 200
 	}
-	api, scheme := startAPI(t)
-	w := newWorld(t, api, scheme, 1, fakegce.Options{Latency: fakegce.RealisticLatency(), Zones: zones})
+	w := newWorld(t, 1, fakegce.Options{Latency: fakegce.RealisticLatency(), Zones: zones})
 	w.createVMs(vms)
 	for n := range vms {
 		if n < jobs {

@@ -29,6 +29,8 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/test/apiserver"
+	checkpointcrd "github.com/dcnlab/spot-training-operator/test/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/test/fakegce"
 )
 
@@ -58,15 +60,14 @@ type world struct {
 	errors map[string]int
 }
 
-func newWorld(t *testing.T, api *rest.Config, scheme *runtime.Scheme, seed uint64, google fakegce.Options) *world {
+func newWorld(t *testing.T, seed uint64, google fakegce.Options) *world {
 	start := time.Now().UTC().Truncate(time.Second)
 	w := &world{
-		t: t, clock: newVirtual(start), start: start, random: rand.New(rand.NewPCG(seed, 2)), scheme: scheme,
+		t: t, clock: newVirtual(start), start: start, random: rand.New(rand.NewPCG(seed, 2)), scheme: apiserver.Scheme(spotv1alpha1.AddToScheme),
 		errors: map[string]int{},
 	}
 	shared, seen := &sync.Mutex{}, map[string]string{}
-	w.config = rest.CopyConfig(api)
-	w.config.QPS = -1
+	w.config = apiserver.Start(t, apiserver.OwnCRDs, apiserver.CRDs(checkpointcrd.Folder())).Config(t)
 	w.config.ContentType, w.config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	w.config.Wrap(func(base http.RoundTripper) http.RoundTripper {
 		return &transport{base: base, world: w, mu: shared, times: seen}

@@ -18,14 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
+	"github.com/dcnlab/spot-training-operator/test/apiserver"
 	checkpointbackupcrd "github.com/dcnlab/spot-training-operator/test/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/test/fakegce"
 )
@@ -52,24 +50,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		assets = filepath.Join(root, ".localcluster", "bin")
-	}
-	env := &envtest.Environment{
-		BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: 3 * time.Minute,
-		CRDDirectoryPaths: []string{filepath.Join(root, "config", "crd", "bases"), checkpointbackupcrd.Folder()},
-	}
-	config, err := env.Start()
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, env.Stop()) })
-	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, spotv1alpha1.AddToScheme(scheme))
+	api := apiserver.Start(t, apiserver.OwnCRDs, apiserver.CRDs(checkpointbackupcrd.Folder()))
 	w := &world{t: t, program: filepath.Join(t.TempDir(), "operator"), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	w.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	var err error
+	w.WithWatch, err = client.NewWithWatch(api.Config(t), client.Options{Scheme: apiserver.Scheme(spotv1alpha1.AddToScheme)})
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(w.kubeconfig, env.KubeConfig, 0o600))
+	require.NoError(t, os.WriteFile(w.kubeconfig, api.Kubeconfig(), 0o600))
 	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.program, root).CombinedOutput()
 	require.NoError(t, err, "%s", output)
 
