@@ -54,6 +54,7 @@ require (
 )
 
 require github.com/getkin/kin-openapi v0.152.0 // indirect
+require pgregory.net/rapid v1.3.0
 
 require (
 	cel.dev/expr v0.25.3 // indirect
