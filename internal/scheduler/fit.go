@@ -2,11 +2,25 @@ package scheduler
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
-// score of a node for a member: the fewer GPUs, further extended resources and CPU are left, the better, so that
-// whole nodes stay free for gangs. A member without GPUs goes where the fewest are free. The least is the best.
+// choice is a node that a member could go to. The least score is the best.
+type choice struct {
+	score int64
+	node  int32
+}
+
+func better(a, b choice) bool {
+	if a.score != b.score {
+		return a.score < b.score
+	}
+	return a.node < b.node
+}
+
+// score of a node for a member: the fewer GPUs, other extended resources and CPU would be left, the better, so that whole nodes
+// stay free for gangs. A member without GPUs goes where the fewest are free.
 func score(row, request []int64) int64 {
 	special := int64(0)
 	for i := extended; i < len(row); i++ {
@@ -17,90 +31,164 @@ func score(row, request []int64) int64 {
 
 func clamp(n, most int64) int64 { return min(max(n, 0), most) }
 
-// place finds the nodes of all members in what is usable, and takes their room; all or nothing.
-func (c *cycle) place(f *form) ([]int32, bool) {
-	placed, ok := c.find(f, c.usable)
-	if !ok {
-		return nil, false
-	}
-	c.take(f, placed, c.free)
-	c.take(f, placed, c.usable)
-	return placed, true
-}
-
-func (c *cycle) take(f *form, placed []int32, from room) {
-	at := 0
-	for _, p := range f.parts {
-		for range p.count {
-			give(from.of(placed[at]), p.shape.request, -1)
-			at++
-		}
-	}
-}
-
-// find the nodes of all members in some room.
-func (c *cycle) find(f *form, in room) ([]int32, bool) {
+// find the nodes of all members in some room, which it leaves as it is; false when they do not all fit. Nodes of less cost
+// come first, if there are costs.
+func (c *cycle) find(f *form, in room, cost []int64) ([]int32, bool) {
 	if f.topology == "" || len(f.parts) == 0 {
-		return c.pack(f, in, nil)
+		return f.pack(in, nil, cost)
 	}
-	var best []int32
-	found := false
-	for _, d := range f.parts[0].shape.class.byTopology(c.nodes, f.topology) {
-		placed, ok := c.pack(f, in, d.nodes)
-		if ok && (!found || len(d.nodes) < len(best)) {
-			best, found = placed, true
+	all := f.parts[0].shape.class.byTopology(c.nodes, f.topology)
+	type option struct{ left, at int }
+	var options []option
+	for at := range all {
+		members := 0
+		for _, node := range all[at].nodes {
+			members += count(in.of(node), f.parts[0].shape.request, math.MaxInt32)
+		}
+		if members >= f.parts[0].count {
+			options = append(options, option{members, at})
 		}
 	}
-	return best, found
+	slices.SortFunc(options, func(a, b option) int { return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.at, b.at)) })
+	for _, o := range options {
+		if placed, ok := f.pack(in, all[o.at].nodes, cost); ok {
+			return placed, true
+		}
+	}
+	return nil, false
 }
 
-// pack members on the nodes that suit them best, only those of a domain unless it is nil. What was taken is given back.
-func (c *cycle) pack(f *form, in room, domain []int32) ([]int32, bool) {
+// pack members on the nodes that suit them best, only those of a domain unless it is nil.
+func (f *form) pack(in room, domain []int32, cost []int64) ([]int32, bool) {
 	placed := make([]int32, 0, f.members)
-	type choice struct {
-		node  int32
-		score int64
-	}
-	var choices []choice
-	complete := true
+	defer func() { f.give(in, placed, 1) }()
+	var costs, choices heap[choice]
+	costs.less, choices.less = better, better
 	for _, p := range f.parts {
 		candidates := p.shape.class.nodes
 		if domain != nil {
 			candidates = within(candidates, domain)
 		}
-		choices = choices[:0]
+		choices.items = choices.items[:0]
 		for _, node := range candidates {
 			if row := in.of(node); fits(row, p.shape.request) {
-				choices = append(choices, choice{node, score(row, p.shape.request)})
+				at := choice{score(row, p.shape.request), node}
+				if cost != nil {
+					at.score = cost[node]
+				}
+				choices.items = append(choices.items, at)
 			}
 		}
-		slices.SortFunc(choices, func(a, b choice) int {
-			return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.node, b.node))
-		})
-		left := p.count
-		for _, at := range choices {
-			if left == 0 {
-				break
+		choices.order()
+		for left := p.count; left > 0; {
+			if choices.empty() {
+				return nil, false
 			}
-			row := in.of(at.node)
-			n := count(row, p.shape.request, left)
-			give(row, p.shape.request, -int64(n))
+			node := choices.pop().node
+			n := count(in.of(node), p.shape.request, left)
+			give(in.of(node), p.shape.request, -int64(n))
 			for range n {
-				placed = append(placed, at.node)
+				placed = append(placed, node)
 			}
 			left -= n
 		}
-		if left > 0 {
-			complete = false
-			break
-		}
 	}
+	return placed, true
+}
+
+// give back the room of the members that were placed, or take it, with sign -1.
+func (f *form) give(to room, placed []int32, sign int64) {
 	at := 0
 	for _, p := range f.parts {
-		for range min(p.count, len(placed)-at) {
-			give(in.of(placed[at]), p.shape.request, 1)
-			at++
+		for n := 0; n < p.count && at < len(placed); n, at = n+1, at+1 {
+			give(to.of(placed[at]), p.shape.request, sign)
 		}
 	}
-	return placed, complete
+}
+
+// place finds the nodes of all members in what is usable now, and takes their room; all or nothing.
+func (c *cycle) place(f *form) ([]int32, bool) {
+	if f.full || f.tooLarge() {
+		f.full = true
+		return nil, false
+	}
+	var placed []int32
+	ok := false
+	if f.topology != "" {
+		if placed, ok = c.find(f, c.usable, nil); ok {
+			f.give(c.usable, placed, -1)
+			c.changed = append(c.changed, placed...)
+		}
+	} else {
+		placed, ok = c.placeByRanking(f)
+	}
+	if !ok {
+		f.full = true
+		return nil, false
+	}
+	f.give(c.free, placed, -1)
+	f.give(c.future, placed, -1)
+	return placed, true
+}
+
+// placeByRanking takes the best node of all for one member after the other.
+func (c *cycle) placeByRanking(f *form) ([]int32, bool) {
+	placed := make([]int32, 0, f.members)
+	for _, p := range f.parts {
+		for left := p.count; left > 0; {
+			node := c.best(p.shape)
+			if node < 0 {
+				if len(placed) == 0 {
+					p.shape.class.refuse(p.shape.request)
+				}
+				f.give(c.usable, placed, 1)
+				c.changed = append(c.changed, placed...)
+				if len(f.parts) == 1 {
+					p.shape.tooMany = f.members
+				}
+				return nil, false
+			}
+			row := c.usable.of(node)
+			n := count(row, p.shape.request, left)
+			give(row, p.shape.request, -int64(n))
+			c.changed = append(c.changed, node)
+			for range n {
+				placed = append(placed, node)
+			}
+			left -= n
+		}
+	}
+	return placed, true
+}
+
+// tooLarge says that so much, or less, has been found not to fit in this cycle. What is usable only becomes less.
+func (f *form) tooLarge() bool {
+	for _, p := range f.parts {
+		if p.shape.tooMany > 0 && p.count >= p.shape.tooMany {
+			return true
+		}
+		for _, refused := range p.shape.class.refused {
+			if atLeast(p.shape.request, refused) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refuse notes that no node of the class has room for a member.
+func (c *class) refuse(request []int64) {
+	c.refused = slices.DeleteFunc(c.refused, func(other []int64) bool { return atLeast(other, request) })
+	if len(c.refused) < 64 {
+		c.refused = append(c.refused, request)
+	}
+}
+
+func atLeast(a, b []int64) bool {
+	for i := range a {
+		if a[i] < b[i] {
+			return false
+		}
+	}
+	return true
 }

@@ -13,6 +13,11 @@ import (
 type shape struct {
 	class   *class
 	request []int64
+	// uses counts how often a node was looked for; a ranking is made once that pays.
+	uses    int
+	ranking *ranking
+	// tooMany is the least number of members that did not fit at once in the cycle, 0 while there is none.
+	tooMany int
 }
 
 // part is a number of members of a shape.
@@ -31,8 +36,20 @@ type form struct {
 	cluster  *cluster
 	// need that counts for limits.
 	need amounts
-	// full says that there was no room for it, which within a cycle stays so.
-	full bool
+	// full says that there was no room for it, which within a cycle stays so. SoonFull is the number of victims when there
+	// was none either in what is to be free soon, -1 while that is not known.
+	full     bool
+	soonFull int
+	// hopeless says that even empty nodes have no room for it, once it is known.
+	hopeless, known bool
+	// fitsAlone says that it would fit but for what is kept for others, once that is known at the end of the cycle.
+	fitsAlone, knownAlone bool
+	// vain are the priorities up to which preemption frees no sufficient room.
+	vain *int32
+	// before says that a job of the form waits for room before others.
+	before bool
+	// messages of jobs that wait for the same.
+	messages map[messageKey]string
 }
 
 // forms are the shapes and forms of a cycle by their contents.
@@ -65,7 +82,7 @@ func (f *forms) of(job *Job) *form {
 	if known, ok := f.forms[string(key)]; ok {
 		return known
 	}
-	made := &form{topology: job.Topology, cluster: f.clusters[job.Cluster], need: needOf(job)}
+	made := &form{topology: job.Topology, cluster: f.clusters[job.Cluster], need: needOf(job), soonFull: -1}
 	for i := range job.Groups {
 		group := &job.Groups[i]
 		if group.Count > 0 {

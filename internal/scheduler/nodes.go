@@ -78,12 +78,14 @@ func (n *nodes) byValue(label string) map[string][]int32 {
 // class are the nodes that selectors, taints and affinity leave, whatever room they have.
 type class struct {
 	nodes []int32
-	// reserved says that a job that is to start on such nodes holds a reservation.
-	reserved bool
+	// has says of each node whether it is one of them.
+	has []bool
+	// reserved is the job for which room on such nodes is kept.
+	reserved *waiting
 	// domains are the nodes by the value of a topology label.
 	domains map[string][]domain
-	// tooSmall are requests for one member of which there is no room.
-	tooSmall [][]int64
+	// refused are requests for one member of which no node has room in this cycle.
+	refused [][]int64
 }
 
 // domain are the nodes of one value of a topology label.
@@ -102,14 +104,14 @@ func (n *nodes) matching(in *cluster, group *Group) *class {
 	if group.Affinity != nil {
 		var err error
 		if affinity, err = nodeaffinity.NewNodeSelector(group.Affinity); err != nil {
-			return &class{}
+			return &class{has: make([]bool, len(n.all))}
 		}
 	}
 	tolerated := make([]bool, len(n.taintSets))
 	for i, taints := range n.taintSets {
 		tolerated[i] = tolerates(group.Tolerations, taints)
 	}
-	made := &class{nodes: make([]int32, 0, len(candidates))}
+	made := &class{nodes: make([]int32, 0, len(candidates)), has: make([]bool, len(n.all))}
 	var asNode corev1.Node
 	for _, at := range candidates {
 		if !tolerated[n.taints[at]] || !hasLabels(n.all[at].Labels, rest) {
@@ -122,6 +124,7 @@ func (n *nodes) matching(in *cluster, group *Group) *class {
 			}
 		}
 		made.nodes = append(made.nodes, at)
+		made.has[at] = true
 	}
 	return made
 }

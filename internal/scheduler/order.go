@@ -28,12 +28,23 @@ type waiting struct {
 	// rank is the priority with what it has aged, in milliseconds of waiting: the highest comes first.
 	rank    int64
 	overdue bool
-	// verdict of the cycle.
+	// verdict of the cycle; at is the level that is short, and sum of what, if that is why it waits; behind is the job for
+	// which what it needs is kept.
 	verdict verdict
+	at      level
+	sum     int
+	behind  *waiting
+	// kept are the nodes on which room is kept for it, victims how many jobs have been stopped for it in this cycle.
+	kept    []int32
+	victims int
 }
 
 func newWaiting(job *Job, now time.Time) *waiting {
 	w := &waiting{Job: job, since: job.QueuedAt}
+	if job.AdmittedAt.After(w.since) {
+		// It has lost its place since, and waits anew.
+		w.since = job.AdmittedAt
+	}
 	if w.since.IsZero() || w.since.After(now) {
 		w.since = now
 	}

@@ -64,18 +64,19 @@ func (l *ledger) short(need *amounts, used amounts) int {
 	return -1
 }
 
-// now is what counts as used for a job that would start at once, soonest for one that waits for those that are being stopped.
-func (l *ledger) now() amounts { return l.plus(&l.claimed) }
+// held is what jobs hold; now what counts as used for a job that would start at once; soonest for one that waits for those that
+// are being stopped.
+func (l *ledger) held() amounts { return l.used }
 
-func (l *ledger) soonest() amounts {
-	used := l.plus(&l.claimed)
-	used.subtract(&l.soon)
+func (l *ledger) now() amounts {
+	used := l.used
+	used.add(&l.claimed)
 	return used
 }
 
-func (l *ledger) plus(other *amounts) amounts {
-	used := l.used
-	used.add(other)
+func (l *ledger) soonest() amounts {
+	used := l.now()
+	used.subtract(&l.soon)
 	return used
 }
 
@@ -87,6 +88,8 @@ type queue struct {
 	nominal           amounts
 	cohort            *cohort
 	users, namespaces map[string]*ledger
+	// waits says that a job of the queue waits for room that nobody clears for it.
+	waits bool
 	// members are what the users of each namespace hold, in a queue with fair shares.
 	members map[tenant]*ledger
 }
@@ -200,7 +203,7 @@ func (q *queue) borrows(need *amounts) bool {
 // hasBorrowed says whether the queue holds more than its own quota.
 func (q *queue) hasBorrowed() bool {
 	for i := gpuSum; i < sums; i++ {
-		if q.used[i] > q.nominal[i] {
+		if q.used[i]-q.soon[i] > q.nominal[i] {
 			return true
 		}
 	}

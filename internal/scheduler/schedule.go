@@ -10,8 +10,15 @@ const (
 	noQueue
 	noCluster
 	suspended
+	// tooMuch of a limit, or of what the nodes have, can never be had.
+	tooMuchQuota
+	tooMuchRoom
 	overQuota
 	noRoom
+	// behind a job for which what it needs is kept.
+	behind
+	// freeing says that jobs are being stopped whose place it gets.
+	freeing
 )
 
 // cycle is the state of one call of Schedule.
@@ -22,8 +29,22 @@ type cycle struct {
 	forms   *forms
 	queues  map[string]*queue
 	running *running
-	// free is what nodes have left, less what was admitted in the cycle; usable is what of it later jobs may have.
-	free, usable room
+	// free is what nodes have left, less what was admitted in the cycle; usable is what of it later jobs may have, less what
+	// must stay for those before them; future what will be left of it once the jobs are gone that are being stopped, less
+	// all that is kept for jobs; empty is what nodes have without any job.
+	free, usable, future, empty room
+	// changed names the nodes of which usable has changed, in that order.
+	changed []int32
+	// byAge and cheapest are orders of the running jobs; lower is what those below some priorities hold.
+	byAge, cheapest *byOrder
+	lower           map[int32]*lower
+	priorities      []int32
+	scratch         []int64
+	// going is the number of jobs that are being stopped, victims of those that are since this cycle; reserved of jobs for
+	// which nodes are kept; preempted of jobs for which others are stopped, tried of those that were looked at for that.
+	going, victims, reserved, preempted, tried int
+	// before are the forms of jobs that wait for room.
+	before []*form
 	// total of what the nodes have, for shares.
 	total amounts
 	// waits are the jobs that wait, in the order in which they were looked at.
@@ -70,7 +91,14 @@ func begin(s *Snapshot) *cycle {
 		h.scopes = scopesOf(h.Job, &h.need, h.queue, clusters[h.Cluster])
 		c.hold(h.Job, &h.scopes, &h.need, h.queue, h.going)
 	}
-	c.usable = c.free.clone()
+	c.usable, c.future = c.free.clone(), c.free.clone()
+	for i := range c.running.jobs {
+		if h := &c.running.jobs[i]; h.going {
+			c.going++
+			c.running.move(h, c.future, 1)
+		}
+	}
+	c.scratch = make([]int64, c.layout.width)
 	return c
 }
 
@@ -117,20 +145,50 @@ func (c *cycle) decide(job *waiting) verdict {
 		return noCluster
 	}
 	s := scopesOf(job.Job, &job.form.need, job.queue, job.form.cluster)
-	if _, _, short := s.short((*ledger).now); short {
+	at, sum, short := s.short((*ledger).now)
+	if !short {
+		if placed, ok := c.place(job.form); ok {
+			c.hold(job.Job, &s, &job.form.need, job.queue, false)
+			c.out.Admitted = append(c.out.Admitted, Admission{UID: job.UID, Nodes: c.names(placed), Cluster: job.Cluster})
+			return admitted
+		}
+	}
+	verdict := c.refuse(job, &s, at, sum, short)
+	if verdict == overQuota || verdict == noRoom || verdict == behind {
+		if job.queue != nil {
+			job.queue.waits = true
+		}
+	}
+	return verdict
+}
+
+// refuse says why a job cannot start now, and sees to it that it can later.
+func (c *cycle) refuse(job *waiting, s *scopes, at level, sum int, short bool) verdict {
+	var beyond bool
+	if job.at, job.sum, beyond = s.beyond(); beyond {
+		return tooMuchQuota
+	}
+	if c.isHopeless(job.form) {
+		return tooMuchRoom
+	}
+	if c.awaitGoing(job, s) || c.preempt(job, s) {
+		return freeing
+	}
+	if !short {
+		c.reserve(job, s)
+		c.noteBefore(job.form)
+		return noRoom
+	}
+	job.at, job.sum = at, sum
+	if s[at].claimant == nil {
+		s.claim(job, at)
 		return overQuota
 	}
-	if job.form.full {
-		return noRoom
+	if s[at].claimant != nil && s[at].short(&s[at].need, s[at].held()) < 0 {
+		job.behind = s[at].claimant
+		return behind
 	}
-	placed, ok := c.place(job.form)
-	if !ok {
-		job.form.full = true
-		return noRoom
-	}
-	c.hold(job.Job, &s, &job.form.need, job.queue, false)
-	c.out.Admitted = append(c.out.Admitted, Admission{UID: job.UID, Nodes: c.names(placed), Cluster: job.Cluster})
-	return admitted
+	return overQuota
 }
 
 func (c *cycle) names(placed []int32) []string {

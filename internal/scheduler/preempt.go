@@ -1,0 +1,183 @@
+package scheduler
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+const (
+	// preemptors is for how many jobs others are stopped in one cycle, tries how many are looked at closely for that. Those
+	// that are left out have their turn in later cycles.
+	preemptors = 16
+	tries      = 64
+)
+
+// preempt stops the cheapest jobs of lower priority that make room for a job, if there are such, and keeps the room for it.
+func (c *cycle) preempt(job *waiting, s *scopes) bool {
+	q := job.queue
+	if q == nil || !q.Preempts || c.preempted == preemptors || c.tried == tries {
+		return false
+	}
+	// In a queue that does not go by priority only the first may, or another would come before it to the place.
+	if q.Algorithm != string(v1alpha1.QueueByPriority) && q.Algorithm != "" && q.waits {
+		return false
+	}
+	if !c.mayHelp(job, s) {
+		return false
+	}
+	c.tried++
+	victims := c.choose(job, s)
+	if len(victims) == 0 || !c.fairTo(job, victims) {
+		return false
+	}
+	then := c.future.clone()
+	for _, h := range victims {
+		c.running.move(h, then, 1)
+	}
+	placed, ok := c.find(job.form, then, nil)
+	if !ok || c.othersFirst(victims, then) {
+		return false
+	}
+	for _, h := range victims {
+		h.going = true
+		c.going++
+		c.victims++
+		c.running.move(h, c.future, 1)
+		h.scopes.each(func(l *ledger, need *amounts) { l.soon.add(need) })
+		c.out.Preempted = append(c.out.Preempted, Preemption{UID: h.UID, For: job.UID})
+	}
+	slices.SortFunc(c.out.Preempted[len(c.out.Preempted)-len(victims):], func(a, b Preemption) int {
+		return strings.Compare(string(a.UID), string(b.UID))
+	})
+	c.preempted++
+	c.keep(job, s, placed, c.future)
+	job.victims = len(victims)
+	return true
+}
+
+// mayHelp says, without looking at single jobs, whether what all jobs of lower priority hold would do.
+func (c *cycle) mayHelp(job *waiting, s *scopes) bool {
+	if job.form.vain != nil && job.Priority <= *job.form.vain {
+		return false
+	}
+	below := c.below(job.Priority)
+	if below.none {
+		return false
+	}
+	for at := range s {
+		if s[at].ledger == nil {
+			continue
+		}
+		used := s[at].soonest()
+		freed := below.sums[s[at].ledger]
+		used.subtract(&freed)
+		if s[at].short(&s[at].need, used) >= 0 {
+			return false
+		}
+	}
+	if c.members(job.form, func(node int32, p *part) int {
+		row := c.scratch
+		copy(row, c.future.of(node))
+		for i, more := range below.room.of(node) {
+			row[i] += more
+		}
+		return count(row, p.shape.request, p.count)
+	}) {
+		return true
+	}
+	job.form.vain = &job.Priority
+	return false
+}
+
+// members says whether all parts of a form have enough of what is counted on each node, whatever its topology.
+func (c *cycle) members(f *form, on func(int32, *part) int) bool {
+	for i := range f.parts {
+		p := &f.parts[i]
+		left := p.count
+		for _, node := range p.shape.class.nodes {
+			if left -= on(node, p); left <= 0 {
+				break
+			}
+		}
+		if left > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// fairTo says whether the job still comes before its victims where its queue goes by shares: nobody's place is taken for someone
+// who would then hold more than the other.
+func (c *cycle) fairTo(job *waiting, victims []*held) bool {
+	q := job.queue
+	if !q.fairShare() {
+		return true
+	}
+	f := &fair{cycle: c, queue: q}
+	lost := map[*ledger]*ledger{}
+	lose := func(l *ledger, h *held) {
+		if lost[l] == nil {
+			lost[l] = &ledger{used: l.used}
+		}
+		lost[l].used.subtract(&h.need)
+	}
+	for _, h := range victims {
+		if h.queue == q {
+			lose(f.of(h.Namespace), h)
+			lose(ledgerFor(q.members, tenant{h.Namespace, h.User}, nil), h)
+		}
+	}
+	shareOf := func(l *ledger) float64 {
+		if lost[l] != nil {
+			l = lost[l]
+		}
+		return f.dominant(l)
+	}
+	mine, myUsers := shareOf(f.of(job.Namespace)), shareOf(f.ofUser(job))
+	for _, h := range victims {
+		if h.queue != q {
+			continue
+		}
+		if h.Namespace != job.Namespace && shareOf(f.of(h.Namespace)) < mine {
+			return false
+		}
+		if h.Namespace == job.Namespace && h.User != job.User && shareOf(ledgerFor(q.members, tenant{h.Namespace, h.User}, nil)) < myUsers {
+			return false
+		}
+	}
+	return true
+}
+
+// looked is how many of the forms that wait for room before a job are looked at when others are to be stopped for it.
+const looked = 32
+
+// othersFirst says whether a job that comes before would take the room that the victims free: they would be stopped in vain.
+func (c *cycle) othersFirst(victims []*held, then room) bool {
+	for _, f := range c.before[:min(len(c.before), looked)] {
+		if f.members > 1 || len(f.parts) == 0 {
+			if _, ok := c.find(f, then, nil); ok {
+				return true
+			}
+			continue
+		}
+		p := &f.parts[0]
+		for _, h := range victims {
+			for _, node := range c.running.node[h.from:h.to] {
+				if node >= 0 && p.shape.class.has[node] && fits(then.of(node), p.shape.request) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// note that a job waits for room that jobs after it must not have cleared for themselves.
+func (c *cycle) noteBefore(f *form) {
+	if !f.before && len(c.before) < looked {
+		f.before = true
+		c.before = append(c.before, f)
+	}
+}

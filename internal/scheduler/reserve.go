@@ -1,0 +1,168 @@
+package scheduler
+
+import (
+	"cmp"
+	"strings"
+)
+
+// reservations is for how many jobs room is kept in a cycle, each on nodes of another class.
+const reservations = 8
+
+// beyond is the narrowest level of which a job needs more than there can ever be, and of which sum.
+func (s *scopes) beyond() (level, int, bool) {
+	return s.short(func(*ledger) amounts { return amounts{} })
+}
+
+// isHopeless says whether a form does not even fit on nodes on which no job runs.
+func (c *cycle) isHopeless(f *form) bool {
+	if !f.known {
+		if c.empty.all == nil {
+			c.empty = newRoom(len(c.nodes.all), c.layout.width)
+			for i, node := range c.nodes.all {
+				c.layout.add(c.empty.of(int32(i)), &node.Allocatable)
+				c.layout.subtract(c.empty.of(int32(i)), &node.Requested)
+			}
+		}
+		_, ok := c.find(f, c.empty, nil)
+		f.hopeless, f.known = !ok, true
+	}
+	return f.hopeless
+}
+
+// awaitGoing keeps room for a job that fits once the jobs are gone that are being stopped, so that nobody else gets it and no
+// further job is stopped for it.
+func (c *cycle) awaitGoing(job *waiting, s *scopes) bool {
+	if c.going == 0 || job.form.soonFull == c.victims {
+		return false
+	}
+	if _, _, short := s.short((*ledger).soonest); short {
+		return false
+	}
+	placed, ok := c.find(job.form, c.future, nil)
+	if !ok {
+		job.form.soonFull = c.victims
+		return false
+	}
+	c.keep(job, s, placed, c.future)
+	return true
+}
+
+// keep room for a job on nodes, of what they will have left when those are gone that it waits for: later jobs get only what is
+// left of that, too.
+func (c *cycle) keep(job *waiting, s *scopes, placed []int32, left room) {
+	f := job.form
+	f.give(left, placed, -1)
+	if &left.all[0] != &c.future.all[0] {
+		f.give(c.future, placed, -1)
+	}
+	at := 0
+	for _, p := range f.parts {
+		for range p.count {
+			node := placed[at]
+			at++
+			usable, then := c.usable.of(node), left.of(node)
+			for i, need := range p.shape.request {
+				if need > 0 {
+					usable[i] = min(usable[i], then[i])
+				}
+			}
+		}
+	}
+	c.changed = append(c.changed, placed...)
+	job.kept = placed
+	s.claim(job, levels-1)
+}
+
+// claim sums for a job that waits, up to a level.
+func (s *scopes) claim(job *waiting, upTo level) {
+	for at := range s {
+		if l := s[at].ledger; l != nil && level(at) <= upTo {
+			l.claimed.add(&s[at].need)
+			if l.claimant == nil {
+				l.claimant = job
+			}
+		}
+	}
+}
+
+// reserve keeps room for the first job of those that wait for the same nodes. Nobody knows when the running jobs end, so they are
+// taken to end in the order in which they were admitted. What was kept in one cycle is there in the next, because the jobs that
+// come later are not let onto it: so each job's turn comes after finitely many of those that ran before it.
+func (c *cycle) reserve(job *waiting, s *scopes) {
+	f := job.form
+	if len(f.parts) == 0 || f.parts[0].shape.class.reserved != nil || c.reserved == reservations {
+		return
+	}
+	c.reserved++
+	for _, p := range f.parts {
+		p.shape.class.reserved = job
+	}
+	t := c.tally(f, c.future.clone())
+	oldest := c.oldest()
+	confirmed := t.fit()
+	for i := 0; !confirmed; i++ {
+		h := oldest.at(i)
+		if h < 0 {
+			return
+		}
+		if running := &c.running.jobs[h]; !running.going {
+			t.move(running, 1)
+			// Packing parts of different shapes takes long: that is tried after ever more jobs.
+			confirmed = t.good > 0 && (len(f.parts) == 1 || i&(i+1) == 0) && t.fit()
+		}
+		if !confirmed && len(f.parts) > 1 && oldest.at(i+1) < 0 {
+			confirmed = t.fit()
+		}
+	}
+	if placed, ok := c.find(f, t.room, nil); ok {
+		c.keep(job, s, placed, t.room)
+	}
+}
+
+// byOrder gives running jobs in an order, of which only the beginning is sorted that is asked for.
+type byOrder struct {
+	rest heap[orderKey]
+	done []int32
+}
+
+type orderKey struct {
+	first, second int64
+	uid           string
+	job           int32
+}
+
+func newByOrder(keys []orderKey) *byOrder {
+	o := &byOrder{rest: heap[orderKey]{items: keys, less: func(a, b orderKey) bool {
+		if a.first != b.first {
+			return a.first < b.first
+		}
+		return cmp.Or(cmp.Compare(a.second, b.second), strings.Compare(a.uid, b.uid)) < 0
+	}}}
+	o.rest.order()
+	return o
+}
+
+// at is the job at a place of the order, -1 after the last.
+func (o *byOrder) at(i int) int32 {
+	for len(o.done) <= i {
+		if o.rest.empty() {
+			return -1
+		}
+		o.done = append(o.done, o.rest.pop().job)
+	}
+	return o.done[i]
+}
+
+// oldest are the running jobs that hold room, those first that run longest.
+func (c *cycle) oldest() *byOrder {
+	if c.byAge == nil {
+		keys := make([]orderKey, 0, len(c.running.jobs))
+		for i := range c.running.jobs {
+			if h := &c.running.jobs[i]; h.to > h.from {
+				keys = append(keys, orderKey{first: h.AdmittedAt.Unix(), second: int64(h.AdmittedAt.Nanosecond()), uid: string(h.UID), job: int32(i)})
+			}
+		}
+		c.byAge = newByOrder(keys)
+	}
+	return c.byAge
+}
