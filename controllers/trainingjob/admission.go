@@ -217,12 +217,11 @@ func mustRelease(o observed) (why string, again time.Duration) {
 		return "", 0
 	}
 	for _, pod := range o.podsOf(o.workers.UID) {
-		_, message := stuck(pod)
-		refused := refusedSince(pod)
-		if message == "" || refused.IsZero() || pod.DeletionTimestamp != nil {
+		reason, message := stuck(pod)
+		if reason != mlv1.ReasonUnschedulable || pod.DeletionTimestamp != nil {
 			continue
 		}
-		left := refused.Add(bindPatience).Sub(o.now)
+		left := refusedSince(pod).Add(bindPatience).Sub(o.now)
 		if left <= 0 {
 			return fmt.Sprintf("a worker found no room on the nodes that the queue assigned for %s: %s", bindPatience, message), 0
 		}

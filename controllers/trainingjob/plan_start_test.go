@@ -255,18 +255,6 @@ func TestAJobThatWaitedForItsClaimStartsOnceItIsThere(t *testing.T) {
 	assert.Equal(t, mlv1.StateInitializing, second.State)
 }
 
-func TestFieldsOfLaterVersionsAreNamed(t *testing.T) {
-	job := builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
-		s.Scheduling = &mlv1.Scheduling{QueueName: "q", Gang: ptr.To(true)}
-	}).Obj()
-
-	d := plan(see(job, builders.Workers(job).Obj()))
-
-	assert.Equal(t, "True QueueNotServed", outlineOf(d).Conditions["Admitted"])
-	assert.Equal(t, "the job asks for no queue and is admitted at once; no gang scheduler is named, so that some of its 1 workers may start and "+
-		"wait for the others; this version of the operator does not act upon spec.scheduling.queueName yet", d.status.Conditions[0].Message)
-}
-
 func TestNoAttemptStartsWhilePodsOfAnEarlierOneRun(t *testing.T) {
 	job := builders.TrainingJob("bert").Obj()
 	old := func() *builders.PodBuilder { return builders.Pod(builders.Workers(job).Obj(), 0) }

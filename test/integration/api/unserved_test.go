@@ -25,8 +25,6 @@ var examples = map[string]string{
 	"SpotInstanceJob": spotInstanceJob,
 	"SpotInstanceVM":  spotInstanceVM,
 	"AIJob":           aiJob,
-	"AIJobQueue":      aiJobQueue,
-	"ComputeCluster":  computeCluster,
 	"Agent":           agent,
 	"AgentWorkflow":   agentWorkflow,
 }
@@ -94,13 +92,13 @@ func TestUnservedInManager(t *testing.T) {
 		assert.NoError(t, <-ended)
 	}()
 
-	queue := create(t, with(t, object(t, aiJobQueue), `metadata: {name: managed}`))
+	agent := create(t, with(t, object(t, agent), `metadata: {name: managed}`))
 	conditionAt := func(generation int64) func() bool {
 		return func() bool {
-			if err := k8s.Get(ctx, client.ObjectKeyFromObject(queue), queue); err != nil {
+			if err := k8s.Get(ctx, client.ObjectKeyFromObject(agent), agent); err != nil {
 				return false
 			}
-			status, _ := json.Marshal(queue.Object["status"])
+			status, _ := json.Marshal(agent.Object["status"])
 			var conditions struct{ Conditions []metav1.Condition }
 			return json.Unmarshal(status, &conditions) == nil && len(conditions.Conditions) == 1 &&
 				conditions.Conditions[0].ObservedGeneration == generation
@@ -108,7 +106,7 @@ func TestUnservedInManager(t *testing.T) {
 	}
 	require.Eventually(t, conditionAt(1), 30*time.Second, 20*time.Millisecond)
 
-	queue.Object["spec"].(map[string]any)["maxConcurrency"] = int64(7)
-	require.NoError(t, k8s.Update(ctx, queue))
+	agent.Object["spec"].(map[string]any)["timeoutSeconds"] = int64(7)
+	require.NoError(t, k8s.Update(ctx, agent))
 	require.Eventually(t, conditionAt(2), 30*time.Second, 20*time.Millisecond)
 }
