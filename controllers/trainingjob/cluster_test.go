@@ -27,8 +27,10 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
+	"github.com/dcnlab/spot-training-operator/internal/scheduler"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 )
 
@@ -45,6 +47,8 @@ type cluster struct {
 	namespace string
 	// agentPort is where a test plays the checkpoint agent.
 	agentPort int32
+	// admits has the managers admit jobs with an AIJobQueue.
+	admits bool
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -105,6 +109,12 @@ func (c *cluster) start(at *cut) *manager {
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
 		Metrics:  metrics.NewTrainingJobs(m.registry, 10),
 		Settings: Settings{WorkerImage: "worker:1", AgentImage: "agent:1", AgentPort: c.agentPort},
+	}
+	if c.admits {
+		decider := admission.New(mgr, admission.Options{Schedule: scheduler.Schedule})
+		decider.Add(Source(reconciler.Settings, admission.PriorityClasses(mgr.GetCache())))
+		require.NoError(c.t, mgr.Add(decider))
+		reconciler.Admission = decider
 	}
 	require.NoError(c.t, reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 2, Reported: m.reported}))
 	ended := make(chan error, 1)
