@@ -175,7 +175,7 @@ func eventually(t *testing.T, happened func() bool, what string, args ...any) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
 		func(context.Context) (bool, error) { return happened(), nil })
-	require.NoError(t, err, "waited for "+what, args...)
+	require.NoError(t, err, "waited for %s", fmt.Sprintf(what, args...))
 }
 
 // jobs play the controller of AIJobs, as far as admission goes. It can be held up.
