@@ -92,13 +92,13 @@ func TestUnservedInManager(t *testing.T) {
 		assert.NoError(t, <-ended)
 	}()
 
-	agent := create(t, with(t, object(t, agent), `metadata: {name: managed}`))
+	job := create(t, with(t, object(t, aiJob), `metadata: {name: managed}`))
 	conditionAt := func(generation int64) func() bool {
 		return func() bool {
-			if err := k8s.Get(ctx, client.ObjectKeyFromObject(agent), agent); err != nil {
+			if err := k8s.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
 				return false
 			}
-			status, _ := json.Marshal(agent.Object["status"])
+			status, _ := json.Marshal(job.Object["status"])
 			var conditions struct{ Conditions []metav1.Condition }
 			return json.Unmarshal(status, &conditions) == nil && len(conditions.Conditions) == 1 &&
 				conditions.Conditions[0].ObservedGeneration == generation
@@ -106,7 +106,7 @@ func TestUnservedInManager(t *testing.T) {
 	}
 	require.Eventually(t, conditionAt(1), 30*time.Second, 20*time.Millisecond)
 
-	agent.Object["spec"].(map[string]any)["timeoutSeconds"] = int64(7)
-	require.NoError(t, k8s.Update(ctx, agent))
+	job.Object["spec"].(map[string]any)["priority"] = int64(7)
+	require.NoError(t, k8s.Update(ctx, job))
 	require.Eventually(t, conditionAt(2), 30*time.Second, 20*time.Millisecond)
 }
