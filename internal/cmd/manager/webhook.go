@@ -22,6 +22,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
 	"github.com/dcnlab/spot-training-operator/internal/webhook/certificate"
 	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
 )
@@ -32,6 +33,9 @@ const (
 	certificateFiles = "files"
 	certificateSelf  = "self"
 )
+
+// managerAccount is the ServiceAccount of the manager.
+const managerAccount = "spot-training-operator-controller-manager"
 
 // namespaceVariable names the manager's own namespace.
 const namespaceVariable = "POD_NAMESPACE"
@@ -47,6 +51,7 @@ type webhookOptions struct {
 	service       string
 	configuration string
 	namespace     string
+	jobService    string
 }
 
 func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
@@ -66,6 +71,19 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 		"name of the two webhook configurations that mode self makes the certificate known in")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv(namespaceVariable),
 		"namespace of the manager, where mode self keeps its Secret and from which isolated jobs are read (environment: "+namespaceVariable+")")
+	flags.StringVar(&o.jobService, "job-service-account", "spot-training-operator-job-service",
+		"ServiceAccount in the manager's namespace of the job service, which may create AIJobs in the name of other users")
+}
+
+// trusted are the users who may say for whom they create an AIJob: the job service, and the operator for its workflows.
+func (o *webhookOptions) trusted() []string {
+	if o.namespace == "" {
+		return nil
+	}
+	return []string{
+		fmt.Sprintf("system:serviceaccount:%s:%s", o.namespace, o.jobService),
+		fmt.Sprintf("system:serviceaccount:%s:%s", o.namespace, managerAccount),
+	}
 }
 
 // validate names the flag that is wrong, and the way out.
@@ -98,6 +116,7 @@ type webhooks struct {
 	rotator *certificate.Rotator
 	cluster client.Client
 	expires prometheus.Collector
+	trusted []string
 }
 
 // newWebhooks makes the server before the manager, which is given it.
@@ -109,7 +128,7 @@ func newWebhooks(o webhookOptions, config *rest.Config, scheme *runtime.Scheme) 
 	if err != nil {
 		return webhooks{}, err
 	}
-	w := webhooks{cluster: cluster}
+	w := webhooks{cluster: cluster, trusted: o.trusted()}
 	options := webhook.Options{Host: o.host, Port: o.port, CertDir: o.certDir, TLSOpts: []func(*tls.Config){withoutHTTP2}}
 	if o.certMode == certificateSelf {
 		inCluster := fmt.Sprintf("%s.%s.svc", o.service, o.namespace)
@@ -137,6 +156,7 @@ func (w webhooks) addTo(mgr ctrl.Manager, settings trainingjob.Settings) error {
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      w.cluster,
 	})
+	aijobwebhook.Register(mgr.GetWebhookServer(), aijobwebhook.Options{Trusted: w.trusted})
 	if err := ctrlmetrics.Registry.Register(w.expires); err != nil {
 		return fmt.Errorf("register the metric of the webhooks' certificate: %w", err)
 	}

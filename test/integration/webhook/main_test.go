@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
@@ -37,6 +38,8 @@ const (
 	operatorNamespace = "spot-training-operator-system"
 	operatorAccount   = "spot-training-operator-controller-manager"
 	operatorUser      = "system:serviceaccount:" + operatorNamespace + ":" + operatorAccount
+
+	jobServiceUser = "system:serviceaccount:" + operatorNamespace + ":spot-training-operator-job-service"
 
 	// configuration is the name of both webhook configurations.
 	configuration = "spot-training-operator"
@@ -58,7 +61,7 @@ func TestMain(m *testing.M) {
 }
 
 func runWithAPIServer(m *testing.M) int {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mlv1.AddToScheme, spotv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	environment = &envtest.Environment{CRDDirectoryPaths: []string{root + "/config/crd/bases"}, ErrorIfCRDPathMissing: true}
