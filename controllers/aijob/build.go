@@ -67,7 +67,7 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 			},
 			Containers: []corev1.Container{{
 				Name: container, Image: job.Spec.Image, Command: job.Spec.Command, Args: job.Spec.Args,
-				Env: environment(job, member), Resources: ptr.Deref(job.Spec.Resources, corev1.ResourceRequirements{}),
+				Env: environment(job, member), Resources: resourcesOf(job),
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
@@ -82,6 +82,10 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 		pod.Spec.Hostname, pod.Spec.Subdomain = hostName(job.Name, member), serviceName(job.Name)
 	}
 	return pod
+}
+
+func resourcesOf(job *aiplatformv1alpha1.AIJob) corev1.ResourceRequirements {
+	return ptr.Deref(job.Spec.Resources, corev1.ResourceRequirements{})
 }
 
 func graceOf(job *aiplatformv1alpha1.AIJob) int64 {

@@ -13,9 +13,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
 )
 
-// gpuResource are whole GPUs.
-const gpuResource corev1.ResourceName = "nvidia.com/gpu"
-
 // Source says how AIJobs are admitted.
 func Source() admission.Source {
 	return admission.Source{
@@ -61,7 +58,8 @@ func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, admission.State)
 		Priority: ptr.Deref(job.Spec.Priority, 50), Preemptible: ptr.Deref(job.Spec.Preemptible, true),
 		QueuedAt: queuedAt(job), Topology: job.Spec.Gang.Topology,
 		Groups: []scheduler.Group{{
-			Count: int(membersOf(job)), Requests: requestsOf(job), NodeSelector: nodeSelector(job), Tolerations: job.Spec.Tolerations,
+			Count: int(membersOf(job)), NodeSelector: nodeSelector(job), Tolerations: job.Spec.Tolerations,
+			Requests: admission.RequestsOf(&corev1.PodSpec{Containers: []corev1.Container{{Resources: resourcesOf(job)}}}),
 		}},
 	}
 	if state == admission.Holding {
@@ -96,41 +94,6 @@ func assignmentsOf(nodes []string) []aiplatformv1alpha1.NodeAssignment {
 		list[i].Members++
 	}
 	return list
-}
-
-// requestsOf are the requests of one pod: those of the spec, and for what has none there the limit, as the API server fills in.
-func requestsOf(job *aiplatformv1alpha1.AIJob) scheduler.Resources {
-	needs := scheduler.Resources{Pods: 1}
-	if job.Spec.Resources == nil {
-		return needs
-	}
-	all := corev1.ResourceList{}
-	for _, list := range []corev1.ResourceList{job.Spec.Resources.Limits, job.Spec.Resources.Requests} {
-		for name, amount := range list {
-			all[name] = amount
-		}
-	}
-	for name, amount := range all {
-		switch name {
-		case corev1.ResourceCPU:
-			needs.MilliCPU = amount.MilliValue()
-		case corev1.ResourceMemory:
-			needs.Memory = amount.Value()
-		case corev1.ResourceEphemeralStorage:
-			needs.EphemeralStorage = amount.Value()
-		case gpuResource:
-			needs.GPUs = amount.Value()
-		default:
-			if amount.IsZero() {
-				continue
-			}
-			if needs.Extended == nil {
-				needs.Extended = map[corev1.ResourceName]int64{}
-			}
-			needs.Extended[name] = amount.Value()
-		}
-	}
-	return needs
 }
 
 func nodeSelector(job *aiplatformv1alpha1.AIJob) map[string]string {

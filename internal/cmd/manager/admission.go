@@ -9,6 +9,7 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/dcnlab/spot-training-operator/controllers/aijob"
 	"github.com/dcnlab/spot-training-operator/controllers/aijobqueue"
 	"github.com/dcnlab/spot-training-operator/controllers/computecluster"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
@@ -20,6 +21,7 @@ import (
 // newAdmission makes what decides upon the jobs of all queues, and tells it of the kinds of jobs.
 func newAdmission(mgr ctrl.Manager, settings trainingjob.Settings) *admission.Service {
 	decider := admission.New(mgr, admission.Options{Schedule: scheduler.Schedule, Metrics: metrics.NewAdmission(ctrlmetrics.Registry)})
+	decider.Add(aijob.Source())
 	decider.Add(trainingjob.Source(settings, admission.PriorityClasses(mgr.GetCache())))
 	return decider
 }

@@ -13,6 +13,7 @@ import (
 func addPlatformControllers(ctx context.Context, mgr ctrl.Manager, o options, decider *admission.Service) error {
 	return errors.Join(
 		addAdmission(mgr, decider),
+		addAIJobs(ctx, mgr, o, decider),
 		addAgents(ctx, mgr, o),
 	)
 }
