@@ -79,6 +79,8 @@ type cluster struct {
 	config    *rest.Config
 	namespace string
 	decider   *decider
+	// real has the operator's own admission decide in the place of the test.
+	real bool
 	// nodes that admission gives to the members of a job, from the first; full lets it give none.
 	nodes []string
 	full  bool
@@ -133,6 +135,12 @@ func (c *cluster) start(at *cut) *manager {
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: m.events,
 		Metrics: metrics.NewAIJobs(m.metrics), Decider: c.decider,
 	}
+	if c.real {
+		service := admission.New(mgr, admission.Options{Schedule: scheduler.Schedule})
+		service.Add(Source())
+		require.NoError(c.t, mgr.Add(service))
+		reconciler.Decider = service
+	}
 	require.NoError(c.t, reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 2, Namespaces: []string{c.namespace}}))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -161,7 +169,9 @@ func (c *cluster) until(what string, happened func() bool) {
 // step does what the parts of a cluster do that the test plays.
 func (c *cluster) step() {
 	c.t.Helper()
-	c.admit()
+	if !c.real {
+		c.admit()
+	}
 	for _, pod := range c.pods() {
 		if !slices.Contains(c.created, pod.Name) {
 			c.created = append(c.created, pod.Name)
