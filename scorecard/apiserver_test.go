@@ -35,7 +35,6 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
-	"github.com/dcnlab/spot-training-operator/controllers/unserved"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 )
@@ -129,7 +128,7 @@ func startOperator(t *testing.T, namespace string) {
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Metrics: metrics.NewSpotInstanceJobs(prometheus.NewRegistry()),
 	}
 	require.NoError(t, spot.SetupWithManager(ctx, mgr, spotinstancejob.Options{Concurrency: 1}))
-	require.NoError(t, unserved.SetupWithManager(mgr))
+	startPlatform(ctx, t, mgr)
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	t.Cleanup(func() {

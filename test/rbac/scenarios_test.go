@@ -62,7 +62,7 @@ var scenarios = []scenario{
 	{"scheduler-plugins start the workers together", func(w *world) { w.gang("scheduler-plugins-scheduler") }},
 	{"Kubernetes starts the workers together", func(w *world) { w.gang("") }},
 	{"a namespace is deleted under a job", namespaceDeleted},
-	{"the kinds without a controller say so", unservedKinds},
+	{"the samples of all kinds are taken up", samplesAreTakenUp},
 	{"metrics are read", readMetrics},
 	{"stored objects are migrated, at the third try", storageMigration},
 	{"the webhooks ask the cluster about a job", webhooksAsk},
@@ -82,8 +82,8 @@ func leaderOtherThan(c *cluster, leader string) func(context.Context) (bool, err
 	}
 }
 
-// unservedKinds applies the samples of all kinds but TrainingJob.
-func unservedKinds(w *world) {
+// samplesAreTakenUp applies the samples of all kinds but TrainingJob.
+func samplesAreTakenUp(w *world) {
 	files, err := filepath.Glob(root + "/config/samples/*.yaml")
 	require.NoError(w.t, err)
 	kinds := map[string]bool{}

@@ -17,8 +17,6 @@ const (
 
 // Reasons of the conditions.
 const (
-	// ReasonControllerNotAvailable: the API is served and the object is stored, but this version does not act on it.
-	ReasonControllerNotAvailable = "ControllerNotAvailable"
 	// ReasonReady: everything is in working order.
 	ReasonReady = "Ready"
 	// ReasonQueueNotFound: the AIJobQueue that the object names does not exist.

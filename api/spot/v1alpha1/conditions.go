@@ -20,8 +20,6 @@ const (
 
 // Reasons of the conditions.
 const (
-	// ReasonControllerNotAvailable: the API is served and the object is stored, but this version does not act on it.
-	ReasonControllerNotAvailable = "ControllerNotAvailable"
 	// ReasonReady: everything is in working order.
 	ReasonReady = "Ready"
 	// ReasonProvisioning: instances are being created or are joining the cluster.

@@ -31,7 +31,6 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
-	"github.com/dcnlab/spot-training-operator/controllers/unserved"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
@@ -263,9 +262,6 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 	}
 	if err := addPlatformControllers(ctx, mgr, o, decider); err != nil {
 		return err
-	}
-	if err := unserved.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("set up the controller of unserved kinds: %w", err)
 	}
 	return nil
 }

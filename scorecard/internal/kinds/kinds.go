@@ -3,6 +3,7 @@
 package kinds
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,37 +18,37 @@ const Suite = "kinds"
 
 // promise is what this version of the operator promises of a kind's example.
 type promise struct {
-	kind      string
-	condition metav1.Condition
+	kind string
+	// conditions are those of which the example gets one: which, may depend on the cluster.
+	conditions []metav1.Condition
 	// says is what the condition says, in words.
 	says string
 }
 
-// promises must be tightened with every kind that gets its controller: the kind then leaves this table for a test of
-// its own that waits until the example does its work, as the one of TrainingJob does. Until then the test asks for what
-// is true, that the operator says that it does not act on the object, and for nothing more. The examples of spot instances
-// name a Secret with the key to a project of Google's, which nobody has where the test runs: that must be told, and nothing
-// be created.
+// promises are of examples that cannot do their work where the test runs: those of spot instances name a Secret with the key to a
+// project of Google's, that of AIJob an image that is not public and a GPU, that of ComputeCluster nodes with a label, and that of
+// AgentWorkflow agents which are not there. The operator must take each up all the same, say what is missing, and create nothing.
 var promises = []promise{
 	{"SpotInstanceJob", withoutSecret, "which Secret it lacks"},
 	{"SpotInstanceVM", withoutSecret, "which Secret it lacks"},
-	{"AIJob", aiplatformStored, notYet},
-	{"AIJobQueue", aiplatformStored, notYet},
-	{"ComputeCluster", aiplatformStored, notYet},
-	{"Agent", aiplatformStored, notYet},
-	{"AgentWorkflow", aiplatformStored, notYet},
+	{"AIJob", ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonReady), "that it acts on it"},
+	{"AIJobQueue", slices.Concat(
+		ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonPriorityClassNotFound), ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonReady),
+	), "that it admits jobs"},
+	{"ComputeCluster", slices.Concat(
+		ready(metav1.ConditionFalse, aiplatformv1alpha1.ReasonNoMatchingNodes), ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonReady),
+		ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonNodesNotReady), ready(metav1.ConditionFalse, aiplatformv1alpha1.ReasonNodesNotReady),
+	), "how its nodes are"},
+	{"Agent", ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonReady), "that workflows can use it"},
+	{"AgentWorkflow", ready(metav1.ConditionFalse, aiplatformv1alpha1.ReasonAgentNotFound), "which Agent it lacks"},
 }
 
-const notYet = "that it does not act on it yet"
+var withoutSecret = ready(metav1.ConditionFalse, spotv1alpha1.ReasonSecretNotFound)
 
-var (
-	withoutSecret = metav1.Condition{
-		Type: spotv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: spotv1alpha1.ReasonSecretNotFound,
-	}
-	aiplatformStored = metav1.Condition{
-		Type: aiplatformv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: aiplatformv1alpha1.ReasonControllerNotAvailable,
-	}
-)
+// ready is the condition Ready, which all kinds call the same.
+func ready(status metav1.ConditionStatus, reason string) []metav1.Condition {
+	return []metav1.Condition{{Type: aiplatformv1alpha1.ConditionReady, Status: status, Reason: reason}}
+}
 
 // Tests returns the tests of all kinds.
 func Tests() []suite.Test {

@@ -3,6 +3,7 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,10 +22,30 @@ func (p promise) test() suite.Test {
 	return suite.Test{
 		Name:  testName(p.kind),
 		Suite: Suite,
-		Question: fmt.Sprintf("Is the example of %s accepted, and does the operator say %s (%s=%s, %s)?",
-			p.kind, p.says, p.condition.Type, p.condition.Status, p.condition.Reason),
+		Question: fmt.Sprintf("Is the example of %s accepted, and does the operator say %s (%s)?",
+			p.kind, p.says, p.words()),
 		Run: p.run,
 	}
+}
+
+// words are the conditions in words.
+func (p promise) words() string {
+	var list []string
+	for _, c := range p.conditions {
+		list = append(list, fmt.Sprintf("%s=%s, %s", c.Type, c.Status, c.Reason))
+	}
+	return strings.Join(list, " or ")
+}
+
+// kept is the condition by which the promise is kept; nil when it is not.
+func (p promise) kept(now []metav1.Condition, generation int64) *metav1.Condition {
+	for _, want := range p.conditions {
+		found := meta.FindStatusCondition(now, want.Type)
+		if found != nil && found.Status == want.Status && found.Reason == want.Reason && found.ObservedGeneration == generation {
+			return found
+		}
+	}
+	return nil
 }
 
 func (p promise) run(ctx context.Context, l *lab.Lab) error {
@@ -36,7 +57,7 @@ func (p promise) run(ctx context.Context, l *lab.Lab) error {
 		return err
 	}
 	var last []metav1.Condition
-	err = l.Until(ctx, fmt.Sprintf("%s %s has the condition %s=%s, %s", p.kind, object.GetName(), p.condition.Type, p.condition.Status, p.condition.Reason),
+	err = l.Until(ctx, fmt.Sprintf("%s %s has the condition %s", p.kind, object.GetName(), p.words()),
 		func(ctx context.Context) (bool, error) {
 			if err := l.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 				return false, err
@@ -46,14 +67,12 @@ func (p promise) run(ctx context.Context, l *lab.Lab) error {
 				return false, err
 			}
 			last = now
-			found := meta.FindStatusCondition(now, p.condition.Type)
-			return found != nil && found.Status == p.condition.Status && found.Reason == p.condition.Reason &&
-				found.ObservedGeneration == object.GetGeneration(), nil
+			return p.kept(now, object.GetGeneration()) != nil, nil
 		})
 	if err != nil {
 		return fmt.Errorf("%w; its conditions are %+v", err, last)
 	}
-	found := meta.FindStatusCondition(last, p.condition.Type)
+	found := p.kept(last, object.GetGeneration())
 	l.Logf("%s=%s, %s: %s", found.Type, found.Status, found.Reason, found.Message)
 	if found.Message == "" {
 		return verdict.Failf("the condition %s of %s %s has no message", found.Type, p.kind, object.GetName())
