@@ -31,13 +31,13 @@ func jobName(workflow *aiplatformv1alpha1.AgentWorkflow, run int32, stage aiplat
 		first = "w" + first
 	}
 	room := longestJobName - len(number) - len(digits) - 3
-	last := cut(string(stage), max(shortestStage, room-len(first)))
-	first = cut(first, room-len(last))
+	last := clip(string(stage), max(shortestStage, room-len(first)))
+	first = clip(first, room-len(last))
 	return strings.Join([]string{first, number, last, digits}, "-")
 }
 
-// cut shortens a name, so that it does not end in a hyphen.
-func cut(name string, most int) string {
+// clip shortens a name, so that it does not end in a hyphen.
+func clip(name string, most int) string {
 	if len(name) > most {
 		name = name[:most]
 	}
