@@ -19,6 +19,10 @@ var exceptions = []exception{
 		reason: "the same, for the Jobs and CheckpointBackups of a SpotInstanceJob",
 	},
 	{
+		access: access{group: "aiplatform.example.com", resource: "agentworkflows/finalizers", verb: "update"},
+		reason: "the same, for the AIJobs of an AgentWorkflow",
+	},
+	{
 		access: access{resource: "secrets", verb: "get", name: "spot-training-operator-webhook-certificate"},
 		reason: "the manager's ClusterRole gives it, too, for the Secrets of SpotInstanceVMs", shared: certificateBinding,
 	},

@@ -57,6 +57,8 @@ var scenarios = []scenario{
 	{"a node is taken back by its provider", aNodeGoes},
 	{"a replica of a redundant job is preempted", redundantJob},
 	{"a Job of a redundant job's is somebody else's", strangersReplica},
+	{"a workflow is started by events, again and again", aWorkflowIsStarted},
+	{"an AIJob of a workflow's is somebody else's", strangersStage},
 	{"a job waits for Kueue", waitsForKueue},
 	{"Volcano starts the workers together", func(w *world) { w.gang("volcano") }},
 	{"scheduler-plugins start the workers together", func(w *world) { w.gang("scheduler-plugins-scheduler") }},
