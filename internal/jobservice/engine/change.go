@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+)
+
+// operation on one job, of one caller.
+type operation struct {
+	ticket
+	id    string
+	apply transition
+
+	row     history.Row
+	changed bool
+	effect  effect
+	refused error
+}
+
+func (s *Store) change(ctx context.Context, id string, apply transition) (jobs.Job, error) {
+	o := &operation{ticket: newTicket(), id: strings.ToLower(id), apply: apply}
+	s.changes.add(o)
+	if err := o.wait(ctx, s.options.OperationTimeout); err != nil {
+		return jobs.Job{}, err
+	}
+	return o.row.Job, o.refused
+}
+
+func (s *Store) flushChanges(batch []*operation) {
+	var taken []*operation
+	for _, o := range batch {
+		if o.claim() {
+			taken = append(taken, o)
+		}
+	}
+	if len(taken) == 0 {
+		return
+	}
+	change := history.Change{Delivered: s.delivered.take()}
+	outbox := newID()
+	for _, o := range taken {
+		change.IDs = append(change.IDs, o.id)
+	}
+	err := persist(s.ctx, taken[0].since, s.options.OperationTimeout, func(ctx context.Context, again bool) error {
+		change.Decide = func(rows map[string]*history.Row) ([]*history.Row, history.Outbox) { return decide(taken, rows, again, outbox) }
+		return s.db.Change(ctx, change)
+	})
+	if err != nil {
+		s.delivered.add(change.Delivered...)
+		for _, o := range taken {
+			if len(taken) > 1 && !errors.Is(err, jobs.ErrUnavailable) { // one of them spoils it for all
+				o.state.Store(pending)
+				s.flushChanges([]*operation{o})
+				continue
+			}
+			o.settle(err)
+		}
+		return
+	}
+	s.deliver(func() {
+		s.follow(taken, outbox)
+		for _, o := range taken {
+			o.settle(nil)
+		}
+	})
+}
+
+// decide applies operations to the rows of their jobs, one after the other.
+func decide(taken []*operation, rows map[string]*history.Row, again bool, outbox string) ([]*history.Row, history.Outbox) {
+	box := history.Outbox{ID: outbox}
+	changed := map[string]*history.Row{}
+	for _, o := range taken {
+		row := rows[o.id]
+		o.changed, o.effect, o.refused = o.apply(row, again)
+		if row == nil {
+			continue
+		}
+		o.row = *row
+		if o.changed {
+			changed[o.id] = row
+		}
+		if o.effect == enqueue {
+			box.Jobs = append(box.Jobs, o.id)
+		}
+	}
+	all := make([]*history.Row, 0, len(changed))
+	for _, row := range changed {
+		all = append(all, row)
+	}
+	return all, box
+}
+
+// follow tells Redis. What does not reach it comes by the outbox, or, for jobs that have ended, is found out when they are leased.
+func (s *Store) follow(taken []*operation, outbox string) {
+	var waiting []*history.Row
+	var ended []queue.Held
+	for _, o := range taken {
+		if o.changed {
+			s.figures.changed(&o.row)
+		}
+		switch o.effect {
+		case enqueue:
+			waiting = append(waiting, &o.row)
+		case remove:
+			ended = append(ended, queue.Held{ID: o.row.ID, Fence: o.row.Fence})
+		case none:
+		}
+	}
+	s.forget(ended)
+	if len(waiting) > 0 {
+		_, _ = s.bring(waiting, outbox) // else the outbox does
+	}
+}
+
+func (s *Store) forget(ended []queue.Held) {
+	if len(ended) == 0 || s.queue.Epoch() == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.options.OperationTimeout)
+	defer cancel()
+	s.redisFailed(s.queue.Remove(ctx, ended))
+}
+
+// Cancel ends a job as Cancelled.
+func (s *Store) Cancel(ctx context.Context, id, _ string) (jobs.Job, error) {
+	return s.change(ctx, id, cancel(moment()))
+}
+
+// Requeue puts a job in dead_letter back with all its retries.
+func (s *Store) Requeue(ctx context.Context, id, _ string) (jobs.Job, error) {
+	return s.change(ctx, id, requeue(moment()))
+}
+
+// Phase notes how far a leased job of the executor Kubernetes is.
+func (s *Store) Phase(ctx context.Context, id string, fence int64, status jobs.Status) error {
+	if status != jobs.Scheduled && status != jobs.Running && status != jobs.Retrying {
+		return errors.New("a leased job is scheduled, running or retrying")
+	}
+	_, err := s.change(ctx, id, phase(fence, status, moment()))
+	return err
+}
+
+// Complete ends a leased job as Succeeded.
+func (s *Store) Complete(ctx context.Context, id string, fence int64, result json.RawMessage) (jobs.Job, error) {
+	if len(result) > 0 && !json.Valid(result) {
+		return jobs.Job{}, errors.New("the result is not JSON")
+	}
+	return s.change(ctx, id, complete(fence, []byte(clean(string(result))), moment()))
+}
+
+// Fail gives a leased job back. Of the executor Kubernetes, whose AIJobs do the retries themselves, a retryable failure means that these
+// are used up: the job goes to dead_letter.
+func (s *Store) Fail(ctx context.Context, id string, fence int64, failure jobs.Failure) (jobs.Job, error) {
+	failure.Message = clean(failure.Message)
+	return s.change(ctx, id, fail(fence, failure, moment(), &s.options))
+}
+
+// moment is now in the precision that the database keeps.
+func moment() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// clean makes text that each database takes.
+func clean(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}

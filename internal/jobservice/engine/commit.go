@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// committer gathers what comes while the last transaction runs, and hands it on together: group commit. Nothing waits when it is idle.
+type committer[T any] struct {
+	mutex   sync.Mutex
+	waiting []T
+	signal  chan struct{}
+	// weight of one, and how much of it goes into one transaction.
+	weight func(T) int
+	limit  int
+}
+
+func newCommitter[T any](limit int, weight func(T) int) *committer[T] {
+	return &committer[T]{signal: make(chan struct{}, 1), weight: weight, limit: limit}
+}
+
+func (c *committer[T]) add(one T) {
+	c.mutex.Lock()
+	c.waiting = append(c.waiting, one)
+	c.mutex.Unlock()
+	c.notify()
+}
+
+func (c *committer[T]) notify() {
+	select {
+	case c.signal <- struct{}{}:
+	default:
+	}
+}
+
+// run hands on until the context ends.
+func (c *committer[T]) run(ctx context.Context, flush func([]T)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.signal:
+		}
+		if batch, more := c.take(); len(batch) > 0 {
+			if more {
+				c.notify()
+			}
+			flush(batch)
+		}
+	}
+}
+
+func (c *committer[T]) take() (batch []T, more bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	n, sum := 0, 0
+	for n < len(c.waiting) {
+		sum += c.weight(c.waiting[n])
+		if n > 0 && sum > c.limit {
+			break
+		}
+		n++
+	}
+	batch = c.waiting[:n:n]
+	c.waiting = c.waiting[n:]
+	if len(c.waiting) == 0 {
+		c.waiting = nil
+	}
+	return batch, len(c.waiting) > 0
+}
+
+// ticket of a caller who waits for a commit.
+type ticket struct {
+	state atomic.Int32
+	since time.Time
+	done  chan struct{}
+	err   error
+}
+
+const (
+	pending int32 = iota
+	claimed
+	abandoned
+)
+
+func newTicket() ticket { return ticket{since: time.Now(), done: make(chan struct{})} }
+
+// claim says whether the caller still waits; from then on what was asked for is tried.
+func (t *ticket) claim() bool { return t.state.CompareAndSwap(pending, claimed) }
+
+func (t *ticket) settle(err error) {
+	t.err = err
+	close(t.done)
+}
+
+// wait for the end. When it takes too long, what was asked for may have been done or not.
+func (t *ticket) wait(ctx context.Context, timeout time.Duration) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		t.state.CompareAndSwap(pending, abandoned)
+		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, ctx.Err())
+	case <-timer.C:
+		t.state.CompareAndSwap(pending, abandoned)
+		return fmt.Errorf("%w: no answer of the database in %s", jobs.ErrUnavailable, timeout)
+	}
+}
+
+// persist tries a transaction until the database answers or the time is over. do must do no harm when it is done twice.
+func persist(ctx context.Context, since time.Time, timeout time.Duration, do func(ctx context.Context, again bool) error) error {
+	pause := 20 * time.Millisecond
+	for again := false; ; again = true {
+		try, cancel := context.WithTimeout(ctx, min(timeout, 3*time.Second))
+		err := do(try, again)
+		cancel()
+		if err == nil || !errors.Is(err, jobs.ErrUnavailable) || ctx.Err() != nil || time.Since(since) > timeout {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 500*time.Millisecond)
+	}
+}

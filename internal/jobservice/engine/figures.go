@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// What is counted, and how long it took: since when the job waited for a dispatch, how long it ran for an end.
+const (
+	wasSubmitted  = "submitted"
+	wasSucceeded  = "succeeded"
+	wasFailed     = "failed" // or went to dead_letter
+	wasCancelled  = "cancelled"
+	wasDispatched = "dispatched"
+)
+
+// figures gathers what happened, by minute and by hour. They reach the database each second; a crash loses the last second of them.
+type figures struct {
+	mutex sync.Mutex
+	sums  map[history.Figure]history.Figure // by the figure without its sums
+}
+
+func newFigures() *figures { return &figures{sums: map[history.Figure]history.Figure{}} }
+
+func (f *figures) add(at time.Time, queue, kind string, took time.Duration, n int64) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	for _, width := range []int64{60, 3600} {
+		start := at.Unix()
+		key := history.Figure{Width: width, Start: start - start%width, Queue: queue, Kind: kind, Bucket: bucket(took)}
+		sum := f.sums[key]
+		sum.N += n
+		sum.Total += took.Microseconds() * n
+		f.sums[key] = sum
+	}
+}
+
+func (f *figures) submitted(rows []*history.Row) {
+	queues := map[string]int64{}
+	for _, row := range rows {
+		queues[row.Queue]++
+	}
+	for queue, n := range queues {
+		f.add(time.Now(), queue, wasSubmitted, 0, n)
+	}
+}
+
+func (f *figures) dispatched(job *jobs.Job, waited time.Duration) {
+	f.add(time.Now(), job.Queue, wasDispatched, waited, 1)
+}
+
+// changed counts a job that has just ended.
+func (f *figures) changed(row *history.Row) {
+	kind := map[jobs.Status]string{
+		jobs.Succeeded: wasSucceeded, jobs.Failed: wasFailed, jobs.DeadLetter: wasFailed, jobs.Cancelled: wasCancelled,
+	}[row.Status]
+	if kind == "" {
+		return
+	}
+	var ran time.Duration
+	if !row.StartedAt.IsZero() {
+		ran = max(0, row.CompletedAt.Sub(row.StartedAt))
+	}
+	f.add(row.CompletedAt, row.Queue, kind, ran, 1)
+}
+
+// The buckets of durations grow by a tenth each, so that a quantile is off by 5 % at most.
+const growth = 1.1
+
+func bucket(d time.Duration) int {
+	return int(math.Ceil(math.Log(float64(max(1, d.Microseconds()))) / math.Log(growth)))
+}
+
+// middle of a bucket.
+func middle(bucket int) time.Duration {
+	return time.Duration(math.Pow(growth, float64(bucket)-0.5) * float64(time.Microsecond))
+}
+
+// quantile of durations that are counted by bucket.
+func quantile(counts map[int]int64, q float64) time.Duration {
+	var n, sum int64
+	highest := 0
+	for b, count := range counts {
+		n += count
+		highest = max(highest, b)
+	}
+	if n == 0 {
+		return 0
+	}
+	wanted := int64(math.Ceil(q * float64(n)))
+	for b := 0; b <= highest; b++ {
+		if sum += counts[b]; sum >= wanted {
+			return middle(b)
+		}
+	}
+	return middle(highest)
+}
+
+func (s *Store) flushFigures(ctx context.Context) bool {
+	s.figures.mutex.Lock()
+	sums := s.figures.sums
+	s.figures.sums = map[history.Figure]history.Figure{}
+	s.figures.mutex.Unlock()
+	if len(sums) == 0 {
+		return false
+	}
+	all := make([]history.Figure, 0, len(sums))
+	for key, sum := range sums {
+		key.N, key.Total = sum.N, sum.Total
+		all = append(all, key)
+	}
+	sortFigures(all)
+	if err := s.db.AddFigures(ctx, all); err != nil {
+		// They are added to what comes. When the answer alone was lost they count twice, which matters less than that they are missing.
+		s.figures.mutex.Lock()
+		defer s.figures.mutex.Unlock()
+		for key, sum := range sums {
+			now := s.figures.sums[key]
+			s.figures.sums[key] = history.Figure{N: now.N + sum.N, Total: now.Total + sum.Total}
+		}
+	}
+	return false
+}

@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// Options of a Store. Zero durations mean the default, unless they say otherwise.
+type Options struct {
+	// DatabaseURL of PostgreSQL (postgres://...), and RedisURL of Redis (redis://... or rediss://...): both or none. Without them the
+	// jobs are in a SQLite file in DataDir, and the queue within this process; such a service stands alone.
+	DatabaseURL, RedisURL string
+	// DataDir is the folder of the SQLite file.
+	DataDir string
+
+	// Visibility is how long a lease lasts without a heartbeat. Default: 30 s.
+	Visibility time.Duration
+	// RetryDelay before the first retry of a failed job; it grows by the job's multiplier to MaxRetryDelay. Defaults: 10 s, 10 min.
+	RetryDelay, MaxRetryDelay time.Duration
+	// OperationTimeout after which a call fails as unavailable when a server does not answer. Default: 5 s.
+	OperationTimeout time.Duration
+	// TickInterval is how often delays and leases that are over are looked for. Default: 100 ms.
+	TickInterval time.Duration
+	// RetakeAfter is when another replica looks after leases that one took back and did not settle. Default: 10 s.
+	RetakeAfter time.Duration
+	// OutboxAge after which what one replica did not bring to Redis is brought by another. Default: 3 s.
+	OutboxAge time.Duration
+	// Retention of jobs that have ended, and AuditRetention of the audit log. 0: for ever.
+	Retention, AuditRetention time.Duration
+
+	Logger logr.Logger
+}
+
+func (o *Options) complete() error {
+	if (o.DatabaseURL == "") != (o.RedisURL == "") {
+		return errors.New("name both the database's URL and Redis' URL, or neither for a service that stands alone")
+	}
+	if o.DatabaseURL == "" && o.DataDir == "" {
+		return errors.New("without a database's URL, name a folder for the data")
+	}
+	for value, standard := range map[*time.Duration]time.Duration{
+		&o.Visibility:       30 * time.Second,
+		&o.RetryDelay:       10 * time.Second,
+		&o.MaxRetryDelay:    10 * time.Minute,
+		&o.OperationTimeout: 5 * time.Second,
+		&o.TickInterval:     100 * time.Millisecond,
+		&o.RetakeAfter:      10 * time.Second,
+		&o.OutboxAge:        3 * time.Second,
+	} {
+		if *value < 0 {
+			return errors.New("a duration is negative")
+		}
+		if *value == 0 {
+			*value = standard
+		}
+	}
+	if o.Logger.GetSink() == nil {
+		o.Logger = logr.Discard()
+	}
+	return nil
+}

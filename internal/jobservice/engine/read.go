@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// Get returns a job.
+func (s *Store) Get(ctx context.Context, id string) (jobs.Job, error) {
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return jobs.Job{}, jobs.ErrNotFound
+	}
+	id = parsed.String()
+	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
+	defer cancel()
+	rows, err := s.db.Get(ctx, []string{id})
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	if row := rows[id]; row != nil {
+		return row.Job, nil
+	}
+	return jobs.Job{}, jobs.ErrNotFound
+}
+
+// List returns jobs, the newest first, and how many match in all.
+func (s *Store) List(ctx context.Context, filter jobs.Filter) ([]jobs.Job, int, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
+	defer cancel()
+	return s.db.List(ctx, filter)
+}
+
+type auditing struct {
+	ticket
+	id    string
+	entry jobs.AuditEntry
+}
+
+// Audit keeps what somebody did; it returns after the database has it.
+func (s *Store) Audit(ctx context.Context, entry jobs.AuditEntry) error {
+	for _, text := range []*string{&entry.User, &entry.Action, &entry.Namespace, &entry.JobID, &entry.RequestID, &entry.Message} {
+		*text = clean(*text)
+	}
+	if entry.Time.IsZero() {
+		entry.Time = moment()
+	}
+	a := &auditing{ticket: newTicket(), id: newID(), entry: entry}
+	s.audits.add(a)
+	if err := a.wait(ctx, s.options.OperationTimeout); err != nil {
+		return fmt.Errorf("the audit log: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) flushAudit(batch []*auditing) {
+	var ids []string
+	var entries []jobs.AuditEntry
+	var taken []*auditing
+	for _, a := range batch {
+		if a.claim() {
+			taken, ids, entries = append(taken, a), append(ids, a.id), append(entries, a.entry)
+		}
+	}
+	if len(taken) == 0 {
+		return
+	}
+	err := persist(s.ctx, taken[0].since, s.options.OperationTimeout, func(ctx context.Context, _ bool) error {
+		return s.db.Audit(ctx, ids, entries)
+	})
+	for _, a := range taken {
+		a.settle(err)
+	}
+}
+

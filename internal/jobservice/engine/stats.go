@@ -1,0 +1,191 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// sortFigures, so that replicas that add to the same figures lock them in the same order.
+func sortFigures(all []history.Figure) {
+	slices.SortFunc(all, func(a, b history.Figure) int {
+		return cmp.Or(cmp.Compare(a.Width, b.Width), cmp.Compare(a.Start, b.Start), cmp.Compare(a.Queue, b.Queue),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Bucket, b.Bucket))
+	})
+}
+
+func waits(status jobs.Status) bool { return status == jobs.Queued || status == jobs.Retrying }
+
+// Queues returns the figures of all queues that have or had jobs.
+func (s *Store) Queues(ctx context.Context) ([]jobs.QueueStats, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
+	defer cancel()
+	counts, err := s.db.Counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queues := map[string]*jobs.QueueStats{}
+	var names []string
+	for _, c := range counts {
+		q := queues[c.Queue]
+		if q == nil {
+			q = &jobs.QueueStats{Name: c.Queue}
+			queues[c.Queue] = q
+			names = append(names, c.Queue)
+		}
+		if c.Status.Ended() {
+			continue
+		}
+		if waits(c.Status) {
+			q.Depth += c.N
+		} else {
+			q.Processing += c.N
+		}
+		if c.Executor == jobs.Pool && waits(c.Status) {
+			q.PoolDepth += c.N
+		} else if c.Executor == jobs.Pool {
+			q.PoolProcessing += c.N
+		}
+	}
+	if err := s.addTimes(ctx, queues, names); err != nil {
+		return nil, err
+	}
+	all := make([]jobs.QueueStats, 0, len(names))
+	slices.Sort(names)
+	for _, name := range names {
+		all = append(all, *queues[name])
+	}
+	return all, nil
+}
+
+func (s *Store) addTimes(ctx context.Context, queues map[string]*jobs.QueueStats, names []string) error {
+	oldest, err := s.db.Oldest(ctx, names)
+	if err != nil {
+		return err
+	}
+	for name, at := range oldest {
+		queues[name].OldestQueuedAt = at
+	}
+	hour, err := s.db.Figures(ctx, 60, time.Now().Add(-time.Hour))
+	if err != nil {
+		return err
+	}
+	type sum struct{ n, total int64 }
+	dispatched, ended := map[string]sum{}, map[string]sum{}
+	for _, f := range hour {
+		switch f.Kind {
+		case wasDispatched:
+			dispatched[f.Queue] = sum{dispatched[f.Queue].n + f.N, dispatched[f.Queue].total + f.Total}
+		case wasSucceeded, wasFailed:
+			ended[f.Queue] = sum{ended[f.Queue].n + f.N, ended[f.Queue].total + f.Total}
+		}
+	}
+	average := func(s sum) time.Duration { return time.Duration(s.total/max(1, s.n)) * time.Microsecond }
+	for name, q := range queues {
+		q.Processed1h = int(ended[name].n)
+		q.AverageWait, q.AverageExecution = average(dispatched[name]), average(ended[name])
+	}
+	return nil
+}
+
+// cached is a value that is made at most once in a second.
+type cached[T any] struct {
+	mutex sync.Mutex
+	value T
+	at    time.Time
+}
+
+func (c *cached[T]) get(do func() (T, error)) (T, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if time.Since(c.at) < time.Second {
+		return c.value, nil
+	}
+	value, err := do()
+	if err == nil {
+		c.value, c.at = value, time.Now()
+	}
+	return value, err
+}
+
+// Metrics returns the figures of the last 24 hours, by whole hours, at most a few seconds old.
+func (s *Store) Metrics(ctx context.Context) (jobs.Metrics, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
+	defer cancel()
+	return s.metrics.get(func() (jobs.Metrics, error) {
+		now := time.Now()
+		day, err := s.db.Figures(ctx, 3600, now.Add(-24*time.Hour))
+		if err != nil {
+			return jobs.Metrics{}, err
+		}
+		minutes, err := s.db.Figures(ctx, 60, now.Add(-2*time.Minute))
+		if err != nil {
+			return jobs.Metrics{}, err
+		}
+		return sumUp(day, minutes, now), nil
+	})
+}
+
+func sumUp(day, minutes []history.Figure, now time.Time) jobs.Metrics {
+	var m jobs.Metrics
+	dispatch, execution := map[int]int64{}, map[int]int64{}
+	for _, f := range day {
+		switch f.Kind {
+		case wasSubmitted:
+			m.Submitted += int(f.N)
+		case wasDispatched:
+			dispatch[f.Bucket] += f.N
+		case wasSucceeded:
+			m.Completed += int(f.N)
+			execution[f.Bucket] += f.N
+		case wasFailed:
+			m.Failed += int(f.N)
+			execution[f.Bucket] += f.N
+		}
+	}
+	m.DispatchP50, m.DispatchP99 = quantile(dispatch, 0.5), quantile(dispatch, 0.99)
+	m.ExecutionP50, m.ExecutionP99 = quantile(execution, 0.5), quantile(execution, 0.99)
+	// The last minute is this one and the part of the one before that is not over yet.
+	this := now.Unix() - now.Unix()%60
+	before := 1 - float64(now.Unix()-this)/60
+	for _, f := range minutes {
+		part := 1.0
+		if f.Start < this-60 {
+			continue
+		} else if f.Start < this {
+			part = before
+		}
+		switch f.Kind {
+		case wasSubmitted:
+			m.SubmittedPerSecond += part * float64(f.N) / 60
+		case wasSucceeded, wasFailed:
+			m.PerSecond += part * float64(f.N) / 60
+		}
+	}
+	return m
+}
+
+const pruneLimit = 1000
+
+// tidy sums up counts, and deletes what is too old.
+func (s *Store) tidy(ctx context.Context) bool {
+	if err := s.db.Tidy(ctx); err != nil {
+		return false
+	}
+	more := false
+	now := time.Now()
+	if keep := s.options.Retention; keep > 0 {
+		n, err := s.db.Prune(ctx, now.Add(-keep), pruneLimit)
+		more = err == nil && n == pruneLimit
+	}
+	if keep := s.options.AuditRetention; keep > 0 {
+		n, err := s.db.PruneAudit(ctx, now.Add(-keep), pruneLimit)
+		more = more || err == nil && n == pruneLimit
+	}
+	return more
+}

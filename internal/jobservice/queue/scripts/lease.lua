@@ -1,0 +1,50 @@
+-- ARGV: limit, visibility in milliseconds, executor, queue, types (none: all). Takes the first jobs that wait and gives each the next
+-- fence. Answers when the leases are over, then ID and fence of each.
+local limit, executor, queue = tonumber(ARGV[1]), ARGV[3], ARGV[4]
+local types = {}
+for i = 5, #ARGV do types[#types + 1] = ARGV[i] end
+if #types == 0 then types = call('SMEMBERS', P .. 'types:' .. executor .. '/' .. queue) end
+
+local function head(key)
+  local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  if #first == 0 then return false end
+  return { first[1], tonumber(first[2]) }
+end
+
+local taken = {}
+if #types == 1 then
+  local first = call('ZPOPMIN', waitkey(executor .. '/' .. types[1], queue), limit)
+  for i = 1, #first, 2 do taken[#taken + 1] = first[i] end
+else
+  local keys, heads = {}, {}
+  for i, type in ipairs(types) do
+    keys[i] = waitkey(executor .. '/' .. type, queue)
+    heads[i] = head(keys[i])
+  end
+  while #taken < limit do
+    local best = 0
+    for i = 1, #keys do
+      local h = heads[i]
+      if h and (best == 0 or h[2] < heads[best][2] or (h[2] == heads[best][2] and h[1] < heads[best][1])) then best = i end
+    end
+    if best == 0 then break end
+    taken[#taken + 1] = heads[best][1]
+    call('ZREM', keys[best], heads[best][1])
+    heads[best] = head(keys[best])
+  end
+end
+
+local over = string.format('%.0f', now() + tonumber(ARGV[2]))
+local answer = { over }
+for _, id in ipairs(taken) do
+  local known = call('HGET', JOBS, id)
+  if known then
+    local fence, score, kind, q = parse(known)
+    local next = string.format('%.0f', fence + 1)
+    call('HSET', JOBS, id, next .. ' ' .. score .. ' ' .. kind .. '/' .. q)
+    call('ZADD', LEASES, over, id)
+    answer[#answer + 1] = id
+    answer[#answer + 1] = next
+  end
+end
+return answer
