@@ -53,12 +53,30 @@ type document struct {
 	Info struct {
 		Title, Version, Description string
 	}
-	Paths      map[string]map[string]operation
+	Paths      map[string]pathItem
 	Components struct {
 		Schemas    map[string]schema
 		Parameters map[string]parameter
 		Responses  map[string]reference
 	}
+}
+
+type pathItem struct {
+	Parameters        []parameter
+	Get, Post, Delete *operation
+}
+
+// Operations by method, each with the parameters of the path.
+func (p pathItem) Operations() map[string]operation {
+	operations := map[string]operation{}
+	for method, o := range map[string]*operation{"delete": p.Delete, "get": p.Get, "post": p.Post} {
+		if o != nil {
+			whole := *o
+			whole.Parameters = slices.Concat(p.Parameters, o.Parameters)
+			operations[method] = whole
+		}
+	}
+	return operations
 }
 
 type operation struct {

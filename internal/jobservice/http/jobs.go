@@ -45,7 +45,7 @@ func (s *service) createJob(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.audit("jobs.create", job.Namespace, job.ID, http.StatusCreated, "")
+	c.submitted(job, http.StatusCreated)
 	c.w.Header()["Location"] = []string{Base + "/jobs/" + job.ID}
 	c.answer(http.StatusCreated, append(appendCreated(b.out[:0], job, positions[0]), '\n'))
 	return nil
@@ -94,7 +94,7 @@ func (s *service) createJobs(c *call) error {
 			out = append(out, ',')
 		}
 		out = appendCreated(out, job, positions[i])
-		c.audit("jobs.create", job.Namespace, job.ID, http.StatusCreated, "")
+		c.submitted(job, http.StatusCreated)
 	}
 	c.answer(http.StatusCreated, append(out, "]}\n"...))
 	return nil

@@ -57,10 +57,21 @@ type service struct {
 	health  health
 	// leases are the queues of tasks that were leased a short time ago, by ID.
 	leases recent
+
+	submissions submissions
 }
 
+// Handler of the service.
+type Handler struct {
+	http.Handler
+	service *service
+}
+
+// Wait until all entries of the audit log are written, once no request is handled any more.
+func (h *Handler) Wait() { h.service.submissions.writers.Wait() }
+
 // New returns the handler of the service.
-func New(options Options) http.Handler {
+func New(options Options) *Handler {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
@@ -84,14 +95,14 @@ func New(options Options) http.Handler {
 	}
 	missing := &endpoint{service: s, path: "(none)"}
 	mux.Handle("/", missing)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return &Handler{service: s, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects a path that is not clean, which no client of this service expects.
 		if p := r.URL.Path; strings.Contains(p, "//") || strings.Contains(p, "/.") || r.Method == http.MethodConnect {
 			missing.ServeHTTP(w, r)
 			return
 		}
 		mux.ServeHTTP(w, r)
-	})
+	})}
 }
 
 // resources of the service. TestDocument holds them to openapi.yaml.
