@@ -58,6 +58,7 @@ resources:
 patches:
 - path: csv.yaml
 - path: deployment.yaml
+- path: job-service.yaml
 YAML
   cat >"$OVERLAY/csv.yaml" <<YAML
 apiVersion: operators.coreos.com/v1alpha1
@@ -92,6 +93,19 @@ spec:
           value: $manager
         - name: RELATED_IMAGE_NODE_AGENT
           value: $manager
+YAML
+  cat >"$OVERLAY/job-service.yaml" <<YAML
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: spot-training-operator-job-service
+  namespace: $NAMESPACE
+spec:
+  template:
+    spec:
+      containers:
+      - name: job-service
+        image: $manager
 YAML
 }
 

@@ -28,7 +28,9 @@ render() {
     for component in $components; do echo "- $(config_path "$component")"; done
     echo "patches:"
     echo "- path: images.yaml"
+    if grep -qw job-service <<<"$components"; then echo "- path: job-service.yaml"; fi
   } >"$OVERLAY/kustomization.yaml"
+  job_service_image >"$OVERLAY/job-service.yaml"
   cat >"$OVERLAY/images.yaml" <<EOF
 apiVersion: apps/v1
 kind: Deployment
@@ -54,6 +56,26 @@ spec:
           value: $IMG
 EOF
   kubectl kustomize "$OVERLAY"
+}
+
+# The job service is in the manager's image too.
+job_service_image() {
+  cat <<EOF
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: spot-training-operator-job-service
+  namespace: $NAMESPACE
+spec:
+  template:
+    metadata:
+      annotations:
+        ml.example.com/manager-build: "$(build_id)"
+    spec:
+      containers:
+      - name: job-service
+        image: $IMG
+EOF
 }
 
 config_path() { realpath --relative-to="$OVERLAY" "config/$1"; }

@@ -28,7 +28,7 @@ config_builds() {
   for folder in crd base default chart monitoring checkpoint-agent; do
     "$BIN/kustomize" build "config/$folder" >/dev/null || die "config/$folder does not build"
   done
-  for folder in admission certmanager grafana local network-policy prometheus webhook-olm webhook-self; do component_builds "$folder"; done
+  for folder in admission certmanager grafana job-service local network-policy prometheus webhook-olm webhook-self; do component_builds "$folder"; done
 }
 
 # A component is built on top of config/base, as an overlay does it.

@@ -27,6 +27,9 @@ type place struct{ file, when string }
 // placeOf knows every kind that config/ has. A new kind or Service is an error, so that somebody decides about it.
 func placeOf(object *unstructured.Unstructured) (place, error) {
 	kind, name := object.GetKind(), object.GetName()
+	if name == jobServiceObjects {
+		return jobServicePlace(kind), nil
+	}
 	switch kind {
 	case "Namespace": // the release's
 		return place{}, nil
@@ -108,7 +111,11 @@ func template(object *unstructured.Unstructured) (string, error) {
 	case "ConfigMap":
 		extend(e, metadata["labels"].(map[string]any), "metrics.dashboards.labels")
 	case "Deployment":
-		err = deployment(e, content)
+		if object.GetName() == jobServiceObjects {
+			err = jobService(e, content)
+		} else {
+			err = deployment(e, content)
+		}
 	}
 	if err != nil {
 		return "", err

@@ -150,16 +150,45 @@ func TestEveryImageIsARelatedImage(t *testing.T) {
 		related = append(related, image.Image)
 	}
 	deployments := read.Spec.Install.Spec.Deployments
-	require.Len(t, deployments, 1)
-	pod := deployments[0].Spec.Template.Spec
-	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
-		assert.Contains(t, related, container.Image)
-		for _, variable := range container.Env {
-			if strings.HasPrefix(variable.Name, "RELATED_IMAGE_") {
-				assert.Contains(t, related, variable.Value, variable.Name)
+	require.Len(t, deployments, 2)
+	for _, deployment := range deployments {
+		pod := deployment.Spec.Template.Spec
+		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+			assert.Contains(t, related, container.Image)
+			for _, variable := range container.Env {
+				if strings.HasPrefix(variable.Name, "RELATED_IMAGE_") {
+					assert.Contains(t, related, variable.Value, variable.Name)
+				}
 			}
 		}
 	}
+}
+
+// OLM takes the operator as installed only when all of its Deployments are available: the job service must come up with nothing but
+// what is in the bundle, and cost next to nothing while nobody uses it.
+func TestTheJobServiceNeedsNothingBesideTheBundle(t *testing.T) {
+	for _, deployment := range csv(t).Spec.Install.Spec.Deployments {
+		if deployment.Name != "spot-training-operator-job-service" {
+			continue
+		}
+		assert.EqualValues(t, 1, *deployment.Spec.Replicas)
+		pod := deployment.Spec.Template.Spec
+		for _, volume := range pod.Volumes {
+			assert.NotNil(t, volume.EmptyDir, "volume %s", volume.Name)
+		}
+		container := pod.Containers[0]
+		for _, from := range container.EnvFrom {
+			assert.True(t, *from.SecretRef.Optional, from.SecretRef.Name)
+		}
+		for _, variable := range container.Env {
+			assert.False(t, variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil, variable.Name)
+		}
+		requests := container.Resources.Requests
+		assert.LessOrEqual(t, requests.Cpu().MilliValue(), int64(50))
+		assert.LessOrEqual(t, requests.Memory().Value(), int64(64<<20))
+		return
+	}
+	assert.Fail(t, "the bundle has no Deployment spot-training-operator-job-service")
 }
 
 func TestAnnotations(t *testing.T) {
@@ -277,14 +306,15 @@ func TestUserRolesAreInTheBundle(t *testing.T) {
 	}
 }
 
-// The service accounts of the manager and of the node agent get what config/rbac gives them, no more and no less.
+// The service accounts of the manager, of the node agent and of the job service get what config/ gives them, no more and no less.
 func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	install := csv(t).Spec.Install.Spec
-	var generated, metricsAuth, nodeAgent rbacv1.ClusterRole
+	var generated, metricsAuth, nodeAgent, jobService rbacv1.ClusterRole
 	var leader, runsNodeAgent, joinsNodes rbacv1.Role
 	load(t, root+"/config/rbac/role.yaml", &generated)
 	load(t, root+"/config/rbac/metrics_auth_role.yaml", &metricsAuth)
 	load(t, root+"/config/rbac/node_agent_role.yaml", &nodeAgent)
+	load(t, root+"/config/job-service/workload/role.yaml", &jobService)
 	load(t, root+"/config/rbac/leader_election_role.yaml", &leader)
 	load(t, root+"/config/rbac/node_agent_manager_role.yaml", &runsNodeAgent)
 	load(t, root+"/config/rbac/node_join_role.yaml", &joinsNodes)
@@ -293,7 +323,8 @@ func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	for _, given := range install.ClusterPermissions {
 		byAccount[given.ServiceAccountName] = append(byAccount[given.ServiceAccountName], given.Rules...)
 	}
-	require.Len(t, byAccount, 2)
+	require.Len(t, byAccount, 3)
+	assert.Equal(t, jobService.Rules, byAccount["spot-training-operator-job-service"])
 	assert.ElementsMatch(t, slices.Concat(generated.Rules, metricsAuth.Rules), byAccount[account])
 	assert.Equal(t, nodeAgent.Rules, byAccount["spot-training-operator-node-agent"])
 	require.Len(t, install.Permissions, 1)

@@ -34,7 +34,7 @@ func TestTheChartMakesWhatKustomizeBuilds(t *testing.T) {
 		"by default":                   {folder: "default", values: []string{admissionAPI}},
 		"without the admission policy": {folder: "default", absent: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}},
 		"with everything that is offered": {folder: "chart", values: []string{
-			admissionAPI, "--set=metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true,networkPolicy.enabled=true",
+			admissionAPI, "--set=metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true,networkPolicy.enabled=true,jobService.enabled=true",
 		}},
 	}
 	for name, test := range tests {
@@ -197,7 +197,8 @@ func TestValuesChooseObjects(t *testing.T) {
 				"ClusterRole spot-training-operator-trainingjob-editor-role", "ClusterRole spot-training-operator-metrics-auth-role"},
 			absent: []string{"ServiceMonitor spot-training-operator-metrics", "PrometheusRule spot-training-operator",
 				"ConfigMap spot-training-operator-dashboard-fleet", "NetworkPolicy spot-training-operator-allow-metrics-traffic",
-				"MutatingAdmissionPolicy spot-training-operator-replica-id", "Namespace spot-training-operator-system"},
+				"MutatingAdmissionPolicy spot-training-operator-replica-id", "Namespace spot-training-operator-system",
+				"Deployment spot-training-operator-job-service", "ClusterRole spot-training-operator-job-service"},
 		},
 		"a cluster that serves the admission policy": {
 			values: []string{admissionAPI},
@@ -227,6 +228,13 @@ func TestValuesChooseObjects(t *testing.T) {
 			absent: []string{"MutatingWebhookConfiguration spot-training-operator", "ValidatingWebhookConfiguration spot-training-operator",
 				"Service spot-training-operator-webhook", "NetworkPolicy spot-training-operator-allow-webhook-traffic",
 				"Role spot-training-operator-webhook-certificate", "ClusterRoleBinding spot-training-operator-webhook-certificate"},
+		},
+		"jobService.enabled=true": {
+			values: []string{"--set=jobService.enabled=true"},
+			there: []string{"Deployment spot-training-operator-job-service", "Service spot-training-operator-job-service",
+				"ServiceAccount spot-training-operator-job-service", "ClusterRole spot-training-operator-job-service",
+				"ClusterRoleBinding spot-training-operator-job-service", "PodDisruptionBudget spot-training-operator-job-service"},
+			absent: []string{"NetworkPolicy spot-training-operator-job-service"},
 		},
 		"rbac.userRoles=false": {
 			values: []string{"--set=rbac.userRoles=false"},
@@ -271,6 +279,37 @@ func TestValuesReachTheirObjects(t *testing.T) {
 	for id, object := range render(t) {
 		assert.Equal(t, object.GetKind() == "CustomResourceDefinition", object.GetAnnotations()["helm.sh/resource-policy"] == "keep", id)
 	}
+}
+
+func TestValuesOfTheJobServiceTakeEffect(t *testing.T) {
+	read := func(values ...string) *appsv1.Deployment {
+		object := render(t, append(values, "--set=jobService.enabled=true")...)["Deployment spot-training-operator-job-service"]
+		require.NotNil(t, object)
+		var deployment appsv1.Deployment
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &deployment, true))
+		return &deployment
+	}
+	deployment := read("--set=jobService.replicas=3,jobService.secret=urls,jobService.existingClaim=jobs,jobService.extraArgs={--jwks=https://keys}",
+		"--set-json=jobService.extraEnv=[{\"name\":\"A\",\"value\":\"b\"}]", "--set=jobService.resources.limits.memory=1Gi,logLevel=debug,image.tag=v9")
+	assert.EqualValues(t, 3, *deployment.Spec.Replicas)
+	assert.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, deployment.Spec.Strategy.Type)
+	pod := deployment.Spec.Template.Spec
+	assert.Equal(t, "jobs", pod.Volumes[0].PersistentVolumeClaim.ClaimName)
+	container := pod.Containers[0]
+	assert.Contains(t, container.Args, "--jwks=https://keys")
+	assert.Equal(t, "urls", container.EnvFrom[0].SecretRef.Name)
+	assert.Equal(t, "1Gi", container.Resources.Limits.Memory().String())
+	assert.Contains(t, container.Image, ":v9")
+	environment := map[string]string{}
+	for _, variable := range container.Env {
+		environment[variable.Name] = variable.Value
+	}
+	assert.Equal(t, "debug", environment["LOG_LEVEL"])
+	assert.Equal(t, "b", environment["A"])
+
+	alone := read()
+	assert.Equal(t, appsv1.RecreateDeploymentStrategyType, alone.Spec.Strategy.Type)
+	assert.NotNil(t, alone.Spec.Template.Spec.Volumes[0].EmptyDir)
 }
 
 // A namespace may look like a number, and must not become one.

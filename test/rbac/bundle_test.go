@@ -58,8 +58,12 @@ func fromBundle(t *testing.T, file string) *installation {
 		}
 	}
 	install := csv.Spec.Install.Spec
-	require.Len(t, install.Deployments, 1, "%s: deployments", file)
-	i.deployment = install.Deployments[0].Spec
+	for _, deployment := range install.Deployments {
+		if deployment.Name != jobServiceName {
+			i.deployment = deployment.Spec
+		}
+	}
+	require.NotEmpty(t, i.serviceAccount(), "%s: deployments", file)
 	accounts := map[string]bool{i.serviceAccount(): true}
 	for _, p := range slices.Concat(install.ClusterPermissions, install.Permissions) {
 		accounts[p.ServiceAccountName] = true

@@ -1,0 +1,115 @@
+package jobservice
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/kubernetes"
+)
+
+// clusterOptions are the flags about Kubernetes.
+type clusterOptions struct {
+	use, kubeconfig       string
+	qps                   float32
+	burst                 int
+	maxAIJobs, maxWaiting int
+	ttl, discovery        time.Duration
+	withoutAccessReview   bool
+	worker                string
+}
+
+// The values of --kubernetes.
+const (
+	kubernetesAuto = "auto"
+	kubernetesYes  = "true"
+	kubernetesNo   = "false"
+)
+
+// podVariable names the replica, by the downward API.
+const podVariable = "POD_NAME"
+
+func (o *clusterOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.use, "kubernetes", kubernetesAuto,
+		"true: run jobs that name an image as AIJobs; false: do without Kubernetes; auto: true in a pod and with --kubeconfig or KUBECONFIG")
+	flags.Lookup("kubernetes").NoOptDefVal = kubernetesYes
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says where the API server is (default: KUBECONFIG, or the pod's own account)")
+	flags.Float32Var(&o.qps, "kube-api-qps", 200, "requests per second to the API server; -1 for no limit")
+	flags.IntVar(&o.burst, "kube-api-burst", 400, "requests to the API server at once above --kube-api-qps")
+	flags.IntVar(&o.maxAIJobs, "max-aijobs", 10000, "AIJobs that one replica looks after at a time; further jobs wait in the database")
+	flags.IntVar(&o.maxWaiting, "max-waiting-aijobs", 500, "of these the AIJobs that wait in one queue; further jobs of it wait in the database")
+	flags.DurationVar(&o.ttl, "aijob-ttl", time.Hour, "time that an AIJob stays after its end, for its logs")
+	flags.DurationVar(&o.discovery, "queue-discovery-interval", 5*time.Second, "interval at which it is asked which queues have jobs for Kubernetes")
+	flags.BoolVar(&o.withoutAccessReview, "without-access-review", false,
+		"do not ask Kubernetes what the user of a JWT may do: the token's claims alone decide")
+	flags.StringVar(&o.worker, "replica", envOr(podVariable, hostname()), "name of this replica in leases (environment: "+podVariable+")")
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "job-service"
+	}
+	return name
+}
+
+func (o *clusterOptions) validate() error {
+	switch o.use {
+	case kubernetesAuto, kubernetesYes, kubernetesNo:
+	default:
+		return fmt.Errorf("--kubernetes: %q is none of auto, true and false", o.use)
+	}
+	if o.use == kubernetesNo && o.kubeconfig != "" {
+		return errors.New("--kubeconfig: has no use with --kubernetes=false: remove one of the two")
+	}
+	if o.maxAIJobs < 1 || o.maxWaiting < 1 {
+		return fmt.Errorf("--max-aijobs, --max-waiting-aijobs: %d and %d: choose at least 1", o.maxAIJobs, o.maxWaiting)
+	}
+	if o.ttl < 0 {
+		return fmt.Errorf("--aijob-ttl: %s is less than 0", o.ttl)
+	}
+	if o.discovery < 100*time.Millisecond {
+		return fmt.Errorf("--queue-discovery-interval: %s is less than 100ms", o.discovery)
+	}
+	return nil
+}
+
+// inPod says whether the service runs in a pod of a cluster.
+func (o *clusterOptions) inPod() bool {
+	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" && o.use != kubernetesNo
+}
+
+// config of the client of the API server; nil: the service does without Kubernetes.
+func (o *clusterOptions) config() (*rest.Config, error) {
+	named := o.kubeconfig != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
+	switch {
+	case o.use == kubernetesNo, o.use == kubernetesAuto && !named && !o.inPod():
+		return nil, nil
+	case !named && o.inPod():
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--kubernetes: %w", err)
+		}
+		return config, nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// settings of the Dispatcher.
+func (o *clusterOptions) settings() kubernetes.Settings {
+	return kubernetes.Settings{
+		Worker: o.worker, MaxAIJobs: o.maxAIJobs, MaxWaiting: o.maxWaiting, TTL: o.ttl,
+		Discovery: o.discovery, Sweep: time.Minute, LeaseWait: 20 * time.Second, Backoff: 15 * time.Second,
+	}
+}

@@ -1,0 +1,122 @@
+// Package jobservice is the subcommand that takes jobs over HTTP, keeps them, and has them run.
+package jobservice
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	rest "github.com/dcnlab/spot-training-operator/internal/jobservice/http"
+)
+
+// options are the flags of the subcommand.
+type options struct {
+	address, metricsAddress string
+	certFile, keyFile       string
+	dataDir                 string
+	database, redis         secretFlag
+	hmac                    hmacFlags
+	jwks, issuer, audience  string
+	defaultNamespace        string
+	trial                   bool
+	cluster                 clusterOptions
+	limits                  rest.Limits
+	shutdownDelay           time.Duration
+	shutdownTimeout         time.Duration
+	logLevel                string
+}
+
+// New returns the subcommand.
+func New() *cobra.Command {
+	var o options
+	command := &cobra.Command{
+		Use:   "job-service",
+		Short: "Take jobs over HTTP, keep them, and have them run by pooled workers or as AIJobs",
+		Long: "Take jobs over HTTP, keep them, and have them run by pooled workers or as AIJobs.\n\n" +
+			"Without any flag it is a trial on this machine: jobs are kept in a folder, and a token to begin with is printed.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			o.settle(command.Flags())
+			return run(command.Context(), o, command.OutOrStdout())
+		},
+	}
+	o.addFlags(command.Flags())
+	command.AddCommand(newToken())
+	return command
+}
+
+func (o *options) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.address, "bind-address", ":8000", "address of the REST interface (in a trial 127.0.0.1:8000)")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics for Prometheus; 0 turns it off (in a trial off)")
+	flags.StringVar(&o.certFile, "tls-cert-file", "", "certificate of the REST interface, read again when it changes (default: plain HTTP)")
+	flags.StringVar(&o.keyFile, "tls-key-file", "", "key of --tls-cert-file")
+	flags.StringVar(&o.dataDir, "data-dir", "job-service-data",
+		"folder for what the service keeps itself: the jobs without --database-url, the queue without --redis-url, the secret of a trial")
+	o.database.add(flags, "database-url", "DATABASE_URL", "URL of the PostgreSQL database, postgres://... (default: SQLite in --data-dir, for one replica)")
+	o.redis.add(flags, "redis-url", "REDIS_URL", "URL of Redis, redis://... or rediss://... (default: a queue in this process, for one replica)")
+	o.hmac.add(flags)
+	flags.StringVar(&o.jwks, "jwks", "", "URL or file of the public keys of those who sign tokens")
+	flags.StringVar(&o.issuer, "token-issuer", "", "claim iss that tokens must have (default: any)")
+	flags.StringVar(&o.audience, "token-audience", "", "claim aud that tokens must have (default: any)")
+	flags.StringVar(&o.defaultNamespace, "default-namespace", "default",
+		"namespace of jobs that name none, and whose token names none")
+	flags.BoolVar(&o.trial, "trial", false,
+		"make a secret for tokens, keep it in --data-dir, and print a token (default when nothing says how tokens are verified)")
+	o.cluster.addFlags(flags)
+	flags.IntVar(&o.limits.Create, "rate-limit-create", rest.DefaultLimits.Create, "jobs submitted by a client per minute, a batch counted as one; 0: no limit")
+	flags.IntVar(&o.limits.List, "rate-limit-list", rest.DefaultLimits.List, "lists of jobs for a client per minute; 0: no limit")
+	flags.IntVar(&o.limits.Tasks, "rate-limit-tasks", rest.DefaultLimits.Tasks, "requests of a worker per minute; 0: no limit")
+	flags.IntVar(&o.limits.Other, "rate-limit-other", rest.DefaultLimits.Other, "other requests of a client per minute; 0: no limit")
+	flags.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "time to go on after the signal to end, until clients have learned of it")
+	flags.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 20*time.Second, "time for requests to end after that")
+	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
+}
+
+// settle what depends on whether this is a trial.
+func (o *options) settle(flags *pflag.FlagSet) {
+	// Somebody who has said how tokens are verified, or where the jobs are, is not just trying.
+	configured := o.jwks != "" || o.hmac.given() || o.database.given() || o.redis.given() || o.cluster.inPod()
+	o.trial = o.trial || !configured
+	if !o.trial {
+		return
+	}
+	if !flags.Changed("bind-address") {
+		o.address = "127.0.0.1:8000"
+	}
+	if !flags.Changed("metrics-bind-address") {
+		o.metricsAddress = "0"
+	}
+}
+
+// validate names the flag that is wrong, and the way out.
+func (o *options) validate() error {
+	if (o.certFile == "") != (o.keyFile == "") {
+		return errors.New("--tls-cert-file, --tls-key-file: one is set without the other: set both or none")
+	}
+	for name, value := range map[string]int{
+		"create": o.limits.Create, "list": o.limits.List, "tasks": o.limits.Tasks, "other": o.limits.Other,
+	} {
+		if value < 0 {
+			return fmt.Errorf("--rate-limit-%s: %d is less than 0: choose a number of requests, or 0 for no limit", name, value)
+		}
+	}
+	if o.shutdownDelay < 0 || o.shutdownTimeout <= 0 {
+		return fmt.Errorf("--shutdown-delay, --shutdown-timeout: %s and %s: choose a delay of 0 or more, and a timeout above 0",
+			o.shutdownDelay, o.shutdownTimeout)
+	}
+	if o.dataDir == "" {
+		return errors.New("--data-dir: is empty: name a folder")
+	}
+	return o.cluster.validate()
+}
+
+func envOr(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}

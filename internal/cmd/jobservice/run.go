@@ -1,0 +1,173 @@
+package jobservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
+	rest "github.com/dcnlab/spot-training-operator/internal/jobservice/http"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/kubernetes"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
+)
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	log, err := newLogger(o.logLevel)
+	if err != nil {
+		return err
+	}
+	if err := o.validate(); err != nil {
+		return err
+	}
+	secrets, err := o.secrets()
+	if err != nil {
+		return err
+	}
+	cluster, err := o.newCluster()
+	if err != nil {
+		return err
+	}
+	authenticator, err := auth.New(o.authentication(secrets, cluster))
+	if err != nil {
+		return fmt.Errorf("set up the verification of tokens: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.address)
+	if err != nil {
+		return fmt.Errorf("--bind-address: %w", err)
+	}
+	defer listener.Close()
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	// What works in the background goes on until the last request has been answered.
+	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	opened, err := o.openStore(lifetime, registry, log)
+	if err != nil {
+		return err
+	}
+	var store jobs.Store = opened
+	// Once one part has failed the others end.
+	group, failed := errgroup.WithContext(ctx)
+	if cluster != nil {
+		dispatcher := kubernetes.NewDispatcher(cluster, opened, o.cluster.settings(), kubernetes.NewMetrics(registry), clock.RealClock{}, log)
+		store = &kubernetes.Watched{Store: opened, Dispatcher: dispatcher}
+		group.Go(func() error { return cluster.Run(lifetime) })
+		group.Go(func() error { return dispatcher.Run(lifetime) })
+	} else {
+		log.Info("there is no Kubernetes here: jobs that name an image wait", "flag", "--kubernetes")
+	}
+	if o.metricsAddress != "0" {
+		group.Go(func() error { return serveMetrics(lifetime, o.metricsAddress, registry) })
+	}
+	if o.trial {
+		if err := welcome(out, o.url(listener.Addr()), o.dataDir, secrets[0]); err != nil {
+			return err
+		}
+	}
+	streams, endStreams := context.WithCancel(lifetime)
+	defer endStreams()
+	handler := rest.New(o.service(store, cluster, authenticator, registry, streams, log))
+	group.Go(func() error {
+		defer end()
+		return o.serve(failed, listener, handler, endStreams, log)
+	})
+	log.Info("serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
+	err = group.Wait()
+	end()
+	return errors.Join(err, opened.Close())
+}
+
+// service has what the REST interface needs.
+func (o *options) service(
+	store jobs.Store, cluster *kubernetes.Cluster, authenticator *auth.Authenticator, registry prometheus.Registerer,
+	streams context.Context, //nolint:revive // it is not this call's, but that of all streams
+	log *slog.Logger,
+) rest.Options {
+	options := rest.Options{
+		Store: store, Authenticator: authenticator, Limits: o.limits, Metrics: newRequestMetrics(registry),
+		Log: logr.FromSlogHandler(log.Handler()), Context: streams,
+	}
+	if cluster != nil {
+		options.Kubernetes = cluster
+		// A trial's users are none that Kubernetes knows.
+		if !o.trial && !o.cluster.withoutAccessReview {
+			options.Authorizer = cluster
+		}
+	}
+	return options
+}
+
+// secrets that tokens are signed with.
+func (o *options) secrets() ([][]byte, error) {
+	secrets, err := o.hmac.read()
+	if err != nil || !o.trial || len(secrets) > 0 {
+		return secrets, err
+	}
+	secret, err := keepSecret(o.dataDir)
+	return [][]byte{secret}, err
+}
+
+// newCluster returns nil when the service does without Kubernetes.
+func (o *options) newCluster() (*kubernetes.Cluster, error) {
+	config, err := o.cluster.config()
+	if err != nil || config == nil {
+		return nil, err
+	}
+	return kubernetes.NewCluster(config, kubernetes.Options{QPS: o.cluster.qps, Burst: o.cluster.burst})
+}
+
+func (o *options) authentication(secrets [][]byte, cluster *kubernetes.Cluster) auth.Options {
+	options := auth.Options{
+		Secrets: secrets, JWKS: o.jwks, Issuer: o.issuer, Audience: o.audience, DefaultNamespace: o.defaultNamespace,
+	}
+	if cluster != nil {
+		options.Reviewer = cluster
+	}
+	return options
+}
+
+// url of the service for a client on this machine.
+func (o *options) url(address net.Addr) string {
+	scheme := "http"
+	if o.certFile != "" {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(address.String())
+	if err != nil {
+		return scheme + "://" + address.String()
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// newLogger makes every line a JSON object on standard error, without what can be known to be a secret.
+func newLogger(level string) (*slog.Logger, error) {
+	var slogLevel slog.Level
+	if err := slogLevel.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level: %q is none of debug, info, warn and error: %w", level, err)
+	}
+	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slogLevel, ReplaceAttr: redact.LogAttribute})
+	ctrl.SetLogger(logr.FromSlogHandler(handler))
+	klog.SetLogger(logr.FromSlogHandler(handler))
+	return slog.New(handler), nil
+}
+
+// closeTimeout is how long the end of a server that nobody waits for may take.
+const closeTimeout = 3 * time.Second

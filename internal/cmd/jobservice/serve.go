@@ -1,0 +1,83 @@
+package jobservice
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	rest "github.com/dcnlab/spot-training-operator/internal/jobservice/http"
+)
+
+// serve the REST interface until the context ends; then requests that are under way may end. endStreams ends those that would go on,
+// which are workers that wait for tasks and logs that are followed.
+func (o *options) serve(ctx context.Context, listener net.Listener, handler http.Handler, endStreams func(), log *slog.Logger) error {
+	server := rest.Server(handler)
+	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWatching()
+	if o.certFile != "" {
+		watcher, err := certwatcher.New(o.certFile, o.keyFile)
+		if err != nil {
+			return fmt.Errorf("--tls-cert-file, --tls-key-file: %w", err)
+		}
+		go func() {
+			if err := watcher.Start(watching); err != nil {
+				log.Error("the certificate is no longer looked at", "error", err)
+			}
+		}()
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
+		listener = tls.NewListener(listener, server.TLSConfig)
+	}
+	serving := make(chan error, 1)
+	go func() { serving <- server.Serve(listener) }()
+	select {
+	case err := <-serving:
+		return fmt.Errorf("serve the REST interface: %w", err)
+	case <-ctx.Done():
+	}
+	log.Info("ending", "delay", o.shutdownDelay)
+	time.Sleep(o.shutdownDelay)
+	endStreams()
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), o.shutdownTimeout)
+	defer stop()
+	if err := server.Shutdown(ending); err != nil {
+		log.Warn("requests are cut off that have not ended in time", "timeout", o.shutdownTimeout)
+		_ = server.Close() // it is over either way
+	}
+	if err := <-serving; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the REST interface: %w", err)
+	}
+	return nil
+}
+
+// serveMetrics for Prometheus until the context ends.
+func serveMetrics(ctx context.Context, address string, registry *prometheus.Registry) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("--metrics-bind-address: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	serving := make(chan error, 1)
+	go func() { serving <- server.Serve(listener) }()
+	select {
+	case err := <-serving:
+		return fmt.Errorf("serve metrics: %w", err)
+	case <-ctx.Done():
+	}
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer stop()
+	_ = server.Shutdown(ending) // a scrape that is cut off is made again
+	<-serving
+	return nil
+}
