@@ -12,6 +12,7 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/internal/cmd/checkpointagent"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/containercheckpoint"
+	"github.com/dcnlab/spot-training-operator/internal/cmd/jobservice"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/manager"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/nodeagent"
 )
@@ -27,7 +28,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(manager.New(), checkpointagent.New(), containercheckpoint.New(), nodeagent.New())
+	root.AddCommand(manager.New(), checkpointagent.New(), containercheckpoint.New(), nodeagent.New(), jobservice.New())
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "spot-training-operator:", err)
 		os.Exit(exitCode(err))

@@ -110,6 +110,6 @@ func (o *clusterOptions) config() (*rest.Config, error) {
 func (o *clusterOptions) settings() kubernetes.Settings {
 	return kubernetes.Settings{
 		Worker: o.worker, MaxAIJobs: o.maxAIJobs, MaxWaiting: o.maxWaiting, TTL: o.ttl,
-		Discovery: o.discovery, Sweep: time.Minute, LeaseWait: 20 * time.Second, Backoff: 15 * time.Second,
+		Discovery: o.discovery, Sweep: min(time.Minute, max(time.Second, o.ttl)), LeaseWait: 20 * time.Second, Backoff: 15 * time.Second,
 	}
 }

@@ -17,8 +17,7 @@ import (
 type options struct {
 	address, metricsAddress string
 	certFile, keyFile       string
-	dataDir                 string
-	database, redis         secretFlag
+	store                   storeOptions
 	hmac                    hmacFlags
 	jwks, issuer, audience  string
 	defaultNamespace        string
@@ -54,10 +53,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics for Prometheus; 0 turns it off (in a trial off)")
 	flags.StringVar(&o.certFile, "tls-cert-file", "", "certificate of the REST interface, read again when it changes (default: plain HTTP)")
 	flags.StringVar(&o.keyFile, "tls-key-file", "", "key of --tls-cert-file")
-	flags.StringVar(&o.dataDir, "data-dir", "job-service-data",
-		"folder for what the service keeps itself: the jobs without --database-url, the queue without --redis-url, the secret of a trial")
-	o.database.add(flags, "database-url", "DATABASE_URL", "URL of the PostgreSQL database, postgres://... (default: SQLite in --data-dir, for one replica)")
-	o.redis.add(flags, "redis-url", "REDIS_URL", "URL of Redis, redis://... or rediss://... (default: a queue in this process, for one replica)")
+	o.store.addFlags(flags)
 	o.hmac.add(flags)
 	flags.StringVar(&o.jwks, "jwks", "", "URL or file of the public keys of those who sign tokens")
 	flags.StringVar(&o.issuer, "token-issuer", "", "claim iss that tokens must have (default: any)")
@@ -79,7 +75,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 // settle what depends on whether this is a trial.
 func (o *options) settle(flags *pflag.FlagSet) {
 	// Somebody who has said how tokens are verified, or where the jobs are, is not just trying.
-	configured := o.jwks != "" || o.hmac.given() || o.database.given() || o.redis.given() || o.cluster.inPod()
+	configured := o.jwks != "" || o.hmac.given() || o.store.database.given() || o.store.redis.given() || o.cluster.inPod()
 	o.trial = o.trial || !configured
 	if !o.trial {
 		return
@@ -108,10 +104,7 @@ func (o *options) validate() error {
 		return fmt.Errorf("--shutdown-delay, --shutdown-timeout: %s and %s: choose a delay of 0 or more, and a timeout above 0",
 			o.shutdownDelay, o.shutdownTimeout)
 	}
-	if o.dataDir == "" {
-		return errors.New("--data-dir: is empty: name a folder")
-	}
-	return o.cluster.validate()
+	return errors.Join(o.store.validate(), o.cluster.validate())
 }
 
 func envOr(name, otherwise string) string {

@@ -2,7 +2,6 @@ package jobservice
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -56,7 +55,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	// What works in the background goes on until the last request has been answered.
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	opened, err := o.openStore(lifetime, registry, log)
+	opened, err := o.store.open(lifetime, log)
 	if err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		group.Go(func() error { return serveMetrics(lifetime, o.metricsAddress, registry) })
 	}
 	if o.trial {
-		if err := welcome(out, o.url(listener.Addr()), o.dataDir, secrets[0]); err != nil {
+		if err := welcome(out, o.url(listener.Addr()), o.store.dataDir, secrets[0]); err != nil {
 			return err
 		}
 	}
@@ -88,8 +87,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	})
 	log.Info("serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
 	err = group.Wait()
-	end()
-	return errors.Join(err, opened.Close())
+	opened.Close()
+	return err
 }
 
 // service has what the REST interface needs.
@@ -118,7 +117,7 @@ func (o *options) secrets() ([][]byte, error) {
 	if err != nil || !o.trial || len(secrets) > 0 {
 		return secrets, err
 	}
-	secret, err := keepSecret(o.dataDir)
+	secret, err := keepSecret(o.store.dataDir)
 	return [][]byte{secret}, err
 }
 

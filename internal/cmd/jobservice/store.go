@@ -1,0 +1,86 @@
+package jobservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/engine"
+)
+
+// storeOptions are the flags about how jobs are kept and leased.
+type storeOptions struct {
+	database, redis  secretFlag
+	dataDir          string
+	visibility       time.Duration
+	retryBackoff     time.Duration
+	operationTimeout time.Duration
+	retention        time.Duration
+	auditRetention   time.Duration
+}
+
+func (o *storeOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.dataDir, "data-dir", "job-service-data",
+		"folder for what the service keeps itself: the jobs without --database-url, the secret of a trial")
+	o.database.add(flags, "database-url", "DATABASE_URL",
+		"URL of the PostgreSQL database, postgres://... (default: SQLite in --data-dir, for one replica)")
+	o.redis.add(flags, "redis-url", "REDIS_URL",
+		"URL of Redis, redis://... or rediss://..., together with --database-url (default: a queue in this process, for one replica)")
+	flags.DurationVar(&o.visibility, "visibility-timeout", 30*time.Second,
+		"how long a worker has a task without a heartbeat before it goes to another, at least 1s")
+	flags.DurationVar(&o.retryBackoff, "retry-backoff", 10*time.Second, "delay before the first retry of a failed task; it grows by the job's multiplier")
+	flags.DurationVar(&o.operationTimeout, "operation-timeout", 5*time.Second,
+		"how long the database and Redis may take before a request is answered with 503")
+	flags.DurationVar(&o.retention, "retention", 30*24*time.Hour, "how long jobs are kept after their end; 0: for ever")
+	flags.DurationVar(&o.auditRetention, "audit-retention", 365*24*time.Hour, "how long it is kept who did what; 0: for ever")
+}
+
+func (o *storeOptions) validate() error {
+	switch {
+	case o.dataDir == "":
+		return errors.New("--data-dir: is empty: name a folder")
+	case o.database.given() != o.redis.given():
+		return errors.New("--database-url, --redis-url: one is set without the other: set both, or none for a service that stands alone")
+	case o.visibility < time.Second:
+		return fmt.Errorf("--visibility-timeout: %s is less than 1s", o.visibility)
+	case o.retryBackoff <= 0:
+		return fmt.Errorf("--retry-backoff: %s is not above 0", o.retryBackoff)
+	case o.operationTimeout <= 0:
+		return fmt.Errorf("--operation-timeout: %s is not above 0", o.operationTimeout)
+	case o.retention < 0 || o.auditRetention < 0:
+		return fmt.Errorf("--retention, --audit-retention: %s and %s: choose 0, for ever, or more", o.retention, o.auditRetention)
+	}
+	return nil
+}
+
+// open the store.
+func (o *storeOptions) open(ctx context.Context, log *slog.Logger) (*engine.Store, error) {
+	database, err := o.database.read()
+	if err != nil {
+		return nil, err
+	}
+	redis, err := o.redis.read()
+	if err != nil {
+		return nil, err
+	}
+	if database == "" {
+		if err := os.MkdirAll(o.dataDir, 0o700); err != nil {
+			return nil, fmt.Errorf("--data-dir: %w", err)
+		}
+	}
+	store, err := engine.New(ctx, engine.Options{
+		DatabaseURL: database, RedisURL: redis, DataDir: o.dataDir, Visibility: o.visibility, RetryDelay: o.retryBackoff,
+		OperationTimeout: o.operationTimeout, Retention: o.retention, AuditRetention: o.auditRetention,
+		Logger: logr.FromSlogHandler(log.Handler()),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the store of jobs: %w", err)
+	}
+	return store, nil
+}
