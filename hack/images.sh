@@ -30,6 +30,7 @@ prepare_worker() (
   rm -rf "$WORKER_DIR/app"
   mkdir "$WORKER_DIR/app"
   tar --extract --file "$WORKER_DIR/app.tar" --directory "$WORKER_DIR/app"
+  workers/install.sh "$WORKER_DIR/app/opt/training-worker"
 )
 
 # The same contents as the Dockerfile's: a static binary, the certificate authorities, a user that is not root.
@@ -41,7 +42,7 @@ load_manager() {
 
 # Configured as workers/training/build-rootfs.sh says.
 load_worker() {
-  load_once worker "$WORKER_IMG" "$(content_of "$WORKER_DIR/rootfs.stamp" "$WORKER_DIR/app.tar" workers/training/tensorboard)" \
+  load_once worker "$WORKER_IMG" "$(content_of "$WORKER_DIR/rootfs.stamp" "$WORKER_DIR/app" workers/training/tensorboard)" \
     --rootfs "$WORKER_DIR/rootfs.tar" --file "$WORKER_DIR/app/opt/training-worker:/opt/training-worker" \
     --file workers/training/tensorboard:/usr/local/bin/tensorboard:0755 \
     --user 1000:1000 --workdir /tmp --entrypoint '["/usr/bin/python3", "-m", "training_worker"]' \

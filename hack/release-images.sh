@@ -61,6 +61,8 @@ worker() {
   rm -rf "$own/app"
   mkdir "$own/app"
   tar --extract --file "$own/app.tar" --directory "$own/app"
+  # Releases before the pooled workers have no such script.
+  if [[ -x $folder/source/workers/install.sh ]]; then "$folder/source/workers/install.sh" "$own/app/opt/training-worker"; fi
   build spot-training-operator-worker "$@" \
     --rootfs "$own/rootfs.tar" --file "$own/app/opt/training-worker:/opt/training-worker" \
     --user 1000:1000 --workdir /tmp --entrypoint '["/usr/bin/python3", "-m", "training_worker"]' \

@@ -10,8 +10,8 @@ main() {
   ensure_package curl curl           # tests download with it
   ensure_servers
 
-  say "training worker (Python)"
-  workers/training/run-tests.sh
+  say "training worker and pooled workers (Python)"
+  workers/run-tests.sh
 
   say "API server and etcd for the tests (built the first time, which takes minutes)"
   KUBEBUILDER_ASSETS=$(localcluster binaries)

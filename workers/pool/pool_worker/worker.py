@@ -22,7 +22,7 @@ from pool_worker.tasks import CANCELLED, LEASE_LOST, SHUTTING_DOWN, TIMED_OUT, C
 # How long the end of a task is told to a service that does not answer, before the task is left to its visibility timeout.
 REPORT_SECONDS = 900.0
 # How long handlers may take to stop when the worker ends.
-STOP_SECONDS = 8.0
+STOP_SECONDS = 25.0
 
 
 class Worker:
