@@ -39,6 +39,7 @@ var managerFlags = []struct{ flag, value, format string }{
 	{"gcp-endpoint", "gcpEndpoint", "{{ . }}"},
 	{"tensorboard-image", "tensorboardImage", "{{ . }}"},
 	{"isolate-jobs", "isolateJobs", "{{ . }}"},
+	{"job-service-url", "jobServiceURL", "{{ . }}"},
 }
 
 // deployment has the values in their places; everything else stays as config/manager has it.

@@ -145,12 +145,27 @@ type AIJobQueueSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",fieldPath=".minReplicas",messageExpression="'minReplicas: %d is more than maxReplicas %d: lower it or raise maxReplicas'.format([self.minReplicas, self.maxReplicas])"
 type WorkerPool struct {
-	// image of the workers, a program that leases tasks from the job service (docs/platform.md says how).
-	// +required
+	// image of the workers, a program that leases tasks from the job service. Default: the operator's own, which does all types
+	// of job.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^\S+$`
 	Image string `json:"image,omitempty"`
+
+	// command is run in the place of the image's entrypoint, at most 64 words. Default: the image's own.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=32768
+	Command []string `json:"command,omitempty"`
+
+	// args are its arguments, at most 64. Default: the image's own.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=32768
+	Args []string `json:"args,omitempty"`
 
 	// namespace of the Deployment. Default: that of the operator.
 	// +optional
@@ -187,7 +202,8 @@ type WorkerPool struct {
 	// +kubebuilder:validation:Maximum=86400
 	IdleSeconds *int32 `json:"idleSeconds,omitempty"`
 
-	// env are environment variables of the workers, at most 256.
+	// env are environment variables of the workers, at most 256. The operator's own JOB_SERVICE_URL, JOB_SERVICE_TOKEN_FILE, QUEUE,
+	// WORKER_ID and GRACE_SECONDS count more.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -275,7 +291,7 @@ type AIJobQueueStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready, with a reason and a message.
+	// conditions are Ready and, while the queue has pooled workers, WorkersReady, with a reason and a message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

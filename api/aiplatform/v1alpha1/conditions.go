@@ -13,6 +13,8 @@ const (
 	ConditionComplete = "Complete"
 	// ConditionFailed of an AIJob or AgentWorkflow is True when it has failed for good.
 	ConditionFailed = "Failed"
+	// ConditionWorkersReady of an AIJobQueue is True while its pooled workers are as many and as ready as its tasks need.
+	ConditionWorkersReady = "WorkersReady"
 )
 
 // Reasons of the conditions.
@@ -61,6 +63,28 @@ const (
 	ReasonPriorityClassNotFound = "PriorityClassNotFound"
 )
 
+// Reasons of the condition WorkersReady.
+const (
+	// ReasonWorkersReady: all workers that there should be are ready.
+	ReasonWorkersReady = "WorkersReady"
+	// ReasonScaledToZero: there is nothing to do, and no worker.
+	ReasonScaledToZero = "ScaledToZero"
+	// ReasonWorkersStarting: workers are being started.
+	ReasonWorkersStarting = "WorkersStarting"
+	// ReasonJobServiceUnreachable: the job service does not say how many tasks there are. The workers stay as many as they are.
+	ReasonJobServiceUnreachable = "JobServiceUnreachable"
+	// ReasonImageCannotBePulled: the image of the workers cannot be had.
+	ReasonImageCannotBePulled = "ImageCannotBePulled"
+	// ReasonWorkersFail: the workers' container ends again and again, or cannot be started.
+	ReasonWorkersFail = "WorkersFail"
+	// ReasonWorkersUnschedulable: no node has room for a worker.
+	ReasonWorkersUnschedulable = "WorkersUnschedulable"
+	// ReasonWorkersRefused: the cluster does not accept the workers' pods, for example because of a quota.
+	ReasonWorkersRefused = "WorkersRefused"
+	// ReasonNameTaken: an object of the name that the workers need is somebody else's.
+	ReasonNameTaken = "NameTaken"
+)
+
 // Annotations and labels of AIJobs.
 const (
 	// AnnotationRequeue on an AIJob in phase DeadLetter puts it back into its queue with all its retries. The operator
@@ -77,6 +101,8 @@ const (
 	LabelServiceJob = "aiplatform.example.com/service-job"
 	// LabelWorkflow on an AIJob is the name of the AgentWorkflow that made it.
 	LabelWorkflow = "aiplatform.example.com/workflow"
+	// LabelWorkerPool on the Deployment of pooled workers and on their pods is the name of the queue.
+	LabelWorkerPool = "aiplatform.example.com/worker-pool"
 	// LabelStage on an AIJob is the stage of the AgentWorkflow for which it was made.
 	LabelStage = "aiplatform.example.com/stage"
 	// LabelWorkflowRun on an AIJob is the number of the start of the AgentWorkflow for which it was made.

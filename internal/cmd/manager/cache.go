@@ -9,6 +9,7 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/controllers/nodeagent"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/controllers/workerpool"
 	"github.com/dcnlab/spot-training-operator/internal/preemption"
 )
 
@@ -17,5 +18,6 @@ func cachedObjects(o options) map[client.Object]cache.ByObject {
 	objects := trainingjob.CachedObjects()
 	objects[&corev1.Node{}] = cache.ByObject{Transform: preemption.Trim}
 	maps.Copy(objects, nodeagent.CachedObjects(o.webhooks.namespace))
+	maps.Copy(objects, workerpool.CachedObjects())
 	return objects
 }

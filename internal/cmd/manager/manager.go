@@ -59,6 +59,7 @@ type options struct {
 	webhooks         webhookOptions
 	nodeAgent        nodeAgentOptions
 	spot             spotOptions
+	workerPools      workerPoolOptions
 }
 
 // workerImageVariable names the default worker image, under the prefix that OLM's tools look for.
@@ -110,6 +111,7 @@ func New() *cobra.Command {
 	o.webhooks.addFlags(flags)
 	o.nodeAgent.addFlags(flags)
 	o.spot.addFlags(flags)
+	o.workerPools.addFlags(flags)
 	return command
 }
 

@@ -15,5 +15,6 @@ func addPlatformControllers(ctx context.Context, mgr ctrl.Manager, o options, de
 		addAdmission(mgr, decider),
 		addAIJobs(ctx, mgr, o, decider),
 		addAgents(ctx, mgr, o),
+		addWorkerPools(mgr, o),
 	)
 }

@@ -78,7 +78,7 @@ class JobService:
         return f"/api/v1/tasks/{task.id}/{action}"
 
     def _call(self, path: str, body: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
-        payload = json.dumps(body, allow_nan=False).encode()
+        payload = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
         status, headers, answer = self._exchange(path, payload, timeout or self._settings.request_timeout)
         if 200 <= status < 300:
             document = _parse(answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ def test_images_are_classified() -> None:
     assert result["latency_ms"]["batches"] == 4
     assert np.allclose(np.sum(result["probabilities"], axis=1), 1, atol=1e-4)
     assert [int(np.argmax(row)) for row in result["probabilities"]] == result["predictions"]
+
+
+def test_the_largest_result_is_below_what_the_job_service_takes() -> None:
+    result = infer(task("inference", {"indices": [i % 1797 for i in range(2000)]}), Context())
+    assert len(json.dumps(result, separators=(",", ":"))) < 256 * 1024
 
 
 def test_a_batch_says_what_its_images_say_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,13 @@ def test_faults_show_in_the_readings() -> None:
 
 def test_faults_by_chance_are_as_many_as_asked_for() -> None:
     result = run({"sensor": "temperature", "sensors": 20, "duration_seconds": 36_000, "faults_per_hour": 2})
-    assert len(result["faults"]) == pytest.approx(400, rel=0.2)
+    assert result["fault_count"] == len(result["faults"]) == pytest.approx(400, rel=0.2)
+
+
+def test_the_largest_result_is_below_what_the_job_service_takes() -> None:
+    result = run({"sensors": 500, "duration_seconds": 60, "sample_rate_hz": 1, "faults_per_hour": 3600, "samples": 4000})
+    assert len(json.dumps(result, separators=(",", ":"))) < 256 * 1024
+    assert result["fault_count"] > len(result["faults"]) == 500
 
 
 def test_readings_go_to_a_file(work_dir: Path) -> None:

@@ -10,8 +10,10 @@ from pool_worker.places import inside_work_dir
 
 FAULTS = ("bias", "dropout", "spike", "stuck")
 MAX_READINGS = 200_000_000
-MAX_FAULTS = 1000
-MAX_SAMPLES = 20_000
+# What a result may have of each, so that it stays below the 256 KiB that the job service takes.
+MAX_SENSORS = 500
+MAX_FAULTS = 500
+MAX_SAMPLES = 4000
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def read(config: object) -> Scenario:
     kind = KINDS[sensor]
     signal = fields.object("signal")
     seconds = fields.number("duration_seconds", 60.0, above=0, maximum=31_536_000)
-    sensors = fields.integer("sensors", 1, minimum=1, maximum=1000)
+    sensors = fields.integer("sensors", 1, minimum=1, maximum=MAX_SENSORS)
     scenario = Scenario(
         sensor=sensor,
         unit=kind.unit,

@@ -1,0 +1,183 @@
+// Package workerpool keeps the pooled workers of AIJobQueues: a Deployment for each queue that asks for workers, with as many pods as
+// its tasks need, which the job service tells; down to none and back.
+package workerpool
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+const (
+	// fieldOwner is who the API server notes as the writer of the workers' objects and of this controller's part of the status.
+	// The rest of a queue's status is written by others, under another name.
+	fieldOwner = client.FieldOwner("spot-training-operator-workers")
+	// Interval at which the job service is asked by default.
+	Interval = 2 * time.Second
+	// figuresInterval is how long figures of tasks may be late in the status when nothing else changes.
+	figuresInterval = 10 * time.Second
+)
+
+// Settings of the workers.
+type Settings struct {
+	// Namespace of the operator.
+	Namespace string
+	// WorkerImage is the operator's own.
+	WorkerImage string
+	// JobServiceURL is where the job service is, for the workers and the manager.
+	JobServiceURL string
+}
+
+// Reconciler keeps the workers of each queue.
+type Reconciler struct {
+	// Client reads from the cache.
+	client.Client
+	// Direct reads from the API server.
+	Direct client.Reader
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Settings of the workers.
+	Settings Settings
+	// Interval at which the job service is asked; 0: the default.
+	Interval time.Duration
+
+	depths *depths
+	// memories by the UID of the queue. There is one reconciliation at a time.
+	memories map[types.UID]memory
+	// uids of the queues that are remembered, by name.
+	uids map[string]types.UID
+}
+
+// CachedObjects keep only the Deployments of workers in the manager's cache.
+func CachedObjects() map[client.Object]cache.ByObject {
+	selector, err := labels.Parse(aiplatformv1alpha1.LabelWorkerPool)
+	if err != nil {
+		panic(err) // a constant of the API
+	}
+	return map[client.Object]cache.ByObject{&appsv1.Deployment{}: {Label: selector}}
+}
+
+// The right to a token of the manager's own ServiceAccount lies in config/rbac. The verb work is the workers': nobody can give what
+// he has not.
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch;work
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues/status,verbs=patch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+
+// SetupWithManager registers the controller, and what asks the job service.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	token := &tokens{client: mgr.GetClient(), namespace: r.Settings.Namespace, clock: r.Clock}
+	service := &JobService{URL: r.Settings.JobServiceURL, Token: token.get, Client: &http.Client{Timeout: answerTime}}
+	r.begin(mgr.GetCache(), service.Queues)
+	if err := mgr.Add(r.depths); err != nil {
+		return fmt.Errorf("add what asks the job service: %w", err)
+	}
+	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetLabels()[aiplatformv1alpha1.LabelWorkerPool]}}}
+	})
+	asNamed := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, name types.NamespacedName) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: name}}
+	})
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("worker-pool").
+		For(&aiplatformv1alpha1.AIJobQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&appsv1.Deployment{}, byLabel).
+		WatchesRawSource(source.TypedChannel(r.depths.changed, asNamed)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up the controller of pooled workers: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) begin(reader client.Reader, queues func(context.Context) (map[string]Figures, error)) {
+	interval := r.Interval
+	if interval == 0 {
+		interval = Interval
+	}
+	r.depths = &depths{
+		reader: reader, queues: queues, interval: interval, changed: make(chan event.TypedGenericEvent[types.NamespacedName], 1024),
+	}
+	r.memories, r.uids = map[types.UID]memory{}, map[string]types.UID{}
+}
+
+// Reconcile makes, scales or removes the workers of one queue, and reports.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var queue aiplatformv1alpha1.AIJobQueue
+	err := r.Get(ctx, request.NamespacedName, &queue)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("read the AIJobQueue: %w", err)
+	}
+	if uid := r.uids[request.Name]; uid != queue.UID {
+		delete(r.memories, uid)
+		delete(r.uids, request.Name)
+	}
+	if err != nil || queue.DeletionTimestamp != nil { // what it has goes with it
+		return ctrl.Result{}, nil
+	}
+	r.uids[request.Name] = queue.UID
+	o, err := r.observe(ctx, &queue)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	d := plan(o, r.Settings)
+	m := o.memory
+	m.known, m.scaling = true, d.scaling
+	trouble := r.apply(ctx, o, d, &m)
+	again, err := r.report(ctx, o, d, trouble, &m)
+	r.memories[queue.UID] = m
+	if err == nil && trouble != nil {
+		err = trouble
+	}
+	return ctrl.Result{RequeueAfter: again}, err
+}
+
+func (r *Reconciler) observe(ctx context.Context, queue *aiplatformv1alpha1.AIJobQueue) (observed, error) {
+	o := observed{queue: queue, answer: r.depths.of(queue.Name), memory: r.memories[queue.UID], now: r.Clock.Now()}
+	mine := client.MatchingLabels{aiplatformv1alpha1.LabelWorkerPool: queue.Name}
+	var list appsv1.DeploymentList
+	if err := r.List(ctx, &list, mine); err != nil {
+		return o, fmt.Errorf("list the Deployments of workers: %w", err)
+	}
+	namespace, short := "", false
+	for i := range list.Items {
+		one := &list.Items[i]
+		if !metav1.IsControlledBy(one, queue) {
+			continue
+		}
+		o.deployments = append(o.deployments, one)
+		if one.Status.ReadyReplicas < one.Status.Replicas {
+			namespace, short = one.Namespace, true
+		}
+	}
+	if queue.Spec.Workers == nil || !short {
+		return o, nil
+	}
+	var pods corev1.PodList
+	if err := r.Direct.List(ctx, &pods, mine, client.InNamespace(namespace)); err != nil {
+		return o, fmt.Errorf("list the pods of workers: %w", err)
+	}
+	o.pods = pods.Items
+	return o, nil
+}
