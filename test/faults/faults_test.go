@@ -95,7 +95,7 @@ func (s *site) command() func() *exec.Cmd {
 			"--rate-limit-create=0", "--rate-limit-list=0", "--rate-limit-tasks=0", "--rate-limit-other=0")
 		command.Env = append(os.Environ(),
 			"DATABASE_URL=postgres://postgres@"+s.toDatabase.address+"/postgres?sslmode=disable",
-			"REDIS_URL=redis://"+s.toRedis.address+"/0", "HMAC_SECRET="+secret)
+			"REDIS_URL=redis://"+s.toRedis.address+"/0", "JOB_SERVICE_HMAC_SECRET="+secret)
 		return command
 	}
 }
