@@ -48,6 +48,7 @@ const (
 	secret     = "a secret that only the tests know, of more than 32 bytes"
 	visibility = 3 * time.Second
 	workers    = 3
+	submitters = 2
 )
 
 // site is all that runs.
@@ -135,11 +136,13 @@ func TestNothingThatWasAcknowledgedIsLostOrDoneTwice(t *testing.T) {
 	began := time.Now()
 	var left atomic.Int64
 	left.Store(int64(total))
-	for n := range 2 {
+	// All faults come while jobs are being submitted.
+	within := max(15*time.Second, time.Duration(total)*2*time.Millisecond)
+	for n := range submitters {
 		name := fmt.Sprintf("client-%d", n)
 		j, err := openJournal(s.folder, name)
 		require.NoError(t, err)
-		one := &submitter{client: newClient("http://"+s.address, s.token, 15*time.Second), journal: j, name: name, left: &left}
+		one := &submitter{client: newClient("http://"+s.address, s.token, 15*time.Second), journal: j, name: name, left: &left, every: within * submitters * batchSize / time.Duration(total)}
 		s.submitting.Go(func() { one.run(t.Context()) })
 	}
 	stop := make(chan struct{})
@@ -178,8 +181,8 @@ func (s *site) disturb(stop <-chan struct{}, total int) {
 		{"redis killed", func() { s.restart(s.redis.Server, nil) }},
 		{"redis killed, its data lost", func() { s.restart(s.redis.Server, s.redis.Forget) }},
 		{"database killed", func() { s.restart(s.database.Server, nil) }},
-		{"network to redis cut", func() { s.cut(s.toRedis) }},
-		{"network to the database cut", func() { s.cut(s.toDatabase) }},
+		{"network to redis cut", func() { s.cut(s.toRedis, s.faults["network to redis cut"]%2 == 0) }},
+		{"network to the database cut", func() { s.cut(s.toDatabase, s.faults["network to the database cut"]%2 == 0) }},
 	}
 	every := 500 * time.Millisecond
 	if total > 10000 {
@@ -201,22 +204,34 @@ func (s *site) restart(server *process.Server, between func() error) {
 	if between != nil {
 		assert.NoError(s.t, between())
 	}
-	assert.NoError(s.t, server.TryStart())
+	// The processes of a PostgreSQL that was killed hold its memory for a moment.
+	var err error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		if err = server.TryStart(); err == nil {
+			return
+		}
+	}
+	assert.NoError(s.t, err)
 }
 
-// cut the network for longer than a lease lasts, now and then with the connections gone afterwards.
-func (s *site) cut(p *proxy) {
+// cut the network for longer than a lease lasts, and have the connections gone afterwards, or go on.
+func (s *site) cut(p *proxy, gone bool) {
 	p.pull()
 	<-time.After(visibility + time.Second)
-	if len(s.faults)%2 == 0 {
+	if gone {
 		p.drop()
 	}
 	p.mend()
 }
 
+// openJobs are those that have not ended, for a message that is written when the wait is over.
+type openJobs string
+
+func (o *openJobs) String() string { return string(*o) }
+
 // awaitEnd waits until no job is left.
 func (s *site) awaitEnd(total int) {
-	var open string
+	var open openJobs
 	within := 3*time.Minute + time.Duration(total)*10*time.Millisecond
 	require.Eventually(s.t, func() bool {
 		for _, status := range []string{"queued", "scheduled", "running", "retrying"} {
@@ -224,7 +239,7 @@ func (s *site) awaitEnd(total int) {
 				Total int `json:"total"`
 			}
 			err := s.client.call(s.t.Context(), http.MethodGet, "/jobs/?limit=1&status="+status, nil, &answer)
-			if open = fmt.Sprintf("%d %s, %v", answer.Total, status, err); err != nil || answer.Total > 0 {
+			if open = openJobs(fmt.Sprintf("%d %s, %v", answer.Total, status, err)); err != nil || answer.Total > 0 {
 				return false
 			}
 		}

@@ -18,13 +18,21 @@ type submitter struct {
 	*journal
 	name string
 	left *atomic.Int64
+	// every is the time from batch to batch.
+	every time.Duration
 }
 
 func (s *submitter) run(ctx context.Context) {
-	for ctx.Err() == nil && s.left.Add(-batchSize) >= 0 {
-		for !s.submit(ctx) && ctx.Err() == nil {
-			time.Sleep(50 * time.Millisecond)
+	tick := time.NewTicker(s.every)
+	defer tick.Stop()
+	for s.left.Add(-batchSize) >= 0 {
+		for !s.submit(ctx) {
+			if ctx.Err() != nil {
+				return
+			}
+			<-tick.C
 		}
+		<-tick.C
 	}
 }
 
