@@ -230,3 +230,43 @@ func plus(a, b *int64) *int64 {
 	both := *a + *b
 	return &both
 }
+
+// describe a world in few lines, for failures.
+func describe(s scheduler.Snapshot) string {
+	text := ""
+	for _, n := range s.Nodes {
+		text += fmt.Sprintf("\n%s gpus=%d cpu=%d-%d pods=%d zone=%s taints=%d ready=%t", n.Name, n.Allocatable.GPUs, n.Allocatable.MilliCPU, n.Requested.MilliCPU,
+			n.Allocatable.Pods, n.Labels["zone"], len(n.Taints), n.Ready)
+	}
+	number := func(n *int64) string {
+		if n == nil {
+			return "-"
+		}
+		return fmt.Sprint(*n)
+	}
+	for _, q := range s.Queues {
+		text += fmt.Sprintf("\n%s %s preempts=%t max=%d cohort=%s suspended=%t", q.Name, q.Algorithm, q.Preempts, q.MaxJobs, q.Cohort, q.Suspended)
+		if q.Quota != nil {
+			text += fmt.Sprintf(" quota=%s,%s borrowing=%s", number(q.Quota.GPUs), number(q.Quota.MilliCPU), number(q.Borrowing.GPUs))
+		}
+		for what, tenant := range map[string]*scheduler.TenantQuota{"user": q.PerUser, "namespace": q.PerNamespace} {
+			if tenant != nil {
+				text += fmt.Sprintf(" %s: %s GPUs", what, number(tenant.GPUs))
+				if tenant.MaxJobs != nil {
+					text += fmt.Sprintf(" %d jobs", *tenant.MaxJobs)
+				}
+			}
+		}
+	}
+	for i, jobs := range [][]scheduler.Job{s.Running, s.Pending} {
+		text += []string{"\nrunning", "\npending"}[i]
+		for _, j := range jobs {
+			text += fmt.Sprintf("\n  %s %s/%s queue=%s cluster=%s p=%d waits=%s topology=%s on=%v stopping=%t preemptible=%t", j.UID, j.Namespace, j.User, j.Queue, j.Cluster,
+				j.Priority, s.Now.Sub(j.QueuedAt), j.Topology, j.Placement, j.Stopping, j.Preemptible)
+			for _, g := range j.Groups {
+				text += fmt.Sprintf(" %dx(%d,%d)%v%d", g.Count, g.Requests.GPUs, g.Requests.MilliCPU, g.NodeSelector, len(g.Tolerations))
+			}
+		}
+	}
+	return text
+}

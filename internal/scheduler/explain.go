@@ -57,14 +57,14 @@ func (c *cycle) reason(job *waiting) (string, string) {
 }
 
 // remember makes a message once for all jobs that share it.
-func (w *waiting) remember(key messageKey, make func() string) string {
+func (w *waiting) remember(key messageKey, tell func() string) string {
 	if known, ok := w.form.messages[key]; ok {
 		return known
 	}
 	if w.form.messages == nil {
 		w.form.messages = map[messageKey]string{}
 	}
-	message := make()
+	message := tell()
 	w.form.messages[key] = message
 	return message
 }

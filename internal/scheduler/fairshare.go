@@ -61,7 +61,7 @@ func (c *cycle) fairLine(q *queue, all []*waiting) *fair {
 			for count < len(all) && all[count].Namespace == namespace.name && all[count].User == all[0].User {
 				count++
 			}
-			user := &share{name: all[0].User, jobs: sorted{all[:count]}, held: f.ofUser(all[0])}
+			user := &share{name: all[0].User, jobs: sorted{all[:count]}, held: f.ofUser(all[0].Job)}
 			user.dominant = f.dominant(user.held)
 			namespace.users.push(user)
 			all = all[count:]
@@ -76,7 +76,7 @@ func (f *fair) of(namespace string) *ledger {
 	return ledgerFor(f.queue.namespaces, namespace, f.queue.PerNamespace)
 }
 
-func (f *fair) ofUser(job *waiting) *ledger {
+func (f *fair) ofUser(job *Job) *ledger {
 	return ledgerFor(f.queue.members, tenant{job.Namespace, job.User}, nil)
 }
 

@@ -106,7 +106,8 @@ func (s *sorted) pass(bool) { s.jobs = s.jobs[1:] }
 // lineOf makes the line of jobs of a queue; of jobs without one by their rank.
 func (c *cycle) lineOf(q *queue, all []*waiting) line {
 	if q != nil && q.fairShare() {
-		return c.fairLine(q, all)
+		q.line = c.fairLine(q, all)
+		return q.line
 	}
 	if q != nil && q.Algorithm == string(v1alpha1.QueueFIFO) {
 		slices.SortFunc(all, byAge)

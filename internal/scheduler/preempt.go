@@ -108,48 +108,6 @@ func (c *cycle) members(f *form, on func(int32, *part) int) bool {
 	return true
 }
 
-// fairTo says whether the job still comes before its victims where its queue goes by shares: nobody's place is taken for someone
-// who would then hold more than the other.
-func (c *cycle) fairTo(job *waiting, victims []*held) bool {
-	q := job.queue
-	if !q.fairShare() {
-		return true
-	}
-	f := &fair{cycle: c, queue: q}
-	lost := map[*ledger]*ledger{}
-	lose := func(l *ledger, h *held) {
-		if lost[l] == nil {
-			lost[l] = &ledger{used: l.used}
-		}
-		lost[l].used.subtract(&h.need)
-	}
-	for _, h := range victims {
-		if h.queue == q {
-			lose(f.of(h.Namespace), h)
-			lose(ledgerFor(q.members, tenant{h.Namespace, h.User}, nil), h)
-		}
-	}
-	shareOf := func(l *ledger) float64 {
-		if lost[l] != nil {
-			l = lost[l]
-		}
-		return f.dominant(l)
-	}
-	mine, myUsers := shareOf(f.of(job.Namespace)), shareOf(f.ofUser(job))
-	for _, h := range victims {
-		if h.queue != q {
-			continue
-		}
-		if h.Namespace != job.Namespace && shareOf(f.of(h.Namespace)) < mine {
-			return false
-		}
-		if h.Namespace == job.Namespace && h.User != job.User && shareOf(ledgerFor(q.members, tenant{h.Namespace, h.User}, nil)) < myUsers {
-			return false
-		}
-	}
-	return true
-}
-
 // looked is how many of the forms that wait for room before a job are looked at when others are to be stopped for it.
 const looked = 32
 

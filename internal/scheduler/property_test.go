@@ -84,11 +84,23 @@ func TestVictimsAreOfLowerPriorityAndNotInVain(t *testing.T) {
 		then := outcome(scheduler.Schedule(next)).admitted()
 		for _, p := range d.Preempted {
 			happened++
-			if !slices.Contains(then, string(p.For)) {
-				t.Fatalf("%s lost its place in vain: %s is not admitted then", p.UID, p.For)
+			if slices.Contains(then, string(p.UID)) && !slices.Contains(then, string(p.For)) {
+				t.Fatalf("%s has its place back before %s had it%s\n%+v\nthen %v", p.UID, p.For, describe(s), d, then)
+			}
+			alone := next
+			alone.Pending = []scheduler.Job{jobs[p.For]}
+			for _, other := range d.Preempted {
+				if other.For != p.For {
+					// The room of others' victims is not this job's.
+					return
+				}
+			}
+			if len(scheduler.Schedule(alone).Admitted) == 0 {
+				t.Fatalf("%s lost its place in vain: %s does not fit then%s\n%+v", p.UID, p.For, describe(s), d)
 			}
 		}
 	})
+	t.Logf("%d times", happened)
 	if happened == 0 {
 		t.Fatal("no job lost its place in any of the worlds")
 	}
@@ -98,10 +110,11 @@ func TestNoVictimTooMany(t *testing.T) {
 	happened := 0
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots(t)
-		if len(s.Pending) == 0 {
+		if len(s.Pending) == 0 || len(s.Queues) == 0 {
 			return
 		}
 		s.Pending = s.Pending[:1]
+		s.Pending[0].Priority, s.Pending[0].Queue, s.Queues[0].Preempts = 40, s.Queues[0].Name, true
 		// Packing groups of different shapes is not exact.
 		s.Pending[0].Groups = s.Pending[0].Groups[:1]
 		d := scheduler.Schedule(s)
@@ -123,6 +136,7 @@ func TestNoVictimTooMany(t *testing.T) {
 			}
 		}
 	})
+	t.Logf("%d times", happened)
 	if happened == 0 {
 		t.Fatal("no job lost its place in any of the worlds")
 	}

@@ -88,10 +88,11 @@ type queue struct {
 	nominal           amounts
 	cohort            *cohort
 	users, namespaces map[string]*ledger
-	// waits says that a job of the queue waits for room that nobody clears for it.
-	waits bool
-	// members are what the users of each namespace hold, in a queue with fair shares.
+	// waits says that a job of the queue waits, waitsBorrowing that one does that borrows.
+	waits, waitsBorrowing bool
+	// members are what the users of each namespace hold in a queue with fair shares, line the order of its jobs.
 	members map[tenant]*ledger
+	line    *fair
 }
 
 type tenant struct{ namespace, user string }

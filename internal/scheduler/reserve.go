@@ -98,25 +98,47 @@ func (c *cycle) reserve(job *waiting, s *scopes) {
 		p.shape.class.reserved = job
 	}
 	t := c.tally(f, c.future.clone())
-	oldest := c.oldest()
-	confirmed := t.fit()
-	for i := 0; !confirmed; i++ {
-		h := oldest.at(i)
-		if h < 0 {
-			return
-		}
-		if running := &c.running.jobs[h]; !running.going {
-			t.move(running, 1)
-			// Packing parts of different shapes takes long: that is tried after ever more jobs.
-			confirmed = t.good > 0 && (len(f.parts) == 1 || i&(i+1) == 0) && t.fit()
-		}
-		if !confirmed && len(f.parts) > 1 && oldest.at(i+1) < 0 {
-			confirmed = t.fit()
-		}
+	if !c.releaseOldest(t) {
+		return
 	}
 	if placed, ok := c.find(f, t.room, nil); ok {
 		c.keep(job, s, placed, t.room)
 	}
+}
+
+// releaseOldest lets the jobs end that run longest, until a form fits; those of this cycle end last.
+func (c *cycle) releaseOldest(t *tally) bool {
+	if t.fit() {
+		return true
+	}
+	single := len(t.form.parts) == 1
+	oldest := c.oldest()
+	for i := 0; ; i++ {
+		at := oldest.at(i)
+		if at < 0 {
+			break
+		}
+		if h := &c.running.jobs[at]; !h.going {
+			t.move(h, 1)
+		}
+		// Packing parts of different shapes takes long: that is tried after ever more jobs.
+		if (single || i&(i+1) == 0) && t.fit() {
+			return true
+		}
+	}
+	for _, fresh := range c.fresh {
+		if !single && t.fit() {
+			return true
+		}
+		fresh.form.give(t.room, fresh.placed, 1)
+		for _, node := range fresh.placed {
+			t.recount(node)
+		}
+		if single && t.fit() {
+			return true
+		}
+	}
+	return t.fit()
 }
 
 // byOrder gives running jobs in an order, of which only the beginning is sorted that is asked for.

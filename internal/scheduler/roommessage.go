@@ -27,7 +27,7 @@ func (c *cycle) roomReason(job *waiting) (string, string) {
 			})
 		}
 	}
-	return v1alpha1.ReasonInsufficientCapacity, job.remember(messageKey{verdict: job.verdict}, func() string { return c.lack(f) })
+	return v1alpha1.ReasonInsufficientCapacity, job.remember(messageKey{verdict: job.verdict}, func() string { return c.lack(f, job.verdict == tooMuchRoom) })
 }
 
 // ahead is the job for which room on a form's nodes is kept.
@@ -45,81 +45,82 @@ func (c *cycle) ahead(f *form) *waiting {
 	return nil
 }
 
-// lack says what there is too little of.
-func (c *cycle) lack(f *form) string {
+// lack says what there is too little of: never enough, not even when no job runs, or not now.
+func (c *cycle) lack(f *form, never bool) string {
 	where := "on nodes that match"
 	if f.cluster != nil {
 		where = fmt.Sprintf("on nodes of ComputeCluster %s that match", f.cluster.Name)
+	}
+	in, even := c.free, ""
+	if never {
+		in, even = c.empty, ", even when no job runs"
 	}
 	for i := range f.parts {
 		p := &f.parts[i]
 		if len(p.shape.class.nodes) == 0 {
 			return fmt.Sprintf("needs %s %s by selector, affinity and taints, but none does", f.wants(&c.layout), where)
 		}
-		if text := c.lackOf(f, p, where); text != "" {
-			return text
+		if text := c.lackOf(f, p, where, in, never); text != "" {
+			return text + even
 		}
 	}
-	if f.topology != "" {
-		best := 0
-		p := &f.parts[0]
-		for _, d := range p.shape.class.byTopology(c.nodes, f.topology) {
-			n := 0
-			for _, node := range d.nodes {
-				n += count(c.free.of(node), p.shape.request, p.count)
-			}
-			best = max(best, n)
-		}
-		return fmt.Sprintf("needs %s %s with one value of the label %s; the most that fit on such nodes are %d of %d",
-			f.wants(&c.layout), where, f.topology, min(best, p.count), p.count)
+	if f.topology == "" {
+		return fmt.Sprintf("needs %s %s; not all fit at once%s", f.wants(&c.layout), where, even)
 	}
-	return fmt.Sprintf("needs %s %s; not all fit at once", f.wants(&c.layout), where)
+	best := 0
+	p := &f.parts[0]
+	for _, d := range p.shape.class.byTopology(c.nodes, f.topology) {
+		n := 0
+		for _, node := range d.nodes {
+			n += count(in.of(node), p.shape.request, p.count)
+		}
+		best = max(best, n)
+	}
+	return fmt.Sprintf("needs %s %s with one value of the label %s; the most that fit on such nodes are %d of %d%s",
+		f.wants(&c.layout), where, f.topology, min(best, p.count), p.count, even)
 }
 
 // lackOf says what one part lacks, whatever the topology and the other parts; empty if nothing.
-func (c *cycle) lackOf(f *form, p *part, where string) string {
+func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) string {
 	members := 0
 	largest, free := make([]int64, c.layout.width), make([]int64, c.layout.width)
-	most := make([]int64, c.layout.width)
 	for _, node := range p.shape.class.nodes {
-		row := c.free.of(node)
+		row := in.of(node)
 		members += count(row, p.shape.request, p.count)
 		for i, have := range row {
 			largest[i] = max(largest[i], have)
 			free[i] += max(have, 0)
 		}
-		if c.empty.all != nil {
-			for i, have := range c.empty.of(node) {
-				most[i] = max(most[i], have)
-			}
-		}
 	}
 	if members >= p.count {
 		return ""
 	}
-	for i := range most {
-		at := scarceFirst(i, len(most))
-		need := p.shape.request[at]
-		if need > most[at] && need > 0 {
-			return fmt.Sprintf("needs %s on one node, but the largest that matches has %s", c.layout.amount(at, need), c.layout.bare(at, most[at]))
+	request := p.shape.request
+	if never {
+		for i := range request {
+			if at := scarceFirst(i, len(request)); request[at] > largest[at] {
+				return fmt.Sprintf("needs %s on one node, but the largest that matches has %s", c.layout.amount(at, request[at]), c.layout.bare(at, largest[at]))
+			}
 		}
 	}
-	for i := range free {
-		at := scarceFirst(i, len(free))
-		if need := p.shape.request[at] * int64(p.count); need > free[at] && p.shape.request[at] > 0 {
+	for i := range request {
+		at := scarceFirst(i, len(request))
+		if need := request[at] * int64(p.count); request[at] > 0 && need > free[at] {
+			if never {
+				return fmt.Sprintf("needs %s %s, but there are only %s", c.layout.amount(at, need), where, c.layout.bare(at, free[at]))
+			}
 			return fmt.Sprintf("needs %s %s; %s free", c.layout.amount(at, need), where, c.layout.isOrAre(at, free[at]))
 		}
 	}
 	if p.count > 1 {
-		return fmt.Sprintf("needs %s %s; %d of the %d fit now", f.wants(&c.layout), where, members, p.count)
+		return fmt.Sprintf("needs %s %s; %d of the %d fit", f.wants(&c.layout), where, members, p.count)
 	}
-	for i := range largest {
-		at := scarceFirst(i, len(largest))
-		if need := p.shape.request[at]; need > largest[at] && need > 0 {
-			return fmt.Sprintf("needs %s on one node; the most that a node that matches has free is %s", c.layout.amount(at, need), c.layout.bare(at, max(largest[at], 0)))
+	for i := range request {
+		if at := scarceFirst(i, len(request)); request[at] > largest[at] {
+			return fmt.Sprintf("needs %s on one node; the most that a node that matches has free is %s", c.layout.amount(at, request[at]), c.layout.bare(at, largest[at]))
 		}
 	}
-	return fmt.Sprintf("needs %s on one node; no node that matches has all of that free", f.wants(&c.layout))
+	return fmt.Sprintf("needs %s on one node; no node that matches has all of that", f.wants(&c.layout))
 }
 
 // scarceFirst looks at GPUs and extended resources before the others.

@@ -1,6 +1,9 @@
 package scheduler
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // verdict of a cycle on a job.
 type verdict int
@@ -43,6 +46,8 @@ type cycle struct {
 	// going is the number of jobs that are being stopped, victims of those that are since this cycle; reserved of jobs for
 	// which nodes are kept; preempted of jobs for which others are stopped, tried of those that were looked at for that.
 	going, victims, reserved, preempted, tried int
+	// fresh are the jobs admitted in this cycle.
+	fresh []fresh
 	// before are the forms of jobs that wait for room.
 	before []*form
 	// total of what the nodes have, for shares.
@@ -52,20 +57,27 @@ type cycle struct {
 	out   Decisions
 }
 
+// fresh is the place of a job that was admitted in this cycle.
+type fresh struct {
+	form   *form
+	placed []int32
+}
+
 // Schedule decides which pending jobs are admitted.
 func Schedule(s Snapshot) Decisions {
 	c := begin(&s)
-	order := c.turns(s.Pending)
+	order, cannot := c.turns(s.Pending)
 	for !order.empty() {
 		at := order.pop()
 		job := at.job
-		job.verdict = c.decide(job)
+		job.verdict = c.decide(job, at.borrows)
 		if job.verdict != admitted {
 			c.waits = append(c.waits, job)
 		}
 		at.line.pass(job.verdict == admitted)
 		order.add(at.line)
 	}
+	c.waits = append(c.waits, cannot...)
 	c.explain()
 	return c.out
 }
@@ -119,23 +131,29 @@ func (c *cycle) hold(job *Job, s *scopes, need *amounts, q *queue, going bool) {
 	}
 }
 
-// turns gives the pending jobs their order.
-func (c *cycle) turns(pending []Job) *turns {
+// turns gives the pending jobs their order, and sorts out those that cannot be admitted whatever ends.
+func (c *cycle) turns(pending []Job) (*turns, []*waiting) {
 	lines := map[string][]*waiting{}
+	var cannot []*waiting
 	for i := range pending {
 		w := newWaiting(&pending[i], c.now)
 		w.queue, w.form = c.queues[w.Queue], c.forms.of(w.Job)
-		lines[w.Queue] = append(lines[w.Queue], w)
+		if w.verdict = c.cannot(w); w.verdict != admitted {
+			cannot = append(cannot, w)
+		} else {
+			lines[w.Queue] = append(lines[w.Queue], w)
+		}
 	}
 	order := newTurns()
 	for name, all := range lines {
 		order.add(c.lineOf(c.queues[name], all))
 	}
-	return order
+	slices.SortFunc(cannot, byRank)
+	return order, cannot
 }
 
-// decide on a job whose turn it is.
-func (c *cycle) decide(job *waiting) verdict {
+// cannot says why a job cannot be admitted whatever ends; admitted when nothing speaks against it.
+func (c *cycle) cannot(job *waiting) verdict {
 	switch {
 	case job.Queue != "" && job.queue == nil:
 		return noQueue
@@ -145,25 +163,6 @@ func (c *cycle) decide(job *waiting) verdict {
 		return noCluster
 	}
 	s := scopesOf(job.Job, &job.form.need, job.queue, job.form.cluster)
-	at, sum, short := s.short((*ledger).now)
-	if !short {
-		if placed, ok := c.place(job.form); ok {
-			c.hold(job.Job, &s, &job.form.need, job.queue, false)
-			c.out.Admitted = append(c.out.Admitted, Admission{UID: job.UID, Nodes: c.names(placed), Cluster: job.Cluster})
-			return admitted
-		}
-	}
-	verdict := c.refuse(job, &s, at, sum, short)
-	if verdict == overQuota || verdict == noRoom || verdict == behind {
-		if job.queue != nil {
-			job.queue.waits = true
-		}
-	}
-	return verdict
-}
-
-// refuse says why a job cannot start now, and sees to it that it can later.
-func (c *cycle) refuse(job *waiting, s *scopes, at level, sum int, short bool) verdict {
 	var beyond bool
 	if job.at, job.sum, beyond = s.beyond(); beyond {
 		return tooMuchQuota
@@ -171,6 +170,33 @@ func (c *cycle) refuse(job *waiting, s *scopes, at level, sum int, short bool) v
 	if c.isHopeless(job.form) {
 		return tooMuchRoom
 	}
+	return admitted
+}
+
+// decide on a job whose turn it is.
+func (c *cycle) decide(job *waiting, borrows bool) verdict {
+	s := scopesOf(job.Job, &job.form.need, job.queue, job.form.cluster)
+	at, sum, short := s.short((*ledger).now)
+	if !short {
+		if placed, ok := c.place(job.form); ok {
+			c.hold(job.Job, &s, &job.form.need, job.queue, false)
+			c.fresh = append(c.fresh, fresh{job.form, placed})
+			c.out.Admitted = append(c.out.Admitted, Admission{UID: job.UID, Nodes: c.names(placed), Cluster: job.Cluster})
+			return admitted
+		}
+	}
+	if job.queue == nil {
+		return c.refuse(job, &s, at, sum, short)
+	}
+	// A job that comes after one that borrows has its turn with those that borrow.
+	job.queue.waitsBorrowing = job.queue.waitsBorrowing || borrows
+	verdict := c.refuse(job, &s, at, sum, short)
+	job.queue.waits = true
+	return verdict
+}
+
+// refuse says why a job cannot start now, and sees to it that it can later.
+func (c *cycle) refuse(job *waiting, s *scopes, at level, sum int, short bool) verdict {
 	if c.awaitGoing(job, s) || c.preempt(job, s) {
 		return freeing
 	}

@@ -29,7 +29,7 @@ func (c *cycle) mayTake(job *waiting, h *held) bool {
 	if job.queue == h.queue {
 		return true
 	}
-	return !job.queue.borrows(&job.form.need) || h.queue != nil && h.queue.hasBorrowed()
+	return !job.queue.waitsBorrowing || h.queue != nil && h.queue.hasBorrowed()
 }
 
 // freed is what jobs that give their place back free of each level that limits a job.
