@@ -2,25 +2,24 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 )
 
 // explain says of all jobs that wait why they do, with the numbers at the end of the cycle.
 func (c *cycle) explain() {
-	slices.SortStableFunc(c.waits, func(a, b *waiting) int { return strings.Compare(a.Queue, b.Queue) })
-	c.out.Waiting = make([]Wait, len(c.waits))
-	position := 0
-	for i, job := range c.waits {
-		if i > 0 && job.Queue != c.waits[i-1].Queue {
-			position = 0
+	byQueue := map[string][]*waiting{}
+	for _, job := range c.waits {
+		byQueue[job.Queue] = append(byQueue[job.Queue], job)
+	}
+	c.out.Waiting = make([]Wait, 0, len(c.waits))
+	for _, name := range slices.Sorted(maps.Keys(byQueue)) {
+		for i, job := range byQueue[name] {
+			reason, message := c.reason(job)
+			c.out.Waiting = append(c.out.Waiting, Wait{UID: job.UID, Position: i + 1, Reason: reason, Message: message})
 		}
-		position++
-		wait := &c.out.Waiting[i]
-		wait.UID, wait.Position = job.UID, position
-		wait.Reason, wait.Message = c.reason(job)
 	}
 }
 

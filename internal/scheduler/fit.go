@@ -31,11 +31,40 @@ func score(row, request []int64) int64 {
 
 func clamp(n, most int64) int64 { return min(max(n, 0), most) }
 
+// mayFit says whether the nodes have room for each part by itself, wherever.
+func (f *form) mayFit(row func(int32) []int64) bool {
+	for i := range f.parts {
+		p := &f.parts[i]
+		left := p.count
+		for _, node := range p.shape.class.nodes {
+			if left -= count(row(node), p.shape.request, left); left == 0 {
+				break
+			}
+		}
+		if left > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// roomFor says whether all members fit in some room.
+func (c *cycle) roomFor(f *form, in room) bool {
+	if !f.mayFit(in.of) {
+		return false
+	}
+	if len(f.parts) <= 1 && f.topology == "" {
+		return true
+	}
+	_, ok := c.find(f, in, nil)
+	return ok
+}
+
 // find the nodes of all members in some room, which it leaves as it is; false when they do not all fit. Nodes of less cost
 // come first, if there are costs.
 func (c *cycle) find(f *form, in room, cost []int64) ([]int32, bool) {
 	if f.topology == "" || len(f.parts) == 0 {
-		return f.pack(in, nil, cost)
+		return c.pack(f, in, nil, cost)
 	}
 	all := f.parts[0].shape.class.byTopology(c.nodes, f.topology)
 	type option struct{ left, at int }
@@ -51,7 +80,7 @@ func (c *cycle) find(f *form, in room, cost []int64) ([]int32, bool) {
 	}
 	slices.SortFunc(options, func(a, b option) int { return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.at, b.at)) })
 	for _, o := range options {
-		if placed, ok := f.pack(in, all[o.at].nodes, cost); ok {
+		if placed, ok := c.pack(f, in, all[o.at].nodes, cost); ok {
 			return placed, true
 		}
 	}
@@ -59,11 +88,11 @@ func (c *cycle) find(f *form, in room, cost []int64) ([]int32, bool) {
 }
 
 // pack members on the nodes that suit them best, only those of a domain unless it is nil.
-func (f *form) pack(in room, domain []int32, cost []int64) ([]int32, bool) {
+func (c *cycle) pack(f *form, in room, domain []int32, cost []int64) ([]int32, bool) {
 	placed := make([]int32, 0, f.members)
 	defer func() { f.give(in, placed, 1) }()
-	var costs, choices heap[choice]
-	costs.less, choices.less = better, better
+	choices := heap[choice]{less: better, items: c.choices}
+	defer func() { c.choices = choices.items[:0] }()
 	for _, p := range f.parts {
 		candidates := p.shape.class.nodes
 		if domain != nil {

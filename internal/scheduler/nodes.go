@@ -86,6 +86,8 @@ type class struct {
 	domains map[string][]domain
 	// refused are requests for one member of which no node has room in this cycle.
 	refused [][]int64
+	// largest and free are, for messages, what one node and all together have at the end of the cycle, and without any job.
+	largest, free [2][]int64
 }
 
 // domain are the nodes of one value of a topology label.

@@ -46,6 +46,11 @@ func (c *cycle) preempt(job *waiting, s *scopes) bool {
 		c.victims++
 		c.running.move(h, c.future, 1)
 		h.scopes.each(func(l *ledger, need *amounts) { l.soon.add(need) })
+		for _, l := range c.lower {
+			if h.Priority < l.priority {
+				l.change(c.running, h, -1)
+			}
+		}
 		c.out.Preempted = append(c.out.Preempted, Preemption{UID: h.UID, For: job.UID})
 	}
 	slices.SortFunc(c.out.Preempted[len(c.out.Preempted)-len(victims):], func(a, b Preemption) int {
@@ -66,46 +71,20 @@ func (c *cycle) mayHelp(job *waiting, s *scopes) bool {
 	if below.none {
 		return false
 	}
-	for at := range s {
-		if s[at].ledger == nil {
-			continue
-		}
-		used := s[at].soonest()
-		freed := below.sums[s[at].ledger]
-		used.subtract(&freed)
-		if s[at].short(&s[at].need, used) >= 0 {
-			return false
-		}
+	if !below.suffice(s) {
+		return false
 	}
-	if c.members(job.form, func(node int32, p *part) int {
-		row := c.scratch
-		copy(row, c.future.of(node))
+	if job.form.mayFit(func(node int32) []int64 {
+		copy(c.scratch, c.future.of(node))
 		for i, more := range below.room.of(node) {
-			row[i] += more
+			c.scratch[i] += more
 		}
-		return count(row, p.shape.request, p.count)
+		return c.scratch
 	}) {
 		return true
 	}
 	job.form.vain = &job.Priority
 	return false
-}
-
-// members says whether all parts of a form have enough of what is counted on each node, whatever its topology.
-func (c *cycle) members(f *form, on func(int32, *part) int) bool {
-	for i := range f.parts {
-		p := &f.parts[i]
-		left := p.count
-		for _, node := range p.shape.class.nodes {
-			if left -= on(node, p); left <= 0 {
-				break
-			}
-		}
-		if left > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // looked is how many of the forms that wait for room before a job are looked at when others are to be stopped for it.
@@ -115,7 +94,7 @@ const looked = 32
 func (c *cycle) othersFirst(victims []*held, then room) bool {
 	for _, f := range c.before[:min(len(c.before), looked)] {
 		if f.members > 1 || len(f.parts) == 0 {
-			if _, ok := c.find(f, then, nil); ok {
+			if c.roomFor(f, then) {
 				return true
 			}
 			continue

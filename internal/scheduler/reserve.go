@@ -1,10 +1,5 @@
 package scheduler
 
-import (
-	"cmp"
-	"strings"
-)
-
 // reservations is for how many jobs room is kept in a cycle, each on nodes of another class.
 const reservations = 8
 
@@ -23,8 +18,7 @@ func (c *cycle) isHopeless(f *form) bool {
 				c.layout.subtract(c.empty.of(int32(i)), &node.Requested)
 			}
 		}
-		_, ok := c.find(f, c.empty, nil)
-		f.hopeless, f.known = !ok, true
+		f.hopeless, f.known = !c.roomFor(f, c.empty), true
 	}
 	return f.hopeless
 }
@@ -149,16 +143,18 @@ type byOrder struct {
 
 type orderKey struct {
 	first, second int64
-	uid           string
 	job           int32
 }
 
-func newByOrder(keys []orderKey) *byOrder {
+func (r *running) inOrder(keys []orderKey) *byOrder {
 	o := &byOrder{rest: heap[orderKey]{items: keys, less: func(a, b orderKey) bool {
 		if a.first != b.first {
 			return a.first < b.first
 		}
-		return cmp.Or(cmp.Compare(a.second, b.second), strings.Compare(a.uid, b.uid)) < 0
+		if a.second != b.second {
+			return a.second < b.second
+		}
+		return r.jobs[a.job].UID < r.jobs[b.job].UID
 	}}}
 	o.rest.order()
 	return o
@@ -181,10 +177,10 @@ func (c *cycle) oldest() *byOrder {
 		keys := make([]orderKey, 0, len(c.running.jobs))
 		for i := range c.running.jobs {
 			if h := &c.running.jobs[i]; h.to > h.from {
-				keys = append(keys, orderKey{first: h.AdmittedAt.Unix(), second: int64(h.AdmittedAt.Nanosecond()), uid: string(h.UID), job: int32(i)})
+				keys = append(keys, orderKey{first: h.AdmittedAt.Unix(), second: int64(h.AdmittedAt.Nanosecond()), job: int32(i)})
 			}
 		}
-		c.byAge = newByOrder(keys)
+		c.byAge = c.running.inOrder(keys)
 	}
 	return c.byAge
 }

@@ -14,7 +14,7 @@ func (c *cycle) roomReason(job *waiting) (string, string) {
 	f := job.form
 	if job.verdict == noRoom && job.kept == nil {
 		if !f.knownAlone {
-			_, f.fitsAlone = c.find(f, c.free, nil)
+			f.fitsAlone = c.roomFor(f, c.free)
 			f.knownAlone = true
 		}
 		if f.fitsAlone {
@@ -82,19 +82,7 @@ func (c *cycle) lack(f *form, never bool) string {
 
 // lackOf says what one part lacks, whatever the topology and the other parts; empty if nothing.
 func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) string {
-	members := 0
-	largest, free := make([]int64, c.layout.width), make([]int64, c.layout.width)
-	for _, node := range p.shape.class.nodes {
-		row := in.of(node)
-		members += count(row, p.shape.request, p.count)
-		for i, have := range row {
-			largest[i] = max(largest[i], have)
-			free[i] += max(have, 0)
-		}
-	}
-	if members >= p.count {
-		return ""
-	}
+	largest, free := p.shape.class.summary(in, never)
 	request := p.shape.request
 	if never {
 		for i := range request {
@@ -112,6 +100,12 @@ func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) stri
 			return fmt.Sprintf("needs %s %s; %s free", c.layout.amount(at, need), where, c.layout.isOrAre(at, free[at]))
 		}
 	}
+	members := 0
+	for _, node := range p.shape.class.nodes {
+		if members += count(in.of(node), request, p.count); members >= p.count {
+			return ""
+		}
+	}
 	if p.count > 1 {
 		return fmt.Sprintf("needs %s %s; %d of the %d fit", f.wants(&c.layout), where, members, p.count)
 	}
@@ -121,6 +115,24 @@ func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) stri
 		}
 	}
 	return fmt.Sprintf("needs %s on one node; no node that matches has all of that", f.wants(&c.layout))
+}
+
+// summary is the most that one node of the class has of each resource, and what all have together.
+func (c *class) summary(in room, never bool) (largest, free []int64) {
+	at := 0
+	if never {
+		at = 1
+	}
+	if c.largest[at] == nil {
+		c.largest[at], c.free[at] = make([]int64, in.width), make([]int64, in.width)
+		for _, node := range c.nodes {
+			for i, have := range in.of(node) {
+				c.largest[at][i] = max(c.largest[at][i], have)
+				c.free[at][i] += max(have, 0)
+			}
+		}
+	}
+	return c.largest[at], c.free[at]
 }
 
 // scarceFirst looks at GPUs and extended resources before the others.

@@ -1,5 +1,7 @@
 package scheduler
 
+import "slices"
+
 // running are the jobs that hold something, with the rows of room that they hold.
 type running struct {
 	jobs []held
@@ -7,6 +9,8 @@ type running struct {
 	node     []int32
 	request  []int32
 	requests []int64
+	// byNode are the jobs on each node, once that was asked for; starts is where those of a node begin.
+	byNode, starts []int32
 }
 
 // held is a running job.
@@ -71,4 +75,30 @@ func (r *running) move(h *held, to room, sign int64) {
 			}
 		}
 	}
+}
+
+// on are the jobs that are on a node, of so many; one with several members there several times.
+func (r *running) on(node int32, of int) []int32 {
+	if r.starts == nil {
+		r.starts = make([]int32, of+1)
+		for _, at := range r.node {
+			if at >= 0 {
+				r.starts[at+1]++
+			}
+		}
+		for i := range of {
+			r.starts[i+1] += r.starts[i]
+		}
+		r.byNode = make([]int32, r.starts[of])
+		next := slices.Clone(r.starts[:of])
+		for i := range r.jobs {
+			for _, at := range r.node[r.jobs[i].from:r.jobs[i].to] {
+				if at >= 0 {
+					r.byNode[next[at]] = int32(i)
+					next[at]++
+				}
+			}
+		}
+	}
+	return r.byNode[r.starts[node]:r.starts[node+1]]
 }

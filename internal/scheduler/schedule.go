@@ -43,9 +43,10 @@ type cycle struct {
 	lower           map[int32]*lower
 	priorities      []int32
 	scratch         []int64
+	choices         []choice
 	// going is the number of jobs that are being stopped, victims of those that are since this cycle; reserved of jobs for
-	// which nodes are kept; preempted of jobs for which others are stopped, tried of those that were looked at for that.
-	going, victims, reserved, preempted, tried int
+	// which nodes are kept; preempted of jobs for which others are stopped, tried and walked of those that were looked at for that.
+	going, victims, reserved, preempted, tried, walked int
 	// fresh are the jobs admitted in this cycle.
 	fresh []fresh
 	// before are the forms of jobs that wait for room.
