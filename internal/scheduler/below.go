@@ -10,103 +10,113 @@ type lower struct {
 	priority int32
 	none     bool
 	room     room
-	sums     map[*ledger]amounts
+	// at is its place among those that are worked out, where ledgers keep their sums.
+	at int
 	// largest is the most that one of the jobs holds on each node, cheapest how cheap the cheapest of them is: by its
 	// priority, then by its age.
 	largest  room
 	cheapest []int64
 }
 
-// levelsBelow is for how many priorities that is worked out at most.
+// levelsBelow is for how many priorities that is worked out at most, beside all of them.
 const levelsBelow = 8
 
-// prepare the priorities for which it is worked out: one above each that a running job has, or if there are too many, of some.
+// prepare works out what jobs hold below the priorities that running jobs have, or if these are too many, below some.
 func (c *cycle) prepare() {
 	if c.lower != nil {
 		return
 	}
-	c.lower = map[int32]*lower{}
+	var priorities []int32
 	seen := map[int32]bool{}
 	for i := range c.running.jobs {
 		if h := &c.running.jobs[i]; h.Preemptible && h.Priority < math.MaxInt32 && !seen[h.Priority] {
 			seen[h.Priority] = true
-			c.priorities = append(c.priorities, h.Priority+1)
+			priorities = append(priorities, h.Priority+1)
 		}
 	}
-	slices.Sort(c.priorities)
-	for most := len(c.priorities); most > levelsBelow; most = len(c.priorities) {
-		kept := c.priorities[:0]
-		for i, p := range c.priorities {
+	slices.Sort(priorities)
+	for most := len(priorities); most > levelsBelow; most = len(priorities) {
+		kept := priorities[:0]
+		for i, p := range priorities {
 			if i%2 == (most-1)%2 {
 				kept = append(kept, p)
 			}
 		}
-		c.priorities = kept
+		priorities = kept
 	}
-}
-
-// upTo are the priorities that are worked out up to that of a job, and the first beyond, if that is needed to look at all.
-func (c *cycle) upTo(priority int32) []int32 {
-	c.prepare()
-	at, exact := slices.BinarySearch(c.priorities, priority)
-	if !exact && at < len(c.priorities) || exact {
-		at++
-	}
-	return c.priorities[:at]
-}
-
-// below is what can be had for a job of some priority at the most: what is held below that, or below the next one up that is
-// worked out.
-func (c *cycle) below(priority int32) *lower {
-	c.prepare()
-	if at, _ := slices.BinarySearch(c.priorities, priority); at < len(c.priorities) {
-		priority = c.priorities[at]
-	} else {
-		priority = math.MaxInt32
-	}
-	if known, ok := c.lower[priority]; ok {
-		return known
-	}
-	made := &lower{priority: priority, none: true, room: newRoom(len(c.nodes.all), c.layout.width),
-		largest: newRoom(len(c.nodes.all), c.layout.width), cheapest: make([]int64, len(c.nodes.all)), sums: map[*ledger]amounts{}}
-	for i := range made.cheapest {
-		made.cheapest[i] = math.MaxInt32
+	c.priorities = append(priorities, math.MaxInt32)
+	count := len(c.nodes.all)
+	for at, p := range c.priorities {
+		made := &lower{priority: p, at: at, none: true, room: newRoom(count, c.layout.width), largest: newRoom(count, c.layout.width), cheapest: make([]int64, count)}
+		for i := range made.cheapest {
+			made.cheapest[i] = math.MaxInt32
+		}
+		c.lower = append(c.lower, made)
 	}
 	for i := range c.running.jobs {
-		h := &c.running.jobs[i]
-		if !h.Preemptible || h.Priority >= priority || h.going {
-			continue
-		}
-		made.none = false
-		made.change(c.running, h, 1)
-		level, _ := slices.BinarySearch(c.priorities, h.Priority+1)
-		cheap := int64(level)<<24 | clamp(int64(c.now.Sub(h.AdmittedAt).Seconds()), 1<<24-1)
-		for m := h.from; m < h.to; m++ {
-			node := c.running.node[m]
-			if node < 0 {
-				continue
-			}
-			made.cheapest[node] = min(made.cheapest[node], cheap)
-			request := c.running.requests[c.running.request[m]:]
-			for i, largest := range made.largest.of(node) {
-				made.largest.of(node)[i] = max(largest, request[i])
-			}
+		if h := &c.running.jobs[i]; h.Preemptible && !h.going {
+			at, _ := slices.BinarySearch(c.priorities, h.Priority+1)
+			c.lower[min(at, len(c.lower)-1)].add(c, h)
 		}
 	}
-	c.lower[priority] = made
-	return made
+	for at := 1; at < len(c.lower); at++ {
+		c.lower[at].include(c.lower[at-1])
+	}
+	for i := range c.running.jobs {
+		c.running.jobs[i].scopes.each(func(l *ledger, _ *amounts) {
+			if l.summed {
+				return
+			}
+			l.summed = true
+			for at := 1; at < len(c.lower); at++ {
+				l.below[at].add(&l.below[at-1])
+			}
+		})
+	}
 }
 
-// change what is held by a job, with sign -1 take it away.
-func (l *lower) change(r *running, h *held, sign int64) {
-	r.move(h, l.room, sign)
-	h.scopes.each(func(of *ledger, need *amounts) {
-		sum := l.sums[of]
-		for i := range sum {
-			sum[i] += sign * need[i]
+// add a job that belongs to a priority.
+func (l *lower) add(c *cycle, h *held) {
+	l.none = false
+	c.running.move(h, l.room, 1)
+	h.scopes.each(func(of *ledger, need *amounts) { of.below[l.at].add(need) })
+	cheap := int64(l.at)<<24 | clamp(int64(c.now.Sub(h.AdmittedAt).Seconds()), 1<<24-1)
+	for m := h.from; m < h.to; m++ {
+		node := c.running.node[m]
+		if node < 0 {
+			continue
 		}
-		l.sums[of] = sum
-	})
+		l.cheapest[node] = min(l.cheapest[node], cheap)
+		request, row := c.running.requests[c.running.request[m]:], l.largest.of(node)
+		for i := range row {
+			row[i] = max(row[i], request[i])
+		}
+	}
+}
+
+// include what is below the next lower priority.
+func (l *lower) include(other *lower) {
+	l.none = l.none && other.none
+	for i := range l.room.all {
+		l.room.all[i] += other.room.all[i]
+		l.largest.all[i] = max(l.largest.all[i], other.largest.all[i])
+	}
+	for i := range l.cheapest {
+		l.cheapest[i] = min(l.cheapest[i], other.cheapest[i])
+	}
+}
+
+// remove a job that is being stopped.
+func (l *lower) remove(c *cycle, h *held) {
+	c.running.move(h, l.room, -1)
+	h.scopes.each(func(of *ledger, need *amounts) { of.below[l.at].subtract(need) })
+}
+
+// upTo are what is worked out up to a priority, the lowest first, and the next beyond if that is needed to look at all.
+func (c *cycle) upTo(priority int32) []*lower {
+	c.prepare()
+	at, _ := slices.BinarySearch(c.priorities, priority)
+	return c.lower[:min(at+1, len(c.lower))]
 }
 
 // suffice says whether the limits of a job would do if all of them went.
@@ -115,8 +125,8 @@ func (l *lower) suffice(s *scopes) bool {
 		if s[at].ledger == nil {
 			continue
 		}
-		used, freed := s[at].soonest(), l.sums[s[at].ledger]
-		used.subtract(&freed)
+		used := s[at].soonest()
+		used.subtract(&s[at].below[l.at])
 		if s[at].short(&s[at].need, used) >= 0 {
 			return false
 		}

@@ -12,12 +12,11 @@ const walks = 4
 // choose the jobs that must go for a job to fit: none when no choice suffices. The highest priority among them is as low as can
 // be; then few and large ones go rather than many, then the youngest; and none that could stay.
 func (c *cycle) choose(job *waiting, s *scopes) []*held {
-	for _, most := range c.upTo(job.Priority) {
-		below := c.below(most)
+	for _, below := range c.upTo(job.Priority) {
 		if below.none || !below.suffice(s) {
 			continue
 		}
-		then := c.future.clone()
+		then := c.copyOf(&c.buffers[0])
 		for i, more := range below.room.all {
 			then.all[i] += more
 		}
@@ -38,7 +37,7 @@ func (c *cycle) choose(job *waiting, s *scopes) []*held {
 
 // walk over the running jobs from the cheapest on, until so many have gone that a job fits.
 func (c *cycle) walk(job *waiting, s *scopes) []*held {
-	t := c.tally(job.form, c.future.clone())
+	t := c.tally(job.form, c.copyOf(&c.buffers[1]))
 	var free freed
 	var going []*held
 	all := c.candidates()
@@ -115,11 +114,13 @@ func (c *cycle) onBestNodes(job *waiting, s *scopes, then room, below *lower, co
 			}
 		}
 	}
-	all := c.candidates()
 	for i := 0; ; i++ {
 		level, sum, short := free.short(s)
-		at := all.at(i)
-		if !short || at < 0 || c.running.jobs[at].Priority >= below.priority {
+		if !short {
+			return chosen
+		}
+		at := c.candidates().at(i)
+		if at < 0 || c.running.jobs[at].Priority >= below.priority {
 			return chosen
 		}
 		if free.helps(s, &c.running.jobs[at], job.queue, level, sum) {
@@ -131,7 +132,7 @@ func (c *cycle) onBestNodes(job *waiting, s *scopes, then room, below *lower, co
 // spare those of the chosen jobs without which the job fits too, the most valuable first; what is left is none too many. None is
 // left when all of them do not suffice.
 func (c *cycle) spare(job *waiting, s *scopes, chosen []*held, cost []int64) []*held {
-	t := c.tally(job.form, c.future.clone())
+	t := c.tally(job.form, c.copyOf(&c.buffers[1]))
 	var free freed
 	costOf := make(map[*held]int64, len(chosen))
 	for _, h := range chosen {

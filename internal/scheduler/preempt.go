@@ -32,7 +32,7 @@ func (c *cycle) preempt(job *waiting, s *scopes) bool {
 	if len(victims) == 0 || !c.fairTo(job, victims) {
 		return false
 	}
-	then := c.future.clone()
+	then := c.copyOf(&c.buffers[0])
 	for _, h := range victims {
 		c.running.move(h, then, 1)
 	}
@@ -48,7 +48,7 @@ func (c *cycle) preempt(job *waiting, s *scopes) bool {
 		h.scopes.each(func(l *ledger, need *amounts) { l.soon.add(need) })
 		for _, l := range c.lower {
 			if h.Priority < l.priority {
-				l.change(c.running, h, -1)
+				l.remove(c, h)
 			}
 		}
 		c.out.Preempted = append(c.out.Preempted, Preemption{UID: h.UID, For: job.UID})
@@ -67,7 +67,8 @@ func (c *cycle) mayHelp(job *waiting, s *scopes) bool {
 	if job.form.vain != nil && job.Priority <= *job.form.vain {
 		return false
 	}
-	below := c.below(job.Priority)
+	levels := c.upTo(job.Priority)
+	below := levels[len(levels)-1]
 	if below.none {
 		return false
 	}

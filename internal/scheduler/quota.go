@@ -52,6 +52,9 @@ type ledger struct {
 	// claimed by jobs that wait, so that later ones leave it to them; claimant is the first of them.
 	claimed  amounts
 	claimant *waiting
+	// below is what preemptible jobs hold of it below some priorities, once it has been summed up.
+	below  [levelsBelow + 1]amounts
+	summed bool
 }
 
 // short says of which sum there is not enough for a need, -1 for none.

@@ -91,7 +91,7 @@ func (c *cycle) reserve(job *waiting, s *scopes) {
 	for _, p := range f.parts {
 		p.shape.class.reserved = job
 	}
-	t := c.tally(f, c.future.clone())
+	t := c.tally(f, c.copyOf(&c.buffers[1]))
 	if !c.releaseOldest(t) {
 		return
 	}
@@ -133,42 +133,6 @@ func (c *cycle) releaseOldest(t *tally) bool {
 		}
 	}
 	return t.fit()
-}
-
-// byOrder gives running jobs in an order, of which only the beginning is sorted that is asked for.
-type byOrder struct {
-	rest heap[orderKey]
-	done []int32
-}
-
-type orderKey struct {
-	first, second int64
-	job           int32
-}
-
-func (r *running) inOrder(keys []orderKey) *byOrder {
-	o := &byOrder{rest: heap[orderKey]{items: keys, less: func(a, b orderKey) bool {
-		if a.first != b.first {
-			return a.first < b.first
-		}
-		if a.second != b.second {
-			return a.second < b.second
-		}
-		return r.jobs[a.job].UID < r.jobs[b.job].UID
-	}}}
-	o.rest.order()
-	return o
-}
-
-// at is the job at a place of the order, -1 after the last.
-func (o *byOrder) at(i int) int32 {
-	for len(o.done) <= i {
-		if o.rest.empty() {
-			return -1
-		}
-		o.done = append(o.done, o.rest.pop().job)
-	}
-	return o.done[i]
 }
 
 // oldest are the running jobs that hold room, those first that run longest.

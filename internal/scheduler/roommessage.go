@@ -14,7 +14,7 @@ func (c *cycle) roomReason(job *waiting) (string, string) {
 	f := job.form
 	if job.verdict == noRoom && job.kept == nil {
 		if !f.knownAlone {
-			f.fitsAlone = c.roomFor(f, c.free)
+			f.fitsAlone = !c.lacksClearly(f) && c.roomFor(f, c.free)
 			f.knownAlone = true
 		}
 		if f.fitsAlone {
@@ -115,6 +115,20 @@ func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) stri
 		}
 	}
 	return fmt.Sprintf("needs %s on one node; no node that matches has all of that", f.wants(&c.layout))
+}
+
+// lacksClearly says whether there is too little of something for a form, whatever the nodes.
+func (c *cycle) lacksClearly(f *form) bool {
+	for i := range f.parts {
+		p := &f.parts[i]
+		largest, free := p.shape.class.summary(c.free, false)
+		for at, need := range p.shape.request {
+			if need > 0 && (need > largest[at] || need*int64(p.count) > free[at]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // summary is the most that one node of the class has of each resource, and what all have together.

@@ -40,10 +40,11 @@ type cycle struct {
 	changed []int32
 	// byAge and cheapest are orders of the running jobs; lower is what those below some priorities hold.
 	byAge, cheapest *byOrder
-	lower           map[int32]*lower
+	lower           []*lower
 	priorities      []int32
 	scratch         []int64
 	choices         []choice
+	buffers         [2]room
 	// going is the number of jobs that are being stopped, victims of those that are since this cycle; reserved of jobs for
 	// which nodes are kept; preempted of jobs for which others are stopped, tried and walked of those that were looked at for that.
 	going, victims, reserved, preempted, tried, walked int
@@ -216,6 +217,16 @@ func (c *cycle) refuse(job *waiting, s *scopes, at level, sum int, short bool) v
 		return behind
 	}
 	return overQuota
+}
+
+// copyOf what will be free, in a buffer that is used again and again.
+func (c *cycle) copyOf(buffer *room) room {
+	if buffer.all == nil {
+		*buffer = c.future.clone()
+	} else {
+		copy(buffer.all, c.future.all)
+	}
+	return *buffer
 }
 
 func (c *cycle) names(placed []int32) []string {
