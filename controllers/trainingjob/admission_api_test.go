@@ -216,3 +216,37 @@ func TestAPIAPlaceThatIsTakenIsGivenBack(t *testing.T) {
 		return err != nil || now.UID != workers.UID
 	})
 }
+
+// A job of higher priority takes the place of one that keeps checkpoints, which waits again and goes on afterwards.
+func TestAPIAJobLosesItsPlaceToOneOfHigherPriority(t *testing.T) {
+	c := newAdmittingCluster(t)
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}, Value: 90}
+	require.NoError(t, c.Create(t.Context(), class))
+	c.queue(func(s *aiplatformv1alpha1.AIJobQueueSpec) { s.PreemptionPolicy = aiplatformv1alpha1.PreemptLowerPriority })
+	c.roomFor("a", "2")
+	c.start(nil)
+	low := c.submit(c.queued("low").Checkpoints())
+	first := c.workers(low, 0)
+	c.run(c.startPods(first)...)
+	c.await(low, "running", state(mlv1.StateRunning))
+
+	high := c.submit(c.queued("high").Spec(func(s *mlv1.TrainingJobSpec) { s.Scheduling.Priority = class.Name }))
+
+	c.gone(first.DeepCopy())
+	assert.False(t, c.hasWorkers(high), "the workers still save their checkpoint")
+	stopping := c.await(low, "giving its place back", func(job *mlv1.TrainingJob) bool { return job.Status.Admission.Releasing != "" })
+	assert.Contains(t, stopping.Status.Admission.Releasing, "high of priority 90 takes its place")
+	c.collectGarbage()
+	workers := c.workers(high, 0)
+	waiting := c.await(low, "suspended", state(mlv1.StateSuspended))
+	assert.Equal(t, mlv1.ReasonEvictedByQueue, waiting.Status.Reason)
+	assert.EqualValues(t, 1, waiting.Status.Admission.PreemptionCount)
+
+	c.end(0, "", c.startPods(workers)...)
+	c.await(high, "completed", state(mlv1.StateCompleted))
+	second := c.workers(low, 0)
+	assert.NotEqual(t, first.UID, second.UID)
+	c.run(c.startPods(second)...)
+	again := c.await(low, "running again", state(mlv1.StateRunning))
+	assert.Zero(t, again.Status.RestartCount, "a preemption is no restart")
+}
