@@ -222,7 +222,9 @@ func TestAPIAJobLosesItsPlaceToOneOfHigherPriority(t *testing.T) {
 	c := newAdmittingCluster(t)
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}, Value: 90}
 	require.NoError(t, c.Create(t.Context(), class))
-	c.queue(func(s *aiplatformv1alpha1.AIJobQueueSpec) { s.PreemptionPolicy = aiplatformv1alpha1.PreemptLowerPriority })
+	c.queue(func(s *aiplatformv1alpha1.AIJobQueueSpec) {
+		s.PreemptionPolicy = aiplatformv1alpha1.PreemptLowerPriority
+	})
 	c.roomFor("a", "2")
 	c.start(nil)
 	low := c.submit(c.queued("low").Checkpoints())

@@ -209,7 +209,7 @@ func TestAPlaceIsGivenBack(t *testing.T) {
 		job.Spec.NumWorkers = 3
 		return see(job, nil)
 	}
-	refused := func(t *testing.T, since time.Duration) observed {
+	refused := func(since time.Duration) observed {
 		job := admittedJob(inQueue("bert"), "a", "b")
 		workers := builders.Workers(job).Obj()
 		pod := builders.Pod(workers, 0).Unschedulable("0/3 nodes are available").Obj()
@@ -224,8 +224,8 @@ func TestAPlaceIsGivenBack(t *testing.T) {
 		"when a node was lost":                  {o: lost(t), why: "what it had on a node was lost, and may not be there any more: worker 0 was lost with its node"},
 		"not when a worker failed":              {o: failed(t)},
 		"when the number of workers is another": {o: rescaled(t), why: "spec.numWorkers is 3, but the queue admitted 2 workers"},
-		"when its workers found no room":        {o: refused(t, 30*time.Second), why: "a worker found no room on the nodes that the queue assigned for 30s: "},
-		"not before they tried for a while":     {o: refused(t, 10*time.Second), again: 20 * time.Second},
+		"when its workers found no room":        {o: refused(30 * time.Second), why: "a worker found no room on the nodes that the queue assigned for 30s: "},
+		"not before they tried for a while":     {o: refused(10 * time.Second), again: 20 * time.Second},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

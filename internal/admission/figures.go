@@ -26,28 +26,22 @@ type ClusterFigures struct {
 	Jobs int
 }
 
-// queue adds up what the jobs of each queue do.
-func (m *model) queueFigures() map[string]QueueFigures {
-	all := map[string]QueueFigures{}
-	for _, j := range m.jobs {
-		if j.Queue == "" {
-			continue
-		}
-		f := all[j.Queue]
+// queueFigures add up what the jobs of a queue do.
+func (m *model) queueFigures(name string) (f QueueFigures) {
+	for _, j := range m.inQueue[name] {
 		if !j.holds() {
 			f.Depth++
 			if f.Oldest.IsZero() || j.QueuedAt.Before(f.Oldest) {
 				f.Oldest = j.QueuedAt
 			}
-		} else {
-			f.Running++
-			for _, group := range j.Groups {
-				f.Usage = plus(f.Usage, group.Requests, int64(group.Count))
-			}
+			continue
 		}
-		all[j.Queue] = f
+		f.Running++
+		for _, group := range j.Groups {
+			f.Usage = plus(f.Usage, group.Requests, int64(group.Count))
+		}
 	}
-	return all
+	return f
 }
 
 // clusterFigures look at all nodes; members that have no pods yet have their GPUs.

@@ -15,6 +15,7 @@ type model struct {
 	pods     map[types.UID]*pod
 	jobs     map[types.UID]*job
 	names    map[jobName]types.UID
+	inQueue  map[string]map[types.UID]*job
 	queues   map[string]scheduler.Queue
 	clusters map[string]scheduler.Cluster
 	waiting  int // jobs that wait and are not decided upon
@@ -23,7 +24,8 @@ type model struct {
 func newModel() *model {
 	return &model{
 		nodes: map[string]*node{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*job{}, names: map[jobName]types.UID{},
-		queues: map[string]scheduler.Queue{}, clusters: map[string]scheduler.Cluster{},
+		inQueue: map[string]map[types.UID]*job{},
+		queues:  map[string]scheduler.Queue{}, clusters: map[string]scheduler.Cluster{},
 	}
 }
 
@@ -149,6 +151,7 @@ func (m *model) setJob(source *Source, is scheduler.Job, state State, resourceVe
 	if j == nil {
 		j = &job{source: source, Job: is, state: state, resourceVersion: resourceVersion}
 		m.jobs[is.UID], m.names[name] = j, is.UID
+		m.enqueue(j)
 		m.count(j, 1)
 		return true, j
 	}
@@ -166,8 +169,12 @@ func (m *model) setJob(source *Source, is scheduler.Job, state State, resourceVe
 	if is.Stopping {
 		j.preempted = nil
 	}
+	if j.Queue != is.Queue {
+		m.dequeue(j)
+	}
 	j.Job, j.state = is, state
 	j.changes++
+	m.enqueue(j)
 	m.count(j, 1)
 	return true, j
 }
@@ -184,9 +191,26 @@ func (m *model) dropJob(uid types.UID) {
 		return
 	}
 	m.count(j, -1)
+	m.dequeue(j)
 	delete(m.jobs, uid)
 	if name := (jobName{j.source.Kind, j.Namespace, j.Name}); m.names[name] == uid {
 		delete(m.names, name)
+	}
+}
+
+func (m *model) enqueue(j *job) {
+	if j.Queue == "" {
+		return
+	}
+	if m.inQueue[j.Queue] == nil {
+		m.inQueue[j.Queue] = map[types.UID]*job{}
+	}
+	m.inQueue[j.Queue][j.UID] = j
+}
+
+func (m *model) dequeue(j *job) {
+	if delete(m.inQueue[j.Queue], j.UID); len(m.inQueue[j.Queue]) == 0 {
+		delete(m.inQueue, j.Queue)
 	}
 }
 

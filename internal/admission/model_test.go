@@ -278,10 +278,14 @@ func TestFigures(t *testing.T) {
 	m.setJob(aiJobs, in("q", time.Minute, gang("first", 1)), Waiting, "1")
 	m.setJob(aiJobs, in("other", 0, gang("elsewhere", 1)), Waiting, "1")
 
-	assert.Equal(t, map[string]QueueFigures{
-		"q":     {Depth: 2, Oldest: noon.Add(time.Minute), Running: 1, Usage: gpus(2)},
-		"other": {Depth: 1, Oldest: noon},
-	}, m.queueFigures())
+	assert.Equal(t, QueueFigures{Depth: 2, Oldest: noon.Add(time.Minute), Running: 1, Usage: gpus(2)}, m.queueFigures("q"))
+	assert.Equal(t, QueueFigures{Depth: 1, Oldest: noon}, m.queueFigures("other"))
+	m.setJob(aiJobs, in("other", 0, gang("first", 1)), Waiting, "2")
+	m.dropJob("elsewhere")
+	assert.Equal(t, 1, m.queueFigures("q").Depth, "one went to another queue")
+	assert.Equal(t, 1, m.queueFigures("other").Depth)
+	m.dropJob("first")
+	assert.NotContains(t, m.inQueue, "other")
 	assert.Equal(t, ClusterFigures{Nodes: 2, Ready: 1, GPUs: 4, FreeGPUs: 1, Jobs: 1},
 		m.clusterFigures(map[string]string{"gpu": "a100"}, "a100s"))
 	assert.Equal(t, ClusterFigures{Nodes: 3, Ready: 2, GPUs: 8, FreeGPUs: 5}, m.clusterFigures(nil, "all"))

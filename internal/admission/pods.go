@@ -24,7 +24,7 @@ type jobName struct{ kind, namespace, name string }
 var jobLabels = map[string]string{aiplatformv1alpha1.LabelAIJob: "AIJob", mlv1.LabelTrainingJob: "TrainingJob"}
 
 // pod is what counts of a pod that is bound to a node and has not ended. Of the tens of thousands of pods of a large cluster
-// nothing else is kept in memory: about half a kilobyte each.
+// nothing else is kept in memory: less than a kilobyte each.
 type pod struct {
 	metav1.ObjectMeta
 	node     string

@@ -225,7 +225,9 @@ func TestNoGPUIsGivenTwiceInABurst(t *testing.T) {
 func TestPreemptionByPriority(t *testing.T) {
 	c := newCluster(t)
 	c.node("a", 2)
-	q := c.queue(func(s *aiplatformv1alpha1.AIJobQueueSpec) { s.PreemptionPolicy = aiplatformv1alpha1.PreemptLowerPriority })
+	q := c.queue(func(s *aiplatformv1alpha1.AIJobQueueSpec) {
+		s.PreemptionPolicy = aiplatformv1alpha1.PreemptLowerPriority
+	})
 	c.start(false)
 	low, equal := c.submit("low", queue(q.Name), priority(10)), c.submit("equal", queue(q.Name), priority(90))
 	c.await(low, scheduled)
