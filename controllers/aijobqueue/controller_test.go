@@ -42,7 +42,7 @@ type world struct {
 func newWorld(t *testing.T, edit func(*aiplatformv1alpha1.AIJobQueueSpec)) *world {
 	t.Helper()
 	w := &world{t: t, figures: &figures{}, clock: clocktesting.NewFakePassiveClock(noon)}
-	api, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
+	api, err := client.NewWithWatch(server.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	counting := interceptor.NewClient(api, interceptor.Funcs{SubResourcePatch: func(
 		ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,

@@ -33,7 +33,7 @@ func (f *figures) Cluster(_ string, selector map[string]string) (admission.Clust
 func (f *figures) ClusterChanges() source.Source { return nil }
 
 func TestTheStatusIsWrittenSparingly(t *testing.T) {
-	api, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
+	api, err := client.NewWithWatch(server.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	writes := 0
 	counting := interceptor.NewClient(api, interceptor.Funcs{SubResourcePatch: func(
