@@ -19,6 +19,10 @@ var exceptions = []exception{
 		reason: "the same, for the Jobs and CheckpointBackups of a SpotInstanceJob",
 	},
 	{
+		access: access{group: "aiplatform.example.com", resource: "aijobs/finalizers", verb: "update"},
+		reason: "the same, for the pods and Services of an AIJob",
+	},
+	{
 		access: access{group: "aiplatform.example.com", resource: "agentworkflows/finalizers", verb: "update"},
 		reason: "the same, for the AIJobs of an AgentWorkflow",
 	},

@@ -57,6 +57,8 @@ var scenarios = []scenario{
 	{"a node is taken back by its provider", aNodeGoes},
 	{"a replica of a redundant job is preempted", redundantJob},
 	{"a Job of a redundant job's is somebody else's", strangersReplica},
+	{"a gang fails, comes back from DeadLetter, and succeeds", aiJob},
+	{"the Service of a gang is somebody else's", strangersMembers},
 	{"a workflow is started by events, again and again", aWorkflowIsStarted},
 	{"an AIJob of a workflow's is somebody else's", strangersStage},
 	{"a job waits for Kueue", waitsForKueue},

@@ -18,13 +18,14 @@ import (
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,description="Priority in the queue, 0 to 100"
 // +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.spec.queueName`,description="Queue that admits the job"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="Phase of the job"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`,description="Why the job is in its phase"
 // +kubebuilder:printcolumn:name="Retries",type=integer,JSONPath=`.status.retryCount`,description="Times that the job was tried again"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the operator acts on the job"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Position",type=integer,priority=1,JSONPath=`.status.queuePosition`,description="Place in the queue, from 1"
 // +kubebuilder:printcolumn:name="Cluster",type=string,priority=1,JSONPath=`.status.clusterName`,description="ComputeCluster in which the job runs"
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.spec.image`,description="Image that is run"
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.reason`,description="Why the job is in its phase"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`,description="Why the job is in its phase, in a sentence"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 50 characters of a-z, 0-9 and '-', starting with a letter and ending with a letter or digit, because it prefixes the names of pods: choose a shorter or simpler name"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase in ['Pending', 'Queued'] || (has(self.spec.queueName) == has(oldSelf.spec.queueName) && (!has(self.spec.queueName) || self.spec.queueName == oldSelf.spec.queueName))",fieldPath=".spec.queueName",message="spec.queueName: can only be changed while the job waits: create another AIJob in the other queue"
 // +operator-sdk:csv:customresourcedefinitions:displayName="AI Job",order=4,resources={{Pod,v1}}
