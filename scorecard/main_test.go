@@ -81,7 +81,7 @@ func TestEveryKindHasATest(t *testing.T) {
 		require.NoError(t, add(scheme))
 	}
 	for kind := range scheme.AllKnownTypes() {
-		if kind.Group != "" && scheme.Recognizes(kind.GroupVersion().WithKind(kind.Kind + "List")) {
+		if kind.Group != "" && scheme.Recognizes(kind.GroupVersion().WithKind(kind.Kind+"List")) {
 			want["kind-"+strings.ToLower(kind.Kind)] = true
 		}
 	}

@@ -77,12 +77,12 @@ func (d *defaulter) Handle(_ context.Context, request admission.Request) admissi
 }
 
 // patch of an object that has annotations, and this one among them, or not.
-func patch(any, this bool, want string) []jsonpatch.Operation {
+func patch(annotated, this bool, want string) []jsonpatch.Operation {
 	path := "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(aiplatformv1alpha1.AnnotationUser)
 	switch {
 	case want == "":
 		return []jsonpatch.Operation{jsonpatch.NewOperation("remove", path, nil)}
-	case !any:
+	case !annotated:
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/annotations",
 			map[string]string{aiplatformv1alpha1.AnnotationUser: want})}
 	case this:
