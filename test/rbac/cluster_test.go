@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/checkpointbackup"
@@ -76,6 +77,7 @@ func startCluster(t *testing.T, i *installation) *cluster {
 	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
 	require.NoError(t, mlv1.AddToScheme(scheme))
 	require.NoError(t, spotv1alpha1.AddToScheme(scheme))
+	require.NoError(t, aiplatformv1alpha1.AddToScheme(scheme))
 	c.Client, err = client.New(c.config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 
