@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"time"
@@ -74,6 +75,9 @@ func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options) error 
 	}
 	// Only the leader tells: two replicas must not both report the same instances.
 	return mgr.Add(ctrlmanager.RunnableFunc(func(context.Context) error {
-		return ctrlmetrics.Registry.Register(metrics.NewSpotInstanceStatus(mgr.GetCache()))
+		return errors.Join(
+			ctrlmetrics.Registry.Register(metrics.NewSpotInstanceStatus(mgr.GetCache())),
+			ctrlmetrics.Registry.Register(metrics.NewSpotConditions(mgr.GetCache(), o.metricsMaxJobs)),
+		)
 	}))
 }
