@@ -108,7 +108,7 @@ var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 // every dashboard is answered with data.
 func TestEveryQueryOfTheDashboardsIsAnswered(t *testing.T) {
 	w := startWorld(t)
-	replace := strings.NewReplacer("$namespace", jobNamespace, "$training_job", runningJob, "$__rate_interval", "20s")
+	replace := strings.NewReplacer("$namespace", jobNamespace, "$training_job", runningJob, "$queue", waitingQueue, "$__rate_interval", "20s")
 
 	for name, d := range readDashboards(t) {
 		for _, variable := range d.Templating.List {

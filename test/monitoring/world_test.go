@@ -29,7 +29,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 )
 
@@ -52,7 +54,9 @@ type world struct {
 func startWorld(t *testing.T) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mlv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme,
+	} {
 		utilruntime.Must(add(scheme))
 	}
 	environment := &envtest.Environment{
@@ -75,6 +79,7 @@ func startWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	manager := w.startManager(t, kubeconfig)
 	w.prometheus = startPrometheus(t, manager, readRules(t).write(t, t.TempDir()))
+	w.playPlatform(t)
 	w.playJobs(t)
 	return w
 }

@@ -1,5 +1,5 @@
-// Package aijob has the admission webhook of AIJobs. It notes who creates a job, because the limits of queues count what each
-// user's jobs hold: only the request says who that is.
+// Package aijob has the admission webhook of AIJobs, and of AgentWorkflows, whose AIJobs the operator creates. It notes who
+// creates one, because the limits of queues count what each user's jobs hold: only the request says who that is.
 package aijob
 
 import (
@@ -29,7 +29,7 @@ type Options struct {
 // The match conditions spare calls that would change nothing; the handler checks the same again, because OLM's webhook
 // definitions have no match conditions.
 
-// +kubebuilder:webhook:path=/mutate-aiplatform-example-com-v1alpha1-aijob,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,reinvocationPolicy=Never,groups=aiplatform.example.com,resources=aijobs,verbs=create;update,versions=v1alpha1,name=maijob.aiplatform.example.com,admissionReviewVersions=v1,serviceName=spot-training-operator-webhook,serviceNamespace=spot-training-operator-system,patch=`{"matchConditions":[{"name":"user-is-to-be-noted","expression":"request.operation == 'CREATE' || (has(object.metadata.annotations) && 'aiplatform.example.com/user' in object.metadata.annotations ? object.metadata.annotations['aiplatform.example.com/user'] : '') != (has(oldObject.metadata.annotations) && 'aiplatform.example.com/user' in oldObject.metadata.annotations ? oldObject.metadata.annotations['aiplatform.example.com/user'] : '')"}]}`
+// +kubebuilder:webhook:path=/mutate-aiplatform-example-com-v1alpha1-aijob,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,reinvocationPolicy=Never,groups=aiplatform.example.com,resources=aijobs;agentworkflows,verbs=create;update,versions=v1alpha1,name=maijob.aiplatform.example.com,admissionReviewVersions=v1,serviceName=spot-training-operator-webhook,serviceNamespace=spot-training-operator-system,patch=`{"matchConditions":[{"name":"user-is-to-be-noted","expression":"request.operation == 'CREATE' || (has(object.metadata.annotations) && 'aiplatform.example.com/user' in object.metadata.annotations ? object.metadata.annotations['aiplatform.example.com/user'] : '') != (has(oldObject.metadata.annotations) && 'aiplatform.example.com/user' in oldObject.metadata.annotations ? oldObject.metadata.annotations['aiplatform.example.com/user'] : '')"}]}`
 
 // Register adds the webhook to a server.
 func Register(server webhook.Server, o Options) {
@@ -55,7 +55,7 @@ func (d *defaulter) Handle(_ context.Context, request admission.Request) admissi
 	want, why := "", ""
 	switch request.Operation {
 	case admissionv1.Create:
-		want, why = request.UserInfo.Username, "it is the user who creates the job"
+		want, why = request.UserInfo.Username, "it is the user who creates it"
 		if slices.Contains(d.trusted, request.UserInfo.Username) {
 			want = given // empty: nobody's
 		}

@@ -20,7 +20,7 @@ func as(t *testing.T, name string) client.Client {
 	t.Helper()
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "aijobs-"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{aiplatformv1alpha1.GroupVersion.Group}, Resources: []string{"aijobs"}, Verbs: []string{"*"}}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{aiplatformv1alpha1.GroupVersion.Group}, Resources: []string{"aijobs", "agentworkflows"}, Verbs: []string{"*"}}},
 	}
 	require.NoError(t, k8s.Create(t.Context(), role))
 	require.NoError(t, k8s.Create(t.Context(), &rbacv1.ClusterRoleBinding{
@@ -65,4 +65,12 @@ func TestAIJobsTellTheirUser(t *testing.T) {
 
 	require.NoError(t, jobService.Create(t.Context(), builders.AIJob("hers").Namespace(ns).Annotation(aiplatformv1alpha1.AnnotationUser, "carol").ToCreate()))
 	assert.Equal(t, "carol", userOf("hers"), "the job service creates jobs for others")
+
+	// The operator creates the AIJobs of a workflow for the one who created the workflow.
+	workflow := &aiplatformv1alpha1.AgentWorkflow{ObjectMeta: metav1.ObjectMeta{
+		Name: "digest", Namespace: ns, Annotations: map[string]string{aiplatformv1alpha1.AnnotationUser: "bob"},
+	}}
+	workflow.Spec.Stages = []aiplatformv1alpha1.Stage{{Name: "read", Agent: "reader"}}
+	require.NoError(t, alice.Create(t.Context(), workflow))
+	assert.Equal(t, "alice", workflow.Annotations[aiplatformv1alpha1.AnnotationUser])
 }
