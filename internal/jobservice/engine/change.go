@@ -49,7 +49,9 @@ func (s *Store) flushChanges(batch []*operation) {
 		change.IDs = append(change.IDs, o.id)
 	}
 	err := persist(s.ctx, taken[0].since, s.options.OperationTimeout, func(ctx context.Context, again bool) error {
-		change.Decide = func(rows map[string]*history.Row) ([]*history.Row, history.Outbox) { return decide(taken, rows, again, outbox) }
+		change.Decide = func(rows map[string]*history.Row) ([]*history.Row, history.Outbox) {
+			return decide(taken, rows, again, outbox)
+		}
 		return s.db.Change(ctx, change)
 	})
 	if err != nil {

@@ -76,4 +76,3 @@ func (s *Store) flushAudit(batch []*auditing) {
 		a.settle(err)
 	}
 }
-

@@ -26,12 +26,6 @@ type backend struct {
 	options  engine.Options
 }
 
-func servers(t testing.TB) *backend {
-	b := &backend{postgres: postgres.Start(t), redis: redis.Start(t)}
-	b.options.DatabaseURL, b.options.RedisURL = b.postgres.URL, b.redis.URL
-	return b
-}
-
 func embedded(t testing.TB) *backend {
 	return &backend{options: engine.Options{DataDir: t.TempDir()}}
 }

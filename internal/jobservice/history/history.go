@@ -29,7 +29,7 @@ type Outbox struct {
 	Jobs []string
 }
 
-// ErrEpoch: the data in Redis that the change was decided on are no longer those that hold.
+// ErrEpoch says that the data in Redis that the change was decided on are no longer those that hold.
 var ErrEpoch = errors.New("the epoch has changed")
 
 // Change of some jobs in one transaction.
@@ -110,7 +110,7 @@ type Database interface {
 	Close()
 }
 
-// ErrLocked: another has the lock.
+// ErrLocked says that another has the lock.
 var ErrLocked = errors.New("locked by another")
 
 // How long figures are kept, by the width of their span.

@@ -46,7 +46,9 @@ func get(ctx context.Context, from querier, ids []string) (map[string]*Row, erro
 	return found, err
 }
 
-func (s *sqlite) Get(ctx context.Context, ids []string) (map[string]*Row, error) { return get(ctx, s.read, ids) }
+func (s *sqlite) Get(ctx context.Context, ids []string) (map[string]*Row, error) {
+	return get(ctx, s.read, ids)
+}
 
 func (s *sqlite) List(ctx context.Context, filter jobs.Filter) ([]jobs.Job, int, error) {
 	where, arguments := []string{"true"}, []any{}

@@ -51,7 +51,10 @@ func (q *Queue) Begin(ctx context.Context, epoch string) (*Loading, error) {
 	if l.life, err = q.life(ctx); err != nil {
 		return nil, err
 	}
-	return l, l.eval(ctx, "begin")
+	if err := l.eval(ctx, "begin"); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // life names one run of the server.

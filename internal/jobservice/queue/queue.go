@@ -23,7 +23,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
-// ErrStale: the data in Redis are not those of the epoch; nothing was done.
+// ErrStale says that the data in Redis are not those of the epoch, and nothing was done.
 var ErrStale = errors.New("the data in Redis are of another epoch")
 
 // Entry is what Redis must know of a job.
