@@ -123,6 +123,10 @@ vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code cal
 test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) $(KUEUE) store-servers ## Run the Python tests and all Go tests that need no live node; installs what they need.
 	@hack/test.sh
 
+.PHONY: faults
+faults: ## Kill services, workers, PostgreSQL and Redis under 100,000 jobs, and check what became of each (FAULT_JOBS: another number).
+	@hack/faults.sh
+
 .PHONY: store-servers
 store-servers: $(VERSITYGW) $(FAKE_GCS_SERVER) $(AZURITE) ## Build and install the object stores that tests use.
 
