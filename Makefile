@@ -146,6 +146,10 @@ olm-e2e: $(GOTESTSUM) $(OPM) $(CATALOG) ## Install, upgrade and remove the opera
 bench: ## Measure the operator on simulated nodes (BENCH_ARGS='-full' for 200 and 1,000 jobs).
 	@hack/bench.sh
 
+.PHONY: bench-store
+bench-store: ## Measure how fast the job service's store accepts and dispatches jobs, with PostgreSQL and Redis.
+	@hack/bench-store.sh
+
 .PHONY: benchstat
 benchstat: $(BENCHSTAT) ## Compare two benchmark outputs: make benchstat OLD=old.txt NEW=new.txt.
 	$(BENCHSTAT) $(OLD) $(NEW)

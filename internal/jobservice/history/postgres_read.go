@@ -57,6 +57,9 @@ func (p *postgres) List(ctx context.Context, filter jobs.Filter) ([]jobs.Job, in
 		if err != nil {
 			return err
 		}
+		if filter.Offset >= total {
+			return nil // none: it need not look through all others to find that out
+		}
 		query := fmt.Sprintf("SELECT id::text, %s FROM jobs WHERE %s ORDER BY jobs.id DESC OFFSET $%d", columns, where, len(arguments)+1)
 		arguments := append(arguments, filter.Offset)
 		if filter.Limit > 0 {
