@@ -197,8 +197,8 @@ var document = sync.OnceValue(func() *openapi3.T {
 
 // operation of the document for a request; nil: there is none.
 func operation(method string, target *url.URL) (*routers.Route, map[string]string) {
-	path, ok := strings.CutPrefix(target.Path, "/api/v1")
-	if !ok {
+	path, ok := strings.CutPrefix(target.EscapedPath(), "/api/v1")
+	if !ok || strings.Contains(target.Path, "//") || strings.Contains(target.Path, "/.") {
 		return nil, nil
 	}
 	given := strings.Split(strings.Trim(path, "/"), "/")
@@ -206,7 +206,7 @@ func operation(method string, target *url.URL) (*routers.Route, map[string]strin
 	var values map[string]string
 	for template, item := range document().Paths.Map() {
 		parts := strings.Split(strings.Trim(template, "/"), "/")
-		if len(parts) != len(given) || strings.Count(path, "//") > 0 {
+		if len(parts) != len(given) {
 			continue
 		}
 		matched := map[string]string{}

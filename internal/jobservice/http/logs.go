@@ -138,7 +138,8 @@ func (c *call) streamEvents(ctx context.Context, lines io.ReadCloser, id string)
 				send([]byte("event: error\ndata: {\"code\":\"" + codeUnavailable + "\",\"message\":\"the log broke off: follow it again\"}\n\n"))
 				return nil
 			}
-			if job, err := c.service.Store.Get(ctx, id); err == nil {
+			// A stream that ends because the server does has not come to the end of the job.
+			if job, err := c.service.Store.Get(ctx, id); err == nil && ctx.Err() == nil {
 				send([]byte(`event: end`+"\n"+`data: {"status":"`), []byte(job.Status), []byte(`"}`+"\n\n"))
 			}
 			return nil

@@ -130,7 +130,7 @@ func (c *call) leased(names []string, member func(r *report, name string, value 
 	r.object("", body, append([]string{"lease_token"}, names...), func(name string, value []byte) {
 		if name == "lease_token" {
 			hasToken = true
-			r.integer(name, value, 0, math.MaxInt64, &fence)
+			r.integer(name, value, 1, math.MaxInt64, &fence)
 			return
 		}
 		member(&r, name, value)
