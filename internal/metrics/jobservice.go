@@ -49,11 +49,11 @@ func NewJobService(registry prometheus.Registerer) *JobService {
 			Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400},
 		}, []string{"job_type"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "job_service_request_duration_seconds", Help: "Time that the job service took to answer a request.",
+			Name: "aijob_service_request_duration_seconds", Help: "Time until a request to the job service was answered, by route and HTTP status.",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 10, 30},
 		}, []string{"route", "status"}),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "job_service_rate_limited_total", Help: "Requests that were refused because their client sent too many.",
+			Name: "aijob_service_requests_limited_total", Help: "Requests that were refused because a client sent more than it may, by class (create, list, tasks, other).",
 		}, []string{"class"}),
 	}
 	registry.MustRegister(m.submitted, m.completed, m.dispatch, m.execution, m.requests, m.limited)

@@ -21,6 +21,7 @@ import (
 	rest "github.com/dcnlab/spot-training-operator/internal/jobservice/http"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/kubernetes"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
@@ -59,12 +60,13 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var store jobs.Store = opened
+	counters := metrics.NewJobService(registry)
+	store := counters.Store(opened)
 	// Once one part has failed the others end.
 	group, failed := errgroup.WithContext(ctx)
 	if cluster != nil {
-		dispatcher := kubernetes.NewDispatcher(cluster, opened, o.cluster.settings(), kubernetes.NewMetrics(registry), clock.RealClock{}, log)
-		store = &kubernetes.Watched{Store: opened, Dispatcher: dispatcher}
+		dispatcher := kubernetes.NewDispatcher(cluster, store, o.cluster.settings(), kubernetes.NewMetrics(registry), clock.RealClock{}, log)
+		store = &kubernetes.Watched{Store: store, Dispatcher: dispatcher}
 		group.Go(func() error { return cluster.Run(lifetime) })
 		group.Go(func() error { return dispatcher.Run(lifetime) })
 	} else {
@@ -80,25 +82,26 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	streams, endStreams := context.WithCancel(lifetime)
 	defer endStreams()
-	handler := rest.New(o.service(store, cluster, authenticator, registry, streams, log))
+	handler := rest.New(o.service(store, cluster, authenticator, counters, streams, log))
 	group.Go(func() error {
 		defer end()
 		return o.serve(failed, listener, handler, endStreams, log)
 	})
 	log.Info("serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
 	err = group.Wait()
+	handler.Wait()
 	opened.Close()
 	return err
 }
 
 // service has what the REST interface needs.
 func (o *options) service(
-	store jobs.Store, cluster *kubernetes.Cluster, authenticator *auth.Authenticator, registry prometheus.Registerer,
+	store jobs.Store, cluster *kubernetes.Cluster, authenticator *auth.Authenticator, counters *metrics.JobService,
 	streams context.Context, //nolint:revive // it is not this call's, but that of all streams
 	log *slog.Logger,
 ) rest.Options {
 	options := rest.Options{
-		Store: store, Authenticator: authenticator, Limits: o.limits, Metrics: newRequestMetrics(registry),
+		Store: store, Authenticator: authenticator, Limits: o.limits, Metrics: counters,
 		Log: logr.FromSlogHandler(log.Handler()), Context: streams,
 	}
 	if cluster != nil {

@@ -2,13 +2,43 @@ package http_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/engine"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/test/servers/postgres"
+	"github.com/dcnlab/spot-training-operator/test/servers/redis"
 )
 
-// stores that the contract holds with.
+// stores that the contract holds with: those that the service runs with, and the one in which other tests set errors, so that it is
+// known to be like them.
 func stores() map[string]func(*testing.T) jobs.Store {
 	return map[string]func(*testing.T) jobs.Store{
 		"memory": func(*testing.T) jobs.Store { return newMemory() },
+		"SQLite": func(t *testing.T) jobs.Store { return open(t, engine.Options{DataDir: t.TempDir()}) },
+		"PostgreSQL and Redis": func(t *testing.T) jobs.Store {
+			return open(t, engine.Options{DatabaseURL: postgres.Start(t).URL, RedisURL: redis.Start(t).URL})
+		},
 	}
+}
+
+func open(t *testing.T, options engine.Options) jobs.Store {
+	t.Helper()
+	options.Logger = logr.Discard()
+	options.Visibility, options.RetryDelay = time.Minute, time.Hour
+	store, err := engine.New(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	require.Eventually(t, func() bool {
+		for _, err := range store.Check(t.Context()) {
+			if err != nil {
+				return false
+			}
+		}
+		return true
+	}, 20*time.Second, 5*time.Millisecond)
+	return store
 }
