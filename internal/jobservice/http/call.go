@@ -87,9 +87,10 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	name = route.name
 	if err := r.serve(c, route); err != nil {
 		p := problemOf(err)
-		if p.status == http.StatusInternalServerError {
+		switch p.status {
+		case http.StatusInternalServerError:
 			s.Log.Error(err, "a request failed", "requestID", c.id, "route", name)
-		} else if p.status == http.StatusServiceUnavailable {
+		case http.StatusServiceUnavailable:
 			s.Log.V(1).Info("a server does not answer", "requestID", c.id, "route", name, "error", err.Error())
 		}
 		if route.scope == auth.ScopeWrite && c.identity != nil && p.status == http.StatusForbidden {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/assert"
 
 	jobhttp "github.com/dcnlab/spot-training-operator/internal/jobservice/http"
@@ -60,7 +59,7 @@ func TestExamples(t *testing.T) {
 		if item.Post == nil || item.Post.RequestBody == nil {
 			continue
 		}
-		var media *openapi3.MediaType = item.Post.RequestBody.Value.Content["application/json"]
+		media := item.Post.RequestBody.Value.Content["application/json"]
 		if media.Example == nil {
 			continue
 		}
