@@ -132,15 +132,18 @@ func (s *Service) Kill() {
 }
 
 // Stop the service as Kubernetes does, and return how it ended.
-func (s *Service) Stop() error {
+func (s *Service) Stop(within time.Duration) error {
 	s.t.Helper()
 	require.NoError(s.t, s.command.Process.Signal(syscall.SIGTERM))
 	select {
 	case err := <-s.ended:
 		s.command = nil
 		return err
-	case <-time.After(patience):
-		return fmt.Errorf("the job service does not end within %s", patience)
+	case <-time.After(within):
+		_ = s.command.Process.Signal(syscall.SIGQUIT) // says what it is waiting for
+		<-s.ended
+		s.command = nil
+		return fmt.Errorf("the job service does not end within %s", within)
 	}
 }
 

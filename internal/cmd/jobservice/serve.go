@@ -22,6 +22,8 @@ import (
 func (o *options) serve(ctx context.Context, listener net.Listener, handler http.Handler, endStreams func(), log *slog.Logger) error {
 	server := rest.Server(handler)
 	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	var unused silent
+	server.ConnState = unused.follow
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWatching()
 	if o.certFile != "" {
@@ -49,6 +51,8 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 	endStreams()
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), o.shutdownTimeout)
 	defer stop()
+	closing := time.AfterFunc(silence, unused.close)
+	defer closing.Stop()
 	if err := server.Shutdown(ending); err != nil {
 		log.Warn("requests are cut off that have not ended in time", "timeout", o.shutdownTimeout)
 		_ = server.Close() // it is over either way
@@ -58,6 +62,9 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 	}
 	return nil
 }
+
+// silence is how long a connection may have been opened without a request when the service ends.
+const silence = time.Second
 
 // serveMetrics for Prometheus until the context ends.
 func serveMetrics(ctx context.Context, address string, registry *prometheus.Registry) error {
