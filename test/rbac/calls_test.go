@@ -36,7 +36,9 @@ func (c call) String() string { return c.method + " in " + c.function + " of " +
 var apiMethods = []string{"Get", "List", "Watch", "Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}
 
 // otherPrograms are folders of agents, which have service accounts of their own or none: tests beside them hold them to their rights.
-var otherPrograms = map[string]bool{"internal/checkpoint": true, "internal/nodeagent": true, "internal/nodecheckpoint": true}
+var otherPrograms = map[string]bool{
+	"internal/checkpoint": true, "internal/nodeagent": true, "internal/nodecheckpoint": true, "internal/jobservice": true,
+}
 
 // callsOfTheAPIServer finds them in the controllers and in what these use.
 func callsOfTheAPIServer(t *testing.T) []call {

@@ -84,13 +84,22 @@ func (o *clusterOptions) inPod() bool {
 	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" && o.use != kubernetesNo
 }
 
+// wanted says whether the service works with Kubernetes.
+func (o *clusterOptions) wanted() bool {
+	return o.use == kubernetesYes || o.use == kubernetesAuto && (o.named() || o.inPod())
+}
+
+// named says whether a file says where the API server is.
+func (o *clusterOptions) named() bool {
+	return o.kubeconfig != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
+}
+
 // config of the client of the API server; nil: the service does without Kubernetes.
 func (o *clusterOptions) config() (*rest.Config, error) {
-	named := o.kubeconfig != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
 	switch {
-	case o.use == kubernetesNo, o.use == kubernetesAuto && !named && !o.inPod():
+	case !o.wanted():
 		return nil, nil
-	case !named && o.inPod():
+	case !o.named() && o.inPod():
 		config, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("--kubernetes: %w", err)

@@ -61,7 +61,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.defaultNamespace, "default-namespace", "default",
 		"namespace of jobs that name none, and whose token names none")
 	flags.BoolVar(&o.trial, "trial", false,
-		"make a secret for tokens, keep it in --data-dir, and print a token (default when nothing says how tokens are verified)")
+		"make a secret for tokens, keep it in --data-dir, print a token that is good for everything, and do not ask Kubernetes what its user "+
+			"may do (default where no server, no secret and no cluster is named)")
 	o.cluster.addFlags(flags)
 	flags.IntVar(&o.limits.Create, "rate-limit-create", rest.DefaultLimits.Create, "jobs submitted by a client per minute, a batch counted as one; 0: no limit")
 	flags.IntVar(&o.limits.List, "rate-limit-list", rest.DefaultLimits.List, "lists of jobs for a client per minute; 0: no limit")
@@ -74,8 +75,9 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 
 // settle what depends on whether this is a trial.
 func (o *options) settle(flags *pflag.FlagSet) {
-	// Somebody who has said how tokens are verified, or where the jobs are, is not just trying.
-	configured := o.jwks != "" || o.hmac.given() || o.store.database.given() || o.store.redis.given() || o.cluster.inPod()
+	// Somebody who has said how tokens are verified, or where the jobs are or run, is not just trying. In a cluster a trial would hand out
+	// what the service itself may do, so there it takes the flag.
+	configured := o.jwks != "" || o.hmac.given() || o.store.database.given() || o.store.redis.given() || o.cluster.wanted()
 	o.trial = o.trial || !configured
 	if !o.trial {
 		return

@@ -72,7 +72,7 @@ func TestTheServiceEndsInOrder(t *testing.T) {
 		status, answer := s.Ask(http.MethodGet, "/queues/", nil)
 		return status == http.StatusOK && answer != nil
 	}, patience, 50*time.Millisecond)
-	require.NoError(t, s.Stop(8*time.Second), "a worker that waits does not hold up the end")
+	require.NoError(t, s.Stop(20*time.Second), "a worker that waits does not hold up the end")
 	assert.Contains(t, []int{http.StatusOK, http.StatusServiceUnavailable, 0}, <-answered)
 }
 

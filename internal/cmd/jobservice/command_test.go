@@ -1,0 +1,89 @@
+package jobservice
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// parse flags as the command does, in an environment that says nothing else than what is given.
+func parse(t *testing.T, env map[string]string, args ...string) options {
+	t.Helper()
+	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "DATABASE_URL", "REDIS_URL", hmacVariable} {
+		t.Setenv(name, env[name])
+	}
+	var o options
+	flags := pflag.NewFlagSet("job-service", pflag.ContinueOnError)
+	o.addFlags(flags)
+	require.NoError(t, flags.Parse(args))
+	o.settle(flags)
+	return o
+}
+
+// A trial hands out a token that is good for everything: it must not begin by itself where there is something to lose.
+func TestWhatIsATrial(t *testing.T) {
+	for name, test := range map[string]struct {
+		env   map[string]string
+		args  []string
+		trial bool
+	}{
+		"nothing said":                  {trial: true},
+		"a folder":                      {args: []string{"--data-dir=x"}, trial: true},
+		"without Kubernetes":            {args: []string{"--kubernetes=false"}, env: map[string]string{"KUBECONFIG": "x"}, trial: true},
+		"asked for":                     {args: []string{"--trial", "--kubeconfig=x"}, trial: true},
+		"a cluster, by a flag":          {args: []string{"--kubernetes"}},
+		"a cluster, by a file":          {args: []string{"--kubeconfig=x"}},
+		"a cluster, by the environment": {env: map[string]string{"KUBECONFIG": "x"}},
+		"a cluster that one is in":      {env: map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}},
+		"a secret":                      {env: map[string]string{hmacVariable: "x"}},
+		"the keys of an issuer":         {args: []string{"--jwks=https://keys"}},
+		"servers":                       {env: map[string]string{"DATABASE_URL": "postgres://x", "REDIS_URL": "redis://x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := parse(t, test.env, test.args...)
+			assert.Equal(t, test.trial, o.trial)
+			if test.trial {
+				assert.Equal(t, "127.0.0.1:8000", o.address, "nobody else shall reach it")
+			} else {
+				assert.Equal(t, ":8000", o.address)
+			}
+		})
+	}
+}
+
+func TestSecretsComeFromFilesAndTheEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "url")
+	require.NoError(t, os.WriteFile(file, []byte("postgres://from-the-file\n"), 0o600))
+	read := func(env map[string]string, args ...string) (string, error) {
+		o := parse(t, env, args...)
+		return o.store.database.read()
+	}
+	value, err := read(nil, "--database-url-file="+file)
+	require.NoError(t, err)
+	assert.Equal(t, "postgres://from-the-file", value)
+	value, err = read(map[string]string{"DATABASE_URL": "postgres://from-the-environment"})
+	require.NoError(t, err)
+	assert.Equal(t, "postgres://from-the-environment", value)
+	_, err = read(nil, "--database-url-file="+file, "--database-url=postgres://x")
+	assert.ErrorContains(t, err, "--database-url, --database-url-file: both are set")
+	require.NoError(t, os.WriteFile(file, []byte("\n"), 0o600))
+	_, err = read(nil, "--database-url-file="+file)
+	assert.ErrorContains(t, err, "is empty: write the value into it")
+}
+
+func TestTheSecretOfATrialIsKept(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	first, err := keepSecret(folder)
+	require.NoError(t, err)
+	again, err := keepSecret(folder)
+	require.NoError(t, err)
+	assert.Equal(t, first, again)
+	assert.GreaterOrEqual(t, len(first), 32)
+	info, err := os.Stat(filepath.Join(folder, trialSecret))
+	require.NoError(t, err)
+	assert.EqualValues(t, 0o600, info.Mode().Perm())
+}
