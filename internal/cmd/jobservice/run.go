@@ -60,13 +60,14 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	counters := metrics.NewJobService(registry)
-	store := counters.Store(opened)
+	figures := metrics.NewJobService(registry)
+	counted := figures.Store(opened)
+	store := counted
 	// Once one part has failed the others end.
 	group, failed := errgroup.WithContext(ctx)
 	if cluster != nil {
-		dispatcher := kubernetes.NewDispatcher(cluster, store, o.cluster.settings(), kubernetes.NewMetrics(registry), clock.RealClock{}, log)
-		store = &kubernetes.Watched{Store: store, Dispatcher: dispatcher}
+		dispatcher := kubernetes.NewDispatcher(cluster, counted, o.cluster.settings(), kubernetes.NewMetrics(registry), clock.RealClock{}, log)
+		store = &kubernetes.Watched{Store: counted, Dispatcher: dispatcher}
 		group.Go(func() error { return cluster.Run(lifetime) })
 		group.Go(func() error { return dispatcher.Run(lifetime) })
 	} else {
@@ -82,26 +83,25 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	streams, endStreams := context.WithCancel(lifetime)
 	defer endStreams()
-	handler := rest.New(o.service(store, cluster, authenticator, counters, streams, log))
+	handler := rest.New(o.service(store, cluster, authenticator, figures, streams, log))
 	group.Go(func() error {
 		defer end()
 		return o.serve(failed, listener, handler, endStreams, log)
 	})
 	log.Info("serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
 	err = group.Wait()
-	handler.Wait()
 	opened.Close()
 	return err
 }
 
 // service has what the REST interface needs.
 func (o *options) service(
-	store jobs.Store, cluster *kubernetes.Cluster, authenticator *auth.Authenticator, counters *metrics.JobService,
+	store jobs.Store, cluster *kubernetes.Cluster, authenticator *auth.Authenticator, figures *metrics.JobService,
 	streams context.Context, //nolint:revive // it is not this call's, but that of all streams
 	log *slog.Logger,
 ) rest.Options {
 	options := rest.Options{
-		Store: store, Authenticator: authenticator, Limits: o.limits, Metrics: counters,
+		Store: store, Authenticator: authenticator, Limits: o.limits, Metrics: figures,
 		Log: logr.FromSlogHandler(log.Handler()), Context: streams,
 	}
 	if cluster != nil {
