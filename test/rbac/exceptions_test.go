@@ -10,6 +10,22 @@ var exceptions = []exception{
 		reason: "to apply an object that is not there asks for it, besides the patch; what a handler asks is not logged",
 	},
 	{
+		access: access{group: "apps", resource: "deployments", verb: "create"},
+		reason: "the same, for pooled workers",
+	},
+	{
+		access: access{group: "rbac.authorization.k8s.io", resource: "clusterroles", verb: "create"},
+		reason: "the same",
+	},
+	{
+		access: access{group: "rbac.authorization.k8s.io", resource: "clusterrolebindings", verb: "create"},
+		reason: "the same",
+	},
+	{
+		access: access{group: "aiplatform.example.com", resource: "aijobqueues", verb: "work"},
+		reason: "pooled workers are given it, and nobody can give what he has not; what is asked for that is not logged",
+	},
+	{
 		access: access{group: "ml.example.com", resource: "trainingjobs/finalizers", verb: "update"},
 		reason: "the admission plugin OwnerReferencesPermissionEnforcement (on in OpenShift) asks for it when a child is created " +
 			"whose owner reference blocks the owner's deletion; what a plugin asks is not logged",

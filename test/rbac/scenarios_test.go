@@ -67,6 +67,7 @@ var scenarios = []scenario{
 	{"Kubernetes starts the workers together", func(w *world) { w.gang("") }},
 	{"a namespace is deleted under a job", namespaceDeleted},
 	{"the samples of all kinds are taken up", samplesAreTakenUp},
+	{"a queue's workers come and go", pooledWorkers},
 	{"metrics are read", readMetrics},
 	{"stored objects are migrated, at the third try", storageMigration},
 	{"the webhooks ask the cluster about a job", webhooksAsk},
