@@ -128,7 +128,9 @@ def _image(fields: Fields, i: int, entry: Any) -> np.ndarray | None:
     return image
 
 
-def _classify(classifier: Classifier, images: np.ndarray, batch_size: int, context: Context) -> tuple[np.ndarray, list[float]]:
+def _classify(
+    classifier: Classifier, images: np.ndarray, batch_size: int, context: Context
+) -> tuple[np.ndarray, list[float]]:
     if len(images) == 0:
         raise ConfigError("config.inputs: there are no images")
     rows, latencies = [], []

@@ -62,11 +62,21 @@ def from_checkpoint(architecture: str, path: Path) -> Classifier:
         document = torch.load(io.BytesIO((path / "state.pt").read_bytes()), map_location="cpu", weights_only=True)
         mean, deviation = digits_scale()
         return _classifier(f"{architecture} of {path.name}", architecture, document["model"], mean, deviation)
-    except (OSError, KeyError, RuntimeError, TypeError, pickle.UnpicklingError, checkpoints.InvalidCheckpointError, WorkerError) as error:
+    except (
+        OSError,
+        KeyError,
+        RuntimeError,
+        TypeError,
+        pickle.UnpicklingError,
+        checkpoints.InvalidCheckpointError,
+        WorkerError,
+    ) as error:
         raise ConfigError(f"config.checkpoint: {path} cannot be used with model {architecture}: {error}") from error
 
 
-def _classifier(name: str, architecture: str, weights: dict[str, torch.Tensor], mean: float, deviation: float) -> Classifier:
+def _classifier(
+    name: str, architecture: str, weights: dict[str, torch.Tensor], mean: float, deviation: float
+) -> Classifier:
     network = models.create(architecture, (1, SIDE, SIDE), CLASSES, dropout=0.0)
     network.load_state_dict(weights)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""Pooled workers: they lease tasks from the job service, run them, and say how they ended. Needs only the standard library.
+"""Pooled workers: they lease tasks from the job service and run them. Needs only the standard library.
 
 A worker of your own is a function for each type of job::
 

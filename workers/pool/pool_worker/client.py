@@ -127,7 +127,9 @@ class JobService:
             try:
                 token = self._settings.token_file.read_text().strip()
             except OSError as error:
-                raise UnavailableError(f"JOB_SERVICE_TOKEN_FILE {self._settings.token_file} cannot be read: {error}") from error
+                raise UnavailableError(
+                    f"JOB_SERVICE_TOKEN_FILE {self._settings.token_file} cannot be read: {error}"
+                ) from error
         return {"Authorization": f"Bearer {token}"} if token else {}
 
 
@@ -156,7 +158,9 @@ def _error(path: str, status: int, headers: http.client.HTTPMessage, answer: byt
     error = document.get("error") if isinstance(document, dict) else None
     error = error if isinstance(error, dict) else {}
     details = "; ".join(
-        f"{detail.get('field')}: {detail.get('message')}" for detail in error.get("details") or [] if isinstance(detail, dict)
+        f"{detail.get('field')}: {detail.get('message')}"
+        for detail in error.get("details") or []
+        if isinstance(detail, dict)
     )
     message = error.get("message") or answer[:200].decode(errors="replace")
     text = f"{path}: {status} {error.get('code', '')}: {message}" + (f" ({details})" if details else "")

@@ -16,10 +16,10 @@ STUBBORN_SECONDS = 30.0
 
 
 class Heartbeat:
-    """Sends a heartbeat each third of the visibility timeout, in a thread, and stops the task when it is no longer ours.
+    """Sends a heartbeat each third of the visibility timeout, in a thread; stops the task when it is no longer ours.
 
-    Whether the lease still runs is reckoned from when the last good heartbeat was *sent*, by this machine's own monotonic
-    clock: so the work stops before the service can give the task to another.
+    Whether the lease still runs is reckoned from when the last good heartbeat was *sent*, by this machine's own
+    monotonic clock: so the work stops before the service can give the task to another.
     """
 
     def __init__(self, service: JobService, task: Task, context: Context, log: Log, leased_at: float) -> None:
@@ -55,7 +55,9 @@ class Heartbeat:
             if self._timed_out(began) and self._stubborn(began):
                 self._context.stop(LEASE_LOST)
                 self._log.error(
-                    "stubborn", f"the task went on {STUBBORN_SECONDS:.0f} s after its timeout; its lease is let go", task=self._task.id
+                    "stubborn",
+                    f"the task went on {STUBBORN_SECONDS:.0f} s after its timeout; its lease is let go",
+                    task=self._task.id,
                 )
                 return
             sent = time.monotonic()

@@ -19,7 +19,7 @@ EXIT_USAGE = 64  # EX_USAGE: a setting is wrong; trying again cannot help
 
 
 def run(handlers: Mapping[str, Handler]) -> NoReturn:
-    """Take tasks of the types in ``handlers`` (of JOB_TYPES only, if that is set) until SIGTERM, and end the process."""
+    """Take tasks of the types in ``handlers`` (of JOB_TYPES only, if it is set) until SIGTERM; end the process."""
     try:
         settings = configuration.load(os.environ)
         chosen = _choose(handlers, settings.job_types)
@@ -44,5 +44,7 @@ def run(handlers: Mapping[str, Handler]) -> NoReturn:
 def _choose(handlers: Mapping[str, Handler], job_types: tuple[str, ...]) -> dict[str, Handler]:
     unknown = [job_type for job_type in job_types if job_type not in handlers]
     if unknown:
-        raise SettingsError(f"JOB_TYPES names {', '.join(unknown)}, but this worker knows {', '.join(sorted(handlers))}")
+        raise SettingsError(
+            f"JOB_TYPES names {', '.join(unknown)}, but this worker knows {', '.join(sorted(handlers))}"
+        )
     return {job_type: handlers[job_type] for job_type in job_types or handlers}

@@ -55,19 +55,34 @@ class Metrics:
         """All metrics in the Prometheus text format 0.0.4."""
         gpu = self._gpu()
         with self._lock:
-            lines = ["# HELP worker_jobs_processed_total Tasks that ended, by how.", "# TYPE worker_jobs_processed_total counter"]
+            lines = [
+                "# HELP worker_jobs_processed_total Tasks that ended, by how.",
+                "# TYPE worker_jobs_processed_total counter",
+            ]
             for (job_type, status), count in sorted(self._processed.items()):
                 lines.append(f'worker_jobs_processed_total{{job_type="{_escape(job_type)}",status="{status}"}} {count}')
             lines += self._render_durations()
             lines += ["# HELP worker_jobs_running Tasks that run.", "# TYPE worker_jobs_running gauge"]
             lines.append(f"worker_jobs_running {len(self._running)}")
-            lines += ["# HELP worker_job_progress_ratio Share of a running task that is done.", "# TYPE worker_job_progress_ratio gauge"]
+            lines += [
+                "# HELP worker_job_progress_ratio Share of a running task that is done.",
+                "# TYPE worker_job_progress_ratio gauge",
+            ]
             for task, (job_type, progress) in sorted(self._running.items()):
-                lines.append(f'worker_job_progress_ratio{{job_id="{_escape(task)}",job_type="{_escape(job_type)}"}} {progress():.4f}')
-            lines += ["# HELP worker_job_service_up Whether the job service answered last.", "# TYPE worker_job_service_up gauge"]
+                lines.append(
+                    f'worker_job_progress_ratio{{job_id="{_escape(task)}",job_type="{_escape(job_type)}"}} '
+                    f"{progress():.4f}"
+                )
+            lines += [
+                "# HELP worker_job_service_up Whether the job service answered last.",
+                "# TYPE worker_job_service_up gauge",
+            ]
             lines.append(f"worker_job_service_up {self._service_up}")
         if gpu is not None:
-            lines += ["# HELP worker_gpu_utilization Mean utilization of the worker's GPUs, 0 to 100.", "# TYPE worker_gpu_utilization gauge"]
+            lines += [
+                "# HELP worker_gpu_utilization Mean utilization of the worker's GPUs, 0 to 100.",
+                "# TYPE worker_gpu_utilization gauge",
+            ]
             lines.append(f"worker_gpu_utilization {gpu:g}")
         return "\n".join(lines) + "\n"
 

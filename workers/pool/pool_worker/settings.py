@@ -51,7 +51,9 @@ def load(env: Mapping[str, str]) -> Settings:
             problems.append(f"{name} is not set: {remedy}")
         return value
 
-    url = text("JOB_SERVICE_URL", "give the address of the job service, for example http://job-service:8000").rstrip("/")
+    url = text("JOB_SERVICE_URL", "give the address of the job service, for example http://job-service:8000").rstrip(
+        "/"
+    )
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
         problems.append(f"JOB_SERVICE_URL is {url!r}, but must begin with http:// or https:// and name a host")

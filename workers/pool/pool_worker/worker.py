@@ -12,14 +12,21 @@ from typing import Any
 
 from pool_worker.backoff import Backoff
 from pool_worker.client import JobService
-from pool_worker.errors import LeaseLostError, RejectedError, ServiceError, TaskError, TaskStoppedError, UnavailableError
+from pool_worker.errors import (
+    LeaseLostError,
+    RejectedError,
+    ServiceError,
+    TaskError,
+    TaskStoppedError,
+    UnavailableError,
+)
 from pool_worker.heartbeat import Heartbeat
 from pool_worker.logs import Log
 from pool_worker.metrics import Metrics
 from pool_worker.settings import Settings
 from pool_worker.tasks import CANCELLED, LEASE_LOST, SHUTTING_DOWN, TIMED_OUT, Context, Handler, Task
 
-# How long the end of a task is told to a service that does not answer, before the task is left to its visibility timeout.
+# How long the end of a task is told to a service that does not answer; then its lease ends by itself.
 REPORT_SECONDS = 900.0
 # How long handlers may take to stop when the worker ends.
 STOP_SECONDS = 25.0
@@ -62,7 +69,9 @@ class Worker:
             concurrency=self._settings.concurrency,
         )
         self._stopping.wait()
-        self._log.info("stopping", f"taking no further task; {len(self._running)} running have {self._settings.grace:g} s")
+        self._log.info(
+            "stopping", f"taking no further task; {len(self._running)} running have {self._settings.grace:g} s"
+        )
         deadline = time.monotonic() + self._settings.grace
         if not self._join(deadline):
             for _, context in self._contexts():
@@ -119,7 +128,13 @@ class Worker:
             self._running[task.id] = (task, context)
         began = time.monotonic()
         self._metrics.started(task.id, task.job_type, context.read_progress)
-        self._log.info("task", f"{task.job_type} task {task.id}, attempt {task.attempt}", task=task.id, job_type=task.job_type, attempt=task.attempt)
+        self._log.info(
+            "task",
+            f"{task.job_type} task {task.id}, attempt {task.attempt}",
+            task=task.id,
+            job_type=task.job_type,
+            attempt=task.attempt,
+        )
         status = "failed"
         try:
             with Heartbeat(self._service, task, context, self._log, leased_at):
@@ -129,7 +144,13 @@ class Worker:
             self._metrics.ended(task.id, task.job_type, status, took)
             with self._lock:
                 self._running.pop(task.id, None)
-            self._log.info("task-end", f"task {task.id}: {status} after {took:.3f} s", task=task.id, status=status, seconds=round(took, 6))
+            self._log.info(
+                "task-end",
+                f"task {task.id}: {status} after {took:.3f} s",
+                task=task.id,
+                status=status,
+                seconds=round(took, 6),
+            )
 
     def _run_and_report(self, task: Task, context: Context) -> str:
         try:
@@ -137,7 +158,10 @@ class Worker:
         except TaskStoppedError:
             return self._report_stopped(task, context)
         except TaskError as error:
-            return self._report(task, context, "failed", lambda: self._service.fail(task, str(error), retryable=error.retryable))
+            message, retryable = str(error), error.retryable
+            return self._report(
+                task, context, "failed", lambda: self._service.fail(task, message, retryable=retryable)
+            )
         except Exception as error:  # noqa: BLE001 (whatever a handler does wrong is the task's failure)
             self._log.error("traceback", traceback.format_exc(), task=task.id)
             message = f"{type(error).__name__}: {error}"
@@ -192,7 +216,9 @@ class Worker:
             if time.monotonic() > until:
                 break
             self._log.warning("report", f"the end of the task could not be told yet: {trouble}", task=task.id)
-            context.wait(backoff.delay(getattr(trouble, "retry_after", None))) if not context.stopped else time.sleep(backoff.delay())
+            # The context of a task that has to end is over, so that waiting for it would not wait.
+            pause = time.sleep if context.stopped else context.wait
+            pause(backoff.delay(getattr(trouble, "retry_after", None)))
         return "cancelled" if context.reason == CANCELLED else "lost"
 
     def _refused(self, task: Task, context: Context, error: RejectedError) -> str:

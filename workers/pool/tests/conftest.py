@@ -43,7 +43,13 @@ class Running:
     def __init__(self, server: Server, handlers: Mapping[str, Handler], env: Mapping[str, str]) -> None:
         self.output = io.StringIO()
         self.metrics = Metrics(gpu=lambda: 37.5)
-        defaults = {"JOB_SERVICE_URL": server.url, "QUEUE": "q", "WORKER_ID": "w", "LEASE_WAIT_SECONDS": "1", "GRACE_SECONDS": "5"}
+        defaults = {
+            "JOB_SERVICE_URL": server.url,
+            "QUEUE": "q",
+            "WORKER_ID": "w",
+            "LEASE_WAIT_SECONDS": "1",
+            "GRACE_SECONDS": "5",
+        }
         settings = configuration.load({**defaults, **env})
         self.worker = Worker(settings, handlers, Log(stream=self.output, worker="w"), self.metrics)
         self.thread = threading.Thread(target=self.worker.run, daemon=True)
@@ -88,7 +94,13 @@ class Process:
 
     def __init__(self, url: str, directory: Path, command: list[str], env: Mapping[str, str]) -> None:
         self.log = directory / "worker.log"
-        defaults = {"JOB_SERVICE_URL": url, "QUEUE": "q", "LEASE_WAIT_SECONDS": "1", "METRICS_PORT": "0", "WORK_DIR": str(directory / "work")}
+        defaults = {
+            "JOB_SERVICE_URL": url,
+            "QUEUE": "q",
+            "LEASE_WAIT_SECONDS": "1",
+            "METRICS_PORT": "0",
+            "WORK_DIR": str(directory / "work"),
+        }
         base = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": ":".join(PACKAGES),
@@ -98,7 +110,9 @@ class Process:
             "GLOO_SOCKET_IFNAME": "lo",
         }
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([sys.executable, *command], env={**base, **defaults, **env}, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                [sys.executable, *command], env={**base, **defaults, **env}, stdout=log, stderr=log
+            )
 
     @property
     def output(self) -> str:

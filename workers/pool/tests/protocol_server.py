@@ -142,7 +142,9 @@ class Server:
         with self._condition:
             while True:
                 for job in self.jobs.values():
-                    free = job.status == "queued" or (job.status == "running" and job.expires < time.monotonic() and not job.cancel)
+                    free = job.status == "queued" or (
+                        job.status == "running" and job.expires < time.monotonic() and not job.cancel
+                    )
                     if free and job.job_type in body["job_types"]:
                         return [self._give(job, body["worker_id"])]
                 left = end - time.monotonic()

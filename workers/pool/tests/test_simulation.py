@@ -43,7 +43,9 @@ def test_noise_and_drift_are_as_asked_for() -> None:
     noise = statistics({"noise_std": 0.5, "drift_per_hour": 0, "duration_seconds": 3000, "signal": flat})
     assert noise["count"] == 300_000  # several chunks
     assert noise["std"] == pytest.approx(0.5, rel=0.01)
-    drift = statistics({**QUIET, "drift_per_hour": 6, "duration_seconds": 7200, "sensor": "temperature", "signal": flat})
+    drift = statistics(
+        {**QUIET, "drift_per_hour": 6, "duration_seconds": 7200, "sensor": "temperature", "signal": flat}
+    )
     assert drift["max"] == pytest.approx(12, rel=0.001)
     assert drift["mean"] == pytest.approx(6, rel=0.001)
 
@@ -61,8 +63,16 @@ def test_the_seed_decides() -> None:
 def test_faults_show_in_the_readings() -> None:
     def with_fault(kind: str) -> dict[str, Any]:
         fault = {"type": kind, "start_seconds": 2, "duration_seconds": 3, "magnitude": 50}
-        return run({**QUIET, "duration_seconds": 10, "sample_rate_hz": 10, "samples": 100, "faults": [fault],
-                    "signal": {"offset": 0, "amplitude": 1, "frequency_hz": 0.3}})
+        return run(
+            {
+                **QUIET,
+                "duration_seconds": 10,
+                "sample_rate_hz": 10,
+                "samples": 100,
+                "faults": [fault],
+                "signal": {"offset": 0, "amplitude": 1, "frequency_hz": 0.3},
+            }
+        )
 
     def values(result: dict[str, Any]) -> list[float | None]:
         return [value for _, _, value in result["samples"]]
@@ -83,14 +93,23 @@ def test_faults_by_chance_are_as_many_as_asked_for() -> None:
 
 
 def test_the_largest_result_is_below_what_the_job_service_takes() -> None:
-    result = run({"sensors": 500, "duration_seconds": 60, "sample_rate_hz": 1, "faults_per_hour": 3600, "samples": 4000})
+    result = run(
+        {"sensors": 500, "duration_seconds": 60, "sample_rate_hz": 1, "faults_per_hour": 3600, "samples": 4000}
+    )
     assert len(json.dumps(result, separators=(",", ":"))) < 256 * 1024
     assert result["fault_count"] > len(result["faults"]) == 500
 
 
 def test_readings_go_to_a_file(work_dir: Path) -> None:
-    result = run({"duration_seconds": 2, "sensors": 2, "samples": 400, "output": "a/readings.csv",
-                  "faults": [{"type": "dropout", "start_seconds": 0, "duration_seconds": 0.05}]})
+    result = run(
+        {
+            "duration_seconds": 2,
+            "sensors": 2,
+            "samples": 400,
+            "output": "a/readings.csv",
+            "faults": [{"type": "dropout", "start_seconds": 0, "duration_seconds": 0.05}],
+        }
+    )
     path = work_dir / "a" / "readings.csv"
     assert result["output"] == {"path": str(path), "size_bytes": path.stat().st_size}
     with open(path) as stream:

@@ -30,7 +30,10 @@ def task(config: dict[str, Any], identity: str = "id") -> Task:
 
 def test_what_was_trained_can_be_evaluated() -> None:
     context = Context()
-    result = train(task({"model": "cnn", "epochs": 3, "hyperparameters": {"learningRate": 0.005}, "checkpoint_dir": "runs/a"}), context)
+    result = train(
+        task({"model": "cnn", "epochs": 3, "hyperparameters": {"learningRate": 0.005}, "checkpoint_dir": "runs/a"}),
+        context,
+    )
     assert context.read_progress() == 1.0
     assert result["metrics"]["epoch"] == 3
     assert result["metrics"]["accuracy"] > 0.9

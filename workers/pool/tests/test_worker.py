@@ -58,9 +58,15 @@ def test_several_tasks_run_side_by_side(server: Server, work: Work) -> None:
 
 @pytest.mark.parametrize(
     ("error", "retryable"),
-    [(TaskError("the disk is full"), True), (ConfigError("config.number: is missing"), False), (ValueError("oh"), True)],
+    [
+        (TaskError("the disk is full"), True),
+        (ConfigError("config.number: is missing"), False),
+        (ValueError("oh"), True),
+    ],
 )
-def test_a_failure_says_why_and_whether_to_try_again(server: Server, work: Work, error: Exception, retryable: bool) -> None:
+def test_a_failure_says_why_and_whether_to_try_again(
+    server: Server, work: Work, error: Exception, retryable: bool
+) -> None:
     def fail(_: Task, __: Context) -> dict[str, Any]:
         raise error
 

@@ -84,7 +84,7 @@ def _event(fault: Fault) -> dict[str, Any]:
 
 
 class _Output:
-    """Writes readings as CSV, under another name until all are there: a task that was stopped leaves no half of a file."""
+    """Writes readings as CSV, under another name until all are there: a stopped task leaves no half of a file."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -30,10 +30,14 @@ class Kind:
 
 
 KINDS = {
-    "accelerometer": Kind("m/s^2", rate=100.0, offset=9.81, amplitude=1.5, frequency=2.0, noise=0.05, drift_per_hour=0.02),
+    "accelerometer": Kind(
+        "m/s^2", rate=100.0, offset=9.81, amplitude=1.5, frequency=2.0, noise=0.05, drift_per_hour=0.02
+    ),
     "gyroscope": Kind("rad/s", rate=100.0, offset=0.0, amplitude=0.3, frequency=1.0, noise=0.01, drift_per_hour=0.05),
     "pressure": Kind("kPa", rate=10.0, offset=101.3, amplitude=0.4, frequency=0.01, noise=0.03, drift_per_hour=0.01),
-    "temperature": Kind("degC", rate=1.0, offset=21.0, amplitude=4.0, frequency=1 / 3600, noise=0.1, drift_per_hour=0.05),
+    "temperature": Kind(
+        "degC", rate=1.0, offset=21.0, amplitude=4.0, frequency=1 / 3600, noise=0.1, drift_per_hour=0.05
+    ),
 }
 
 
@@ -101,8 +105,11 @@ def read(config: object) -> Scenario:
     )
     total = scenario.sensors * scenario.readings
     if total > MAX_READINGS:
-        fields.problem("duration_seconds", f"gives {total} readings of all sensors, but at most {MAX_READINGS} can be had: "
-                       "lower it, sensors or sample_rate_hz")
+        fields.problem(
+            "duration_seconds",
+            f"gives {total} readings of all sensors, but at most {MAX_READINGS} can be had: "
+            "lower it, sensors or sample_rate_hz",
+        )
     fields.finish()
     return scenario
 

@@ -60,7 +60,9 @@ def read(task: Task) -> Training:
     document: dict[str, Any] = {}
     for name, value in hyperparameters.items():
         if isinstance(value, (dict, list)) or value is None or variable_name(name) == "EPOCHS":
-            hyperparameters.problem(name, "must be a string, a number, true or false; epochs is a field of config itself")
+            hyperparameters.problem(
+                name, "must be a string, a number, true or false; epochs is a field of config itself"
+            )
         document[name] = value
     if len(document) > MAX_HYPERPARAMETERS:
         fields.problem("hyperparameters", f"has {len(document)} entries, but must have at most {MAX_HYPERPARAMETERS}")
@@ -116,14 +118,17 @@ def train(task: Task, context: Context) -> Mapping[str, Any]:
         if child.returncode != EXIT_OK:
             why = report.get("message") or output.tail()
             raise TaskError(
-                f"training ended with code {child.returncode}: {why}", retryable=child.returncode not in (EXIT_USAGE, EXIT_DATA)
+                f"training ended with code {child.returncode}: {why}",
+                retryable=child.returncode not in (EXIT_USAGE, EXIT_DATA),
             )
         return _result(training, report)
 
 
 def _result(training: Training, report: Mapping[str, Any]) -> dict[str, Any]:
     figures = {name.removeprefix("training_"): value for name, value in report.items() if name.startswith("training_")}
-    checkpoint = {name.removeprefix("checkpoint_"): figures.pop(name) for name in list(figures) if name.startswith("checkpoint_")}
+    checkpoint = {
+        name.removeprefix("checkpoint_"): figures.pop(name) for name in list(figures) if name.startswith("checkpoint_")
+    }
     return {
         "model": training.environment["MODEL"],
         "dataset": training.environment["DATASET"],
