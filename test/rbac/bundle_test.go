@@ -16,9 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// jobServiceName is the second Deployment of the bundle, which has an account of its own.
-const jobServiceName = "spot-training-operator-job-service"
-
 // permissions are those of one ServiceAccount in a ClusterServiceVersion.
 type permissions struct {
 	ServiceAccountName string              `json:"serviceAccountName"`
