@@ -6,20 +6,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"time"
 )
 
-// client speaks REST with the service. It neither retries nor waits.
+// client speaks REST with the replicas of the service, with any of them. It neither retries nor waits.
 type client struct {
-	url, token string
-	http       *http.Client
+	urls  []string
+	token string
+	http  *http.Client
 }
 
-func newClient(url, token string, timeout time.Duration) *client {
+func newClient(urls []string, token string, timeout time.Duration) *client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
-	return &client{url: url + "/api/v1", token: token, http: &http.Client{Timeout: timeout, Transport: transport}}
+	return &client{urls: urls, token: token, http: &http.Client{Timeout: timeout, Transport: transport}}
 }
 
 // refusal is an answer that is no success.
@@ -40,7 +42,7 @@ func (c *client) call(ctx context.Context, method, path string, request, answer 
 		}
 		body = bytes.NewReader(content)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
+	r, err := http.NewRequestWithContext(ctx, method, c.urls[rand.IntN(len(c.urls))]+"/api/v1"+path, body)
 	if err != nil {
 		return err
 	}

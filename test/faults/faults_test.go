@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,21 +48,22 @@ func numberOfJobs(t *testing.T) int {
 const (
 	secret     = "a secret that only the tests know, of more than 32 bytes"
 	visibility = 3 * time.Second
+	replicas   = 2
 	workers    = 3
 	submitters = 2
 )
 
 // site is all that runs.
 type site struct {
-	t       *testing.T
-	folder  string
-	address string
-	token   string
+	t      *testing.T
+	folder string
+	token  string
 
 	database               *postgres.Server
 	redis                  *redis.Server
 	toDatabase, toRedis    *proxy
-	service                *process.Server
+	services               []*process.Server
+	urls                   []string
 	workers                []*process.Server
 	client                 *client
 	faults                 map[string]int
@@ -72,39 +74,44 @@ func newSite(t *testing.T) *site {
 	s := &site{t: t, folder: t.TempDir(), faults: map[string]int{}}
 	s.database, s.redis = postgres.Start(t), redis.Start(t, redis.AppendOnly)
 	s.toDatabase, s.toRedis = newProxy(t, s.database.Address), newProxy(t, s.redis.Address)
-	s.address = fmt.Sprintf("127.0.0.1:%d", process.FreePort(t))
 	s.token = token(t)
-	s.client = newClient("http://"+s.address, s.token, 30*time.Second)
-	s.service = process.New(t, process.Options{
-		Name: "job-service", Log: filepath.Join(s.folder, "service.log"), Command: s.command(), Ready: s.ready,
-	})
+	program := s.build()
+	for n := range replicas {
+		s.startService(n, program)
+	}
+	s.client = newClient(s.urls, s.token, 30*time.Second)
 	for n := range workers {
 		s.workers = append(s.workers, s.startWorker(n))
 	}
 	return s
 }
 
-// command builds the program, and returns what starts its job service.
-func (s *site) command() func() *exec.Cmd {
+// build the program, and return its name.
+func (s *site) build() string {
 	program := filepath.Join(s.folder, "program")
-	build := exec.Command("go", "build", "-o", program, "../..")
-	out, err := build.CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", program, "../..").CombinedOutput()
 	require.NoError(s.t, err, "%s", out)
-	return func() *exec.Cmd {
-		command := exec.Command(program, "job-service", "--kubernetes=false", "--bind-address="+s.address, "--metrics-bind-address=0",
-			"--visibility-timeout="+visibility.String(), "--retry-backoff=100ms", "--log-level=warn",
-			"--rate-limit-create=0", "--rate-limit-list=0", "--rate-limit-tasks=0", "--rate-limit-other=0")
-		command.Env = append(os.Environ(),
-			"DATABASE_URL=postgres://postgres@"+s.toDatabase.address+"/postgres?sslmode=disable",
-			"REDIS_URL=redis://"+s.toRedis.address+"/0", "JOB_SERVICE_HMAC_SECRET="+secret)
-		return command
-	}
+	return program
 }
 
-func (s *site) ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	return s.client.call(ctx, http.MethodGet, "/health/live", nil, nil)
+// startService starts a replica of the job service.
+func (s *site) startService(n int, program string) {
+	address := fmt.Sprintf("127.0.0.1:%d", process.FreePort(s.t))
+	alone := newClient([]string{"http://" + address}, s.token, time.Second)
+	s.urls = append(s.urls, alone.urls[0])
+	s.services = append(s.services, process.New(s.t, process.Options{
+		Name: fmt.Sprintf("job-service %d", n), Log: filepath.Join(s.folder, fmt.Sprintf("service-%d.log", n)),
+		Ready: func() error { return alone.call(context.Background(), http.MethodGet, "/health/live", nil, nil) },
+		Command: func() *exec.Cmd {
+			command := exec.Command(program, "job-service", "--kubernetes=false", "--bind-address="+address, "--metrics-bind-address=0",
+				"--visibility-timeout="+visibility.String(), "--retry-backoff=100ms", "--log-level=warn",
+				"--rate-limit-create=0", "--rate-limit-list=0", "--rate-limit-tasks=0", "--rate-limit-other=0")
+			command.Env = append(os.Environ(),
+				"DATABASE_URL=postgres://postgres@"+s.toDatabase.address+"/postgres?sslmode=disable",
+				"REDIS_URL=redis://"+s.toRedis.address+"/0", "JOB_SERVICE_HMAC_SECRET="+secret)
+			return command
+		},
+	}))
 }
 
 func (s *site) startWorker(n int) *process.Server {
@@ -114,7 +121,7 @@ func (s *site) startWorker(n int) *process.Server {
 		Command: func() *exec.Cmd {
 			starts++ // each is another worker
 			command := exec.Command(os.Args[0])
-			command.Env = append(os.Environ(), fmt.Sprintf("%s=worker-%d-%d", workerName, n, starts), workerURL+"=http://"+s.address,
+			command.Env = append(os.Environ(), fmt.Sprintf("%s=worker-%d-%d", workerName, n, starts), workerURLs+"="+strings.Join(s.urls, ","),
 				workerToken+"="+s.token, workerFolder+"="+s.folder)
 			return command
 		},
@@ -142,7 +149,8 @@ func TestNothingThatWasAcknowledgedIsLostOrDoneTwice(t *testing.T) {
 		name := fmt.Sprintf("client-%d", n)
 		j, err := openJournal(s.folder, name)
 		require.NoError(t, err)
-		one := &submitter{client: newClient("http://"+s.address, s.token, 15*time.Second), journal: j, name: name, left: &left, every: within * submitters * batchSize / time.Duration(total)}
+		one := &submitter{client: newClient(s.urls, s.token, 15*time.Second), journal: j, name: name, left: &left}
+		one.every = within * submitters * batchSize / time.Duration(total)
 		s.submitting.Go(func() { one.run(t.Context()) })
 	}
 	stop := make(chan struct{})
@@ -177,10 +185,18 @@ func (s *site) disturb(stop <-chan struct{}, total int) {
 		do   func()
 	}{
 		{"worker killed", func() { s.restart(s.workers[s.faults["worker killed"]%workers], nil) }},
-		{"service killed", func() { s.restart(s.service, nil) }},
+		{"service killed", func() { s.restart(s.services[s.faults["service killed"]%replicas], nil) }},
 		{"redis killed", func() { s.restart(s.redis.Server, nil) }},
 		{"redis killed, its data lost", func() { s.restart(s.redis.Server, s.redis.Forget) }},
 		{"database killed", func() { s.restart(s.database.Server, nil) }},
+		{"all services killed", func() {
+			for _, service := range s.services {
+				service.Kill()
+			}
+			for _, service := range s.services {
+				s.restart(service, nil)
+			}
+		}},
 		{"network to redis cut", func() { s.cut(s.toRedis, s.faults["network to redis cut"]%2 == 0) }},
 		{"network to the database cut", func() { s.cut(s.toDatabase, s.faults["network to the database cut"]%2 == 0) }},
 	}

@@ -6,20 +6,23 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"sync"
+	"strings"
 	"time"
 )
 
 // The environment of a worker's process.
 const (
 	workerName   = "FAULTS_WORKER"
-	workerURL    = "FAULTS_URL"
+	workerURLs   = "FAULTS_URLS"
 	workerToken  = "FAULTS_TOKEN"
 	workerFolder = "FAULTS_FOLDER"
 )
 
 // queueName is the queue of all jobs.
 const queueName = "faults"
+
+// tasksAtOnce is how many tasks a worker has at a time.
+const tasksAtOnce = 50
 
 // task is what a worker is given.
 type task struct {
@@ -38,16 +41,20 @@ type worker struct {
 }
 
 func runWorker() {
-	w := &worker{client: newClient(os.Getenv(workerURL), os.Getenv(workerToken), 15*time.Second), name: os.Getenv(workerName)}
+	w := &worker{client: newClient(strings.Split(os.Getenv(workerURLs), ","), os.Getenv(workerToken), 15*time.Second), name: os.Getenv(workerName)}
 	var err error
 	if w.journal, err = openJournal(os.Getenv(workerFolder), w.name); err != nil {
 		panic(err)
 	}
+	busy := make(chan struct{}, tasksAtOnce)
 	for ctx := context.Background(); ; {
+		busy <- struct{}{} // waits until there is room for one
+		room := 1 + cap(busy) - len(busy)
+		<-busy
 		var answer struct {
 			Tasks []task `json:"tasks"`
 		}
-		request := map[string]any{"queue": queueName, "worker_id": w.name, "max_tasks": 50, "wait_seconds": 2}
+		request := map[string]any{"queue": queueName, "worker_id": w.name, "max_tasks": room, "wait_seconds": 2}
 		if err := w.call(ctx, http.MethodPost, "/tasks/lease", request, &answer); err != nil {
 			time.Sleep(50 * time.Millisecond)
 			continue
@@ -58,11 +65,13 @@ func runWorker() {
 			events = append(events, event{At: now, Kind: granted, Job: t.ID, Who: w.name, Fence: t.LeaseToken, Until: t.ExpiresAt})
 		}
 		w.write(events...)
-		var all sync.WaitGroup
 		for _, t := range answer.Tasks {
-			all.Go(func() { w.do(ctx, t) })
+			busy <- struct{}{}
+			go func() {
+				defer func() { <-busy }()
+				w.do(ctx, t)
+			}()
 		}
-		all.Wait()
 	}
 }
 
