@@ -44,7 +44,8 @@ func (c *cycle) prepare() {
 		}
 		priorities = kept
 	}
-	c.priorities = append(priorities, math.MaxInt32)
+	priorities = append(priorities, math.MaxInt32)
+	c.priorities = priorities
 	count := len(c.nodes.all)
 	for at, p := range c.priorities {
 		made := &lower{priority: p, at: at, none: true, room: newRoom(count, c.layout.width), largest: newRoom(count, c.layout.width), cheapest: make([]int64, count)}
