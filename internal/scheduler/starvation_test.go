@@ -120,6 +120,48 @@ func TestNobodyDelaysAGangThatComesFirst(t *testing.T) {
 	})
 }
 
+// The same with a quota: a large job that comes first is not kept waiting by small ones of its queue, or of others that borrow.
+func TestNobodyDelaysAJobThatWaitsForQuota(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := nodes(node("a", 100)).queues(queue("q").gpus(rapid.Int64Range(2, 8).Draw(t, "quota")), queue("p").gpus(rapid.Int64Range(0, 4).Draw(t, "other")))
+		if rapid.Bool().Draw(t, "cohort") {
+			w.Queues[0].Cohort, w.Queues[1].Cohort = "c", "c"
+		}
+		s := simulate(scheduler.Snapshot(w))
+		small := func() {
+			j := job(fmt.Sprintf("small%d", len(s.runtime))).gpus(rapid.Int64Range(1, 2).Draw(t, "gpus")).queue(rapid.SampledFrom([]string{"q", "p"}).Draw(t, "queue"))
+			s.submit(scheduler.Job(j), time.Duration(rapid.IntRange(1, 20).Draw(t, "runs"))*time.Second)
+		}
+		for range rapid.IntRange(0, 10).Draw(t, "before") {
+			small()
+		}
+		s.cycle()
+		s.Pending = nil
+		var last time.Time
+		for _, end := range s.ends {
+			if end.After(last) {
+				last = end
+			}
+		}
+		s.Now = s.Now.Add(time.Second)
+		s.submit(scheduler.Job(job("large").queue("q").gpus(*w.Queues[0].Quota.GPUs)), time.Second)
+		s.Now = s.Now.Add(time.Second)
+		for {
+			for range rapid.IntRange(0, 3).Draw(t, "more") {
+				small()
+			}
+			s.cycle()
+			if _, ok := s.admitted["large"]; ok {
+				return
+			}
+			if !s.Now.Before(last) {
+				t.Fatalf("the job did not start though all that ran before it have ended%s", describe(s.Snapshot))
+			}
+			s.Now = s.Now.Add(time.Second)
+		}
+	})
+}
+
 // A job of low priority starts in spite of a stream of jobs of higher priority.
 func TestLowPriorityAges(t *testing.T) {
 	s := simulate(scheduler.Snapshot(nodes(node("a", 2))))
