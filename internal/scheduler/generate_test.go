@@ -14,7 +14,7 @@ import (
 // snapshots draws small worlds in which much is in one another's way.
 func snapshots(t *rapid.T) scheduler.Snapshot {
 	s := scheduler.Snapshot{Now: noon}
-	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
+	for i := range rapid.SampledFrom([]int{1, 2, 3, 4, 0}).Draw(t, "nodes") {
 		n := node(fmt.Sprintf("n%d", i), rapid.Int64Range(1, 4).Draw(t, "gpus")).label("zone", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "zone"))
 		n.Allocatable.MilliCPU = rapid.Int64Range(3, 8).Draw(t, "cpu")
 		n.Allocatable.Pods = rapid.Int64Range(2, 6).Draw(t, "pods")
@@ -101,6 +101,9 @@ func drawJob(t *rapid.T, name string, s *scheduler.Snapshot) scheduler.Job {
 			g.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}
 		j.Groups = append(j.Groups, g)
+	}
+	if rapid.IntRange(0, 19).Draw(t, "quotaOnly") == 19 {
+		j.Groups = nil
 	}
 	if rapid.IntRange(0, 5).Draw(t, "topology") == 5 {
 		j.Topology = "zone"

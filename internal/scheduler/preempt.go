@@ -57,7 +57,7 @@ func (c *cycle) preempt(job *waiting, s *scopes) bool {
 		return strings.Compare(string(a.UID), string(b.UID))
 	})
 	c.preempted++
-	c.keep(job, s, placed, c.future)
+	c.keep(job, s, placed, nil)
 	job.victims = len(victims)
 	return true
 }

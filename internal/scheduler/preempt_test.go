@@ -104,3 +104,11 @@ func TestNobodyIsStoppedForWhatAnEarlierJobWouldTake(t *testing.T) {
 		pending(job("first").queue("p").priority(95), job("second").queue("q").priority(90)).schedule()
 	assert.Empty(t, out.preempted())
 }
+
+func TestQuotaOnlyNeedsNoNodes(t *testing.T) {
+	none := job("new").queue("q").priority(90).members(0)
+	out := nodes().queues(queue("q").preempts().maxJobs(1)).running(job("old").queue("q").priority(10).members(0)).pending(none).schedule()
+	assert.Equal(t, []string{"old"}, out.preempted())
+	out = nodes().queues(queue("q").maxJobs(1)).running(job("old").queue("q").members(0).stopping()).pending(none).schedule()
+	assert.Equal(t, "waits for jobs that are being stopped to give their quota back", out.wait("new").Message)
+}

@@ -116,7 +116,7 @@ func TestNoVictimTooMany(t *testing.T) {
 		s.Pending = s.Pending[:1]
 		s.Pending[0].Priority, s.Pending[0].Queue, s.Queues[0].Preempts = 40, s.Queues[0].Name, true
 		// Packing groups of different shapes is not exact.
-		s.Pending[0].Groups = s.Pending[0].Groups[:1]
+		s.Pending[0].Groups = s.Pending[0].Groups[:min(len(s.Pending[0].Groups), 1)]
 		d := scheduler.Schedule(s)
 		victims := map[types.UID]bool{}
 		for _, p := range d.Preempted {

@@ -37,17 +37,19 @@ func (c *cycle) awaitGoing(job *waiting, s *scopes) bool {
 		job.form.soonFull = c.victims
 		return false
 	}
-	c.keep(job, s, placed, c.future)
+	c.keep(job, s, placed, nil)
 	return true
 }
 
-// keep room for a job on nodes, of what they will have left when those are gone that it waits for: later jobs get only what is
-// left of that, too.
-func (c *cycle) keep(job *waiting, s *scopes, placed []int32, left room) {
+// keep room for a job on nodes, of what they will have left when those are gone that it waits for, nil for those that are being
+// stopped: later jobs get only what is left of that, too.
+func (c *cycle) keep(job *waiting, s *scopes, placed []int32, when *room) {
 	f := job.form
-	f.give(left, placed, -1)
-	if &left.all[0] != &c.future.all[0] {
-		f.give(c.future, placed, -1)
+	f.give(c.future, placed, -1)
+	left := c.future
+	if when != nil {
+		left = *when
+		f.give(left, placed, -1)
 	}
 	at := 0
 	for _, p := range f.parts {
@@ -96,7 +98,7 @@ func (c *cycle) reserve(job *waiting, s *scopes) {
 		return
 	}
 	if placed, ok := c.find(f, t.room, nil); ok {
-		c.keep(job, s, placed, t.room)
+		c.keep(job, s, placed, &t.room)
 	}
 }
 
