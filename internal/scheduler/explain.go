@@ -43,6 +43,8 @@ func (c *cycle) reason(job *waiting) (string, string) {
 		return v1alpha1.ReasonQueueSuspended, fmt.Sprintf("waits for the AIJobQueue %s, which admits no job while its spec.suspend is true", job.Queue)
 	case freeing:
 		return v1alpha1.ReasonWaitingForPreemption, c.whoGoes(job)
+	case afterOther:
+		return v1alpha1.ReasonWaitingBehindGang, fmt.Sprintf("comes after %s of its namespace, for which jobs are being stopped", job.behind.title())
 	case noRoom, tooMuchRoom:
 		return c.roomReason(job)
 	case behind:

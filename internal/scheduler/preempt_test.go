@@ -112,3 +112,11 @@ func TestQuotaOnlyNeedsNoNodes(t *testing.T) {
 	out = nodes().queues(queue("q").maxJobs(1)).running(job("old").queue("q").members(0).stopping()).pending(none).schedule()
 	assert.Equal(t, "waits for jobs that are being stopped to give their quota back", out.wait("new").Message)
 }
+
+func TestNobodyRaisesTheShareOfAJobForWhichOthersStop(t *testing.T) {
+	out := nodes(node("a", 2), node("b", 1)).queues(queue("q").preempts().algorithm("fair-share")).running(job("low").priority(10).gpus(2).runs("a")).
+		pending(job("high").queue("q").priority(90).gpus(2), job("small").queue("q"), job("other").queue("q").in("m", "u")).schedule()
+	assert.Equal(t, []string{"low"}, out.preempted())
+	assert.Equal(t, []string{"other"}, out.admitted())
+	assert.Equal(t, "comes after AIJob n/high of its namespace, for which jobs are being stopped", out.wait("small").Message)
+}

@@ -93,6 +93,8 @@ type queue struct {
 	users, namespaces map[string]*ledger
 	// waits says that a job of the queue waits, waitsBorrowing that one does that borrows.
 	waits, waitsBorrowing bool
+	// clearing is the job of a queue with fair shares for which jobs are being stopped.
+	clearing *waiting
 	// members are what the users of each namespace hold in a queue with fair shares, line the order of its jobs.
 	members map[tenant]*ledger
 	line    *fair

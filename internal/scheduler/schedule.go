@@ -20,6 +20,9 @@ const (
 	noRoom
 	// behind a job for which what it needs is kept.
 	behind
+	// afterOther job of its namespace, for which jobs are being stopped: it would raise the namespace's share, and with that
+	// put the other behind those that are stopped for it.
+	afterOther
 	// freeing says that jobs are being stopped whose place it gets.
 	freeing
 )
@@ -177,6 +180,10 @@ func (c *cycle) cannot(job *waiting) verdict {
 
 // decide on a job whose turn it is.
 func (c *cycle) decide(job *waiting, borrows bool) verdict {
+	if q := job.queue; q != nil && q.clearing != nil && q.clearing.Namespace == job.Namespace {
+		job.behind = q.clearing
+		return afterOther
+	}
 	s := scopesOf(job.Job, &job.form.need, job.queue, job.form.cluster)
 	at, sum, short := s.short((*ledger).now)
 	if !short {
@@ -194,6 +201,9 @@ func (c *cycle) decide(job *waiting, borrows bool) verdict {
 	job.queue.waitsBorrowing = job.queue.waitsBorrowing || borrows
 	verdict := c.refuse(job, &s, at, sum, short)
 	job.queue.waits = true
+	if verdict == freeing && job.queue.fairShare() && job.queue.clearing == nil {
+		job.queue.clearing = job
+	}
 	return verdict
 }
 
