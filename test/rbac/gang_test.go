@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 )
@@ -40,6 +41,22 @@ func waitsForKueue(w *world) {
 	w.awaitState(job, mlv1.StateRunning)
 	w.end(1, pods...)
 	w.awaitJob(job, "restarted", func(status *mlv1.TrainingJobStatus) bool { return status.RestartCount == 1 })
+}
+
+// waitsForItsQueue has a job wait for an AIJobQueue that does not exist, then for one that admits nothing.
+func waitsForItsQueue(w *world) {
+	job := w.submit(builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Scheduling = &mlv1.Scheduling{QueueName: w.namespace}
+	}))
+	w.awaitReason(job, aiplatformv1alpha1.ReasonQueueNotFound)
+	queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	queue.Spec.Suspend = ptr.To(true)
+	require.NoError(w.t, w.Create(w.t.Context(), queue))
+	w.awaitReason(job, aiplatformv1alpha1.ReasonQueueSuspended)
+	w.await("the depth of the queue", func(ctx context.Context) (bool, error) {
+		err := w.Get(ctx, client.ObjectKeyFromObject(queue), queue)
+		return err == nil && queue.Status.Depth == 1, err
+	})
 }
 
 // aNodeIsLost has one worker lose another whose node does not exist.

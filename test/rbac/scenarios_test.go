@@ -62,6 +62,7 @@ var scenarios = []scenario{
 	{"a workflow is started by events, again and again", aWorkflowIsStarted},
 	{"an AIJob of a workflow's is somebody else's", strangersStage},
 	{"a job waits for Kueue", waitsForKueue},
+	{"a job waits for its AIJobQueue", waitsForItsQueue},
 	{"Volcano starts the workers together", func(w *world) { w.gang("volcano") }},
 	{"scheduler-plugins start the workers together", func(w *world) { w.gang("scheduler-plugins-scheduler") }},
 	{"Kubernetes starts the workers together", func(w *world) { w.gang("") }},
