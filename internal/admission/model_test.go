@@ -119,6 +119,23 @@ func TestWhatAPodRequestsBeyondItsMemberCountsByItself(t *testing.T) {
 	assert.Equal(t, scheduler.Resources{MilliCPU: 500, Extended: map[corev1.ResourceName]int64{"x.com/nic": 1}}, requested(t, m, "a"))
 }
 
+// A large gang, whose members alternate between nodes, is counted like a small one.
+func TestPodsOfALargeGangAreCountedOnce(t *testing.T) {
+	m := newModel()
+	m.setNode(anyNode("a", 40))
+	m.setNode(anyNode("b", 40))
+	var nodes []string
+	for i := range 40 {
+		node := []string{"a", "b"}[i%2]
+		nodes = append(nodes, node)
+		m.setPod(on(node, "p"+strconv.Itoa(i), "j"))
+	}
+	m.setPod(ending(on("a", "old", "j")))
+	m.setJob(aiJobs, gang("j", 40, nodes...), Holding, "1")
+	assert.Equal(t, gpus(1), requested(t, m, "a"))
+	assert.Equal(t, gpus(0), requested(t, m, "b"))
+}
+
 func TestAPodMaySeeItsNodeBeforeWeDo(t *testing.T) {
 	m := newModel()
 	m.setPod(on("a", "p", ""))

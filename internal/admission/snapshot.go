@@ -57,35 +57,72 @@ func (j *job) held() scheduler.Job {
 // cover adds up what the pods of a job take of what is counted for its members on the same nodes: the scheduler must not count
 // it twice. A pod more than the job has members on the node, as one that is still ending, counts by itself.
 func (m *model) cover(name jobName, held *scheduler.Job, covered map[string]scheduler.Resources) {
-	type share struct {
-		members int
-		needs   scheduler.Resources
-	}
-	shares, at := map[string]share{}, 0
-	for _, group := range held.Groups {
-		for range group.Count {
-			if at >= len(held.Placement) {
-				break
-			}
-			of := held.Placement[at]
-			at++
-			if n := m.nodes[of]; n == nil || len(n.jobs[name]) == 0 {
-				continue
-			}
-			was := shares[of]
-			shares[of] = share{was.members + 1, plus(was.needs, group.Requests, 1)}
-		}
-	}
-	for of, counted := range shares {
+	for _, counted := range m.sharesOf(name, held) {
 		var takes scheduler.Resources
-		for i, p := range firstToCount(m.nodes[of].jobs[name]) {
-			if i < counted.members {
+		if pods := counted.on.jobs[name]; len(pods) <= counted.members {
+			for _, p := range pods {
+				takes = plus(takes, p.requests, 1)
+			}
+		} else {
+			for _, p := range firstToCount(pods)[:counted.members] {
 				takes = plus(takes, p.requests, 1)
 			}
 		}
 		// What a pod requests beyond its member, as for a container that somebody added, is not counted for the job.
-		covered[of] = plus(covered[of], atMost(takes, counted.needs), 1)
+		covered[counted.on.Name] = plus(covered[counted.on.Name], atMost(takes, counted.needs), 1)
 	}
+}
+
+// share of a job on a node.
+type share struct {
+	on      *node
+	members int
+	needs   scheduler.Resources
+}
+
+// fewShares are searched one by one: that is faster than a map, and most jobs have few.
+const fewShares = 16
+
+// sharesOf a job are those nodes of its placement on which it has pods.
+func (m *model) sharesOf(name jobName, held *scheduler.Job) []share {
+	var shares []share
+	var known map[*node]int
+	if len(held.Placement) > fewShares {
+		known = make(map[*node]int, len(held.Placement))
+	}
+	find := func(n *node) int {
+		if known == nil {
+			return slices.IndexFunc(shares, func(s share) bool { return s.on == n })
+		}
+		if i, ok := known[n]; ok {
+			return i
+		}
+		return -1
+	}
+	at := 0
+	for _, group := range held.Groups {
+		for range group.Count {
+			if at >= len(held.Placement) {
+				return shares
+			}
+			n := m.nodes[held.Placement[at]]
+			at++
+			if n == nil || len(n.jobs[name]) == 0 {
+				continue
+			}
+			i := find(n)
+			if i < 0 {
+				i = len(shares)
+				shares = append(shares, share{on: n})
+				if known != nil {
+					known[n] = i
+				}
+			}
+			shares[i].members++
+			shares[i].needs = plus(shares[i].needs, group.Requests, 1)
+		}
+	}
+	return shares
 }
 
 // firstToCount puts those pods first that stay.
