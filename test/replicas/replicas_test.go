@@ -213,9 +213,15 @@ func (w *world) harm(ctx context.Context) {
 	one := func(all []*child) *child { return all[rand.IntN(len(all))] }
 	again := func(c *child) { c.kill(); w.pause(300); c.start() }
 	server := func(s interface{ TryStart() error }) {
-		if err := s.TryStart(); err != nil {
-			w.t.Error(err)
+		// The processes of a PostgreSQL that was killed hold its memory for a moment.
+		var err error
+		for range 100 {
+			if err = s.TryStart(); err == nil {
+				return
+			}
+			w.pause(100)
 		}
+		w.t.Error(err)
 	}
 	kinds := map[string]func(){
 		"kill a service":               func() { again(one(w.services)) },
