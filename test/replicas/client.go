@@ -49,7 +49,8 @@ func (c *client) ask(ctx context.Context, path string, question request) (a answ
 	defer func() { _ = reply.Body.Close() }()
 	switch reply.StatusCode {
 	case http.StatusOK:
-		return a, json.NewDecoder(reply.Body).Decode(&a)
+		err = json.NewDecoder(reply.Body).Decode(&a)
+		return a, err
 	case http.StatusConflict:
 		return a, errConflict
 	}

@@ -102,17 +102,16 @@ func (c *child) gone() bool {
 }
 
 type world struct {
-	t                testing.TB
-	postgres         *postgres.Server
-	redis            *redis.Server
-	toSQL, toRedis   *proxy
-	services         []*child
-	workers          []*child
-	addresses        []string
-	folder, logs     string
-	acknowledged     atomic.Int64
-	faults           map[string]int
-	directPostgreSQL *pgx.Conn
+	t              testing.TB
+	postgres       *postgres.Server
+	redis          *redis.Server
+	toSQL, toRedis *proxy
+	services       []*child
+	workers        []*child
+	addresses      []string
+	folder, logs   string
+	acknowledged   atomic.Int64
+	faults         map[string]int
 }
 
 func newWorld(t testing.TB) *world {

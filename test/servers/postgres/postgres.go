@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -69,6 +70,31 @@ func Start(t testing.TB, settings ...string) *Server {
 		Stop: syscall.SIGINT, // fast: it does not wait for its clients
 	})
 	return s
+}
+
+// Kill ends the server and the processes that it has for its connections with SIGKILL: by themselves these go on for a moment, commit what
+// they are asked to, and keep the server from being started again.
+func (s *Server) Kill() {
+	own := children(s.PID())
+	s.Server.Kill()
+	for _, pid := range own {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// children are the processes that a process has started.
+func children(pid int) []int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(text)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, child)
+		}
+	}
+	return pids
 }
 
 // dataFolder is not t.TempDir, below which only root may look.

@@ -111,6 +111,14 @@ func (s *Server) TryStart() error {
 // Stop ends the server in order, and waits for its end.
 func (s *Server) Stop() { s.end(s.stop) }
 
+// PID of the process; 0: it does not run.
+func (s *Server) PID() int {
+	if s.process == nil {
+		return 0
+	}
+	return s.process.Pid
+}
+
 // Kill ends the server with SIGKILL, and waits for its end.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
