@@ -186,7 +186,7 @@ func TestRequestsFromTheDocument(t *testing.T) {
 				a := s.do(t, request)
 				answers[a.status]++
 				require.NotContains(t, []int{http.StatusInternalServerError, http.StatusServiceUnavailable}, a.status, "%s %s %q: %s", r.method, r.path, r.body, a.body)
-				if !r.valid {
+				if !r.valid && r.method == http.MethodPost {
 					require.GreaterOrEqual(t, a.status, 400, "%s %s %q was accepted: %s", r.method, r.path, r.body, a.body)
 				}
 				require.False(t, t.Failed(), "%s %s %q", r.method, r.path, r.body)

@@ -32,6 +32,8 @@ var (
 	jobTypes  = []string{"inference", "training", "simulation", "evaluation"}
 	jobFields = []string{"job_type", "priority", "image", "config", "resources", "gang", "timeout_seconds", "retry_policy", "namespace", "queue"}
 	noConfig  = json.RawMessage("{}")
+	// mostQuantity leaves room for sums in 64 bits.
+	mostQuantity = resource.MustParse("1E")
 )
 
 // readJob reads a submitted job, an object, and reports what is wrong. Namespace and Submitter are left to the caller
@@ -157,6 +159,8 @@ func readQuantity(field string, value []byte, r *report, example string, into *s
 		r.add(field, "is %q, which is no amount: write it for example as %s", shorten(text), example)
 	case quantity.Sign() < 0:
 		r.add(field, "is %q, but must not be less than 0: write it for example as %s", text, example)
+	case quantity.Cmp(mostQuantity) > 0:
+		r.add(field, "is %q, which is more than 1E, and no node has that: write it for example as %s", text, example)
 	default:
 		*into = text
 	}
