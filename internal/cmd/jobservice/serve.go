@@ -85,6 +85,8 @@ func serveMetrics(ctx context.Context, address string, registry *prometheus.Regi
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer stop()
 	_ = server.Shutdown(ending) // a scrape that is cut off is made again
-	<-serving
+	if err := <-serving; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
 	return nil
 }

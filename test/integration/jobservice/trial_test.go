@@ -53,7 +53,7 @@ func TestATrialNeedsNothing(t *testing.T) {
 		s.Must(http.StatusOK, http.MethodGet, "/jobs/"+id, nil)
 		s.Must(http.StatusForbidden, http.MethodPost, "/jobs/", pooled())
 	})
-	t.Run("no token, no answer", func(t *testing.T) {
+	t.Run("no token, no answer", func(*testing.T) {
 		s.Token = ""
 		s.Must(http.StatusUnauthorized, http.MethodGet, "/jobs/"+id, nil)
 	})
