@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
@@ -66,10 +65,7 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection to the API server: %w", err)
 	}
-	mapper, err := apiutil.NewDynamicRESTMapper(limited, transport)
-	if err != nil {
-		return nil, fmt.Errorf("set up the mapping of kinds: %w", err)
-	}
+	mapper := newMapper()
 	c := &Cluster{}
 	if c.direct, err = client.New(limited, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("set up the client of the API server: %w", err)

@@ -134,19 +134,26 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // reached or the kinds are not installed. It returns nil when the context ends.
 func (d *Dispatcher) informer(ctx context.Context) cache.Informer {
 	for ctx.Err() == nil {
-		informer, err := d.cluster.cached.GetInformer(ctx, &aiplatformv1alpha1.AIJob{})
+		informer, err := d.synced(ctx)
 		if err == nil {
-			_, err = d.cluster.cached.GetInformer(ctx, &aiplatformv1alpha1.AIJobQueue{})
-		}
-		if err == nil && d.cluster.cached.WaitForCacheSync(ctx) {
 			return informer
 		}
 		if ctx.Err() == nil {
-			d.log.Warn("no jobs are dispatched to Kubernetes yet", "error", err)
+			d.log.Warn("no jobs are dispatched to Kubernetes yet: the API server does not answer, or does not serve AIJobs", "error", err)
 			d.pause(ctx, reconnect)
 		}
 	}
 	return nil
+}
+
+func (d *Dispatcher) synced(ctx context.Context) (cache.Informer, error) {
+	ctx, stop := context.WithTimeout(ctx, readTimeout)
+	defer stop()
+	informer, err := d.cluster.cached.GetInformer(ctx, &aiplatformv1alpha1.AIJob{})
+	if err == nil {
+		_, err = d.cluster.cached.GetInformer(ctx, &aiplatformv1alpha1.AIJobQueue{})
+	}
+	return informer, err
 }
 
 // noticed has a changed AIJob looked at, when its job is this replica's.

@@ -213,14 +213,14 @@ func TestARefusedAIJobFailsItsJob(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "jobs"},
 			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/aijobs.aiplatform.example.com": resource.MustParse("0")}},
 		}
-		require.NoError(t, w.cluster.direct.Create(t.Context(), quota))
+		require.NoError(t, w.admin.Create(t.Context(), quota))
 		before := quota.DeepCopy()
 		quota.Status.Hard = quota.Spec.Hard
 		quota.Status.Used = corev1.ResourceList{"count/aijobs.aiplatform.example.com": resource.MustParse("0")}
-		require.NoError(t, w.cluster.direct.Status().Patch(t.Context(), quota, client.MergeFrom(before)))
+		require.NoError(t, w.admin.Status().Patch(t.Context(), quota, client.MergeFrom(before)))
 		job := w.awaitStatus(w.submit(), jobs.Failed)
 		assert.Contains(t, job.Error, "exceeded quota: jobs")
-		require.NoError(t, w.cluster.direct.Delete(t.Context(), quota))
+		require.NoError(t, w.admin.Delete(t.Context(), quota))
 	})
 	t.Run("because the name is taken", func(t *testing.T) {
 		job := w.job()

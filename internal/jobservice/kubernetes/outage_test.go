@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// outage stands between a client and the API server, and refuses what is to change something.
+// outage stands between a client and the API server, and refuses what is to change something; or all.
 type outage struct {
+	all    bool
 	mu     sync.Mutex
 	status int
 	count  int
@@ -30,7 +31,7 @@ func (o *outage) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		o.mu.Lock()
 		status := o.status
-		if status != 0 && request.Method != http.MethodGet {
+		if status != 0 && (o.all || request.Method != http.MethodGet) {
 			o.count++
 			o.mu.Unlock()
 			return &http.Response{

@@ -61,6 +61,7 @@ func runWithAPIServer(m *testing.M) int {
 type world struct {
 	t         *testing.T
 	cluster   *Cluster
+	admin     client.Client
 	store     *store
 	namespace string
 	replicas  int
@@ -69,8 +70,11 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, store: newStore(), cluster: newCluster(t, restConfig)}
+	var err error
+	w.admin, err = client.New(restConfig, client.Options{})
+	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "jobs-"}}
-	require.NoError(t, w.cluster.direct.Create(t.Context(), namespace))
+	require.NoError(t, w.admin.Create(t.Context(), namespace))
 	w.namespace = namespace.Name
 	return w
 }
