@@ -310,7 +310,7 @@ func TestUserRolesAreInTheBundle(t *testing.T) {
 func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	install := csv(t).Spec.Install.Spec
 	var generated, metricsAuth, nodeAgent, jobService rbacv1.ClusterRole
-	var leader, runsNodeAgent, joinsNodes rbacv1.Role
+	var leader, runsNodeAgent, joinsNodes, asksJobService rbacv1.Role
 	load(t, root+"/config/rbac/role.yaml", &generated)
 	load(t, root+"/config/rbac/metrics_auth_role.yaml", &metricsAuth)
 	load(t, root+"/config/rbac/node_agent_role.yaml", &nodeAgent)
@@ -318,6 +318,7 @@ func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	load(t, root+"/config/rbac/leader_election_role.yaml", &leader)
 	load(t, root+"/config/rbac/node_agent_manager_role.yaml", &runsNodeAgent)
 	load(t, root+"/config/rbac/node_join_role.yaml", &joinsNodes)
+	load(t, root+"/config/rbac/job_service_token_role.yaml", &asksJobService)
 	account := "spot-training-operator-controller-manager"
 	byAccount := map[string][]rbacv1.PolicyRule{}
 	for _, given := range install.ClusterPermissions {
@@ -329,5 +330,5 @@ func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	assert.Equal(t, nodeAgent.Rules, byAccount["spot-training-operator-node-agent"])
 	require.Len(t, install.Permissions, 1)
 	assert.Equal(t, account, install.Permissions[0].ServiceAccountName)
-	assert.ElementsMatch(t, slices.Concat(leader.Rules, runsNodeAgent.Rules, joinsNodes.Rules), install.Permissions[0].Rules)
+	assert.ElementsMatch(t, slices.Concat(leader.Rules, runsNodeAgent.Rules, joinsNodes.Rules, asksJobService.Rules), install.Permissions[0].Rules)
 }

@@ -2,6 +2,7 @@ package bundle_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,9 +49,11 @@ func TestOLMInstallsTheWebhooks(t *testing.T) {
 			want = append(want, definition)
 		}
 	}
-	require.Len(t, want, 2)
+	require.Len(t, want, 3)
 	assert.ElementsMatch(t, want, version.Spec.Webhooks)
 
-	deployment := csv(t).Spec.Install.Spec.Deployments[0]
-	assert.Contains(t, deployment.Spec.Template.Spec.Containers[0].Args, "--webhook-cert-mode=files")
+	for _, deployment := range csv(t).Spec.Install.Spec.Deployments {
+		serves := deployment.Name == "spot-training-operator-controller-manager"
+		assert.Equal(t, serves, slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, "--webhook-cert-mode=files"), deployment.Name)
+	}
 }
