@@ -73,7 +73,7 @@ func (r *Reconciler) writeRights(ctx context.Context, queue *aiplatformv1alpha1.
 		if existing != nil && same(wanted, existing) {
 			continue
 		}
-		if err := r.write(ctx, wanted); err != nil {
+		if err := write(ctx, r.uncached, wanted); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (r *Reconciler) writeDeployment(ctx context.Context, o observed, wanted *ap
 		}
 	}
 	written := wanted.DeepCopy()
-	if err := r.write(ctx, written); err != nil {
+	if err := write(ctx, r.Client, written); err != nil {
 		return err
 	}
 	if m.deployment == nil || *m.deployment.Spec.Replicas != *wanted.Spec.Replicas {
@@ -148,7 +148,7 @@ func same(wanted, existing client.Object) bool {
 }
 
 // write applies an object: the fields that it has are this controller's, whoever changed them.
-func (r *Reconciler) write(ctx context.Context, object client.Object) error {
+func write(ctx context.Context, c client.Client, object client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (r *Reconciler) write(ctx context.Context, object client.Object) error {
 		return err
 	}
 	kind := object.GetObjectKind().GroupVersionKind().Kind
-	if err := r.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, text), fieldOwner, client.ForceOwnership); err != nil {
+	if err := c.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, text), fieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("write the %s of the workers: %w", kind, err)
 	}
 	return nil
@@ -186,7 +186,7 @@ func (r *Reconciler) remove(ctx context.Context, queue *aiplatformv1alpha1.AIJob
 		return err
 	}
 	uid := existing.GetUID()
-	if err := client.IgnoreNotFound(r.Delete(ctx, existing, client.Preconditions{UID: &uid})); err != nil {
+	if err := client.IgnoreNotFound(r.uncached.Delete(ctx, existing, client.Preconditions{UID: &uid})); err != nil {
 		return fmt.Errorf("delete the %s of the workers: %w", object.GetObjectKind().GroupVersionKind().Kind, err)
 	}
 	return nil

@@ -60,7 +60,9 @@ type Reconciler struct {
 	// Interval at which the job service is asked; 0: the default.
 	Interval time.Duration
 
-	depths *depths
+	// uncached writes what is not in the cache: after a write the cached client would follow all objects of the kind.
+	uncached client.Client
+	depths   *depths
 	// memories by the UID of the queue. There is one reconciliation at a time.
 	memories map[types.UID]memory
 	// uids of the queues that are remembered, by name.
@@ -87,7 +89,14 @@ func CachedObjects() map[client.Object]cache.ByObject {
 
 // SetupWithManager registers the controller, and what asks the job service.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	token := &tokens{client: mgr.GetClient(), namespace: r.Settings.Namespace, clock: r.Clock}
+	var err error
+	r.uncached, err = client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("set up the client for what is not cached: %w", err)
+	}
+	token := &tokens{client: r.uncached, namespace: r.Settings.Namespace, clock: r.Clock}
 	service := &JobService{URL: r.Settings.JobServiceURL, Token: token.get, Client: &http.Client{Timeout: answerTime}}
 	r.begin(mgr.GetCache(), service.Queues)
 	if err := mgr.Add(r.depths); err != nil {
@@ -99,7 +108,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	asNamed := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, name types.NamespacedName) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: name}}
 	})
-	err := ctrl.NewControllerManagedBy(mgr).
+	err = ctrl.NewControllerManagedBy(mgr).
 		Named("worker-pool").
 		For(&aiplatformv1alpha1.AIJobQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.Deployment{}, byLabel).

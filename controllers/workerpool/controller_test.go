@@ -353,7 +353,7 @@ func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
 			return c.SubResource(name).Patch(ctx, object, patch, options...)
 		},
 	})
-	r := &Reconciler{Client: counted, Direct: w.Client, Clock: clock.RealClock{}, Settings: w.settings()}
+	r := &Reconciler{Client: counted, Direct: w.Client, Clock: clock.RealClock{}, Settings: w.settings(), uncached: counted}
 	r.begin(w.Client, nil)
 	r.depths.learn([]string{w.queue.Name}, map[string]Figures{w.queue.Name: {Waiting: 2}}, nil)
 	reconcile := func() {
