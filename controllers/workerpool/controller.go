@@ -33,6 +33,8 @@ const (
 	fieldOwner = client.FieldOwner("spot-training-operator-workers")
 	// Interval at which the job service is asked by default.
 	Interval = 2 * time.Second
+	// podsInterval is how often pods that are not ready are looked at.
+	podsInterval = 5 * time.Second
 	// figuresInterval is how long figures of tasks may be late in the status when nothing else changes.
 	figuresInterval = 10 * time.Second
 )

@@ -340,6 +340,24 @@ func TestWhatSomebodyChangedIsPutBack(t *testing.T) {
 	}, patience, 20*time.Millisecond)
 }
 
+// A pod's trouble changes nothing in the Deployment: it is found all the same.
+func TestThePodsTroubleIsTold(t *testing.T) {
+	w := newWorld(t, pool(1, 1, 1, 1))
+	w.start()
+	d := w.workers("one", replicas(1))
+	w.ready(d, 0)
+	w.condition(metav1.ConditionFalse, "WorkersStarting")
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "worker", Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec,
+	}
+	w.create(pod)
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "worker", Image: "worker:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
+	}}
+	require.NoError(t, w.Status().Update(t.Context(), pod))
+	w.condition(metav1.ConditionFalse, "ImageCannotBePulled")
+}
+
 func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
 	w := newWorld(t, pool(1, 5, 1, 60))
 	writes := 0

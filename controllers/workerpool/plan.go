@@ -95,6 +95,10 @@ func plan(o observed, s Settings) desired {
 		d.deployment = wanted
 	}
 	d.status = status(o, existing, d.scaling.replicas)
+	// What keeps a pod from being ready changes nothing in the Deployment, and pods are not watched.
+	if existing != nil && existing.Status.ReadyReplicas < d.scaling.replicas && (d.again == 0 || d.again > podsInterval) {
+		d.again = podsInterval
+	}
 	return d
 }
 

@@ -73,6 +73,15 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+func TestPodsThatAreNotReadyAreLookedAtAgain(t *testing.T) {
+	queue := queueWith(pool(2, 2, 1, 60))
+	d := deployment(queue, 2, settings)
+	o := observed{queue: queue, deployments: []*appsv1.Deployment{d}, answer: says(1, 0), now: noon}
+	assert.Equal(t, podsInterval, plan(o, settings).again)
+	d.Status.ReadyReplicas = 2
+	assert.Zero(t, plan(o, settings).again)
+}
+
 func TestTheDeploymentIsAsTheQueueAsks(t *testing.T) {
 	workers := &aiplatformv1alpha1.WorkerPool{
 		Image: "own:1", Command: []string{"/own"}, Args: []string{"--fast"}, Namespace: "team",
