@@ -59,6 +59,8 @@ func (c *cluster) startAt(at *cut, now clock.PassiveClock) *manager {
 	c.t.Helper()
 	m := &manager{traffic: &traffic{cut: at}, events: events.NewFakeRecorder(1000)}
 	restConfig := rest.CopyConfig(c.config)
+	restConfig.ContentType = "application/vnd.kubernetes.protobuf" // as the real one has it, which custom resources know nothing of
+	restConfig.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	restConfig.Wrap(m.wrap)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: c.Scheme(),
@@ -72,7 +74,7 @@ func (c *cluster) startAt(at *cut, now clock.PassiveClock) *manager {
 	})
 	require.NoError(c.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	reconciler := &Reconciler{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: now, Recorder: m.events}
+	reconciler := &Reconciler{Direct: mgr.GetAPIReader(), Clock: now, Recorder: m.events}
 	require.NoError(c.t, reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 2}))
 	m.triggers = reconciler.triggers
 	ended := make(chan error, 1)

@@ -19,7 +19,8 @@ import (
 
 // Reconciler runs AgentWorkflows.
 type Reconciler struct {
-	// Client reads AgentWorkflows, Agents and AIJobs from the manager's cache, and reads its own writes.
+	// Client reads AgentWorkflows, Agents and AIJobs from the manager's cache, and reads its own writes. SetupWithManager
+	// makes it.
 	client.Client
 	// Direct reads from the API server.
 	Direct client.Reader

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +44,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return fmt.Errorf("index AIJobs by workflow: %w", err)
 	}
+	if r.Client, err = jsonClient(mgr); err != nil {
+		return err
+	}
 	r.triggers = newTriggers(ctx, mgr)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agentworkflow").
@@ -52,6 +57,21 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.triggers.start)).
 		Complete(r)
+}
+
+// jsonClient is a client like the manager's, that reads its own writes. The manager's own may be set to write protobuf, in
+// which no custom resource can be created.
+func jsonClient(mgr ctrl.Manager) (client.Client, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.ContentType, config.AcceptContentTypes = "", ""
+	c, err := client.New(config, client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the client of AIJobs: %w", err)
+	}
+	return c, nil
 }
 
 // workflowsOf are the workflows that name an agent.

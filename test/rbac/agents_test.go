@@ -55,6 +55,11 @@ func (w *world) happens(at time.Time) {
 
 func (w *world) awaitWorkflow(workflow *aiplatformv1alpha1.AgentWorkflow, what string, is func(*aiplatformv1alpha1.AgentWorkflowStatus) bool) {
 	w.t.Helper()
+	defer func() {
+		if w.t.Failed() {
+			w.t.Logf("the workflow is %+v", workflow.Status)
+		}
+	}()
 	w.await("the workflow being "+what, func(ctx context.Context) (bool, error) {
 		if err := w.Get(ctx, client.ObjectKeyFromObject(workflow), workflow); err != nil {
 			return false, err

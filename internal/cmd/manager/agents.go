@@ -19,7 +19,7 @@ func addAgents(ctx context.Context, mgr ctrl.Manager, o options) error {
 		return fmt.Errorf("set up the Agent controller: %w", err)
 	}
 	workflows := &agentworkflow.Reconciler{
-		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")),
 	}
 	if err := workflows.SetupWithManager(ctx, mgr, agentworkflow.Options{Concurrency: o.concurrency}); err != nil {
