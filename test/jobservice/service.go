@@ -127,7 +127,7 @@ func (s *Service) Kill() {
 		return
 	}
 	_ = s.command.Process.Signal(syscall.SIGKILL) // it may have ended
-	_ = <-s.ended                                 // it says that it was killed
+	<-s.ended                                     // // it says that it was killed
 	s.command = nil
 }
 
@@ -141,7 +141,7 @@ func (s *Service) Stop(within time.Duration) error {
 		return err
 	case <-time.After(within):
 		_ = s.command.Process.Signal(syscall.SIGQUIT) // says what it is waiting for
-		_ = <-s.ended
+		<-s.ended
 		s.command = nil
 		return fmt.Errorf("the job service does not end within %s", within)
 	}
