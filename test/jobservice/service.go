@@ -127,7 +127,7 @@ func (s *Service) Kill() {
 		return
 	}
 	_ = s.command.Process.Signal(syscall.SIGKILL) // it may have ended
-	<-s.ended                                     // // it says that it was killed
+	<-s.ended                                     // it says that it was killed
 	s.command = nil
 }
 
