@@ -127,7 +127,7 @@ func (s *Service) Kill() {
 		return
 	}
 	_ = s.command.Process.Signal(syscall.SIGKILL) // it may have ended
-	<-s.ended                                     // it says that it was killed
+	s.t.Logf("the job service was killed: %v", <-s.ended)
 	s.command = nil
 }
 
@@ -141,9 +141,9 @@ func (s *Service) Stop(within time.Duration) error {
 		return err
 	case <-time.After(within):
 		_ = s.command.Process.Signal(syscall.SIGQUIT) // says what it is waiting for
-		<-s.ended
+		err := <-s.ended
 		s.command = nil
-		return fmt.Errorf("the job service does not end within %s", within)
+		return fmt.Errorf("the job service does not end within %s: %w", within, err)
 	}
 }
 
