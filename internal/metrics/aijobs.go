@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 )
 
 // AIJobs counts what happens to AIJobs.
@@ -29,6 +31,12 @@ func NewAIJobs(registry prometheus.Registerer) *AIJobs {
 			Help:    "Time from when all pods of the last try of an AIJob ran until the job ended, by job type.",
 			Buckets: []float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400},
 		}, []string{"job_type"}),
+	}
+	// An alert on growth misses the first of a series that begins with it.
+	for _, phase := range []aiplatformv1alpha1.AIJobPhase{
+		aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.AIJobFailed, aiplatformv1alpha1.AIJobDeadLetter, aiplatformv1alpha1.AIJobCancelled,
+	} {
+		m.completed.WithLabelValues(string(phase))
 	}
 	registry.MustRegister(m.submitted, m.completed, m.dispatch, m.execution)
 	return m
