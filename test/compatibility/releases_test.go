@@ -38,6 +38,8 @@ type release struct {
 var accepted = joined(wantedOfTrainingJobs, map[string]string{
 	"0.2.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec: unhandled": "the new rule is about the new " +
 		"field prices only",
+	"0.2.0 to the present CRDs: aijobqueues.aiplatform.example.com: v1alpha1 ^.spec: unhandled": "the new rules are about the new fields " +
+		"cohort and borrowingLimits only",
 })
 
 var wantedOfTrainingJobs = wanted("0.2.0 to the present CRDs: trainingjobs.ml.example.com: ", map[string]string{

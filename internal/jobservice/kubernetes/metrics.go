@@ -12,10 +12,10 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "job_service_aijobs", Help: "Jobs that this replica has leased and looks after as AIJobs.",
+			Name: "aijob_service_aijobs", Help: "Jobs that this replica has leased and looks after as AIJobs.",
 		}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "job_service_aijob_requests_total",
+			Name: "aijob_service_aijob_requests_total",
 			Help: "Requests to the API server that make, cancel, requeue or delete an AIJob, by verb and result (ok, refused, error).",
 		}, []string{"verb", "result"}),
 	}
