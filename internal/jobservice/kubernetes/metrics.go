@@ -12,7 +12,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "aijob_service_aijobs", Help: "Jobs that this replica has leased and looks after as AIJobs.",
+			Name: "aijob_service_dispatched", Help: "Jobs that this replica has leased and looks after as AIJobs.",
 		}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "aijob_service_aijob_requests_total",
