@@ -40,8 +40,9 @@ func OpenSQLite(ctx context.Context, folder string) (Database, error) {
 		_ = lock.Close()
 		return nil, fmt.Errorf("%s is in use by another process: a folder serves one job service; several share a PostgreSQL: %w", folder, err)
 	}
-	// FULL waits for the disk at each commit.
-	name := "file:" + filepath.Join(folder, "jobs.db") + "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)"
+	// FULL waits for the disk at each commit. What is temporary stays in memory: a pod has no other folder that it may write to.
+	name := "file:" + filepath.Join(folder, "jobs.db") +
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=temp_store(memory)"
 	s := &sqlite{lock: lock, held: map[string]bool{}}
 	if s.write, err = sql.Open("sqlite", name+"&_txlock=immediate"); err == nil {
 		s.write.SetMaxOpenConns(1)
