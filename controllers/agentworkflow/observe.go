@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -94,14 +93,6 @@ func (r *Reconciler) observeEvents(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	own := map[types.UID]bool{o.workflow.UID: true} // what the workflow itself causes must not start it again
-	for _, job := range o.jobs {
-		own[job.UID] = true
-	}
-	for i := range known {
-		if at := happened(&known[i]); at.After(o.event) && !own[known[i].InvolvedObject.UID] {
-			o.event = at
-		}
-	}
+	o.event = newest(o.event, known, o.workflow, o.jobs)
 	return nil
 }

@@ -160,9 +160,9 @@ func TestHolds(t *testing.T) {
 		assert.Equal(t, want, holds, condition)
 	}
 	for condition, want := range map[string]string{
-		"stages.silent.outputs.done == 'yes'":                          "no such key: done",
-		"double(stages.my.outputs.done) > 1.0":                         "no such key: my",
-		"double(stages['my-stage'].outputs.done) > 1.0":                "type conversion error from 'string' to 'double'",
+		"stages.silent.outputs.done == 'yes'":           "no such key: done",
+		"double(stages.my.outputs.done) > 1.0":          "no such key: my",
+		"double(stages['my-stage'].outputs.done) > 1.0": "type conversion error from 'string' to 'double'",
 		"'x' + 'y' > ": "Syntax error",
 		// They make, of small texts, more than there is memory.
 		"inputs.limit.replace('', inputs.limit) == ''": "undeclared reference to 'replace'",
