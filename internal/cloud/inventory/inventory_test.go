@@ -250,13 +250,13 @@ func TestReplacedCredentialsHoldOnToNothing(t *testing.T) {
 	b.listed(old, zoneA, 2)
 	require.Len(t, b.Of(key("a")), 1)
 
-	// The same key, as another text.
+	// The same key, as another text. Of two lists at the same moment neither is the newer.
+	b.pass(time.Second)
 	fresh, err := b.Follow(t.Context(), key("a"), inventory.Account{
 		Project: b.gce.Project(), Credentials: append(b.gce.CredentialsJSON(), '\n'),
 	}, []string{zoneA})
 	require.NoError(t, err)
 	require.NotSame(t, old, fresh)
-	b.pass(time.Second)
 	require.Eventually(t, func() bool { return !fresh.Zone(zoneA, key("a")).Began.IsZero() }, 10*time.Second, time.Millisecond)
 	found := b.Of(key("a"))
 	require.Len(t, found, 1, "each instance once")
