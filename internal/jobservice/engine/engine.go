@@ -33,6 +33,8 @@ type Store struct {
 	figures   *figures
 	// deliveries bounds how many batches are on their way to Redis.
 	deliveries chan struct{}
+	// lists bounds how many lists are asked of the database at once.
+	lists chan struct{}
 	// lost asks for Redis to be looked after; attached is closed when it can be used, and another takes its place when not.
 	lost     chan struct{}
 	readying sync.Mutex
@@ -75,6 +77,11 @@ func New(ctx context.Context, options Options) (*Store, error) {
 		db.Close()
 		return nil, err
 	}
+	return start(ctx, options, db, q), nil
+}
+
+// start runs a Store from servers that are open; Close closes them.
+func start(ctx context.Context, options Options, db history.Database, q *queue.Queue) *Store {
 	s := &Store{
 		options: options, db: db, queue: q,
 		submits:    newCommitter(4000, func(o *submission) int { return len(o.rows) }),
@@ -84,13 +91,14 @@ func New(ctx context.Context, options Options) (*Store, error) {
 		delivered:  &delivered{},
 		figures:    newFigures(),
 		deliveries: make(chan struct{}, 4),
+		lists:      make(chan struct{}, listsAtOnce),
 		lost:       make(chan struct{}, 1),
 		ready:      make(chan struct{}),
 	}
 	s.leases = newDispatcher(s)
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.background()
-	return s, nil
+	return s
 }
 
 func (s *Store) background() {

@@ -71,17 +71,26 @@ func (s *Store) leased(ctx context.Context, w *waiter) ([]jobs.Lease, error) {
 	}
 }
 
-// giveBack puts leased jobs back whose worker has gone; no try is lost by that.
+// giveBack puts leased jobs back whose worker has gone; no try is lost by that. It waits for the database: who closes the Store after the
+// last call has returned must not cut it off.
 func (s *Store) giveBack(leases []jobs.Lease) {
+	operations := make([]*operation, 0, len(leases))
 	for _, lease := range leases {
 		// LeaseID is the engine's own; the fence alone names the grant to the rest of the world.
 		fence := lease.Fence
-		s.changes.add(&operation{ticket: newTicket(), id: lease.Job.ID, apply: func(row *history.Row, again bool) (bool, effect, error) {
+		o := &operation{ticket: newTicket(), id: lease.Job.ID, apply: func(row *history.Row, again bool) (bool, effect, error) {
 			if row == nil || !row.Leased() || row.Fence != fence {
 				return false, none, nil
 			}
 			return giveBack(fence, row.LeaseID)(row, again)
-		}})
+		}}
+		operations = append(operations, o)
+		s.changes.add(o)
+	}
+	for _, o := range operations {
+		if err := o.wait(context.Background(), s.options.OperationTimeout); err != nil {
+			s.options.Logger.Error(err, "a lease could not be given back; it comes back when it is over", "job", o.id)
+		}
 	}
 }
 

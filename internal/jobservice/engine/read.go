@@ -28,10 +28,19 @@ func (s *Store) Get(ctx context.Context, id string) (jobs.Job, error) {
 	return jobs.Job{}, jobs.ErrNotFound
 }
 
+// listsAtOnce leaves most connections to the database to what is quick: many long lists must not keep jobs from being taken and leased.
+const listsAtOnce = 4
+
 // List returns jobs, the newest first, and how many match in all.
 func (s *Store) List(ctx context.Context, filter jobs.Filter) ([]jobs.Job, int, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
 	defer cancel()
+	select {
+	case s.lists <- struct{}{}:
+		defer func() { <-s.lists }()
+	case <-ctx.Done():
+		return nil, 0, fmt.Errorf("other lists take too long: %w: %w", jobs.ErrUnavailable, ctx.Err())
+	}
 	return s.db.List(ctx, filter)
 }
 
