@@ -18,9 +18,7 @@ const (
 	maxTail     = 10_000
 	// writeTimeout is how long a client may take to read a part of a stream.
 	writeTimeout = 30 * time.Second
-	// keepAlive is how often a stream without lines says that it is still there.
-	keepAlive = 15 * time.Second
-	maxLine   = 1 << 20
+	maxLine      = 1 << 20
 )
 
 func (s *service) jobLogs(c *call) error {
@@ -45,6 +43,12 @@ func (s *service) jobLogs(c *call) error {
 	}
 	if c.Method == http.MethodHead {
 		options.Follow, options.Tail = false, 0
+	}
+	if options.Follow {
+		if !s.streams.begin(c.user()) {
+			return tooManyStreams()
+		}
+		defer s.streams.end(c.user())
 	}
 	var lines io.ReadCloser
 	if s.Kubernetes != nil && job.Executor == jobs.Kubernetes {
@@ -118,15 +122,28 @@ func (c *call) streamEvents(ctx context.Context, lines io.ReadCloser, id string)
 	// Whoever reads is freed when the client goes.
 	defer context.AfterFunc(ctx, func() { _ = lines.Close() })()
 	next, failed := readLines(ctx, lines)
-	tick := time.NewTicker(keepAlive)
+	end := func(job *jobs.Job) {
+		send([]byte(`event: end`+"\n"+`data: {"status":"`), []byte(job.Status), []byte(`"}`+"\n\n"))
+	}
+	tick := time.NewTicker(c.service.KeepAlive)
 	defer tick.Stop()
+	quiet := true
 	for {
 		select {
 		case <-tick.C:
+			// The log of a job that ended before it had anything in the cluster has no end of its own.
+			if quiet {
+				if job, err := c.service.Store.Get(ctx, id); err == nil && job.Status.Ended() {
+					end(&job)
+					return nil
+				}
+			}
+			quiet = true
 			if !send([]byte(": still there\n\n")) {
 				return nil
 			}
 		case line, ok := <-next:
+			quiet = false
 			if ok {
 				if !send([]byte("data: "), line, []byte("\n\n")) {
 					return nil
@@ -140,7 +157,7 @@ func (c *call) streamEvents(ctx context.Context, lines io.ReadCloser, id string)
 			}
 			// A stream that ends because the server does has not come to the end of the job.
 			if job, err := c.service.Store.Get(ctx, id); err == nil && ctx.Err() == nil {
-				send([]byte(`event: end`+"\n"+`data: {"status":"`), []byte(job.Status), []byte(`"}`+"\n\n"))
+				end(&job)
 			}
 			return nil
 		}

@@ -39,6 +39,8 @@ type Options struct {
 	Now func() time.Time
 	// LogInterval is how often the log of a pooled job is looked at while somebody follows it. Default one second.
 	LogInterval time.Duration
+	// KeepAlive is how often a stream without lines says that it is still there, and looks whether its job has ended. Default 15 seconds.
+	KeepAlive time.Duration
 }
 
 // RequestMetrics are told of requests.
@@ -56,7 +58,8 @@ type service struct {
 	limiter *limiter
 	health  health
 	// leases are the queues of tasks that were leased a short time ago, by ID.
-	leases recent
+	leases  recent
+	streams streams
 
 	submissions submissions
 }
@@ -80,6 +83,9 @@ func New(options Options) *Handler {
 	}
 	if options.LogInterval == 0 {
 		options.LogInterval = time.Second
+	}
+	if options.KeepAlive == 0 {
+		options.KeepAlive = 15 * time.Second
 	}
 	s := &service{
 		Options: options,
