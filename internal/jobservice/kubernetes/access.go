@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
+	clientset "k8s.io/client-go/kubernetes"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
@@ -24,11 +25,11 @@ const (
 )
 
 // setReviews sets up what asks the API server about tokens and rights. Who asks remembers the answers.
-func (c *Cluster) setReviews() error {
+func (c *Cluster) setReviews(typed clientset.Interface) error {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 3}
 	// Without implicit audiences: an API server that does not look at audiences accepts no token here.
 	var err error
-	c.tokens, err = webhook.NewFromInterface(c.typed.AuthenticationV1(), nil, backoff, reviewTimeout, webhook.AuthenticatorMetrics{
+	c.tokens, err = webhook.NewFromInterface(typed.AuthenticationV1(), nil, backoff, reviewTimeout, webhook.AuthenticatorMetrics{
 		RecordRequestTotal:   func(context.Context, string) {},
 		RecordRequestLatency: func(context.Context, string, float64) {},
 	})
@@ -36,7 +37,7 @@ func (c *Cluster) setReviews() error {
 		return fmt.Errorf("set up the review of tokens: %w", err)
 	}
 	c.rights, err = authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: c.typed.AuthorizationV1(), WebhookRetryBackoff: &backoff,
+		SubjectAccessReviewClient: typed.AuthorizationV1(), WebhookRetryBackoff: &backoff,
 	}.New()
 	if err != nil {
 		return fmt.Errorf("set up the review of rights: %w", err)

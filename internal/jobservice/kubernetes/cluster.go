@@ -35,6 +35,8 @@ type Cluster struct {
 	rights authorizer.Authorizer
 	// probe is a client with a short timeout, for Check.
 	probe rest.Interface
+	// logSlots bound how many logs of pods are read at the same time.
+	logSlots chan struct{}
 }
 
 // Options of a Cluster.
@@ -66,7 +68,7 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 		return nil, fmt.Errorf("set up the connection to the API server: %w", err)
 	}
 	mapper := newMapper()
-	c := &Cluster{}
+	c := &Cluster{logSlots: make(chan struct{}, logPods)}
 	if c.direct, err = client.New(limited, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("set up the client of the API server: %w", err)
 	}
@@ -84,7 +86,12 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 	if c.probe, err = prober(streaming); err != nil {
 		return nil, err
 	}
-	if err := c.setReviews(); err != nil {
+	// A limit of their own: neither do many unknown tokens keep others from the API server, nor what is busy keeps users out.
+	reviews, err := clientset.NewForConfigAndClient(limited, transport)
+	if err != nil {
+		return nil, fmt.Errorf("set up the client of the API server: %w", err)
+	}
+	if err := c.setReviews(reviews); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,6 +41,22 @@ func (l *line) text(gang, timestamps bool) string {
 		text = l.stamp + " " + text
 	}
 	return text
+}
+
+// newestLines returns the last lines by time: at most tail, and of at most limit bytes in all. Of the others nothing stays in memory.
+func newestLines(all []line, tail, limit int) []line {
+	slices.SortStableFunc(all, func(a, b line) int { return a.time.Compare(b.time) })
+	first := len(all)
+	for first > 0 && len(all)-first < tail {
+		if limit -= len(all[first-1].stamp) + len(all[first-1].content); limit < 0 {
+			break
+		}
+		first--
+	}
+	if first == 0 {
+		return all
+	}
+	return slices.Clone(all[first:])
 }
 
 // eachLine calls do with every line, without its end.

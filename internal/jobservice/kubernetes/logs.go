@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// podLogLimit is how many bytes of one pod are read for an answer that does not follow.
+	// podLogLimit is how many bytes are read of one pod, and kept of all, for an answer that does not follow.
 	podLogLimit = 8 << 20
 	// followPoll is how often it is looked for further pods, and for the end of the job.
 	followPoll = time.Second
-	// logPods of a gang that are read at the same time.
+	// logPods that are read at the same time, for all answers together: each may take podLogLimit.
 	logPods = 8
 )
 
@@ -129,18 +129,24 @@ func (c *Cluster) readLogs(ctx context.Context, job *jobs.Job, pods []member, op
 	var all []line
 	var errs []error
 	var group sync.WaitGroup
-	slots := make(chan struct{}, logPods)
 	for _, m := range pods {
 		if !started(m.pod) || options.Tail <= 0 {
 			continue
 		}
 		group.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
+			select {
+			case c.logSlots <- struct{}{}:
+				defer func() { <-c.logSlots }()
+			case <-ctx.Done():
+				lock.Lock()
+				defer lock.Unlock()
+				errs = append(errs, ctx.Err())
+				return
+			}
 			lines, err := c.podLines(ctx, m, options.Tail)
 			lock.Lock()
 			defer lock.Unlock()
-			all = append(all, lines...)
+			all = newestLines(append(all, lines...), options.Tail, podLogLimit)
 			errs = append(errs, err)
 		})
 	}
@@ -148,8 +154,6 @@ func (c *Cluster) readLogs(ctx context.Context, job *jobs.Job, pods []member, op
 	if err := errors.Join(errs...); err != nil && len(all) == 0 {
 		return "", unavailable("read the logs", err)
 	}
-	slices.SortStableFunc(all, func(a, b line) int { return a.time.Compare(b.time) })
-	all = all[max(0, len(all)-max(0, options.Tail)):]
 	var text strings.Builder
 	for i := range all {
 		text.WriteString(all[i].text(job.Gang.Enabled, options.Timestamps))
