@@ -145,6 +145,24 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (*Identi
 	return identity, err
 }
 
+// Knows says whether Authenticate answers about a token without asking another server: it has verified or refused it lately, or no server
+// would be asked.
+func (a *Authenticator) Knows(token string) bool {
+	if len(token) > maxTokenBytes {
+		return true
+	}
+	key := sha256.Sum256([]byte(token))
+	now := a.options.Now()
+	if _, ok := a.known.get(key, now); ok {
+		return true
+	}
+	if _, ok := a.refused.get(key, now); ok {
+		return true
+	}
+	header, err := readHeader(token)
+	return err != nil || strings.HasPrefix(header.Algorithm, "HS") && len(a.options.Secrets) > 0 || a.keys == nil && a.options.Reviewer == nil
+}
+
 // verify also says until when the answer holds.
 func (a *Authenticator) verify(ctx context.Context, token string, now time.Time) (*Identity, time.Time, error) {
 	header, err := readHeader(token)

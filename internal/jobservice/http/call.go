@@ -131,12 +131,8 @@ func (r *endpoint) serve(c *call, route *route) error {
 	if route.open {
 		return route.handle(c)
 	}
-	identity, err := c.authenticate()
+	identity, err := c.identify()
 	if err != nil {
-		// Who has no token is limited by address, so that tokens cannot be tried at will.
-		if p := c.limit(classOther, clientAddress(c.RemoteAddr)); p != nil {
-			return p
-		}
 		return err
 	}
 	c.identity = identity
@@ -156,17 +152,51 @@ func (r *endpoint) serve(c *call, route *route) error {
 	return route.handle(c)
 }
 
-func (c *call) authenticate() (*auth.Identity, error) {
+// identify the sender. Who has no valid token is limited by address, so that tokens cannot be tried at will; and it is counted before a
+// server is asked about a token, so that made-up ones cannot keep that server busy either.
+func (c *call) identify() (*auth.Identity, error) {
+	token, err := c.bearer()
+	unknown := err == nil && !c.service.Authenticator.Knows(token)
+	var identity *auth.Identity
+	if err == nil && !unknown {
+		if identity, err = c.authenticate(token); err == nil {
+			return identity, nil
+		}
+	}
+	address := clientAddress(c.RemoteAddr)
+	taken, on := c.service.limiter.take(classOther, address, c.start)
+	if unknown && (!on || taken.ok) {
+		if identity, err = c.authenticate(token); err == nil {
+			if on {
+				c.service.limiter.giveBack(classOther, address, c.start)
+			}
+			return identity, nil
+		}
+	}
+	if on {
+		if p := c.counted(classOther, taken); p != nil {
+			return nil, p
+		}
+	}
+	return nil, err
+}
+
+// bearer is the token of the request.
+func (c *call) bearer() (string, error) {
 	values := c.Header["Authorization"]
 	if len(values) == 0 {
-		return nil, &problem{status: http.StatusUnauthorized, code: codeUnauthorized, authenticate: `Bearer realm="job-service"`,
+		return "", &problem{status: http.StatusUnauthorized, code: codeUnauthorized, authenticate: `Bearer realm="job-service"`,
 			message: "the request has no token: send the header Authorization: Bearer TOKEN"}
 	}
 	scheme, token, found := strings.Cut(values[0], " ")
 	token = strings.TrimSpace(token)
 	if !found || token == "" || !strings.EqualFold(scheme, "Bearer") || len(values) > 1 {
-		return nil, unauthorized("the header Authorization is not of the form Bearer TOKEN, or was sent twice")
+		return "", unauthorized("the header Authorization is not of the form Bearer TOKEN, or was sent twice")
 	}
+	return token, nil
+}
+
+func (c *call) authenticate(token string) (*auth.Identity, error) {
 	identity, err := c.service.Authenticator.Authenticate(c.Context(), token)
 	var invalid *auth.InvalidToken
 	if errors.As(err, &invalid) {
@@ -186,6 +216,11 @@ func (c *call) limit(class class, client string) *problem {
 	if !on {
 		return nil
 	}
+	return c.counted(class, taken)
+}
+
+// counted says in the headers what a count leaves; the problem is that it leaves nothing.
+func (c *call) counted(class class, taken taken) *problem {
 	header := c.w.Header()
 	header["X-RateLimit-Limit"] = []string{strconv.Itoa(taken.limit)}
 	header["X-RateLimit-Remaining"] = []string{strconv.Itoa(taken.remaining)}

@@ -101,3 +101,14 @@ func (l *limiter) take(class class, client string, now time.Time) (taken, bool) 
 	answer.remaining = limit - count
 	return answer, true
 }
+
+// giveBack takes back a request of this minute that need not have been counted.
+func (l *limiter) giveBack(class class, client string, now time.Time) {
+	key := limiterKey{client, class}
+	shard := &l.shards[maphash.String(l.seed, client)%limiterShards]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if count := shard.counts[key]; count > 0 && now.Unix()/60 == shard.minute {
+		shard.counts[key] = count - 1
+	}
+}
