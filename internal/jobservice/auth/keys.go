@@ -25,8 +25,10 @@ const (
 	// betweenFetches bounds what tokens with unknown keys can make the service ask of the issuer.
 	betweenFetches = 10 * time.Second
 	fetchTimeout   = 10 * time.Second
-	maxKeysBytes   = 1 << 20
-	minRSABits     = 2048
+	// renewalPatience is how long tokens whose key is known wait for it to be renewed.
+	renewalPatience = time.Second
+	maxKeysBytes    = 1 << 20
+	minRSABits      = 2048
 )
 
 // keySet has the public keys of an issuer, and keeps them fresh.
@@ -37,9 +39,12 @@ type keySet struct {
 
 	mu   sync.Mutex
 	keys []jose.JSONWebKey
-	// fetched is when keys came, tried when they were last asked for.
+	// fetched is as of when the keys are, tried when the last fetch ended.
 	fetched, tried time.Time
 	err            error
+	// renewing is closed when the fetch ends that began at begun; nil: there is none.
+	renewing chan struct{}
+	begun    time.Time
 }
 
 func newKeySet(source string, now func() time.Time) *keySet {
@@ -54,20 +59,28 @@ func (s *keySet) isFile() bool {
 func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.VerificationKeySet, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	freshFor := keysFreshFor
-	if s.isFile() {
-		freshFor = fileFreshFor
-	}
-	now := s.now()
 	found := s.matching(id, algorithm)
-	stale, unknown := now.Sub(s.fetched) >= freshFor, len(found.Keys) == 0
-	if (stale || unknown) && (s.tried.IsZero() || now.Sub(s.tried) >= betweenFetches) {
-		s.tried = now
-		// Keys that cannot be renewed are good until they can.
-		if s.err = s.fetch(ctx); s.err == nil {
-			s.fetched = now
+	unknown := len(found.Keys) == 0
+	if renewing := s.renew(ctx, unknown); renewing != nil {
+		// Keys that cannot be renewed are good until they can: an issuer that hangs holds up nobody whose key is known.
+		patience := time.NewTimer(renewalPatience - time.Since(s.begun))
+		if unknown {
+			patience.Reset(fetchTimeout)
 		}
+		defer patience.Stop()
+		s.mu.Unlock()
+		over := false
+		select {
+		case <-renewing:
+			over = true
+		case <-patience.C:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
 		found = s.matching(id, algorithm)
+		if !over && len(found.Keys) == 0 {
+			return found, fmt.Errorf("%w: the keys are still being fetched", ErrUnavailable)
+		}
 	}
 	switch {
 	case len(found.Keys) > 0:
@@ -76,6 +89,37 @@ func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.Verificati
 		return found, fmt.Errorf("%w: the keys: %w", ErrUnavailable, s.err)
 	}
 	return found, &InvalidToken{Reason: "no key of the issuer fits the token"}
+}
+
+// renew fetches the keys beside everything else when it is time to, and returns what is closed when they have come; nil: there is nothing
+// to wait for. The mutex must be held.
+func (s *keySet) renew(ctx context.Context, unknown bool) <-chan struct{} {
+	freshFor := keysFreshFor
+	if s.isFile() {
+		freshFor = fileFreshFor
+	}
+	now := s.now()
+	switch {
+	case !unknown && now.Sub(s.fetched) < freshFor:
+		return nil
+	case s.renewing != nil:
+		return s.renewing
+	case !s.tried.IsZero() && now.Sub(s.tried) < betweenFetches:
+		return nil
+	}
+	renewed := make(chan struct{})
+	s.renewing, s.begun = renewed, time.Now()
+	go func() {
+		keys, err := s.fetch(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.err = err; err == nil {
+			s.keys, s.fetched = keys, now
+		}
+		s.tried, s.renewing = s.now(), nil
+		close(renewed)
+	}()
+	return renewed
 }
 
 func (s *keySet) matching(id, algorithm string) jwt.VerificationKeySet {
@@ -103,16 +147,16 @@ func fits(key any, algorithm string) bool {
 	return false
 }
 
-func (s *keySet) fetch(ctx context.Context) error {
+func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	text, err := s.read(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &set); err != nil {
-		return fmt.Errorf("%s is no JWKS: %w", s.source, err)
+		return nil, fmt.Errorf("%s is no JWKS: %w", s.source, err)
 	}
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
@@ -126,10 +170,9 @@ func (s *keySet) fetch(ctx context.Context) error {
 		}
 	}
 	if len(keys) == 0 {
-		return fmt.Errorf("%s has no public key for signatures", s.source)
+		return nil, fmt.Errorf("%s has no public key for signatures", s.source)
 	}
-	s.keys = keys
-	return nil
+	return keys, nil
 }
 
 func (s *keySet) read(ctx context.Context) ([]byte, error) {
