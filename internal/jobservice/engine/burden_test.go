@@ -33,7 +33,7 @@ func (b *burdened) take(ctx context.Context) (func(), error) {
 	}
 }
 
-func (b *burdened) Insert(ctx context.Context, rows []*history.Row, outbox history.Outbox, delivered []string) error {
+func (b *burdened) Insert(ctx context.Context, rows []*history.Row, outbox history.Outbox, delivered history.Delivered) error {
 	free, err := b.take(ctx)
 	if err != nil {
 		return err

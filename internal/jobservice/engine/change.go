@@ -55,7 +55,7 @@ func (s *Store) flushChanges(batch []*operation) {
 		return s.db.Change(ctx, change)
 	})
 	if err != nil {
-		s.delivered.add(change.Delivered...)
+		s.delivered.add(change.Delivered)
 		for _, o := range taken {
 			if len(taken) > 1 && !errors.Is(err, jobs.ErrUnavailable) { // one of them spoils it for all
 				o.state.Store(pending)

@@ -144,7 +144,7 @@ func (s *Store) grantAll(epoch string, batch []*allotment) {
 		return s.db.Change(ctx, change)
 	})
 	if err != nil {
-		s.delivered.add(change.Delivered...)
+		s.delivered.add(change.Delivered)
 		if errors.Is(err, history.ErrEpoch) {
 			err = queue.ErrStale
 			s.redisFailed(err)

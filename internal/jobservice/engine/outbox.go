@@ -5,33 +5,41 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
 )
 
-// delivered are rows of the outbox that have done their work. They are deleted with the next transaction, or soon when there is none.
+// delivered are rows of the outbox that have done their work. They are deleted with the next transaction, or soon when there is none. They
+// are all of one epoch: those of another stay, and are brought to Redis again.
 type delivered struct {
 	mutex sync.Mutex
-	ids   []string
+	rows  history.Delivered
 }
 
-func (d *delivered) add(ids ...string) {
+func (d *delivered) add(rows history.Delivered) {
+	if len(rows.IDs) == 0 {
+		return
+	}
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	d.ids = append(d.ids, ids...)
+	if d.rows.Epoch != rows.Epoch {
+		d.rows = history.Delivered{Epoch: rows.Epoch}
+	}
+	d.rows.IDs = append(d.rows.IDs, rows.IDs...)
 }
 
-func (d *delivered) take() []string {
+func (d *delivered) take() history.Delivered {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	ids := d.ids
-	d.ids = nil
-	return ids
+	rows := d.rows
+	d.rows.IDs = nil
+	return rows
 }
 
 func (s *Store) forgetDelivered(ctx context.Context) bool {
-	if ids := s.delivered.take(); len(ids) > 0 {
-		if err := s.db.Deliver(ctx, ids); err != nil {
-			s.delivered.add(ids...)
+	if rows := s.delivered.take(); len(rows.IDs) > 0 {
+		if _, err := s.db.Deliver(ctx, rows); err != nil {
+			s.delivered.add(rows)
 		}
 	}
 	return false
@@ -60,10 +68,12 @@ func (s *Store) deliverLeft(ctx context.Context) bool {
 			waiting = append(waiting, queue.EntryOf(&row.Job))
 		}
 	}
-	if _, err := s.queue.Enqueue(ctx, waiting); err != nil {
+	_, epoch, err := s.queue.Enqueue(ctx, waiting)
+	if err != nil {
 		s.redisFailed(err)
 		return false
 	}
 	s.leases.wakeFor(waiting)
-	return s.db.Deliver(ctx, boxes) == nil && len(left) == 50
+	n, err := s.db.Deliver(ctx, history.Delivered{Epoch: epoch, IDs: boxes})
+	return err == nil && n > 0 && len(left) == 50
 }

@@ -109,7 +109,7 @@ func (s *Store) flushSubmissions(batch []*submission) {
 		return s.db.Insert(ctx, rows, outbox, done)
 	})
 	if err != nil {
-		s.delivered.add(done...)
+		s.delivered.add(done)
 		if len(taken) > 1 && !errors.Is(err, jobs.ErrUnavailable) {
 			for _, o := range taken { // one of them spoils it for all
 				s.alone(o)
@@ -158,12 +158,12 @@ func (s *Store) bring(rows []*history.Row, outbox string) ([]int, error) {
 	for _, row := range rows {
 		all = append(all, queue.EntryOf(&row.Job))
 	}
-	places, err := s.queue.Enqueue(ctx, all)
+	places, epoch, err := s.queue.Enqueue(ctx, all)
 	if err != nil {
 		s.redisFailed(err)
 		return nil, err
 	}
-	s.delivered.add(outbox)
+	s.delivered.add(history.Delivered{Epoch: epoch, IDs: []string{outbox}})
 	s.leases.wakeFor(all)
 	return places, nil
 }

@@ -29,6 +29,13 @@ type Outbox struct {
 	Jobs []string
 }
 
+// Delivered are rows of the outbox that have done their work: Redis learned of their jobs in an epoch. They are deleted while that one
+// holds. What was told in an older one may be in no Redis that is used, and the scan that began the new one may have come too early for it.
+type Delivered struct {
+	Epoch string
+	IDs   []string
+}
+
 // ErrEpoch says that the data in Redis that the change was decided on are no longer those that hold.
 var ErrEpoch = errors.New("the epoch has changed")
 
@@ -37,9 +44,8 @@ type Change struct {
 	// IDs of the jobs; they are locked in one order, so that transactions wait for each other and never in a circle.
 	IDs []string
 	// Epoch that must hold, else ErrEpoch; empty: whichever.
-	Epoch string
-	// Delivered rows of the outbox are deleted.
-	Delivered []string
+	Epoch     string
+	Delivered Delivered
 	// Decide gets the jobs that there are, and returns those it changed and what Redis must learn of. It may be called again when
 	// the transaction is tried again.
 	Decide func(rows map[string]*Row) (changed []*Row, outbox Outbox)
@@ -66,7 +72,7 @@ type Figure struct {
 type Database interface {
 	// Insert adds jobs and a row of the outbox, and deletes rows that were delivered, in one transaction. Jobs that are there already stay
 	// as they are, so that it can be tried again.
-	Insert(ctx context.Context, rows []*Row, outbox Outbox, delivered []string) error
+	Insert(ctx context.Context, rows []*Row, outbox Outbox, delivered Delivered) error
 	// Change changes jobs.
 	Change(ctx context.Context, change Change) error
 
@@ -78,8 +84,8 @@ type Database interface {
 	Open(ctx context.Context, status jobs.Status, after string, limit int) ([]*Row, error)
 	// Undelivered returns rows of the outbox that are older than a time, the oldest first.
 	Undelivered(ctx context.Context, before time.Time, limit int) ([]Outbox, error)
-	// Deliver deletes rows of the outbox.
-	Deliver(ctx context.Context, ids []string) error
+	// Deliver deletes rows of the outbox, and says how many it deleted.
+	Deliver(ctx context.Context, delivered Delivered) (int, error)
 
 	// Epoch is the life of the data in Redis that holds.
 	Epoch(ctx context.Context) (string, error)

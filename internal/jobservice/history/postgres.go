@@ -126,7 +126,7 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smal
   AS given (id, namespace, queue, type, executor, priority, submitter, spec, created_at)
 ON CONFLICT (id) DO NOTHING`
 
-func (p *postgres) Insert(ctx context.Context, rows []*Row, outbox Outbox, delivered []string) error {
+func (p *postgres) Insert(ctx context.Context, rows []*Row, outbox Outbox, delivered Delivered) error {
 	n := len(rows)
 	ids, created, priorities := make([][16]byte, n), make([]int64, n), make([]int16, n)
 	namespaces, queues, types, executors := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -147,15 +147,18 @@ func (p *postgres) Insert(ctx context.Context, rows []*Row, outbox Outbox, deliv
 	return unavailable(p.pool.SendBatch(ctx, batch).Close())
 }
 
-func finish(batch *pgx.Batch, outbox Outbox, delivered []string) {
+func finish(batch *pgx.Batch, outbox Outbox, delivered Delivered) {
 	if len(outbox.Jobs) > 0 {
 		batch.Queue("INSERT INTO outbox (id, created_at, jobs) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING",
 			outbox.ID, time.Now().UnixMicro(), strings.Join(outbox.Jobs, ","))
 	}
-	if len(delivered) > 0 {
-		batch.Queue("DELETE FROM outbox WHERE id = ANY($1)", keys(delivered))
+	if len(delivered.IDs) > 0 {
+		batch.Queue(deliver, keys(delivered.IDs), delivered.Epoch)
 	}
 }
+
+// deliver sees the new epoch when it comes after SetEpoch; when it comes before, the jobs are there for the scan that follows.
+const deliver = "DELETE FROM outbox WHERE id = ANY($1) AND (SELECT id FROM epoch) = $2"
 
 const updateJobs = `UPDATE jobs SET status = u.status, queued_at = u.queued_at, started_at = u.started_at, completed_at = u.completed_at,
   next_retry_at = u.next_retry_at, retry_count = u.retry_count, worker_id = u.worker_id, fence = u.fence, lease_id = u.lease_id,
@@ -230,7 +233,7 @@ func collect(rows pgx.Rows, err error) (map[string]*Row, error) {
 	return found, rows.Err()
 }
 
-func (p *postgres) write(ctx context.Context, connection *pgxpool.Conn, changed []*Row, outbox Outbox, delivered []string) error {
+func (p *postgres) write(ctx context.Context, connection *pgxpool.Conn, changed []*Row, outbox Outbox, delivered Delivered) error {
 	batch := &pgx.Batch{}
 	if n := len(changed); n > 0 {
 		ids, statuses, workers, results, failures := make([][16]byte, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)

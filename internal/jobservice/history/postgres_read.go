@@ -119,9 +119,9 @@ func (p *postgres) Undelivered(ctx context.Context, before time.Time, limit int)
 	return found, unavailable(err)
 }
 
-func (p *postgres) Deliver(ctx context.Context, ids []string) error {
-	_, err := p.pool.Exec(ctx, "DELETE FROM outbox WHERE id = ANY($1)", keys(ids))
-	return unavailable(err)
+func (p *postgres) Deliver(ctx context.Context, delivered Delivered) (int, error) {
+	tag, err := p.pool.Exec(ctx, deliver, keys(delivered.IDs), delivered.Epoch)
+	return int(tag.RowsAffected()), unavailable(err)
 }
 
 func (p *postgres) Counts(ctx context.Context) ([]Count, error) {

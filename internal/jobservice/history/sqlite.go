@@ -101,7 +101,7 @@ func away(err error) error {
 	return err
 }
 
-func (s *sqlite) Insert(ctx context.Context, rows []*Row, outbox Outbox, delivered []string) error {
+func (s *sqlite) Insert(ctx context.Context, rows []*Row, outbox Outbox, delivered Delivered) error {
 	return s.transaction(ctx, func(tx *sql.Tx) error {
 		insert, err := tx.PrepareContext(ctx, `INSERT INTO jobs (id, namespace, queue, type, executor, priority, submitter, spec, created_at, queued_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
@@ -124,7 +124,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
 	})
 }
 
-func finishSQLite(ctx context.Context, tx *sql.Tx, outbox Outbox, delivered []string) error {
+func finishSQLite(ctx context.Context, tx *sql.Tx, outbox Outbox, delivered Delivered) error {
 	if len(outbox.Jobs) > 0 {
 		_, err := tx.ExecContext(ctx, "INSERT INTO outbox (id, created_at, jobs) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
 			outbox.ID, time.Now().UnixMicro(), strings.Join(outbox.Jobs, ","))
@@ -132,12 +132,11 @@ func finishSQLite(ctx context.Context, tx *sql.Tx, outbox Outbox, delivered []st
 			return err
 		}
 	}
-	for _, id := range delivered {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM outbox WHERE id = ?", id); err != nil {
-			return err
-		}
+	if len(delivered.IDs) == 0 {
+		return nil
 	}
-	return nil
+	_, err := tx.ExecContext(ctx, deliverSQLite, list(delivered.IDs), delivered.Epoch)
+	return err
 }
 
 func (s *sqlite) Change(ctx context.Context, change Change) error {

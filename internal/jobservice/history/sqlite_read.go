@@ -123,9 +123,10 @@ func gather[T any](ctx context.Context, from querier, scan func(*sql.Rows) (T, e
 	return found, away(rows.Err())
 }
 
-func (s *sqlite) Deliver(ctx context.Context, ids []string) error {
-	_, err := s.write.ExecContext(ctx, "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?))", list(ids))
-	return away(err)
+const deliverSQLite = "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?)) AND (SELECT id FROM epoch) = ?"
+
+func (s *sqlite) Deliver(ctx context.Context, delivered Delivered) (int, error) {
+	return s.delete(ctx, deliverSQLite, list(delivered.IDs), delivered.Epoch)
 }
 
 func (s *sqlite) Counts(ctx context.Context) ([]Count, error) {

@@ -134,9 +134,14 @@ func (q *Queue) Epoch() string {
 // Detach stops the use of the epoch.
 func (q *Queue) Detach() { q.state.Store(nil) }
 
-// Enqueue lets jobs wait, and returns the place of each in its queue, 0 for those that do not wait. Saying it again changes nothing.
-func (q *Queue) Enqueue(ctx context.Context, entries []Entry) ([]int, error) {
-	places := make([]int, 0, len(entries))
+// Enqueue lets jobs wait, and returns the place of each in its queue, 0 for those that do not wait. Saying it again changes nothing. It
+// returns also the epoch that it happened in: only while that one holds are they known to wait.
+func (q *Queue) Enqueue(ctx context.Context, entries []Entry) (places []int, epoch string, err error) {
+	s := q.state.Load()
+	if s == nil {
+		return nil, "", ErrStale
+	}
+	places = make([]int, 0, len(entries))
 	for len(entries) > 0 {
 		chunk := entries[:min(len(entries), 250)] // so that a script does not hold up others for long
 		entries = entries[len(chunk):]
@@ -148,15 +153,15 @@ func (q *Queue) Enqueue(ctx context.Context, entries []Entry) ([]int, error) {
 			}
 			arguments = append(arguments, e.ID, e.Fence, e.score(), e.kind(), e.Queue, due)
 		}
-		answer, err := q.run(ctx, "enqueue", arguments...).Int64Slice()
+		answer, err := q.client.EvalSha(ctx, s.scripts["enqueue"].sha, nil, arguments...).Int64Slice()
 		if err != nil {
-			return nil, q.check(err)
+			return nil, "", q.checkOf(s, err)
 		}
 		for _, place := range answer {
 			places = append(places, int(place))
 		}
 	}
-	return places, nil
+	return places, s.epoch, nil
 }
 
 // Lease takes at most limit jobs that wait, the first of the queue first. types: nil for all. It returns the epoch that they were taken in.
