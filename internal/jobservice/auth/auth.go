@@ -21,6 +21,8 @@ const (
 	refusedFor  = 10 * time.Second
 	// maxTokens that are remembered.
 	maxTokens = 20_000
+	// seenFor is how long a token that was verified is told from one that was made up; it is verified again meanwhile.
+	seenFor = time.Hour
 	// maxTokenBytes is what fits into a header next to everything else.
 	maxTokenBytes = 16 << 10
 	// minSecretBytes of HMAC: shorter ones can be guessed from one token.
@@ -66,6 +68,7 @@ type Authenticator struct {
 	// Tokens are remembered by their hash, so that they do not lie around in memory.
 	known   *cache[[sha256.Size]byte, *Identity]
 	refused *cache[[sha256.Size]byte, *InvalidToken]
+	seen    *cache[[sha256.Size]byte, struct{}]
 }
 
 // New returns an Authenticator. It does not fetch the keys before the first token.
@@ -93,6 +96,7 @@ func New(options Options) (*Authenticator, error) {
 		signed:  parser(options, signatureMethods),
 		known:   newCache[[sha256.Size]byte, *Identity](maxTokens),
 		refused: newCache[[sha256.Size]byte, *InvalidToken](maxTokens),
+		seen:    newCache[[sha256.Size]byte, struct{}](maxTokens),
 	}
 	if options.JWKS != "" {
 		a.keys = newKeySet(options.JWKS, options.Now)
@@ -139,21 +143,22 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (*Identi
 	case err == nil:
 		identity.key = key
 		a.known.put(key, identity, until, now)
+		a.seen.put(key, struct{}{}, now.Add(seenFor), now)
 	case errors.As(err, &invalid):
 		a.refused.put(key, invalid, now.Add(refusedFor), now)
 	}
 	return identity, err
 }
 
-// Knows says whether Authenticate answers about a token without asking another server: it has verified or refused it lately, or no server
-// would be asked.
+// Knows says whether a token is none that was made up to keep another server busy: it was verified or refused lately, or no server is asked
+// about it.
 func (a *Authenticator) Knows(token string) bool {
 	if len(token) > maxTokenBytes {
 		return true
 	}
 	key := sha256.Sum256([]byte(token))
 	now := a.options.Now()
-	if _, ok := a.known.get(key, now); ok {
+	if _, ok := a.seen.get(key, now); ok {
 		return true
 	}
 	if _, ok := a.refused.get(key, now); ok {

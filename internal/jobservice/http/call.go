@@ -168,7 +168,7 @@ func (c *call) identify() (*auth.Identity, error) {
 	if unknown && (!on || taken.ok) {
 		if identity, err = c.authenticate(token); err == nil {
 			if on {
-				c.service.limiter.giveBack(classOther, address, c.start)
+				c.service.limiter.giveBack(address, c.start)
 			}
 			return identity, nil
 		}

@@ -102,9 +102,9 @@ func (l *limiter) take(class class, client string, now time.Time) (taken, bool) 
 	return answer, true
 }
 
-// giveBack takes back a request of this minute that need not have been counted.
-func (l *limiter) giveBack(class class, client string, now time.Time) {
-	key := limiterKey{client, class}
+// giveBack takes back a request of the class other, in this minute, that need not have been counted.
+func (l *limiter) giveBack(client string, now time.Time) {
+	key := limiterKey{client, classOther}
 	shard := &l.shards[maphash.String(l.seed, client)%limiterShards]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
