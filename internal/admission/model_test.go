@@ -329,6 +329,27 @@ func TestRequestsOf(t *testing.T) {
 	assert.Empty(t, spec.Containers[0].Resources.Requests.Memory().Value(), "the spec is not changed")
 }
 
+// A negative amount would make room on its node, and in its quota, that is not there.
+func TestRequestsOfAreNeverNegative(t *testing.T) {
+	requests := func(sign string) corev1.ResourceList {
+		list := corev1.ResourceList{}
+		for _, name := range []corev1.ResourceName{"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "rdma/hca", "pods"} {
+			list[name] = resource.MustParse(sign + "4")
+		}
+		return list
+	}
+	plain := func(in, limits corev1.ResourceList) *corev1.PodSpec {
+		return &corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: in, Limits: limits}}}}
+	}
+	none := scheduler.Resources{Pods: 1}
+	assert.Equal(t, none, RequestsOf(plain(requests("-"), nil)))
+	assert.Equal(t, none, RequestsOf(plain(nil, requests("-"))))
+	beside := plain(requests("-"), nil)
+	beside.Containers = append(beside.Containers, plain(requests(""), nil).Containers...)
+	assert.Equal(t, RequestsOf(plain(requests(""), nil)), RequestsOf(beside), "it takes nothing from another container")
+	assert.Equal(t, none, RequestsOf(&corev1.PodSpec{Overhead: requests("-")}))
+}
+
 // A model that was kept up to date event by event says the same as one that was told only how it ended.
 func TestTheWayDoesNotMatter(t *testing.T) {
 	straight, detour := newModel(), newModel()

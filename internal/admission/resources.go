@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
@@ -36,14 +37,20 @@ func ResourcesOf(list corev1.ResourceList) scheduler.Resources {
 }
 
 // RequestsOf a pod, as the kube-scheduler counts them, the place of the pod itself included. A Source gives them as the needs
-// of a member.
+// of a member. No amount is below 0: no pod can have such requests, but the template of one may, and it would make room that is not there.
 func RequestsOf(spec *corev1.PodSpec) scheduler.Resources {
 	r := ResourcesOf(resource.PodRequests(&corev1.Pod{Spec: *limitsAsRequests(spec)}, resource.PodResourcesOptions{}))
+	r.MilliCPU, r.Memory, r.EphemeralStorage, r.GPUs = max(r.MilliCPU, 0), max(r.Memory, 0), max(r.EphemeralStorage, 0), max(r.GPUs, 0)
+	maps.DeleteFunc(r.Extended, func(_ corev1.ResourceName, amount int64) bool { return amount < 0 })
+	if len(r.Extended) == 0 {
+		r.Extended = nil
+	}
 	r.Pods = 1
 	return r
 }
 
-// limitsAsRequests has limits stand for requests that are not set, as the API server does when the pod is created.
+// limitsAsRequests has limits stand for requests that are not set, as the API server does when the pod is created. Amounts below 0
+// are left out.
 func limitsAsRequests(spec *corev1.PodSpec) *corev1.PodSpec {
 	filled := *spec
 	fill := func(containers []corev1.Container) []corev1.Container {
@@ -51,8 +58,9 @@ func limitsAsRequests(spec *corev1.PodSpec) *corev1.PodSpec {
 		for i := range containers {
 			c := corev1.Container{RestartPolicy: containers[i].RestartPolicy}
 			c.Resources.Requests = maps.Clone(containers[i].Resources.Requests)
+			maps.DeleteFunc(c.Resources.Requests, func(_ corev1.ResourceName, quantity apiresource.Quantity) bool { return quantity.Sign() < 0 })
 			for name, quantity := range containers[i].Resources.Limits {
-				if _, ok := c.Resources.Requests[name]; ok {
+				if _, ok := c.Resources.Requests[name]; ok || quantity.Sign() < 0 {
 					continue
 				}
 				if c.Resources.Requests == nil {

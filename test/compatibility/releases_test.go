@@ -40,6 +40,10 @@ var accepted = joined(wantedOfTrainingJobs, map[string]string{
 		"field prices only",
 	"0.2.0 to the present CRDs: aijobqueues.aiplatform.example.com: v1alpha1 ^.spec: unhandled": "the new rules are about the new fields " +
 		"cohort and borrowingLimits only",
+	"0.2.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec.resources: unhandled": "amounts below 0 never worked: " +
+		"no pod can have them",
+	"0.2.0 to the present CRDs: agents.aiplatform.example.com: v1alpha1 ^.spec.resources: unhandled": "amounts below 0 never worked: " +
+		"no pod can have them",
 })
 
 var wantedOfTrainingJobs = wanted("0.2.0 to the present CRDs: trainingjobs.ml.example.com: ", map[string]string{

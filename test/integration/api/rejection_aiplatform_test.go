@@ -69,6 +69,8 @@ func TestAIJobRejections(t *testing.T) {
 		{"GPU requests that differ from the limit", `spec: {resources: {requests: {nvidia.com/gpu: 2}, limits: {nvidia.com/gpu: 1}}}`, "spec.resources.requests", "set both to the same number or remove one"},
 		{"a request above its limit", `spec: {resources: {requests: {cpu: 2}, limits: {cpu: 500m}}}`, "spec.resources.requests", "lower the request or raise the limit"},
 		{"a negative amount of memory", `spec: {resources: {requests: {memory: -1Gi}}}`, "spec.resources.requests", "write for example cpu: 500m"},
+		{"fewer than no GPUs", `spec: {resources: {limits: {nvidia.com/gpu: -1}}}`, "spec.resources.limits", "has an amount below 0"},
+		{"a request for fewer than no GPUs", `spec: {resources: {requests: {nvidia.com/gpu: "-1"}}}`, "spec.resources.requests", "has an amount below 0"},
 		{"a gang of one", `spec: {gang: {enabled: true}}`, "spec.gang.minMembers", "set it to the number of pods, or set enabled to false"},
 		{"members without gang", `spec: {gang: {minMembers: 4}}`, "spec.gang.enabled", "set enabled to true to start that many pods together, or remove minMembers"},
 		{"a topology without gang", `spec: {gang: {topology: zone}}`, "spec.gang.topology", "set enabled to true or remove topology"},
@@ -124,6 +126,8 @@ func TestAgentRejections(t *testing.T) {
 		{"an input twice", `spec: {inputs: [{name: a}, {name: a}]}`, "spec.inputs[1]", "Duplicate value"},
 		{"an input that is no variable name", `spec: {inputs: [{name: "a b"}]}`, "spec.inputs[0].name", "should match"},
 		{"a required input with default", `spec: {inputs: [{name: a, required: true, default: x}]}`, "spec.inputs[0].required", "remove one of the two"},
+		{"fewer than no GPUs", `spec: {resources: {limits: {nvidia.com/gpu: -1}}}`, "spec.resources.limits", "has an amount below 0"},
+		{"a request for fewer than no GPUs", `spec: {resources: {requests: {nvidia.com/gpu: "-1"}}}`, "spec.resources.requests", "has an amount below 0"},
 		{"17 outputs", `spec: {outputs: [` + strings.Repeat("{name: a},", 17) + `]}`, "spec.outputs", "must have at most 16 items"},
 		{"no time to run", `spec: {timeoutSeconds: 0}`, "spec.timeoutSeconds", "should be greater than or equal to 1"},
 	})
