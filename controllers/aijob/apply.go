@@ -35,6 +35,11 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (*failure
 			return nil, err
 		}
 	}
+	for _, pod := range d.force {
+		if err := r.remove(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
+			return nil, err
+		}
+	}
 	if d.requeued {
 		return nil, r.forgetRequeue(ctx, o.job)
 	}
@@ -126,11 +131,13 @@ func (r *Reconciler) inTheWay(ctx context.Context, job *aiplatformv1alpha1.AIJob
 		"%s %s exists and does not belong to this job: delete or rename it, or give this job another name", kind, wanted.GetName())}, nil
 }
 
-// remove has a pod end with its grace period: the one that was seen, not one of the same name that came after it.
-func (r *Reconciler) remove(ctx context.Context, pod *corev1.Pod) error {
+// remove has a pod end, with its grace period unless the options say otherwise: the one that was seen, not one of the same name
+// that came after it.
+func (r *Reconciler) remove(ctx context.Context, pod *corev1.Pod, options ...client.DeleteOption) error {
 	uid := pod.UID
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
-	err := r.children.Delete(ctx, target, client.Preconditions{UID: &uid}, client.DisableReadYourWritesConsistency)
+	options = append(options, client.Preconditions{UID: &uid}, client.DisableReadYourWritesConsistency)
+	err := r.children.Delete(ctx, target, options...)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}

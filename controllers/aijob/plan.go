@@ -34,8 +34,9 @@ type observed struct {
 // the status is the only record of what was decided, and what is done follows from it alone.
 type desired struct {
 	status aiplatformv1alpha1.AIJobStatus
-	// stop are pods to stop with their grace period, prune pods of earlier tries that have ended.
-	stop, prune []*corev1.Pod
+	// stop are pods to stop with their grace period, prune pods of earlier tries that have ended, force those to delete without any
+	// grace, since nobody ends them.
+	stop, prune, force []*corev1.Pod
 	// members whose pods are to be created, each on its node; service says that the gang's Service must be created before.
 	members []placed
 	service bool
@@ -97,6 +98,7 @@ func plan(o observed) desired {
 		return p.desired
 	}
 	p.holdBackFigures(status)
+	p.forceOverdue()
 	if o.hidden {
 		p.lookAgain(hiddenInterval)
 	}
@@ -124,11 +126,11 @@ func (p *planner) lookAgain(after time.Duration) {
 // lookAgainAt is lookAgain at a time.
 func (p *planner) lookAgainAt(at time.Time) { p.lookAgain(at.Sub(p.now)) }
 
-// live are the pods that have not ended.
+// live are the pods that have not ended, and may still do so.
 func (p *planner) live() []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, pod := range p.pods {
-		if !podEnded(pod) {
+		if !podEnded(pod) && !p.isOverdue(pod) {
 			list = append(list, pod)
 		}
 	}

@@ -126,6 +126,9 @@ func steps(d desired) string {
 	for _, pod := range d.prune {
 		list = append(list, "prune "+pod.Name)
 	}
+	for _, pod := range d.force {
+		list = append(list, "force "+pod.Name)
+	}
 	if d.service {
 		list = append(list, "create the Service")
 	}
