@@ -62,9 +62,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("read the AIJob: %w", err)
 	}
-	if job.DeletionTimestamp != nil { // its pods go with it
-		return ctrl.Result{}, nil
-	}
 	again, err := r.reconcile(ctx, &job)
 	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
 		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil

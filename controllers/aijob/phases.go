@@ -110,8 +110,7 @@ func (p *planner) succeed(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 	p.set(status, aiplatformv1alpha1.ConditionComplete, metav1.ConditionTrue, aiplatformv1alpha1.ReasonCompleted, message)
 }
 
-func (p *planner) cancel(status *aiplatformv1alpha1.AIJobStatus) {
-	message := "spec.cancel is true"
+func (p *planner) cancel(status *aiplatformv1alpha1.AIJobStatus, message string) {
 	p.finish(status, aiplatformv1alpha1.AIJobCancelled, aiplatformv1alpha1.ReasonCancelled, message)
 	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, aiplatformv1alpha1.ReasonCancelled, message)
 	p.ready(status, aiplatformv1alpha1.ReasonReady, "")

@@ -84,8 +84,10 @@ func plan(o observed) desired {
 	switch {
 	case ended(status.Phase):
 		p.afterTheEnd(status)
+	case isDeleting(o.job):
+		p.cancel(status, "the AIJob is being deleted")
 	case ptr.Deref(o.job.Spec.Cancel, false):
-		p.cancel(status)
+		p.cancel(status, "spec.cancel is true")
 	case status.Phase == aiplatformv1alpha1.AIJobScheduled || status.Phase == aiplatformv1alpha1.AIJobRunning:
 		p.active(status)
 	case status.Phase == aiplatformv1alpha1.AIJobRetrying:
@@ -114,6 +116,10 @@ func ended(phase aiplatformv1alpha1.AIJobPhase) bool {
 	}
 	return false
 }
+
+// isDeleting says whether the job is being deleted, and only stays until its finalizers are gone. That ends it like a cancellation:
+// finalizers may stay for long, and until the object is gone nothing else stops its pods.
+func isDeleting(job *aiplatformv1alpha1.AIJob) bool { return job.DeletionTimestamp != nil }
 
 // lookAgain sees to it that the job is looked at again after a time at the latest.
 func (p *planner) lookAgain(after time.Duration) {
@@ -157,6 +163,9 @@ func (p *planner) stopLive(status *aiplatformv1alpha1.AIJobStatus) bool {
 // afterTheEnd stops what still runs, brings a job back from DeadLetter when asked to, and deletes it in time.
 func (p *planner) afterTheEnd(status *aiplatformv1alpha1.AIJobStatus) {
 	quiet := p.stopLive(status)
+	if isDeleting(p.job) {
+		return
+	}
 	if status.Phase == aiplatformv1alpha1.AIJobDeadLetter {
 		if _, asked := p.job.Annotations[aiplatformv1alpha1.AnnotationRequeue]; asked && quiet {
 			p.requeue(status)

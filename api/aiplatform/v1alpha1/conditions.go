@@ -47,7 +47,7 @@ const (
 	ReasonTimeout = "Timeout"
 	// ReasonRetriesExhausted: the job failed more often than retryPolicy allows.
 	ReasonRetriesExhausted = "RetriesExhausted"
-	// ReasonCancelled: spec.cancel is true.
+	// ReasonCancelled: spec.cancel is true, or the AIJob is being deleted.
 	ReasonCancelled = "Cancelled"
 	// ReasonQueueSuspended: the queue admits no further job.
 	ReasonQueueSuspended = "QueueSuspended"
