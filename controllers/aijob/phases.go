@@ -69,12 +69,15 @@ func (p *planner) run(status *aiplatformv1alpha1.AIJobStatus) {
 	status.StartTime = at(p.now)
 }
 
-// count counts the pods of the present try.
+// count counts the pods of the present try. Pods that are gone have succeeded as far as the status says that so many had: those may
+// be cleared away.
 func (p *planner) count(status *aiplatformv1alpha1.AIJobStatus, members []*corev1.Pod) {
 	counts := aiplatformv1alpha1.MembersStatus{Total: int32(len(members))}
+	gone := int32(0)
 	for _, pod := range members {
 		switch {
 		case pod == nil:
+			gone++
 		case pod.Status.Phase == corev1.PodSucceeded:
 			counts.Succeeded++
 		case hasFailed(pod):
@@ -82,6 +85,10 @@ func (p *planner) count(status *aiplatformv1alpha1.AIJobStatus, members []*corev
 		case started(pod):
 			counts.Active++
 		}
+	}
+	if was := p.job.Status.Members; was != nil && status.Phase == aiplatformv1alpha1.AIJobRunning {
+		counts.Cleared = min(gone, was.Cleared+max(was.Succeeded-was.Cleared-counts.Succeeded, 0))
+		counts.Succeeded += counts.Cleared
 	}
 	status.Members = &counts
 }
@@ -101,8 +108,10 @@ func (p *planner) succeed(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 	}
 	if status.StartTime == nil { // it ended before anybody saw it run
 		status.StartTime = at(p.now)
-		if first := terminated(members[0]); first != nil && !first.StartedAt.IsZero() {
-			status.StartTime = ptr.To(first.StartedAt)
+		if members[0] != nil {
+			if first := terminated(members[0]); first != nil && !first.StartedAt.IsZero() {
+				status.StartTime = ptr.To(first.StartedAt)
+			}
 		}
 	}
 	status.ExitCode, status.Outputs = ptr.To[int32](0), outputsOf(members)

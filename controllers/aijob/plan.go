@@ -1,6 +1,7 @@
 package aijob
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -271,11 +272,8 @@ func (p *planner) trouble(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 		return found
 	}
 	if status.Phase == aiplatformv1alpha1.AIJobRunning {
-		for member, pod := range members {
-			if pod == nil {
-				return lossOf(aiplatformv1alpha1.ReasonPodDeleted,
-					"pod "+podName(p.job.Name, int32(member), attemptOf(&p.job.Status))+" is gone")
-			}
+		if message := p.gone(members, int(status.Members.Cleared)); message != "" {
+			return lossOf(aiplatformv1alpha1.ReasonPodDeleted, message)
 		}
 		return p.overtime(status)
 	}
@@ -291,6 +289,23 @@ func (p *planner) trouble(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 		p.lookAgainAt(at)
 	}
 	return nil
+}
+
+// gone says which pods are gone besides those that had succeeded and were cleared away; empty when none is.
+func (p *planner) gone(members []*corev1.Pod, cleared int) string {
+	var names []string
+	for member, pod := range members {
+		if pod == nil {
+			names = append(names, podName(p.job.Name, int32(member), attemptOf(&p.job.Status)))
+		}
+	}
+	switch {
+	case len(names) <= cleared:
+		return ""
+	case cleared > 0: // which of them these were is not known
+		return fmt.Sprintf("%d pods are gone, of which %d had succeeded", len(names), cleared)
+	}
+	return "pod " + names[0] + " is gone"
 }
 
 // create makes the pods that are missing, all at once, and deletes those of tries before the last, whose logs nobody needs.

@@ -43,6 +43,9 @@ func changed(before, after *aiplatformv1alpha1.AIJobStatus) bool {
 func withoutFigures(status *aiplatformv1alpha1.AIJobStatus) *aiplatformv1alpha1.AIJobStatus {
 	bare := status.DeepCopy()
 	bare.QueuePosition, bare.Members, bare.Message = 0, nil, ""
+	if status.Members != nil && status.Members.Cleared > 0 { // what the next plan must know
+		bare.Members = &aiplatformv1alpha1.MembersStatus{Cleared: status.Members.Cleared}
+	}
 	bare.ObservedGeneration = 0
 	waits := status.Phase == aiplatformv1alpha1.AIJobQueued
 	if waits {

@@ -445,6 +445,11 @@ type MembersStatus struct {
 	// +optional
 	Succeeded int32 `json:"succeeded"`
 
+	// cleared is how many of the succeeded pods do not exist any more.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Cleared int32 `json:"cleared,omitempty"`
+
 	// failed is the number of pods of the present try that failed.
 	// +optional
 	Failed int32 `json:"failed"`
