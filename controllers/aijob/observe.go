@@ -47,10 +47,16 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 	return o, nil
 }
 
-// observeHidden asks the API server for pods of a running job that the cache lacks: somebody deleted them, or only took away the
-// label by which the cache finds them, and they still run.
+// observeHidden asks the API server for pods of a job that the cache lacks though they should long be there: somebody deleted them,
+// or only took away the label by which the cache finds them, and they still run.
 func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
-	if o.job.Status.Phase != aiplatformv1alpha1.AIJobRunning {
+	switch status := &o.job.Status; status.Phase {
+	case aiplatformv1alpha1.AIJobRunning:
+	case aiplatformv1alpha1.AIJobScheduled:
+		if o.now.Before(timeOf(status.ScheduledTime, o.now).Add(bindPatience)) {
+			return nil
+		}
+	default:
 		return nil
 	}
 	there := map[string]bool{}

@@ -279,10 +279,16 @@ func (p *planner) trouble(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 	}
 	since := timeOf(status.ScheduledTime, p.now)
 	for _, pod := range members {
-		if pod == nil || started(pod) {
+		if pod != nil && started(pod) {
 			continue
 		}
-		found, at := startTrouble(pod, since)
+		var found *failure
+		var at time.Time
+		if pod == nil {
+			found, at = p.missing(since)
+		} else {
+			found, at = startTrouble(pod, since)
+		}
 		if !p.now.Before(at) {
 			return found
 		}

@@ -62,6 +62,16 @@ func startTrouble(pod *corev1.Pod, since time.Time) (found *failure, at time.Tim
 	return &failure{kind: lost, reason: aiplatformv1alpha1.ReasonPodsNotStarted, message: message}, since.Add(startPatience)
 }
 
+// missing says when a pod that cannot be made, as when its creation fails again and again, ends the try. Before that it is looked for
+// where the cache does not see.
+func (p *planner) missing(since time.Time) (found *failure, at time.Time) {
+	if due := since.Add(bindPatience); p.now.Before(due) {
+		p.lookAgainAt(due)
+	}
+	message := fmt.Sprintf("not all pods could be made within %s", startPatience)
+	return &failure{kind: lost, reason: aiplatformv1alpha1.ReasonPodsNotStarted, message: message}, since.Add(startPatience)
+}
+
 func waitingOf(pod *corev1.Pod) *corev1.ContainerStateWaiting {
 	for i := range pod.Status.ContainerStatuses {
 		if status := &pod.Status.ContainerStatuses[i]; status.Name == container {
