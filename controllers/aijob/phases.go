@@ -149,8 +149,8 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 		p.queue(status, found.reason, found.message+"; the job is queued again, which does not count as a retry")
 		p.stopLive(status)
 	case found.kind == refused:
+		p.pause(status, found, jittered(p.job, pauseAfter(status.PreemptionCount)))
 		status.PreemptionCount++
-		p.pause(status, found, jittered(p.job, refusalPause))
 	case found.kind == hopeless:
 		p.giveUp(status, aiplatformv1alpha1.AIJobFailed, found.reason, found.message)
 	case used >= allowed:
@@ -161,6 +161,12 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 		status.RetryCount++
 		p.pause(status, found, backoff(p.job, used))
 	}
+}
+
+// pauseAfter is how long a job waits that the cluster refused to start, after it has lost its place so often before. It grows: the
+// job may never be able to start, and takes the place of others at every try.
+func pauseAfter(losses int32) time.Duration {
+	return min(refusalPause<<min(max(losses, 0), 6), longestRefusalPause)
 }
 
 // waited says whether the job has waited long enough before it lost its place.

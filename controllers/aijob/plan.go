@@ -58,8 +58,8 @@ type placed struct {
 const (
 	// firstDecision is how long a new job waits for a decision before its status says that it waits.
 	firstDecision = time.Second
-	// refusalPause is how long a job waits that the cluster refused to start.
-	refusalPause = 30 * time.Second
+	// refusalPause is how long a job waits at first that the cluster refused to start, longestRefusalPause at most.
+	refusalPause, longestRefusalPause = 30 * time.Second, 30 * time.Minute
 	// figuresInterval and farInterval are how often figures alone are written: the counts of members, the place in the queue and
 	// what the job waits for. Of thousands that wait only the first are told often.
 	figuresInterval, farInterval = 5 * time.Second, time.Minute
