@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"slices"
@@ -40,6 +41,8 @@ type form struct {
 	// was none either in what is to be free soon, -1 while that is not known.
 	full     bool
 	soonFull int
+	// missing is an extended resource that it needs and no node offers; empty when there is none.
+	missing corev1.ResourceName
 	// hopeless says that even empty nodes have no room for it, once it is known.
 	hopeless, known bool
 	// fitsAlone says that it would fit but for what is kept for others, once that is known at the end of the cycle.
@@ -88,6 +91,7 @@ func (f *forms) of(job *Job) *form {
 		if group.Count > 0 {
 			made.parts = append(made.parts, part{f.shape(job.Cluster, group), group.Count})
 			made.members += group.Count
+			made.missing = cmp.Or(made.missing, f.layout.missing(&group.Requests))
 		}
 	}
 	f.forms[string(key)] = made
@@ -118,11 +122,14 @@ func (f *forms) appendShape(key []byte, group *Group) []byte {
 	for _, amount := range [...]int64{r.MilliCPU, r.Memory, r.EphemeralStorage, r.GPUs, r.Pods} {
 		key = binary.AppendVarint(key, amount)
 	}
-	if len(r.Extended) > 0 {
-		for _, name := range f.layout.names {
-			key = binary.AppendVarint(key, r.Extended[name])
-		}
+	if len(r.Extended) == 0 {
+		return f.appendClass(append(key, 0), group)
 	}
+	key = append(key, 1)
+	for _, name := range f.layout.names {
+		key = binary.AppendVarint(key, r.Extended[name])
+	}
+	key = appendText(key, string(f.layout.missing(r)))
 	return f.appendClass(key, group)
 }
 

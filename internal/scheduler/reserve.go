@@ -10,6 +10,9 @@ func (s *scopes) beyond() (level, int, bool) {
 
 // isHopeless says whether a form does not even fit on nodes on which no job runs.
 func (c *cycle) isHopeless(f *form) bool {
+	if f.missing != "" {
+		return true
+	}
 	if !f.known {
 		if c.empty.all == nil {
 			c.empty = newRoom(len(c.nodes.all), c.layout.width)

@@ -16,26 +16,56 @@ const (
 	extended
 )
 
-// layout is the order of the resources in a row. It has the extended resources that a waiting job asks for; nobody needs
-// to know how much there is of others.
+// layout is the order of the resources in a row. It has the extended resources that a waiting job asks for and some node offers;
+// nobody needs to know how much there is of others.
 type layout struct {
 	names []corev1.ResourceName
 	width int
 }
 
-func layoutOf(pending []Job) layout {
-	var names []corev1.ResourceName
-	for i := range pending {
-		for g := range pending[i].Groups {
-			for name := range pending[i].Groups[g].Requests.Extended {
-				if !slices.Contains(names, name) {
-					names = append(names, name)
+func layoutOf(pending []Job, nodes []Node) layout {
+	// Whether a job asks for a name that is offered. What nobody offers makes no row longer: jobs may ask for anything.
+	offered := map[corev1.ResourceName]bool{}
+	for i := range nodes {
+		for name, amount := range nodes[i].Allocatable.Extended {
+			if amount > 0 {
+				offered[name] = false
+			}
+		}
+	}
+	if len(offered) > 0 {
+		for i := range pending {
+			for g := range pending[i].Groups {
+				for name := range pending[i].Groups[g].Requests.Extended {
+					if _, ok := offered[name]; ok {
+						offered[name] = true
+					}
 				}
 			}
 		}
 	}
+	var names []corev1.ResourceName
+	for name, asked := range offered {
+		if asked {
+			names = append(names, name)
+		}
+	}
 	slices.Sort(names)
 	return layout{names: names, width: extended + len(names)}
+}
+
+// missing is the first by name of the extended resources in a request that no node offers; empty when there is none.
+func (l *layout) missing(r *Resources) corev1.ResourceName {
+	var first corev1.ResourceName
+	for name, amount := range r.Extended {
+		if amount <= 0 || (first != "" && name >= first) {
+			continue
+		}
+		if _, ok := slices.BinarySearch(l.names, name); !ok {
+			first = name
+		}
+	}
+	return first
 }
 
 // add puts amounts on a row.

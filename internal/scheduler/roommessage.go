@@ -47,6 +47,9 @@ func (c *cycle) ahead(f *form) *waiting {
 
 // lack says what there is too little of: never enough, not even when no job runs, or not now.
 func (c *cycle) lack(f *form, never bool) string {
+	if f.missing != "" {
+		return fmt.Sprintf("needs %s, which no node has", f.missing)
+	}
 	where := "on nodes that match"
 	if f.cluster != nil {
 		where = fmt.Sprintf("on nodes of ComputeCluster %s that match", f.cluster.Name)

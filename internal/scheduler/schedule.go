@@ -88,7 +88,7 @@ func Schedule(s Snapshot) Decisions {
 }
 
 func begin(s *Snapshot) *cycle {
-	c := &cycle{now: s.Now, layout: layoutOf(s.Pending), nodes: nodesOf(s.Nodes), queues: queuesOf(s.Queues)}
+	c := &cycle{now: s.Now, layout: layoutOf(s.Pending, s.Nodes), nodes: nodesOf(s.Nodes), queues: queuesOf(s.Queues)}
 	clusters := clustersOf(s.Clusters, c.nodes)
 	c.forms = newForms(c.layout, c.nodes, clusters)
 	c.free = newRoom(len(c.nodes.all), c.layout.width)
