@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/agents"
@@ -60,9 +61,12 @@ func buildJob(o observed, run int32, stage *aiplatformv1alpha1.Stage, inputs []a
 		},
 		Spec: aiplatformv1alpha1.AIJobSpec{
 			JobType: agent.JobType, Image: agent.Image, Command: slices.Clone(agent.Command), Args: slices.Clone(agent.Args),
-			Resources: agent.Resources.DeepCopy(), RetryPolicy: *agent.RetryPolicy.DeepCopy(), TimeoutSeconds: agent.TimeoutSeconds,
+			Resources: agent.Resources.DeepCopy(), RetryPolicy: *agent.RetryPolicy.DeepCopy(),
 			QueueName: o.workflow.Spec.QueueName, Priority: o.workflow.Spec.Priority,
 		},
+	}
+	if agent.TimeoutSeconds != nil {
+		job.Spec.TimeoutSeconds = ptr.To(min(*agent.TimeoutSeconds, aiplatformv1alpha1.MaxTimeoutSeconds))
 	}
 	if user := o.workflow.Annotations[aiplatformv1alpha1.AnnotationUser]; user != "" {
 		job.Annotations = map[string]string{aiplatformv1alpha1.AnnotationUser: user}

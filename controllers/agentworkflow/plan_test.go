@@ -1,6 +1,7 @@
 package agentworkflow
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -233,6 +234,21 @@ func TestTimeout(t *testing.T) {
 	late.at(time.Hour).yields("read", "out", "x", "score", "1")
 	late.settle()
 	assert.Equal(t, aiplatformv1alpha1.WorkflowSucceeded, late.workflow.Status.Phase, "what has ended is not stopped for being seen late")
+}
+
+// Objects that were stored before the field had a maximum.
+func TestATimeLimitOfAges(t *testing.T) {
+	w := diamond()
+	w.workflow.Spec.TimeoutSeconds = ptr.To[int64](math.MaxInt64)
+	for _, agent := range w.agents {
+		agent.Spec.TimeoutSeconds = ptr.To[int64](math.MaxInt64)
+	}
+	w.settle()
+	w.is("read", aiplatformv1alpha1.AIJobRunning)
+	assert.Equal(t, aiplatformv1alpha1.MaxTimeoutSeconds, *w.job("read").Spec.TimeoutSeconds, "or the API server would refuse it")
+	w.at(time.Hour).settle()
+	assert.Equal(t, aiplatformv1alpha1.WorkflowRunning, w.workflow.Status.Phase)
+	assert.Equal(t, aiplatformv1alpha1.AIJobRunning, w.job("read").Status.Phase)
 }
 
 func TestAJobThatIsDeletedIsNotMadeAgain(t *testing.T) {

@@ -219,7 +219,7 @@ func (p *planner) begin(index int) {
 }
 
 func (p *planner) deadline() time.Time {
-	return p.status.StartTime.Add(time.Duration(*p.workflow.Spec.TimeoutSeconds) * time.Second)
+	return p.status.StartTime.Add(time.Duration(min(*p.workflow.Spec.TimeoutSeconds, aiplatformv1alpha1.MaxTimeoutSeconds)) * time.Second)
 }
 
 // failing says whether the workflow is to end as Failed. Why is kept in the condition Failed, which is only True once all

@@ -199,7 +199,7 @@ func (p *planner) overtime(status *aiplatformv1alpha1.AIJobStatus) *failure {
 	if p.job.Spec.TimeoutSeconds == nil || status.StartTime == nil {
 		return nil
 	}
-	limit := time.Duration(*p.job.Spec.TimeoutSeconds) * time.Second
+	limit := time.Duration(min(*p.job.Spec.TimeoutSeconds, aiplatformv1alpha1.MaxTimeoutSeconds)) * time.Second
 	if due := status.StartTime.Add(limit); p.now.Before(due) {
 		p.lookAgainAt(due)
 		return nil

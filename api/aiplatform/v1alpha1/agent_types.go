@@ -102,6 +102,8 @@ type AgentSpec struct {
 
 	// resources are the requests and limits of the agent's pod. Default: none, so that it runs where there is room left.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.size() <= 64",fieldPath=".limits",message="spec.resources.limits: names more than 64 resources: leave out those that the pod does not need"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.size() <= 64",fieldPath=".requests",message="spec.resources.requests: names more than 64 resources: leave out those that the pod does not need"
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, !(k in self.limits) || (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0))",fieldPath=".limits",message="spec.resources.limits: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
@@ -133,10 +135,11 @@ type AgentSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Retry policy",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	RetryPolicy RetryPolicy `json:"retryPolicy,omitzero"`
 
-	// timeoutSeconds is the time that one try of a stage may take before it counts as failed, at least 1. Default: no
-	// limit.
+	// timeoutSeconds is the time that one try of a stage may take before it counts as failed, 1 to 3153600000
+	// (100 years). Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3153600000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Time limit of a try in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
 }

@@ -103,10 +103,11 @@ type AgentWorkflowSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Priority",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	Priority *int32 `json:"priority,omitempty"`
 
-	// timeoutSeconds is the time from start to end after which the workflow is stopped and Failed, at least 1. Default:
-	// no limit.
+	// timeoutSeconds is the time from start to end after which the workflow is stopped and Failed, 1 to
+	// 3153600000 (100 years). Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3153600000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Time limit in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
 }

@@ -160,6 +160,8 @@ type AIJobSpec struct {
 
 	// resources are the requests and limits of each pod. Default: none, so that the pod runs where there is room left.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.size() <= 64",fieldPath=".limits",message="spec.resources.limits: names more than 64 resources: leave out those that the pod does not need"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.size() <= 64",fieldPath=".requests",message="spec.resources.requests: names more than 64 resources: leave out those that the pod does not need"
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, !(k in self.limits) || (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0))",fieldPath=".limits",message="spec.resources.limits: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
@@ -180,9 +182,11 @@ type AIJobSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=14,displayName="Retry policy"
 	RetryPolicy RetryPolicy `json:"retryPolicy,omitzero"`
 
-	// timeoutSeconds is the time that one try may take before it counts as failed, at least 1. Default: no limit.
+	// timeoutSeconds is the time that one try may take before it counts as failed, 1 to 3153600000 (100 years).
+	// Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3153600000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=18,displayName="Time limit of a try in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
 
@@ -190,6 +194,7 @@ type AIJobSpec struct {
 	// in DeadLetter are kept. Default: it is never deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=19,displayName="Delete so many seconds after the end",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
@@ -223,6 +228,9 @@ type AIJobSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=23,displayName="Service account",xDescriptors={"urn:alm:descriptor:io.kubernetes:ServiceAccount","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
+
+// MaxTimeoutSeconds is the longest time limit, 100 years of 365 days: what is stored with a longer one is held to this.
+const MaxTimeoutSeconds int64 = 100 * 365 * 24 * 3600
 
 // JobType is a kind of AI workload.
 // +kubebuilder:validation:Enum=inference;training;simulation;evaluation

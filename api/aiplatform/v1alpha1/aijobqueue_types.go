@@ -260,6 +260,7 @@ type ResourceLimits struct {
 	// gpus is the number of GPUs (resource nvidia.com/gpu), at least 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	GPUs *int32 `json:"gpus,omitempty"`
 
 	// cpu is the sum of CPU requests, above 0, for example 400.
@@ -280,6 +281,7 @@ type TenantLimits struct {
 	// maxConcurrency is the number of jobs that may run at a time, at least 1 and at most that of the queue.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	MaxConcurrency *int32 `json:"maxConcurrency,omitempty"`
 
 	ResourceLimits `json:",inline"`

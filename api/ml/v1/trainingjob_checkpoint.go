@@ -23,6 +23,7 @@ type Checkpoint struct {
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=20,displayName="Every so many epochs",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	Frequency int32 `json:"frequency,omitempty"`
 

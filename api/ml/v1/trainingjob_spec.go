@@ -194,6 +194,7 @@ type TrainingJobSpec struct {
 	// kept. Default: it is never deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=39,displayName="Delete so many seconds after the end",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
@@ -261,12 +262,14 @@ type Hyperparameters struct {
 	// batchSize is the number of samples per step and worker. Workers see it as BATCH_SIZE.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=15,displayName="Batch size",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:hyperparameters"}
 	BatchSize *int32 `json:"batchSize,omitempty"`
 
 	// epochs is the number of passes over the data set. Workers see it as EPOCHS.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=14,displayName="Epochs",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:hyperparameters"}
 	Epochs *int32 `json:"epochs,omitempty"`
 
@@ -280,12 +283,14 @@ type Hyperparameters struct {
 	// WARMUP_STEPS.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	WarmupSteps *int32 `json:"warmupSteps,omitempty"`
 
 	// gradientAccumulationSteps is the number of batches whose gradients are added up before a step. Workers see it
 	// as GRADIENT_ACCUMULATION_STEPS.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	GradientAccumulationSteps *int32 `json:"gradientAccumulationSteps,omitempty"`
 
 	// mixedPrecision trains with 16-bit floating point where it is safe. Workers see it as MIXED_PRECISION.
@@ -573,6 +578,7 @@ type SuccessPolicy struct {
 	// earlyStoppingPatience ends the training after this many epochs without improvement, at least 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	EarlyStoppingPatience *int32 `json:"earlyStoppingPatience,omitempty"`
 }
 

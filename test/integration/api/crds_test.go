@@ -2,8 +2,10 @@ package api_test
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,4 +134,37 @@ func untypedLists(schema apiextensionsv1.JSONSchemaProps, path string) []string 
 		lists = append(lists, untypedLists(*schema.Items.Schema, path+"[]")...)
 	}
 	return lists
+}
+
+// Before Kubernetes 1.36 the API server does not hold integers to their format. One stored object with a number that is no int32
+// would have every list of its kind fail. Fields of Kubernetes' own types cannot be marked.
+func TestEveryInt32HasBounds(t *testing.T) {
+	embedded := []string{".spec.jobTemplate.", ".spec.scheduling.affinity."}
+	for _, crd := range crds(t) {
+		for _, version := range crd.Spec.Versions {
+			for _, field := range unbounded(version.Schema.OpenAPIV3Schema.Properties["spec"], ".spec") {
+				if !slices.ContainsFunc(embedded, func(prefix string) bool { return strings.HasPrefix(field, prefix) }) {
+					t.Errorf("%s %s: %s is an int32, but takes numbers that are none: set its minimum and maximum", crd.Spec.Names.Kind, version.Name, field)
+				}
+			}
+		}
+	}
+}
+
+func unbounded(schema apiextensionsv1.JSONSchemaProps, path string) []string {
+	var fields []string
+	if schema.Format == "int32" &&
+		(schema.Minimum == nil || *schema.Minimum < math.MinInt32 || schema.Maximum == nil || *schema.Maximum > math.MaxInt32) {
+		fields = append(fields, path)
+	}
+	for name, field := range schema.Properties {
+		fields = append(fields, unbounded(field, path+"."+name)...)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		fields = append(fields, unbounded(*schema.Items.Schema, path+"[]")...)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		fields = append(fields, unbounded(*schema.AdditionalProperties.Schema, path+"{}")...)
+	}
+	return fields
 }

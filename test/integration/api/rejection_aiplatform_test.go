@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -56,6 +57,15 @@ spec:
       text: $(stages.read.outputs.text)
 `
 
+// sixtyFiveResources are names and amounts.
+func sixtyFiveResources() string {
+	var list []string
+	for i := range 65 {
+		list = append(list, fmt.Sprintf("example.com/device-%d: 1", i))
+	}
+	return strings.Join(list, ", ")
+}
+
 func TestAIJobRejections(t *testing.T) {
 	testRejections(t, aiJob, []rejection{
 		{"a name that is too long", `metadata: {name: ` + strings.Repeat("a", 51) + `}`, "spec", "choose a shorter or simpler name"},
@@ -69,6 +79,8 @@ func TestAIJobRejections(t *testing.T) {
 		{"GPU requests that differ from the limit", `spec: {resources: {requests: {nvidia.com/gpu: 2}, limits: {nvidia.com/gpu: 1}}}`, "spec.resources.requests", "set both to the same number or remove one"},
 		{"a request above its limit", `spec: {resources: {requests: {cpu: 2}, limits: {cpu: 500m}}}`, "spec.resources.requests", "lower the request or raise the limit"},
 		{"a negative amount of memory", `spec: {resources: {requests: {memory: -1Gi}}}`, "spec.resources.requests", "write for example cpu: 500m"},
+		{"65 kinds of resources", `spec: {resources: {limits: {` + sixtyFiveResources() + `}}}`, "spec.resources.limits", "names more than 64 resources"},
+		{"requests for 65 kinds of resources", `spec: {resources: {requests: {` + sixtyFiveResources() + `}}}`, "spec.resources.requests", "names more than 64 resources"},
 		{"fewer than no GPUs", `spec: {resources: {limits: {nvidia.com/gpu: -1}}}`, "spec.resources.limits", "has an amount below 0"},
 		{"a request for fewer than no GPUs", `spec: {resources: {requests: {nvidia.com/gpu: "-1"}}}`, "spec.resources.requests", "has an amount below 0"},
 		{"a gang of one", `spec: {gang: {enabled: true}}`, "spec.gang.minMembers", "set it to the number of pods, or set enabled to false"},
@@ -80,7 +92,9 @@ func TestAIJobRejections(t *testing.T) {
 		{"a first delay above the longest", `spec: {retryPolicy: {initialBackoff: 1h, maxBackoff: 5m}}`, "spec.retryPolicy.initialBackoff", "1h is more than maxBackoff 5m: lower it or raise maxBackoff"},
 		{"a delay without unit", `spec: {retryPolicy: {maxBackoff: 60}}`, "spec.retryPolicy.maxBackoff", "must be of type string"},
 		{"a delay of two days", `spec: {retryPolicy: {maxBackoff: 48h}}`, "spec.retryPolicy.maxBackoff", "choose less"},
+		{"a time limit of more than 100 years", `spec: {timeoutSeconds: 3153600001}`, "spec.timeoutSeconds", "should be less than or equal to 3153600000"},
 		{"no time to run", `spec: {timeoutSeconds: 0}`, "spec.timeoutSeconds", "should be greater than or equal to 1"},
+		{"a time to live that no client can read", `spec: {ttlSecondsAfterFinished: 2147483648}`, "spec.ttlSecondsAfterFinished", "should be less than or equal to 2147483647"},
 		{"a negative time to live", `spec: {ttlSecondsAfterFinished: -1}`, "spec.ttlSecondsAfterFinished", "should be greater than or equal to 0"},
 		{"a node label with blanks", `spec: {nodeSelector: {gpu: "A 100"}}`, "spec.nodeSelector.gpu", "should match"},
 		{"an unknown effect of a toleration", `spec: {tolerations: [{key: gpu, effect: Never}]}`, "spec.tolerations", "use NoSchedule, PreferNoSchedule or NoExecute"},
@@ -126,15 +140,19 @@ func TestAgentRejections(t *testing.T) {
 		{"an input twice", `spec: {inputs: [{name: a}, {name: a}]}`, "spec.inputs[1]", "Duplicate value"},
 		{"an input that is no variable name", `spec: {inputs: [{name: "a b"}]}`, "spec.inputs[0].name", "should match"},
 		{"a required input with default", `spec: {inputs: [{name: a, required: true, default: x}]}`, "spec.inputs[0].required", "remove one of the two"},
+		{"65 kinds of resources", `spec: {resources: {limits: {` + sixtyFiveResources() + `}}}`, "spec.resources.limits", "names more than 64 resources"},
+		{"requests for 65 kinds of resources", `spec: {resources: {requests: {` + sixtyFiveResources() + `}}}`, "spec.resources.requests", "names more than 64 resources"},
 		{"fewer than no GPUs", `spec: {resources: {limits: {nvidia.com/gpu: -1}}}`, "spec.resources.limits", "has an amount below 0"},
 		{"a request for fewer than no GPUs", `spec: {resources: {requests: {nvidia.com/gpu: "-1"}}}`, "spec.resources.requests", "has an amount below 0"},
 		{"17 outputs", `spec: {outputs: [` + strings.Repeat("{name: a},", 17) + `]}`, "spec.outputs", "must have at most 16 items"},
+		{"a time limit of more than 100 years", `spec: {timeoutSeconds: 3153600001}`, "spec.timeoutSeconds", "should be less than or equal to 3153600000"},
 		{"no time to run", `spec: {timeoutSeconds: 0}`, "spec.timeoutSeconds", "should be greater than or equal to 1"},
 	})
 }
 
 func TestAgentWorkflowRejections(t *testing.T) {
 	testRejections(t, agentWorkflow, []rejection{
+		{"a time limit of more than 100 years", `spec: {timeoutSeconds: 3153600001}`, "spec.timeoutSeconds", "should be less than or equal to 3153600000"},
 		{"no stages", `spec: {stages: []}`, "spec.stages", "should have at least 1 items"},
 		{"a stage without agent", `spec: {stages: [{name: a}]}`, "spec.stages[0].agent", "Required value"},
 		{"a stage twice", `spec: {stages: [{name: a, agent: x}, {name: a, agent: x}]}`, "spec.stages[1]", "Duplicate value"},
