@@ -2,6 +2,7 @@
 // after controller-gen, and running it again changes nothing.
 //
 //	crdedit trim FILE FIELD                 takes the descriptions out of spec.FIELD (trim.go says why)
+//	crdedit bound FILE FIELD                gives the int32s in spec.FIELD the bounds of their type (bound.go says why)
 //	crdedit retire-version FILE VERSION     keeps a version in the list that is no longer served (retire.go)
 package main
 
@@ -14,6 +15,7 @@ import (
 )
 
 const usage = `usage: crdedit trim FILE FIELD
+       crdedit bound FILE FIELD
        crdedit retire-version FILE VERSION`
 
 func main() {
@@ -27,7 +29,7 @@ func run(arguments []string) error {
 	if len(arguments) == 0 {
 		return fmt.Errorf("no command\n%s", usage)
 	}
-	commands := map[string]func(crd map[string]any, argument string) error{"trim": trim, "retire-version": retire}
+	commands := map[string]func(crd map[string]any, argument string) error{"trim": trim, "bound": bound, "retire-version": retire}
 	command, ok := commands[arguments[0]]
 	if !ok {
 		return fmt.Errorf("there is no command %q\n%s", arguments[0], usage)
