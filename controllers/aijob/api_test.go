@@ -74,7 +74,7 @@ func TestAPIAJobRunsToItsEnd(t *testing.T) {
 	figures, err := testutil.GatherAndCount(m.metrics, "aijob_submitted_total", "aijob_completed_total", "aijob_dispatch_latency_seconds",
 		"aijob_execution_duration_seconds")
 	require.NoError(t, err)
-	assert.Equal(t, 4, figures)
+	assert.Equal(t, 7, figures, "three, and one for each of the four ways to end")
 }
 
 // A life without failures costs four writes, and looking at it again none.
