@@ -50,8 +50,8 @@ type scaling struct {
 	fewer int32
 }
 
-// next goes up at once, and down to what was needed at most in the last time of idleness. As long as more tasks run than that,
-// as many workers stay: nothing says which of them have one. again is when to look next although no figure changes; 0: never.
+// next goes up at once, and down to what was needed at most in the last time of idleness, but not while a task runs: nothing says
+// which worker has it, and Kubernetes may take that one away. again is when to look next although no figure changes; 0: never.
 func (s scaling) next(l limits, f Figures, now time.Time) (next scaling, again time.Duration) {
 	next = s
 	next.replicas = l.within(s.replicas)
@@ -66,7 +66,10 @@ func (s scaling) next(l limits, f Figures, now time.Time) (next scaling, again t
 	if left := l.idle - now.Sub(next.fewerSince); left > 0 {
 		return next, left
 	}
-	if target := max(l.within(next.fewer), min(next.replicas, f.Running)); target < next.replicas {
+	if f.Running > 0 {
+		return next, 0 // once none runs a figure has changed
+	}
+	if target := l.within(next.fewer); target < next.replicas {
 		next = scaling{replicas: target}
 		if needed < target {
 			next.fewerSince, next.fewer = now, needed
