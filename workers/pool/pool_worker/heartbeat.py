@@ -11,7 +11,7 @@ from pool_worker.errors import LeaseLostError, ServiceError
 from pool_worker.logs import Log
 from pool_worker.tasks import CANCELLED, LEASE_LOST, TIMED_OUT, Context, Task
 
-# How long a handler may take to notice that its time is over. Then the lease is let go, so that another can try.
+# How long a handler may take to end after it was asked to. Then it is given up, and its lease, so that another can try.
 STUBBORN_SECONDS = 30.0
 
 
@@ -42,6 +42,9 @@ class Heartbeat:
     def _run(self) -> None:
         try:
             self._keep()
+            # Whoever comes here without the end of the task has asked the handler to stop.
+            if not self._context.abandoned and not self._done.wait(STUBBORN_SECONDS):
+                self._abandon(f"the task went on {STUBBORN_SECONDS:.0f} s after it had to stop: {self._context.reason}")
         finally:
             self._service.close()
 
@@ -54,11 +57,7 @@ class Heartbeat:
         while not self._done.wait(pause):
             if self._timed_out(began) and self._stubborn(began):
                 self._context.stop(LEASE_LOST)
-                self._log.error(
-                    "stubborn",
-                    f"the task went on {STUBBORN_SECONDS:.0f} s after its timeout; its lease is let go",
-                    task=self._task.id,
-                )
+                self._abandon(f"the task went on {STUBBORN_SECONDS:.0f} s after its timeout; its lease is let go")
                 return
             sent = time.monotonic()
             try:
@@ -86,6 +85,10 @@ class Heartbeat:
     def _lost(self, why: str) -> None:
         self._context.stop(LEASE_LOST)
         self._log.warning("lease-lost", f"the lease is lost, the work stops: {why}", task=self._task.id)
+
+    def _abandon(self, why: str) -> None:
+        self._context.abandon()
+        self._log.error("stubborn", why, task=self._task.id)
 
     def _timed_out(self, began: float) -> bool:
         if not self._task.timeout_seconds or time.monotonic() - began < self._task.timeout_seconds:

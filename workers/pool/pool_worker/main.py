@@ -16,10 +16,14 @@ from pool_worker.tasks import Handler
 from pool_worker.worker import Worker
 
 EXIT_USAGE = 64  # EX_USAGE: a setting is wrong; trying again cannot help
+EXIT_SLOT_LOST = 70  # EX_SOFTWARE: a handler does not stop; the worker starts anew
 
 
 def run(handlers: Mapping[str, Handler]) -> NoReturn:
-    """Take tasks of the types in ``handlers`` (of JOB_TYPES only, if it is set) until SIGTERM; end the process."""
+    """Take tasks of the types in ``handlers`` (of JOB_TYPES only, if it is set) until SIGTERM; end the process.
+
+    It ends by itself, with status 70, when a handler does not stop although it has to: Kubernetes starts it anew.
+    """
     try:
         settings = configuration.load(os.environ)
         chosen = _choose(handlers, settings.job_types)
@@ -36,9 +40,9 @@ def run(handlers: Mapping[str, Handler]) -> NoReturn:
             MetricsServer(settings.metrics_port, metrics, lambda: worker.alive)
         except OSError as error:
             log.warning("metrics", f"METRICS_PORT {settings.metrics_port} cannot be served: {error}")
-    worker.run()
+    whole = worker.run()
     sys.stdout.flush()
-    os._exit(0)  # a handler that does not stop must not hold the process up
+    os._exit(0 if whole else EXIT_SLOT_LOST)  # a handler that does not stop must not hold the process up
 
 
 def _choose(handlers: Mapping[str, Handler], job_types: tuple[str, ...]) -> dict[str, Handler]:

@@ -37,6 +37,7 @@ class Context:
         self._lock = threading.Lock()
         self._reason = ""
         self._progress = 0.0
+        self._abandoned = threading.Event()
 
     @property
     def reason(self) -> str:
@@ -74,6 +75,15 @@ class Context:
             if not self._reason or reason in (LEASE_LOST, CANCELLED):
                 self._reason = reason
         self._stopped.set()
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody waits for the handler any more, which was asked to end and did not."""
+        return self._abandoned.is_set()
+
+    def abandon(self) -> None:
+        """Give the handler up. A thread cannot be ended from outside: the worker has to end for its sake."""
+        self._abandoned.set()
 
 
 Handler = Callable[[Task, Context], Mapping[str, Any]]

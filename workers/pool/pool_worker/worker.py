@@ -30,6 +30,8 @@ from pool_worker.tasks import CANCELLED, LEASE_LOST, SHUTTING_DOWN, TIMED_OUT, C
 REPORT_SECONDS = 900.0
 # How long handlers may take to stop when the worker ends.
 STOP_SECONDS = 25.0
+# How often the worker looks whether it has lost a slot.
+LOOK_SECONDS = 1.0
 
 
 class Worker:
@@ -48,15 +50,18 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether every thread that takes tasks still does."""
-        return all(slot.is_alive() for slot in self._slots)
+        """Whether every thread that takes tasks still does, and none is held by a handler that does not stop."""
+        return all(slot.is_alive() for slot in self._slots) and not self._abandoned()
 
     def stop(self) -> None:
         """Take no further task. Those that run have the grace period to end."""
         self._stopping.set()
 
-    def run(self) -> None:
-        """Take tasks until stop() is called, and return when none runs any longer."""
+    def run(self) -> bool:
+        """Take tasks until stop() is called, and return when none runs any longer.
+
+        False: nobody called stop(), but a thread that takes tasks has been lost, and only a new process has them all.
+        """
         for number in range(self._settings.concurrency):
             slot = threading.Thread(target=self._take_tasks, name=f"slot-{number}", daemon=True)
             self._slots.append(slot)
@@ -68,7 +73,12 @@ class Worker:
             job_types=sorted(self._handlers),
             concurrency=self._settings.concurrency,
         )
-        self._stopping.wait()
+        while whole := self.alive:
+            if self._stopping.wait(LOOK_SECONDS):
+                break
+        if not whole:
+            self._log.error("slot-lost", "a slot is lost: the worker ends, so that it is started anew")
+        self.stop()
         self._log.info(
             "stopping", f"taking no further task; {len(self._running)} running have {self._settings.grace:g} s"
         )
@@ -79,14 +89,20 @@ class Worker:
             if not self._join(time.monotonic() + STOP_SECONDS):
                 self._give_back()
         self._log.info("end", "the worker ends")
+        return whole
 
     def _join(self, deadline: float) -> bool:
-        """Wait for the slots to end. One that only waits for tasks has nothing to lose and is not waited for."""
+        """Wait for the slots to end. One that only waits for tasks has nothing to lose and is not waited for, nor is one
+        whose handler was given up."""
         while time.monotonic() < deadline:
-            if not any(slot.is_alive() for slot in self._slots):
+            if sum(slot.is_alive() for slot in self._slots) <= self._abandoned():
                 return True
             time.sleep(0.02)
-        return not self._contexts()
+        return len(self._contexts()) <= self._abandoned()
+
+    def _abandoned(self) -> int:
+        """The number of handlers that were given up and still run. Each holds a slot."""
+        return sum(context.abandoned for _, context in self._contexts())
 
     def _give_back(self) -> None:
         """Give back the tasks whose handlers do not stop; the process ends with them."""

@@ -7,6 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from conftest import Process, wait_for
@@ -76,6 +77,47 @@ def test_a_training_that_is_ended_is_given_back_with_a_checkpoint(server: Server
     process(STEP_DELAY_SECONDS="0")
     server.wait(job, "succeeded", seconds=60)
     assert job.result["metrics"]["restored_step"] > 0
+
+
+STUBBORN = """
+import pathlib, time
+from pool_worker import heartbeat, run
+
+heartbeat.STUBBORN_SECONDS = 0.3
+
+def stuck(task, context):
+    time.sleep(600)
+
+def long(task, context):
+    while not pathlib.Path(task.config["until"]).exists():
+        context.check()
+        time.sleep(0.01)
+    return {"finished": True}
+
+run({"simulation": stuck, "inference": long})
+"""
+
+
+@pytest.mark.parametrize("why", ["timeout", "cancelled", "lease lost"])
+def test_a_handler_that_does_not_stop_has_the_worker_started_anew(
+    server: Server, process: Start, tmp_path: Path, why: str
+) -> None:
+    server.visibility = 0.6
+    port, until = free_port(), tmp_path / "until"
+    worker = process("-c", STUBBORN, CONCURRENCY="2", METRICS_PORT=str(port))
+    other = server.wait(server.submit("inference", {"until": str(until)}), "running")
+    assert get(port, "/healthz")[0] == 200
+    stuck = server.wait(server.submit("simulation", timeout_seconds=0.3 if why == "timeout" else 0), "running")
+    stuck.job_type = "training"  # so that this worker does not take it again
+    if why == "cancelled":
+        stuck.cancel = True
+    elif why == "lease lost":
+        server.revoke(stuck)
+    wait_for(lambda: '"event": "stubborn"' in worker.output, "the handler to be given up")
+    assert get(port, "/healthz")[0] == 503
+    until.touch()  # the other task may end
+    assert worker.process.wait(20) == 70
+    assert (other.status, other.result) == ("succeeded", {"finished": True}), worker.output
 
 
 def test_wrong_settings_end_the_worker_and_are_all_named(process: Start) -> None:
