@@ -2,11 +2,15 @@ package jobservice_test
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -135,6 +139,24 @@ func TestATaskOutlivesItsWorkerAndTheService(t *testing.T) {
 	second.terminate()
 }
 
+// stumbling is an address of a service that fails the first time that each thing is asked of it.
+func stumbling(t *testing.T, s *jobservice.Service) *jobservice.Service {
+	t.Helper()
+	behind, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(behind)
+	var known sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, again := known.LoadOrStore(r.URL.Path, true); !again {
+			http.Error(w, "an outage", http.StatusServiceUnavailable)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.CloseClientConnections)
+	return &jobservice.Service{URL: server.URL, Token: s.Token}
+}
+
 // The guide's own worker does what the guide says.
 func TestTheWorkersOfTheGuideWork(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "guide", "platform-workers.md"))
@@ -147,12 +169,16 @@ func TestTheWorkersOfTheGuideWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "worker.py")
 			require.NoError(t, os.WriteFile(file, []byte(programs[i][1]), 0o600))
-			w := startWorker(t, s, "pool", file)
+			w := startWorker(t, stumbling(t, s), "pool", file)
 			good := s.Submit(task("simulation", map[string]any{"number": 21}))
 			bad := s.Submit(task("simulation", map[string]any{}))
 			assert.Equal(t, map[string]any{"doubled": 42.0}, s.AwaitStatus(good, "succeeded")["result"])
 			assert.Contains(t, s.AwaitStatus(bad, "failed")["error"], "number")
-			w.kill()
+
+			// It ends once it is told to, and no request of it is under way.
+			require.NoError(t, w.command.Process.Signal(syscall.SIGTERM))
+			s.Submit(task("simulation", map[string]any{"number": 1}))
+			require.NoError(t, w.command.Wait())
 		})
 	}
 }
