@@ -196,6 +196,7 @@ type WorkerPool struct {
 	TasksPerWorker *int32 `json:"tasksPerWorker,omitempty"`
 
 	// idleSeconds is how long there must have been less to do before pods are taken away, 0 to 86400. Default 60.
+	// None is taken away while a task runs.
 	// +optional
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=0
