@@ -12,7 +12,8 @@ from pool_worker.logs import Log
 from pool_worker.tasks import CANCELLED, LEASE_LOST, TIMED_OUT, Context, Task
 
 # How long a handler may take to end after it was asked to. Then it is given up, and its lease, so that another can try.
-STUBBORN_SECONDS = 30.0
+# Longer than a training may take to write its last checkpoint (STOP_SECONDS of training_task).
+STUBBORN_SECONDS = 45.0
 
 
 class Heartbeat:
