@@ -12,8 +12,11 @@ const jobServiceObjects = "spot-training-operator-job-service"
 
 // jobServicePlace is the place of its objects: all of them come with a value.
 func jobServicePlace(kind string) place {
-	if kind == "NetworkPolicy" {
+	switch kind {
+	case "NetworkPolicy":
 		return place{"job-service.yaml", "and .Values.jobService.enabled .Values.networkPolicy.enabled"}
+	case "ServiceMonitor":
+		return place{"job-service.yaml", "and .Values.jobService.enabled .Values.metrics.enabled .Values.metrics.serviceMonitor.enabled"}
 	}
 	return place{"job-service.yaml", ".Values.jobService.enabled"}
 }

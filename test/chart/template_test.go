@@ -234,7 +234,16 @@ func TestValuesChooseObjects(t *testing.T) {
 			there: []string{"Deployment spot-training-operator-job-service", "Service spot-training-operator-job-service",
 				"ServiceAccount spot-training-operator-job-service", "ClusterRole spot-training-operator-job-service",
 				"ClusterRoleBinding spot-training-operator-job-service", "PodDisruptionBudget spot-training-operator-job-service"},
-			absent: []string{"NetworkPolicy spot-training-operator-job-service"},
+			absent: []string{"NetworkPolicy spot-training-operator-job-service", "ServiceMonitor spot-training-operator-job-service"},
+		},
+		"the monitor of the job service": {
+			values: []string{"--set=jobService.enabled=true,metrics.serviceMonitor.enabled=true"},
+			there:  []string{"ServiceMonitor spot-training-operator-job-service", "ServiceMonitor spot-training-operator-metrics"},
+		},
+		"no job service": {
+			values: []string{"--set=metrics.serviceMonitor.enabled=true"},
+			there:  []string{"ServiceMonitor spot-training-operator-metrics"},
+			absent: []string{"ServiceMonitor spot-training-operator-job-service"},
 		},
 		"rbac.userRoles=false": {
 			values: []string{"--set=rbac.userRoles=false"},
@@ -279,6 +288,56 @@ func TestValuesReachTheirObjects(t *testing.T) {
 	for id, object := range render(t) {
 		assert.Equal(t, object.GetKind() == "CustomResourceDefinition", object.GetAnnotations()["helm.sh/resource-policy"] == "keep", id)
 	}
+}
+
+// A monitor that selects no Service, or a port that the Service or the pods do not have, scrapes nothing, and nobody says so.
+func TestEveryMonitorFindsWhatItScrapes(t *testing.T) {
+	objects := render(t, "--set=jobService.enabled=true,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=15s")
+	for id, workload := range map[string]string{
+		"ServiceMonitor spot-training-operator-metrics":     "Deployment " + deploymentName,
+		"ServiceMonitor spot-training-operator-job-service": "Deployment spot-training-operator-job-service",
+	} {
+		t.Run(id, func(t *testing.T) {
+			require.Contains(t, objects, id)
+			labels, _, err := unstructured.NestedStringMap(objects[id].Object, "spec", "selector", "matchLabels")
+			require.NoError(t, err)
+			endpoints, _, err := unstructured.NestedSlice(objects[id].Object, "spec", "endpoints")
+			require.NoError(t, err)
+			var deployment appsv1.Deployment
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(objects[workload].Object, &deployment))
+			pod := deployment.Spec.Template
+			found := 0
+			for _, object := range objects {
+				if object.GetKind() != "Service" || !contains(object.GetLabels(), labels) {
+					continue
+				}
+				var service corev1.Service
+				require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &service))
+				assert.True(t, contains(pod.Labels, service.Spec.Selector), "%s selects the pods", service.Name)
+				for _, port := range service.Spec.Ports {
+					if port.Name != endpoints[0].(map[string]any)["port"] {
+						continue
+					}
+					assert.True(t, slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
+						return p.Name == port.TargetPort.String()
+					}), "the pods have the port %s", &port.TargetPort)
+					found++
+				}
+			}
+			assert.Equal(t, 1, found, "Services with the port %s", endpoints[0].(map[string]any)["port"])
+			assert.Equal(t, "15s", endpoints[0].(map[string]any)["interval"])
+		})
+	}
+}
+
+// contains says whether labels has all of some.
+func contains(labels, some map[string]string) bool {
+	for key, value := range some {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 func TestValuesOfTheJobServiceTakeEffect(t *testing.T) {
