@@ -50,7 +50,8 @@ func New() *cobra.Command {
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "bind-address", ":8000", "address of the REST interface (in a trial 127.0.0.1:8000)")
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics for Prometheus; 0 turns it off (in a trial off)")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080",
+		"address of /metrics for Prometheus and /api/v1/health/ for probes, by plain HTTP; 0 turns it off (in a trial off)")
 	flags.StringVar(&o.certFile, "tls-cert-file", "", "certificate of the REST interface, read again when it changes (default: plain HTTP)")
 	flags.StringVar(&o.keyFile, "tls-key-file", "", "key of --tls-cert-file")
 	o.store.addFlags(flags)

@@ -73,9 +73,6 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	} else {
 		log.Info("there is no Kubernetes here: jobs that name an image wait", "flag", "--kubernetes")
 	}
-	if o.metricsAddress != "0" {
-		group.Go(func() error { return serveMetrics(lifetime, o.metricsAddress, registry) })
-	}
 	if o.trial {
 		if err := welcome(out, o.url(listener.Addr()), o.store.dataDir, secrets[0]); err != nil {
 			return err
@@ -84,6 +81,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	streams, endStreams := context.WithCancel(lifetime)
 	defer endStreams()
 	handler := rest.New(o.service(store, cluster, authenticator, figures, streams, log))
+	if o.metricsAddress != "0" {
+		group.Go(func() error { return serveMetrics(lifetime, o.metricsAddress, registry, handler) })
+	}
 	group.Go(func() error {
 		defer end()
 		return o.serve(failed, listener, handler, endStreams, log)

@@ -66,14 +66,19 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 // silence is how long a connection may have been opened without a request when the service ends.
 const silence = time.Second
 
-// serveMetrics for Prometheus until the context ends.
-func serveMetrics(ctx context.Context, address string, registry *prometheus.Registry) error {
+// healthPath is where the handler of the REST interface tells of the service's health.
+const healthPath = rest.Base + "/health/"
+
+// serveMetrics for Prometheus until the context ends, and the service's health for the kubelet: by plain HTTP, however the REST
+// interface is served.
+func serveMetrics(ctx context.Context, address string, registry *prometheus.Registry, health http.Handler) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.Handle(healthPath, health)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	serving := make(chan error, 1)
 	go func() { serving <- server.Serve(listener) }()
