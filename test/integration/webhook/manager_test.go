@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,16 +122,28 @@ func (m *manager) ready() bool {
 // callAt has the API server call the webhooks at a port of this machine instead of by the Service.
 func callAt(t *testing.T, port int) {
 	t.Helper()
-	redirect := func(config *admissionregistrationv1.WebhookClientConfig, path string) {
+	redirect := func(config *admissionregistrationv1.WebhookClientConfig) {
+		var path string
+		if config.Service != nil {
+			path = *config.Service.Path
+		} else {
+			at, err := url.Parse(*config.URL)
+			require.NoError(t, err)
+			path = at.Path
+		}
 		config.Service, config.URL = nil, ptr.To("https://"+address(port)+path)
 	}
 	var mutating admissionregistrationv1.MutatingWebhookConfiguration
 	require.NoError(t, k8s.Get(t.Context(), client.ObjectKey{Name: configuration}, &mutating))
-	redirect(&mutating.Webhooks[0].ClientConfig, "/mutate-ml-example-com-v1-trainingjob")
+	for i := range mutating.Webhooks {
+		redirect(&mutating.Webhooks[i].ClientConfig)
+	}
 	require.NoError(t, k8s.Update(t.Context(), &mutating))
 	var validating admissionregistrationv1.ValidatingWebhookConfiguration
 	require.NoError(t, k8s.Get(t.Context(), client.ObjectKey{Name: configuration}, &validating))
-	redirect(&validating.Webhooks[0].ClientConfig, "/validate-ml-example-com-v1-trainingjob")
+	for i := range validating.Webhooks {
+		redirect(&validating.Webhooks[i].ClientConfig)
+	}
 	require.NoError(t, k8s.Update(t.Context(), &validating))
 }
 
