@@ -90,7 +90,9 @@ func TestAPIInstancesAreAdoptedAfterALostStatus(t *testing.T) {
 	vm := c.vm("t4")
 	c.pod("t4", "bert", 0)
 	c.pod("t4", "bert", 1)
-	before := c.await(vm, "two ready instances", c.agree(2))
+	before := c.await(vm, "two ready instances", func(vm *spotv1alpha1.SpotInstanceVM) bool {
+		return c.agree(2)(vm) && vm.Status.ProvisionedInstances[0].InstanceID != "" && vm.Status.ProvisionedInstances[1].InstanceID != ""
+	})
 	m.stop()
 
 	now := c.now(vm)
@@ -98,7 +100,9 @@ func TestAPIInstancesAreAdoptedAfterALostStatus(t *testing.T) {
 	lost.Status = spotv1alpha1.SpotInstanceVMStatus{}
 	require.NoError(t, c.Status().Update(t.Context(), lost))
 	c.start(newFuse(0))
-	after := c.await(vm, "both to be in the status again", c.agree(2))
+	after := c.await(vm, "both to be in the status again, with their numbers", func(vm *spotv1alpha1.SpotInstanceVM) bool {
+		return c.agree(2)(vm) && vm.Status.ProvisionedInstances[0].InstanceID != "" && vm.Status.ProvisionedInstances[1].InstanceID != ""
+	})
 	for n := range after.Status.ProvisionedInstances {
 		assert.Equal(t, before.Status.ProvisionedInstances[n].Name, after.Status.ProvisionedInstances[n].Name)
 		assert.Equal(t, before.Status.ProvisionedInstances[n].InstanceID, after.Status.ProvisionedInstances[n].InstanceID)
