@@ -59,20 +59,12 @@ func TestACutUploadLeavesNoCheckpoint(t *testing.T) {
 	for i := range 12 {
 		contents["shard-"+strconv.Itoa(i)] = strings.Repeat(strconv.Itoa(i), 6<<20/len(strconv.Itoa(i)))
 	}
-	for name, cut := range map[string]func(t *testing.T, proxy *stores.Proxy, stop context.CancelFunc){
-		"stopped before it began": func(_ *testing.T, _ *stores.Proxy, stop context.CancelFunc) { stop() },
-		"stopped on its way": func(t *testing.T, proxy *stores.Proxy, stop context.CancelFunc) {
-			go func() {
-				assert.Eventually(t, func() bool { return proxy.Moved() > 10<<20 }, time.Minute, time.Millisecond)
-				stop()
-			}()
-		},
-		"the store falls silent": func(t *testing.T, proxy *stores.Proxy, _ context.CancelFunc) {
-			go func() {
-				assert.Eventually(t, func() bool { return proxy.Moved() > 10<<20 }, time.Minute, time.Millisecond)
-				proxy.Silence(true)
-			}()
-		},
+	for name, cut := range map[string]struct {
+		before, midway func(proxy *stores.Proxy, stop context.CancelFunc)
+	}{
+		"stopped before it began": {before: func(_ *stores.Proxy, stop context.CancelFunc) { stop() }},
+		"stopped on its way":      {midway: func(_ *stores.Proxy, stop context.CancelFunc) { stop() }},
+		"the store falls silent":  {midway: func(proxy *stores.Proxy, _ context.CancelFunc) { proxy.Silence(true) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stores.NewS3(t, stores.AnyPort)
@@ -86,9 +78,28 @@ func TestACutUploadLeavesNoCheckpoint(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			proxy.Limit(8 << 20)
-			cut(t, proxy, stop)
 			to.StallAfter = 200 * time.Millisecond // and 15 times that while the store makes objects
+			if cut.before != nil {
+				cut.before(proxy, stop)
+			}
+			ended, watched := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(watched)
+				for cut.midway != nil {
+					select {
+					case <-ended: // on a slow machine it has come to nothing before it was cut
+						return
+					case <-time.After(time.Millisecond):
+					}
+					if proxy.Moved() > 10<<20 {
+						cut.midway(proxy, stop)
+						return
+					}
+				}
+			}()
 			_, err = to.Upload(ctx, area, 0, dir, "checkpoint-epoch-1", m)
+			close(ended)
+			<-watched // so that nothing is cut any more
 			require.Error(t, err)
 			assert.False(t, manifest.IsInvalid(err), "%v says nothing of the checkpoint", err)
 			assert.NotContains(t, strings.Join(s.Keys(bucket, prefix), " "), manifest.FileName)
