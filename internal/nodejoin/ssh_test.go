@@ -33,7 +33,7 @@ const forced = `#!/bin/bash
 echo "$SSH_ORIGINAL_COMMAND" >>"$ROOT/commands"
 sed -e "s#/var/lib/#$ROOT/var/lib/#g; s#/etc/kubernetes#$ROOT/etc/kubernetes#g; s#PATH=/usr/local/sbin:#PATH=$ROOT/bin:#" >"$ROOT/script"
 if [[ -e $ROOT/says ]]; then cat "$ROOT/says"; fi
-if [[ -e $ROOT/vanishes ]]; then kill -KILL $PPID; fi
+if [[ -e $ROOT/vanishes ]]; then kill -KILL $PPID; exit; fi
 exec /bin/bash -s <"$ROOT/script"
 `
 
