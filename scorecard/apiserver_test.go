@@ -2,24 +2,16 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/operator-framework/api/crds"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -37,72 +29,34 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/progress"
+	"github.com/dcnlab/spot-training-operator/test/apiserver"
 )
 
-// api is the API server that the tests share, with the operator's CRDs and those of OLM. The first of them starts it.
-var api struct {
-	once   sync.Once
-	env    *envtest.Environment
-	config *rest.Config
-	scheme *runtime.Scheme
-	err    error
-}
+// api has the operator's CRDs and those of OLM.
+var (
+	scheme = apiserver.Scheme(apiextensionsv1.AddToScheme, operatorsv1alpha1.AddToScheme, operatorsv2.AddToScheme,
+		mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme)
+	api = apiserver.New(apiserver.OwnCRDs, func(env *envtest.Environment) {
+		env.CRDs = append(env.CRDs, crds.ClusterServiceVersion(), crds.OperatorCondition())
+		// Nobody here would take away the finalizer that this plugin gives every claim.
+		env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "StorageObjectInUseProtection")
+	})
+)
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	code := m.Run()
-	if api.env != nil {
-		if err := api.env.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { api.Main(m) }
 
 func startAPI(t *testing.T) client.Client {
 	t.Helper()
-	api.once.Do(func() { api.err = launchAPI() })
-	require.NoError(t, api.err)
-	admin, err := client.New(api.config, client.Options{Scheme: api.scheme})
+	admin, err := client.New(api.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	return admin
-}
-
-func launchAPI() error {
-	api.scheme = runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, operatorsv1alpha1.AddToScheme, operatorsv2.AddToScheme,
-		mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme,
-	} {
-		if err := add(api.scheme); err != nil {
-			return err
-		}
-	}
-	env := &envtest.Environment{
-		CRDDirectoryPaths:     []string{crdFolder},
-		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{crds.ClusterServiceVersion(), crds.OperatorCondition()},
-		ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: 3 * time.Minute,
-	}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		env.BinaryAssetsDirectory = filepath.Join("..", ".localcluster", "bin")
-	}
-	// Nobody here would take away the finalizer that this plugin gives every claim.
-	env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "StorageObjectInUseProtection")
-	config, err := env.Start()
-	if err != nil {
-		return fmt.Errorf("start an API server: %w: run `make test`, which builds etcd and kube-apiserver, "+
-			"or set KUBEBUILDER_ASSETS to a folder that has both", err)
-	}
-	config.QPS = -1
-	api.env, api.config = env, config
-	return nil
 }
 
 // startOperator runs the operator's controllers for the namespace until the test ends.
 func startOperator(t *testing.T, namespace string) {
 	t.Helper()
-	mgr, err := ctrl.NewManager(api.config, ctrl.Options{
-		Scheme: api.scheme,
+	mgr, err := ctrl.NewManager(api.Config(t), ctrl.Options{
+		Scheme: scheme,
 		Cache: cache.Options{
 			ByObject: trainingjob.CachedObjects(), DefaultTransform: cache.TransformStripManagedFields(),
 			DefaultNamespaces: map[string]cache.Config{namespace: {}},

@@ -148,7 +148,7 @@ func (b *bench) asServiceAccount(name string) *rest.Config {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
 	token := &authenticationv1.TokenRequest{}
 	require.NoError(b.t, b.SubResource("token").Create(b.t.Context(), account, token))
-	config := rest.AnonymousClientConfig(api.config)
+	config := rest.AnonymousClientConfig(api.Config(b.t))
 	config.BearerToken = token.Status.Token
 	return config
 }

@@ -15,11 +15,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/crash"
 )
 
 // life runs a diamond of four stages, one of which is skipped, to its end. It returns the writes of the manager, which dies
 // at the cut and is started anew.
-func life(t *testing.T, at *cut) []string {
+func life(t *testing.T, at *crash.Cut) []string {
 	t.Helper()
 	c := newCluster(t)
 	c.agent("reader")
@@ -29,7 +30,7 @@ func life(t *testing.T, at *cut) []string {
 	w.workflow.Spec.Stages[3].DependsOn, w.workflow.Spec.Stages[3].Inputs = []aiplatformv1alpha1.StageName{"left"}, nil
 	workflow := c.submit(w)
 	alive := func() {
-		if m.crashed() {
+		if m.Crashed() {
 			m.stop()
 			m = c.start(nil)
 		}
@@ -68,7 +69,7 @@ func life(t *testing.T, at *cut) []string {
 	for stage, uids := range c.made {
 		assert.Len(t, uids, 1, "stage %s was started more than once", stage)
 	}
-	return m.written()
+	return m.Written()
 }
 
 func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
@@ -84,7 +85,7 @@ func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				life(t, &cut{write: i, sent: sent})
+				life(t, &crash.Cut{Skip: i, Sent: sent})
 			})
 		}
 	}

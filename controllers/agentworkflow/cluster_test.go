@@ -20,6 +20,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/crash"
 )
 
 // cluster is a namespace of a real API server in which the test plays the controller of AIJobs.
@@ -35,7 +36,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	config, scheme := startAPI(t)
+	config := api.Config(t)
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -45,7 +46,7 @@ func newCluster(t *testing.T) *cluster {
 
 // manager is a manager that runs.
 type manager struct {
-	*traffic
+	*crash.Traffic
 
 	events   *events.FakeRecorder
 	triggers *triggers
@@ -53,15 +54,15 @@ type manager struct {
 }
 
 // start runs a manager for the cluster, set up like the real one. It crashes at the cut; nil for never.
-func (c *cluster) start(at *cut) *manager { return c.startAt(at, clock.RealClock{}) }
+func (c *cluster) start(at *crash.Cut) *manager { return c.startAt(at, clock.RealClock{}) }
 
-func (c *cluster) startAt(at *cut, now clock.PassiveClock) *manager {
+func (c *cluster) startAt(at *crash.Cut, now clock.PassiveClock) *manager {
 	c.t.Helper()
-	m := &manager{traffic: &traffic{cut: at}, events: events.NewFakeRecorder(1000)}
+	m := &manager{Traffic: &crash.Traffic{Cut: at}, events: events.NewFakeRecorder(1000)}
 	restConfig := rest.CopyConfig(c.config)
 	restConfig.ContentType = "application/vnd.kubernetes.protobuf" // as the real one has it, which custom resources know nothing of
 	restConfig.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	restConfig.Wrap(m.wrap)
+	restConfig.Wrap(m.Wrap)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: c.Scheme(),
 		Cache: cache.Options{
@@ -200,7 +201,7 @@ func in(phase aiplatformv1alpha1.WorkflowPhase) func(*aiplatformv1alpha1.AgentWo
 func (c *cluster) touch(m *manager, workflow *aiplatformv1alpha1.AgentWorkflow) {
 	c.t.Helper()
 	// A wrong agent is written about, and the right one again: what the plan wants besides would be written too.
-	before := len(m.written())
+	before := len(m.Written())
 	right := workflow.Spec.TimeoutSeconds
 	set := func(seconds *int64) {
 		c.t.Helper()
@@ -214,7 +215,7 @@ func (c *cluster) touch(m *manager, workflow *aiplatformv1alpha1.AgentWorkflow) 
 	}
 	set(ptr.To[int64](86400))
 	set(right)
-	require.Equal(c.t, before+2, len(m.written()), "writes: %q", m.written()[before:])
+	require.Equal(c.t, before+2, len(m.Written()), "writes: %q", m.Written()[before:])
 }
 
 func requestFor(workflow *aiplatformv1alpha1.AgentWorkflow) ctrl.Request {

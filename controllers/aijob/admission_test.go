@@ -101,15 +101,7 @@ func TestAPIAJobOfHigherPriorityTakesThePlace(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), keyOf(low), low))
 	assert.Equal(t, aiplatformv1alpha1.AIJobQueued, low.Status.Phase)
 	assert.Zero(t, low.Status.RetryCount)
-	told := m.told()
-	assert.Condition(t, func() bool {
-		for _, event := range told {
-			if len(event) > 17 && event[:17] == "Warning Preempted" {
-				return true
-			}
-		}
-		return false
-	}, "%q", told)
+	c.tells(m, "Warning Preempted")
 
 	c.exit("urgent-0-0", 0, "")
 	c.until("both others having had their turn", func() bool {
@@ -135,7 +127,7 @@ func TestAPIAJobOfAQueueThatIsMissingGoesOnWhenItAppears(t *testing.T) {
 	assert.Equal(t, "False QueueNotFound", conditions(run.Status)["Ready"])
 	t.Log(run.Status.Message)
 	c.quiet(m)
-	assert.NotEmpty(t, m.told())
+	c.tells(m, "QueueNotFound")
 
 	require.NoError(t, c.Create(t.Context(), &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}))
 	c.reachPhase(run, aiplatformv1alpha1.AIJobRunning, 0)

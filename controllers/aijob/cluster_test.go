@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
 	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/crash"
 )
 
 // decider admits what the test says.
@@ -92,7 +94,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	config, scheme := startAPI(t)
+	config := api.Config(t)
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -107,7 +109,7 @@ func newCluster(t *testing.T) *cluster {
 
 // manager is a manager that runs.
 type manager struct {
-	*traffic
+	*crash.Traffic
 
 	events  *events.FakeRecorder
 	metrics *prometheus.Registry
@@ -115,11 +117,11 @@ type manager struct {
 }
 
 // start runs a manager for the cluster, set up like the real one. It crashes at the cut; nil for never.
-func (c *cluster) start(at *cut) *manager {
+func (c *cluster) start(at *crash.Cut) *manager {
 	c.t.Helper()
-	m := &manager{traffic: &traffic{cut: at}, events: events.NewFakeRecorder(1000), metrics: prometheus.NewRegistry()}
+	m := &manager{Traffic: &crash.Traffic{Cut: at}, events: events.NewFakeRecorder(1000), metrics: prometheus.NewRegistry()}
 	restConfig := rest.CopyConfig(c.config)
-	restConfig.Wrap(m.wrap)
+	restConfig.Wrap(m.Wrap)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: c.Scheme(),
 		Cache: cache.Options{
@@ -298,7 +300,7 @@ func (c *cluster) quiet(m *manager) {
 	c.t.Helper()
 	last, since := -1, time.Now()
 	c.until("quiet", func() bool {
-		if now := len(m.written()); now != last {
+		if now := len(m.Written()); now != last {
 			last, since = now, time.Now()
 		}
 		return time.Since(since) > 500*time.Millisecond
@@ -318,16 +320,31 @@ func (m *manager) told() []string {
 	}
 }
 
+// tells lets the cluster go on until each of some events has come, which is after the status that it is about.
+func (c *cluster) tells(m *manager, events ...string) {
+	c.t.Helper()
+	var told string
+	defer func() {
+		if c.t.Failed() {
+			c.t.Log(told)
+		}
+	}()
+	c.until(fmt.Sprintf("the events %q", events), func() bool {
+		told += strings.Join(m.told(), "\n") + "\n"
+		return !slices.ContainsFunc(events, func(event string) bool { return !strings.Contains(told, event) })
+	})
+}
+
 // unchanged fails when looking at a job again writes anything.
 func (c *cluster) unchanged(m *manager, job *aiplatformv1alpha1.AIJob) {
 	c.t.Helper()
 	c.quiet(m)
-	before := m.written()
+	before := m.Written()
 	for i := range 3 {
 		c.patch(job, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"touched": fmt.Sprint(i)}}})
 	}
 	c.quiet(m)
-	assert.Empty(c.t, m.written()[len(before):])
+	assert.Empty(c.t, m.Written()[len(before):])
 }
 
 func keyOf(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }

@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/crash"
 )
 
 // life runs a gang through a failure, DeadLetter and back, and the deletion of a pod to its end. It returns the writes of the
 // manager, which dies at the cut and is started anew.
-func life(t *testing.T, at *cut) []string {
+func life(t *testing.T, at *crash.Cut) []string {
 	t.Helper()
 	c := newCluster(t)
 	m := c.start(at)
@@ -21,7 +22,7 @@ func life(t *testing.T, at *cut) []string {
 	reach := func(phase aiplatformv1alpha1.AIJobPhase, tries int32) {
 		t.Helper()
 		c.reach(run, fmt.Sprintf("%s after %d tries", phase, tries), func(s *aiplatformv1alpha1.AIJobStatus) bool {
-			if m.crashed() {
+			if m.Crashed() {
 				m.stop()
 				m = c.start(nil)
 			}
@@ -43,7 +44,7 @@ func life(t *testing.T, at *cut) []string {
 	c.exit("train-1-2", 0, "")
 	reach(aiplatformv1alpha1.AIJobSucceeded, 2)
 	c.quiet(m)
-	if m.crashed() {
+	if m.Crashed() {
 		m.stop()
 		m = c.start(nil)
 		c.quiet(m)
@@ -56,7 +57,7 @@ func life(t *testing.T, at *cut) []string {
 	assert.NotContains(t, run.Annotations, aiplatformv1alpha1.AnnotationRequeue)
 	assert.ElementsMatch(t, []string{"train-0-0", "train-1-0", "train-0-1", "train-1-1", "train-0-2", "train-1-2"}, c.created,
 		"each member was started once in each try")
-	return m.written()
+	return m.Written()
 }
 
 func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
@@ -71,7 +72,7 @@ func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				life(t, &cut{write: i, sent: sent})
+				life(t, &crash.Cut{Skip: i, Sent: sent})
 			})
 		}
 	}

@@ -41,14 +41,14 @@ func (c *cluster) lose(node string) {
 func (c *cluster) unchanged(m *manager, job *spotv1alpha1.SpotInstanceJob) {
 	c.t.Helper()
 	c.quiet(m)
-	before := m.written()
+	before := m.Written()
 	for i := range 5 {
 		job.Annotations = map[string]string{"touched": fmt.Sprint(i)}
 		require.NoError(c.t, c.Patch(c.t.Context(), &spotv1alpha1.SpotInstanceJob{ObjectMeta: metav1.ObjectMeta{Name: job.Name, Namespace: job.Namespace}},
 			client.RawPatch("application/merge-patch+json", []byte(fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i)))))
 	}
 	c.quiet(m)
-	assert.Empty(c.t, m.written()[len(before):])
+	assert.Empty(c.t, m.Written()[len(before):])
 }
 
 // quiet lets the cluster go on until the manager has not written for a while.
@@ -56,7 +56,7 @@ func (c *cluster) quiet(m *manager) {
 	c.t.Helper()
 	last, since := -1, time.Now()
 	c.until("quiet", func() bool {
-		if now := len(m.written()); now != last {
+		if now := len(m.Written()); now != last {
 			last, since = now, time.Now()
 		}
 		return time.Since(since) > 500*time.Millisecond

@@ -30,6 +30,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/preemption"
 	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/crash"
 )
 
 // cluster is a namespace of a real API server in which the test plays the Job controller, the scheduler, kubelets, the
@@ -83,20 +84,20 @@ func (c *cluster) addNode(name string) {
 
 // manager is a manager that runs.
 type manager struct {
-	*traffic
+	*crash.Traffic
 
 	events *events.FakeRecorder
 	stop   func()
 }
 
 // start runs a manager for the cluster, set up like the real one. It crashes at the cut; nil for never.
-func (c *cluster) start(at *cut) *manager { return c.startAt(at, clock.RealClock{}) }
+func (c *cluster) start(at *crash.Cut) *manager { return c.startAt(at, clock.RealClock{}) }
 
-func (c *cluster) startAt(at *cut, now clock.PassiveClock) *manager {
+func (c *cluster) startAt(at *crash.Cut, now clock.PassiveClock) *manager {
 	c.t.Helper()
-	m := &manager{traffic: &traffic{cut: at}, events: events.NewFakeRecorder(1000)}
+	m := &manager{Traffic: &crash.Traffic{Cut: at}, events: events.NewFakeRecorder(1000)}
 	restConfig := rest.CopyConfig(c.config)
-	restConfig.Wrap(m.wrap)
+	restConfig.Wrap(m.Wrap)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: c.Scheme(),
 		Cache: cache.Options{

@@ -8,16 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/crash"
 )
 
 // life runs a job of two replicas through a preemption to its end. The cluster fails the test by itself when two pods of
 // a replica are there at a time. It returns the writes of the manager, which dies at the cut and is started anew.
-func life(t *testing.T, at *cut) []string {
+func life(t *testing.T, at *crash.Cut) []string {
 	t.Helper()
 	c := newCluster(t, "v1", "a", "b", "c")
 	m := c.start(at)
 	alive := func() {
-		if m.crashed() {
+		if m.Crashed() {
 			m.stop()
 			m = c.start(nil)
 		}
@@ -56,7 +57,7 @@ func life(t *testing.T, at *cut) []string {
 		}
 	}
 	assert.Equal(t, 1, backups, "one checkpoint was taken because of the notice")
-	return m.written()
+	return m.Written()
 }
 
 func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
@@ -72,7 +73,7 @@ func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				life(t, &cut{write: i, sent: sent})
+				life(t, &crash.Cut{Skip: i, Sent: sent})
 			})
 		}
 	}

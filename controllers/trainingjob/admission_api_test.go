@@ -19,6 +19,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/crash"
 )
 
 // newAdmittingCluster has a manager that admits jobs.
@@ -100,10 +101,10 @@ func TestAPIAJobWaitsForItsQueueAndForRoom(t *testing.T) {
 	c.run(pods...)
 	c.await(first, "running", state(mlv1.StateRunning))
 	assert.False(t, c.hasWorkers(second))
-	before := len(m.written())
+	before := len(m.Written())
 	m.lookAgain(first, 2)
 	m.lookAgain(second, 2)
-	assert.Len(t, m.written(), before, "a second look writes nothing")
+	assert.Len(t, m.Written(), before, "a second look writes nothing")
 
 	c.end(0, "", pods...)
 
@@ -153,13 +154,13 @@ func TestAPIAJobOfHigherPriorityGoesFirst(t *testing.T) {
 
 // A manager that crashes at any write of an admission loses no job and admits none twice.
 func TestAPIAnAdmissionSurvivesACrashOfTheManager(t *testing.T) {
-	for name, at := range map[string]cut{
-		"before it is queued":         {method: "PATCH", path: "/first/status"},
-		"after it is queued":          {method: "PATCH", path: "/first/status", sent: true},
-		"before the place is told":    {method: "PATCH", path: "/first/status", skip: 1},
-		"after the place is told":     {method: "PATCH", path: "/first/status", skip: 1, sent: true},
-		"before the workers are made": {method: "POST", path: "/jobs"},
-		"after the workers are made":  {method: "POST", path: "/jobs", sent: true},
+	for name, at := range map[string]crash.Cut{
+		"before it is queued":         {Method: "PATCH", Path: "/first/status"},
+		"after it is queued":          {Method: "PATCH", Path: "/first/status", Sent: true},
+		"before the place is told":    {Method: "PATCH", Path: "/first/status", Skip: 1},
+		"after the place is told":     {Method: "PATCH", Path: "/first/status", Skip: 1, Sent: true},
+		"before the workers are made": {Method: "POST", Path: "/jobs"},
+		"after the workers are made":  {Method: "POST", Path: "/jobs", Sent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newAdmittingCluster(t)
@@ -167,7 +168,7 @@ func TestAPIAnAdmissionSurvivesACrashOfTheManager(t *testing.T) {
 			c.roomFor("a", "3")
 			m := c.start(&at)
 			first := c.submit(c.queued("first"))
-			eventually(t, "the crash", m.crashed)
+			eventually(t, "the crash", m.Crashed)
 			m.stop()
 			second := c.submit(c.queued("second"))
 

@@ -32,6 +32,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/progress"
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
 	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/crash"
 )
 
 // patience bounds every wait for the manager.
@@ -63,7 +64,7 @@ func newCluster(t *testing.T) *cluster {
 
 // manager is a manager that runs.
 type manager struct {
-	*traffic
+	*crash.Traffic
 
 	t        *testing.T
 	reported chan event.TypedGenericEvent[types.NamespacedName]
@@ -72,16 +73,16 @@ type manager struct {
 }
 
 // start runs a manager for the cluster, set up like the real one. It crashes at the cut; nil for never.
-func (c *cluster) start(at *cut) *manager {
+func (c *cluster) start(at *crash.Cut) *manager {
 	c.t.Helper()
 	m := &manager{
-		traffic: &traffic{cut: at}, t: c.t, registry: prometheus.NewRegistry(),
+		Traffic: &crash.Traffic{Cut: at}, t: c.t, registry: prometheus.NewRegistry(),
 		reported: make(chan event.TypedGenericEvent[types.NamespacedName], 100),
 	}
 	restConfig := rest.CopyConfig(c.config)
 	restConfig.ContentType = "application/vnd.kubernetes.protobuf"
 	restConfig.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	restConfig.Wrap(m.wrap)
+	restConfig.Wrap(m.Wrap)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: c.Scheme(),
 		Cache: cache.Options{

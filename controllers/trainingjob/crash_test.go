@@ -16,6 +16,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/crash"
 )
 
 // jobsSeen remembers the Jobs that existed under a name.
@@ -79,17 +80,17 @@ func TestAPIAFailedWorkerRestartsTheWholeJobOnce(t *testing.T) {
 
 func TestAPIARestartSurvivesACrashOfTheManager(t *testing.T) {
 	status, workers := "/trainingjobs/bert/status", "/jobs"
-	tests := map[string]cut{
-		"before the intent is written": {method: http.MethodPatch, path: status, skip: 2},
-		"after the intent is written":  {method: http.MethodPatch, path: status, skip: 2, sent: true},
+	tests := map[string]crash.Cut{
+		"before the intent is written": {Method: http.MethodPatch, Path: status, Skip: 2},
+		"after the intent is written":  {Method: http.MethodPatch, Path: status, Skip: 2, Sent: true},
 		"before the old Job is deleted": {
-			method: http.MethodDelete, path: "/jobs/bert-training",
+			Method: http.MethodDelete, Path: "/jobs/bert-training",
 		},
 		"after the old Job is deleted": {
-			method: http.MethodDelete, path: "/jobs/bert-training", sent: true,
+			Method: http.MethodDelete, Path: "/jobs/bert-training", Sent: true,
 		},
-		"before the new Job is created": {method: http.MethodPost, path: workers, skip: 1},
-		"after the new Job is created":  {method: http.MethodPost, path: workers, skip: 1, sent: true},
+		"before the new Job is created": {Method: http.MethodPost, Path: workers, Skip: 1},
+		"after the new Job is created":  {Method: http.MethodPost, Path: workers, Skip: 1, Sent: true},
 	}
 	for name, at := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestAPIARestartSurvivesACrashOfTheManager(t *testing.T) {
 			c.end(1, "", pods[1])
 			eventually(t, "the crash", func() bool {
 				c.collectGarbage()
-				return m.crashed()
+				return m.Crashed()
 			})
 			m.stop()
 			m = c.start(nil)
@@ -155,9 +156,9 @@ func TestAPIAStartSurvivesACrashOfTheManagerAtAnyWrite(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				c := newCluster(t)
-				m := c.start(&cut{method: http.MethodPost, path: path, sent: sent})
+				m := c.start(&crash.Cut{Method: http.MethodPost, Path: path, Sent: sent})
 				job := c.submit(builders.TrainingJob("bert").Workers(2).Checkpoints())
-				eventually(t, "the crash", m.crashed)
+				eventually(t, "the crash", m.Crashed)
 				m.stop()
 
 				m = c.start(nil)

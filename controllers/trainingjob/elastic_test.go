@@ -449,7 +449,7 @@ func TestAPIElasticWorkersAreResizedWithOneWrite(t *testing.T) {
 	pods := c.startPods(workers)
 	c.run(pods...)
 	c.await(job, "Running", state(mlv1.StateRunning))
-	before := len(m.written())
+	before := len(m.Written())
 
 	for _, size := range []int32{4, 2} {
 		patched := job.DeepCopy()
@@ -465,7 +465,7 @@ func TestAPIElasticWorkersAreResizedWithOneWrite(t *testing.T) {
 		}
 	}
 	resizes := 0
-	for _, write := range m.written()[before:] {
+	for _, write := range m.Written()[before:] {
 		if write == "PATCH /apis/batch/v1/namespaces/"+c.namespace+"/jobs/bert-training" {
 			resizes++
 		}

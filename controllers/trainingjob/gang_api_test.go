@@ -40,9 +40,9 @@ func TestAPIAGangSchedulerThatIsInstalledLaterIsFound(t *testing.T) {
 		running := c.await(job, "running", state(mlv1.StateRunning))
 		assert.Equal(t, "True GangScheduled", outlineOf(desired{status: running.Status}).Conditions["Admitted"])
 		assert.Equal(t, int64(2), c.minMember(job, version))
-		before := len(m.written())
+		before := len(m.Written())
 		m.lookAgain(job, 3)
-		assert.Len(t, m.written(), before, "nothing is written when nothing changed")
+		assert.Len(t, m.Written(), before, "nothing is written when nothing changed")
 
 		resized := running.DeepCopy()
 		resized.Spec.NumWorkers = 3

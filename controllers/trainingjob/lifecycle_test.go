@@ -142,10 +142,10 @@ func TestAPINothingIsWrittenWhenNothingChanged(t *testing.T) {
 
 	unchanged := func(t *testing.T) {
 		t.Helper()
-		before, writes := c.versions(job), m.written()
+		before, writes := c.versions(job), m.Written()
 		m.lookAgain(job, 5)
 		assert.Empty(t, cmp.Diff(before, c.versions(job)))
-		assert.Empty(t, m.written()[len(writes):])
+		assert.Empty(t, m.Written()[len(writes):])
 	}
 	t.Run("while it runs", unchanged)
 
@@ -160,7 +160,7 @@ func TestAPINothingIsWrittenWhenNothingChanged(t *testing.T) {
 		before := c.versions(job)
 		m.lookAgain(job, 3)
 		assert.Empty(t, cmp.Diff(before, c.versions(job)))
-		assert.Empty(t, m.written())
+		assert.Empty(t, m.Written())
 	})
 }
 
@@ -168,9 +168,9 @@ func TestAPINothingIsWrittenWhenNothingChanged(t *testing.T) {
 func (c *cluster) settled(m *manager, job *mlv1.TrainingJob) {
 	c.t.Helper()
 	eventually(c.t, "the last write", func() bool {
-		before := len(m.written())
+		before := len(m.Written())
 		m.lookAgain(job, 3)
-		return len(m.written()) == before
+		return len(m.Written()) == before
 	})
 }
 
@@ -193,8 +193,8 @@ func TestAPITheLifeOfAJobOfFourWorkersTakesTwelveWrites(t *testing.T) {
 	c.await(job, "Completed", state(mlv1.StateCompleted))
 	c.settled(m, job)
 
-	assert.LessOrEqual(t, len(m.written()), 12, "%s", strings.Join(m.written(), "\n"))
-	t.Logf("%d writes", len(m.written()))
+	assert.LessOrEqual(t, len(m.Written()), 12, "%s", strings.Join(m.Written(), "\n"))
+	t.Logf("%d writes", len(m.Written()))
 }
 
 func TestAPISuspendAndResume(t *testing.T) {

@@ -165,5 +165,5 @@ func TestAPIAJobOnSpotKeepsToItsWrites(t *testing.T) {
 	c.endWithAgent(report.Report{Phase: report.PhaseDone, Newest: stored("s3://models/last", 400), Kept: 3}, pods[0])
 	c.await(job, "Completed", state(mlv1.StateCompleted))
 	c.settled(m, job)
-	assert.LessOrEqual(t, len(m.written()), 12+1, "%s", strings.Join(m.written(), "\n")) // and that the storage is ready
+	assert.LessOrEqual(t, len(m.Written()), 12+1, "%s", strings.Join(m.Written(), "\n")) // and that the storage is ready
 }

@@ -13,22 +13,23 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
 	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/crash"
 )
 
 // These are all writes from a notice until the next attempt exists.
 func TestAPIANoticeIsActedUponOnceWhereverTheManagerCrashes(t *testing.T) {
 	status := "/trainingjobs/bert/status"
-	tests := map[string]cut{
-		"before the notice is written down":   {method: http.MethodPatch, path: status},
-		"after the notice is written down":    {method: http.MethodPatch, path: status, sent: true},
-		"before the decision is written down": {method: http.MethodPatch, path: status, skip: 1},
-		"after the decision is written down":  {method: http.MethodPatch, path: status, skip: 1, sent: true},
-		"before the pod is hurried":           {method: http.MethodDelete, path: "goes"},
-		"after the pod is hurried":            {method: http.MethodDelete, path: "goes", sent: true},
-		"before the old Job is deleted":       {method: http.MethodDelete, path: "/jobs/bert-training"},
-		"after the old Job is deleted":        {method: http.MethodDelete, path: "/jobs/bert-training", sent: true},
-		"before the new Job is created":       {method: http.MethodPost, path: "/jobs"},
-		"after the new Job is created":        {method: http.MethodPost, path: "/jobs", sent: true},
+	tests := map[string]crash.Cut{
+		"before the notice is written down":   {Method: http.MethodPatch, Path: status},
+		"after the notice is written down":    {Method: http.MethodPatch, Path: status, Sent: true},
+		"before the decision is written down": {Method: http.MethodPatch, Path: status, Skip: 1},
+		"after the decision is written down":  {Method: http.MethodPatch, Path: status, Skip: 1, Sent: true},
+		"before the pod is hurried":           {Method: http.MethodDelete, Path: "goes"},
+		"after the pod is hurried":            {Method: http.MethodDelete, Path: "goes", Sent: true},
+		"before the old Job is deleted":       {Method: http.MethodDelete, Path: "/jobs/bert-training"},
+		"after the old Job is deleted":        {Method: http.MethodDelete, Path: "/jobs/bert-training", Sent: true},
+		"before the new Job is created":       {Method: http.MethodPost, Path: "/jobs"},
+		"after the new Job is created":        {Method: http.MethodPost, Path: "/jobs", Sent: true},
 	}
 	for name, at := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -48,8 +49,8 @@ func TestAPIANoticeIsActedUponOnceWhereverTheManagerCrashes(t *testing.T) {
 			})
 			c.settled(m, job)
 			m.stop()
-			if at.path == "goes" {
-				at.path = "/pods/" + pods[1].Name
+			if at.Path == "goes" {
+				at.Path = "/pods/" + pods[1].Name
 			}
 
 			m = c.start(&at)
@@ -57,7 +58,7 @@ func TestAPIANoticeIsActedUponOnceWhereverTheManagerCrashes(t *testing.T) {
 			eventually(t, "the crash", func() bool {
 				c.answerAgent(agent)
 				c.collectGarbage()
-				return m.crashed()
+				return m.Crashed()
 			})
 			m.stop()
 			m = c.start(nil)

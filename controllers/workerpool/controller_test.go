@@ -71,17 +71,17 @@ type world struct {
 
 func newWorld(t *testing.T, workers *aiplatformv1alpha1.WorkerPool) *world {
 	t.Helper()
-	c, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(api.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "operator-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
 	require.NoError(t, c.Create(t.Context(), namespace))
 	w := &world{Client: c, t: t, namespace: namespace.Name, store: &depthsOf{queues: map[string]jobs.QueueStats{}}}
-	authenticator, err := auth.New(auth.Options{Reviewer: reviews})
+	authenticator, err := auth.New(auth.Options{Reviewer: reviews(t)})
 	require.NoError(t, err)
 	w.service = httptest.NewServer(jobservice.New(jobservice.Options{
-		Store: w.store, Authenticator: authenticator, Authorizer: reviews, Log: logr.Discard(),
+		Store: w.store, Authenticator: authenticator, Authorizer: reviews(t), Log: logr.Discard(),
 	}))
 	t.Cleanup(w.service.Close)
 	// The manager's own account, with as much of its role as it needs to be asked for.
@@ -123,7 +123,7 @@ func (w *world) settings() Settings {
 // start the controller, as the manager does; it ends with the test, or by the function returned.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+	mgr, err := ctrl.NewManager(api.Config(w.t), ctrl.Options{
 		Scheme: scheme, Cache: cache.Options{ByObject: CachedObjects()}, Client: client.Options{Cache: &client.CacheOptions{
 			EnableReadYourWritesConsistency: ptr.To(true),
 		}},

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -335,7 +334,7 @@ func TestOutagesAreWaitedOut(t *testing.T) {
 	t.Run("of the API server", func(t *testing.T) {
 		w := newWorld(t)
 		down := &outage{}
-		config := rest.CopyConfig(restConfig)
+		config := api.Config(t)
 		config.Wrap(down.wrap)
 		w.cluster = newCluster(t, config)
 		d, _ := w.replica()

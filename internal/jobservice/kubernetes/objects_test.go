@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -103,9 +102,9 @@ func TestObjectsOfTheCluster(t *testing.T) {
 }
 
 func TestAnOutageIsToldAsSuch(t *testing.T) {
-	config := *restConfig
+	config := api.Config(t)
 	config.Host = "127.0.0.1:1" // nobody listens there
-	cluster := newCluster(t, &config)
+	cluster := newCluster(t, config)
 	ctx := t.Context()
 	assert.ErrorIs(t, cluster.Check(ctx), jobs.ErrUnavailable)
 	_, _, err := cluster.Review(ctx, "token")
@@ -124,7 +123,7 @@ func TestTheDispatcherWaitsForTheAPIServer(t *testing.T) {
 	down := &outage{}
 	down.set(503)
 	down.all = true
-	config := rest.CopyConfig(restConfig)
+	config := api.Config(t)
 	config.Wrap(down.wrap)
 	w.cluster = newCluster(t, config)
 	w.replica()

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,45 +14,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/test/apiserver"
 )
 
 const patience = 30 * time.Second
 
-var restConfig *rest.Config
+var api = apiserver.New(apiserver.OwnCRDs)
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(runWithAPIServer(m))
-}
-
-func runWithAPIServer(m *testing.M) int {
-	root := filepath.Join("..", "..", "..")
-	api := &envtest.Environment{
-		CRDDirectoryPaths:        []string{filepath.Join(root, "config", "crd", "bases")},
-		ControlPlaneStartTimeout: 3 * time.Minute,
-	}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		api.BinaryAssetsDirectory, _ = filepath.Abs(filepath.Join(root, ".localcluster", "bin"))
-	}
-	defer func() {
-		if err := api.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		}
-	}()
-	var err error
-	if restConfig, err = api.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "these tests need a real API server: run `make test`, which builds it, or set KUBEBUILDER_ASSETS "+
-			"to a folder with etcd and kube-apiserver:", err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { api.Main(m) }
 
 // world is a namespace with jobs for it, and the Dispatchers of some replicas.
 type world struct {
@@ -69,9 +39,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, store: newStore(), cluster: newCluster(t, restConfig)}
+	w := &world{t: t, store: newStore(), cluster: newCluster(t, api.Config(t))}
 	var err error
-	w.admin, err = client.New(restConfig, client.Options{})
+	w.admin, err = client.New(api.Config(t), client.Options{})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "jobs-"}}
 	require.NoError(t, w.admin.Create(t.Context(), namespace))

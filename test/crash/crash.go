@@ -1,0 +1,91 @@
+// Package crash counts what a manager writes to the API server, and cuts it off in the middle as if it had crashed.
+package crash
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Traffic sees all requests of a manager to the API server. Its methods are safe for concurrent use.
+type Traffic struct {
+	// Cut is where the manager crashes; nil for never.
+	Cut *Cut
+
+	mu     sync.Mutex
+	writes []string // method and path, without events
+	dead   bool
+}
+
+// Cut is where a manager crashes: at the first write that matches, either before it reaches the API server or before its
+// answer reaches the manager.
+type Cut struct {
+	// Method of the write, and the end of its path; empty for any.
+	Method, Path string
+	// Skip lets so many of these writes pass first.
+	Skip int
+	// Sent says that the API server gets the write.
+	Sent bool
+}
+
+func (c *Cut) matches(request *http.Request) bool {
+	return (c.Method == "" || request.Method == c.Method) && strings.HasSuffix(request.URL.Path, c.Path)
+}
+
+var errCrashed = errors.New("the manager has crashed")
+
+// Wrap puts the traffic between a manager and the API server.
+func (t *Traffic) Wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if request.Method == http.MethodGet || strings.Contains(request.URL.Path, "/events") {
+			return next.RoundTrip(request)
+		}
+		lose, send := t.write(request)
+		if !lose {
+			return next.RoundTrip(request)
+		}
+		if send {
+			if answer, err := next.RoundTrip(request); err == nil {
+				_ = answer.Body.Close()
+			}
+		}
+		return nil, errCrashed
+	})
+}
+
+func (t *Traffic) write(request *http.Request) (lose, send bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dead {
+		return true, false
+	}
+	if c := t.Cut; c != nil && c.matches(request) {
+		if c.Skip == 0 {
+			t.dead = true
+			return true, c.Sent
+		}
+		c.Skip--
+	}
+	t.writes = append(t.writes, request.Method+" "+request.URL.Path)
+	return false, false
+}
+
+// Crashed says whether the cut was reached.
+func (t *Traffic) Crashed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.dead
+}
+
+// Written returns the writes so far, each as its method and path.
+func (t *Traffic) Written() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.writes)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
