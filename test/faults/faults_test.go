@@ -23,6 +23,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/servers/postgres"
 	"github.com/dcnlab/spot-training-operator/test/servers/process"
 	"github.com/dcnlab/spot-training-operator/test/servers/redis"
+	"github.com/dcnlab/spot-training-operator/test/stores"
 )
 
 func TestMain(m *testing.M) {
@@ -61,7 +62,7 @@ type site struct {
 
 	database               *postgres.Server
 	redis                  *redis.Server
-	toDatabase, toRedis    *proxy
+	toDatabase, toRedis    *stores.Proxy
 	services               []*process.Server
 	urls                   []string
 	workers                []*process.Server
@@ -73,7 +74,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	s := &site{t: t, folder: t.TempDir(), faults: map[string]int{}}
 	s.database, s.redis = postgres.Start(t), redis.Start(t, redis.AppendOnly)
-	s.toDatabase, s.toRedis = newProxy(t, s.database.Address), newProxy(t, s.redis.Address)
+	s.toDatabase, s.toRedis = stores.NewProxy(t, s.database.Address), stores.NewProxy(t, s.redis.Address)
 	s.token = token(t)
 	program := s.build()
 	for n := range replicas {
@@ -107,8 +108,8 @@ func (s *site) startService(n int, program string) {
 				"--visibility-timeout="+visibility.String(), "--retry-backoff=100ms", "--log-level=warn",
 				"--rate-limit-create=0", "--rate-limit-list=0", "--rate-limit-tasks=0", "--rate-limit-other=0")
 			command.Env = append(os.Environ(),
-				"DATABASE_URL=postgres://postgres@"+s.toDatabase.address+"/postgres?sslmode=disable",
-				"REDIS_URL=redis://"+s.toRedis.address+"/0", "JOB_SERVICE_HMAC_SECRET="+secret)
+				"DATABASE_URL=postgres://postgres@"+s.toDatabase.Address+"/postgres?sslmode=disable",
+				"REDIS_URL=redis://"+s.toRedis.Address+"/0", "JOB_SERVICE_HMAC_SECRET="+secret)
 			return command
 		},
 	}))
@@ -231,13 +232,13 @@ func (s *site) restart(server *process.Server, between func() error) {
 }
 
 // cut the network for longer than a lease lasts, and have the connections gone afterwards, or go on.
-func (s *site) cut(p *proxy, gone bool) {
-	p.pull()
+func (s *site) cut(p *stores.Proxy, gone bool) {
+	p.Silence(true)
 	<-time.After(visibility + time.Second)
 	if gone {
-		p.drop()
+		p.Cut()
 	}
-	p.mend()
+	p.Silence(false)
 }
 
 // openJobs are those that have not ended, for a message that is written when the wait is over.
