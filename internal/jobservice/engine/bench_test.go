@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -47,9 +48,9 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// BenchmarkSubmit measures how many jobs are accepted, each by a call of its own, acknowledged after they are durable and queued; how
-// many rows of the same kind PostgreSQL alone takes in batches of 1,000, with the same table, indexes and counts; and the latency at
-// 70 % of the rate. Rounds of both alternate; the figures are medians of five.
+// BenchmarkSubmit measures how many jobs are accepted, each by a call of its own or a hundred in one, acknowledged after they are durable
+// and queued; how many rows of the same kind PostgreSQL alone takes from a client in batches of 1,000, with the same table, indexes and
+// counts; and the latency of calls of one job at 70 % of their rate. Rounds alternate; the figures are medians of five.
 func BenchmarkSubmit(b *testing.B) {
 	servers := durable(b)
 	store := servers.open(b)
@@ -67,10 +68,15 @@ func BenchmarkSubmit(b *testing.B) {
 	b.ReportMetric(rate, "jobs/s")
 	b.ReportMetric(median(hundreds), "jobs-in-hundreds/s")
 	b.ReportMetric(median(alone), "rows/s-PostgreSQL-alone")
-	b.ReportMetric(median(hundreds)/median(alone), "ratio")
-	latencies := submitAt(b, store, 0.7*rate, span)
-	b.ReportMetric(percentile(latencies, 0.5), "ms-p50-at-70%")
-	b.ReportMetric(percentile(latencies, 0.99), "ms-p99-at-70%")
+	b.ReportMetric(rate/median(alone), "ratio")
+	b.ReportMetric(median(hundreds)/median(alone), "ratio-in-hundreds")
+	var p50, p99 []float64
+	for range 5 {
+		latencies := submitAt(b, store, 0.7*rate, span)
+		p50, p99 = append(p50, percentile(latencies, 0.5)), append(p99, percentile(latencies, 0.99))
+	}
+	b.ReportMetric(median(p50), "ms-p50-at-70%")
+	b.ReportMetric(median(p99), "ms-p99-at-70%")
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -98,17 +104,19 @@ func submitFor(b *testing.B, store jobs.Store, span time.Duration, callers, size
 	return float64(n.Load()) / time.Since(begun).Seconds()
 }
 
-// insertFor inserts rows as Submit writes them, from one connection, and nothing else.
+// insertFor sends rows as Submit writes them, from one connection, and does nothing else: what is the same in all of them is made once.
 func insertFor(b *testing.B, connection *pgx.Conn, span time.Duration) float64 {
 	const size = 1000
-	begun, n := time.Now(), 0
 	spec := `{"config":{"input":"x"},"resources":{"cpu":"500m","memory":"1Gi","gpu":1},"timeoutMilliseconds":60000,"maxRetries":2,"backoffMultiplier":2}`
+	ids, specs := make([]uuid.UUID, size), slices.Repeat([]string{spec}, size)
+	begun, n := time.Now(), 0
 	for ; time.Since(begun) < span; n += size {
-		_, err := connection.Exec(b.Context(), `INSERT INTO jobs
-  (id, namespace, queue, type, executor, priority, submitter, spec, status, created_at, queued_at, completed_at)
-SELECT (lpad(to_hex($1::bigint), 12, '0') || '7' || lpad(to_hex(i), 3, '0') || '8' || substr(md5(random()::text), 1, 15))::uuid,
-  'team-b', 'alone', 'inference', 'pool', 50, 'ann', $2, 'queued', $1, $1, 1 FROM generate_series(1, $3) AS i`,
-			time.Now().UnixMilli(), spec, size)
+		for i := range ids {
+			ids[i] = uuid.Must(uuid.NewV7())
+		}
+		_, err := connection.Exec(b.Context(), `INSERT INTO jobs (id, namespace, queue, type, executor, priority, submitter, spec, created_at, queued_at)
+SELECT id, 'team-b', 'alone', 'inference', 'pool', 50, 'ann', spec, $3, $3 FROM unnest($1::uuid[], $2::json[]) AS given (id, spec)`,
+			ids, specs, time.Now().UnixMicro())
 		require.NoError(b, err)
 	}
 	return float64(n) / time.Since(begun).Seconds()

@@ -41,6 +41,8 @@ func OpenPostgres(ctx context.Context, url string) (Database, error) {
 	parameters["synchronous_commit"] = "on"
 	// A transaction of a service that was cut off gives its locks back.
 	parameters["idle_in_transaction_session_timeout"] = "5000"
+	// A plan is for the size that the tables have now: one from when there were few jobs would read all of them again and again.
+	parameters["plan_cache_mode"] = "force_custom_plan"
 	parameters["application_name"] = "job-service"
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
