@@ -36,27 +36,31 @@ local function forget(id, value)
   end
 end
 
--- place lets a job wait; woken gathers the queues that got one.
-local function place(id, score, kind, queue, woken)
-  local key = waitkey(kind, queue)
-  call('ZADD', key, score, id)
-  local executor, type = string.match(kind, '^([^/]+)/(.*)$')
-  local name = executor .. '/' .. queue
-  local types = P .. 'types:' .. name
-  if not woken[key] then
-    woken[key] = name
-    call('SADD', types, type)
-    call('SADD', KEYSET, key, types)
+-- lane of the jobs of one kind in a queue; lanes gathers those that a script has used.
+local function lane(lanes, kind, queue)
+  local name = kind .. '/' .. queue
+  local l = lanes[name]
+  if not l then
+    local executor, type = string.match(kind, '^([^/]+)/(.*)$')
+    l = { key = waitkey(kind, queue), executor = executor, queue = executor .. '/' .. queue }
+    l.types = P .. 'types:' .. l.queue
+    lanes[name] = l
+    call('SADD', l.types, type)
+    call('SADD', KEYSET, l.key, l.types)
   end
-  return key, types, executor
+  return l
 end
 
-local function wake(woken)
+-- place lets a job wait.
+local function place(id, score, kind, queue, lanes) call('ZADD', lane(lanes, kind, queue).key, score, id) end
+
+-- wake tells the queues of lanes.
+local function wake(lanes)
   local told = {}
-  for _, name in pairs(woken) do
-    if not told[name] then
-      told[name] = true
-      call('PUBLISH', P .. 'wake', name)
+  for _, l in pairs(lanes) do
+    if not told[l.queue] then
+      told[l.queue] = true
+      call('PUBLISH', P .. 'wake', l.queue)
     end
   end
 end

@@ -1,25 +1,43 @@
 -- ARGV: for each job ID, fence, score, executor/type, queue, when it may run (0: now). Answers the place of each among those that wait,
 -- 0 for those that do not. Saying it again changes nothing; what is older than what is known is passed over.
-local woken, places = {}, {}
+local lanes, places = {}, {}
+for i = 1, #ARGV, 6 do
+  if ARGV[i + 5] == '0' then lane(lanes, ARGV[i + 3], ARGV[i + 4]) end
+end
+
+-- others are the lanes of the other types of a queue.
+local function others(l, queue)
+  if not l.others then
+    l.others = {}
+    for _, type in ipairs(call('SMEMBERS', l.types)) do
+      local other = waitkey(l.executor .. '/' .. type, queue)
+      if other ~= l.key then l.others[#l.others + 1] = other end
+    end
+  end
+  return l.others
+end
+
 for i = 1, #ARGV, 6 do
   local id, fence, score, kind, queue, due = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
-  local known = call('HGET', JOBS, id)
-  local spot = 0
-  if not (known and parse(known) > tonumber(fence)) then
-    if known then forget(id, known) end
-    call('HSET', JOBS, id, fence .. ' ' .. score .. ' ' .. kind .. '/' .. queue)
-    if due ~= '0' then
-      call('ZADD', DELAYED, due, id)
-    else
-      local key, types, executor = place(id, score, kind, queue, woken)
-      spot = call('ZRANK', key, id) + 1
-      for _, type in ipairs(call('SMEMBERS', types)) do
-        local other = waitkey(executor .. '/' .. type, queue)
-        if other ~= key then spot = spot + call('ZCOUNT', other, '-inf', '(' .. score) end
-      end
+  local value = fence .. ' ' .. score .. ' ' .. kind .. '/' .. queue
+  local spot, newer = 0, false
+  if call('HSETNX', JOBS, id, value) == 0 then
+    local known = call('HGET', JOBS, id)
+    newer = parse(known) > tonumber(fence)
+    if not newer then
+      forget(id, known)
+      call('HSET', JOBS, id, value)
     end
+  end
+  if not newer and due ~= '0' then
+    call('ZADD', DELAYED, due, id)
+  elseif not newer then
+    local l = lane(lanes, kind, queue)
+    call('ZADD', l.key, score, id)
+    spot = call('ZRANK', l.key, id) + 1
+    for _, other in ipairs(others(l, queue)) do spot = spot + call('ZCOUNT', other, '-inf', '(' .. score) end
   end
   places[#places + 1] = spot
 end
-wake(woken)
+wake(lanes)
 return places

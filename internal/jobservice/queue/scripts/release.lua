@@ -1,6 +1,6 @@
 -- ARGV: for each job ID, fence that was taken back, fence that SQL knows, and 0 to let it wait again or the visibility in milliseconds
 -- when SQL has a lease under its fence. For leases in the set expiring only.
-local woken = {}
+local lanes = {}
 for i = 1, #ARGV, 4 do
   local id = ARGV[i]
   local known = call('HGET', JOBS, id)
@@ -10,12 +10,12 @@ for i = 1, #ARGV, 4 do
       forget(id, known)
       call('HSET', JOBS, id, ARGV[i + 2] .. ' ' .. score .. ' ' .. kind .. '/' .. queue)
       if ARGV[i + 3] == '0' then
-        place(id, score, kind, queue, woken)
+        place(id, score, kind, queue, lanes)
       else
         call('ZADD', LEASES, string.format('%.0f', now() + tonumber(ARGV[i + 3])), id)
       end
     end
   end
 end
-wake(woken)
+wake(lanes)
 return 'OK'

@@ -2,16 +2,16 @@
 -- back leases that are over: from then on no heartbeat keeps them. Answers ID and fence of each.
 local t, limit = now(), tonumber(ARGV[1])
 local at = string.format('%.0f', t)
-local woken = {}
+local lanes = {}
 for _, id in ipairs(call('ZRANGEBYSCORE', DELAYED, '-inf', at, 'LIMIT', 0, limit)) do
   call('ZREM', DELAYED, id)
   local known = call('HGET', JOBS, id)
   if known then
     local _, score, kind, queue = parse(known)
-    place(id, score, kind, queue, woken)
+    place(id, score, kind, queue, lanes)
   end
 end
-wake(woken)
+wake(lanes)
 
 local again = string.format('%.0f', t + tonumber(ARGV[2]))
 local answer = {}
