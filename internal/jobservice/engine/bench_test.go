@@ -60,7 +60,7 @@ func BenchmarkSubmit(b *testing.B) {
 	span := seconds("BENCH_SECONDS", 2)
 	var ours, alone, hundreds []float64
 	for range 5 {
-		ours = append(ours, submitFor(b, store, span, 512, 1))
+		ours = append(ours, submitFor(b, store, span, 1024, 1))
 		hundreds = append(hundreds, submitFor(b, store, span, 32, 100))
 		alone = append(alone, insertFor(b, connection, span))
 	}
