@@ -30,6 +30,11 @@ func TestTheCheckerFindsWhatContradictsThePromises(t *testing.T) {
 		"a task that was given back may go to another at once": {
 			[]event{in, lease(1, "a", 1, 5), says(2, gaveBack, "a", 1), lease(3, "b", 2, 9), says(4, finished, "b", 2)}, well, nil,
 		},
+		"a task that is being given back may go to another before the answer": {
+			[]event{
+				in, lease(1, "a", 1, 5), says(2, givesBack, "a", 1), lease(3, "b", 2, 9), says(4, gaveBack, "a", 1), says(5, finished, "b", 2),
+			}, well, nil,
+		},
 		"a result that is told twice":           {[]event{in, lease(1, "a", 1, 5), says(2, finished, "a", 1), says(3, finished, "a", 1)}, well, nil},
 		"a submission that nobody acknowledged": {nil, map[string]string{"j": "queued"}, nil},
 		"a lost job":                            {[]event{in}, nil, []string{"job j: it was accepted, and is not known any more"}},

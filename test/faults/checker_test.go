@@ -14,7 +14,7 @@ type lease struct {
 	who         string
 	fence       int64
 	from, until time.Time
-	// ended is when the worker was told that it has it no longer, because it finished, gave back or lost the task.
+	// ended is when the worker had it no longer: it began to give the task back, or was told that it has finished or lost it.
 	ended time.Time
 }
 
@@ -82,7 +82,7 @@ func (l *life) follow(e event) string {
 		return fmt.Sprintf("%s %s by lease %d, which nobody was given", e.Who, e.Kind, e.Fence)
 	case e.Kind == extended:
 		held.until = e.Until
-	default:
+	case held.ended.IsZero():
 		held.ended = e.At
 	}
 	return ""

@@ -167,7 +167,13 @@ func TestNothingThatWasAcknowledgedIsLostOrDoneTwice(t *testing.T) {
 	require.NoError(t, err)
 	outcomes := s.outcomes(events)
 	s.report(events, outcomes)
-	assert.Empty(t, check(events, outcomes))
+	wrong := check(events, outcomes)
+	for _, e := range events {
+		if slices.ContainsFunc(wrong, func(problem string) bool { return strings.Contains(problem, e.Job) }) {
+			t.Logf("%+v", e)
+		}
+	}
+	assert.Empty(t, wrong)
 	assert.GreaterOrEqual(t, len(outcomes), total)
 }
 

@@ -15,13 +15,14 @@ type kind string
 
 // The kinds. Each is written by who saw it, right after it saw it.
 const (
-	accepted  kind = "accepted"  // a submission was acknowledged
-	cancelled kind = "cancelled" // a cancellation was acknowledged
-	granted   kind = "granted"   // a worker got a lease, valid until Until
-	extended  kind = "extended"  // a heartbeat was acknowledged, the lease is valid until Until
-	finished  kind = "finished"  // a result was acknowledged
-	gaveBack  kind = "gave back" // a failure was acknowledged
-	refused   kind = "refused"   // the lease was said to be lost
+	accepted  kind = "accepted"   // a submission was acknowledged
+	cancelled kind = "cancelled"  // a cancellation was acknowledged
+	granted   kind = "granted"    // a worker got a lease, valid until Until
+	extended  kind = "extended"   // a heartbeat was acknowledged, the lease is valid until Until
+	finished  kind = "finished"   // a result was acknowledged
+	givesBack kind = "gives back" // a failure is being told, and the worker relies on its lease no more
+	gaveBack  kind = "gave back"  // a failure was acknowledged
+	refused   kind = "refused"    // the lease was said to be lost
 )
 
 // event is what a client or worker saw. Its time is that of this machine, on which all of them run.

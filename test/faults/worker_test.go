@@ -79,6 +79,7 @@ func (w *worker) do(ctx context.Context, t task) {
 	visibility := time.Duration(t.Visibility * float64(time.Second))
 	switch chance := rand.IntN(1000); {
 	case chance < 20:
+		w.note(t, givesBack, time.Time{})
 		w.say(ctx, t, "fail", map[string]any{"lease_token": t.LeaseToken, "message": "it did not work", "retryable": true}, gaveBack)
 		return
 	case chance < 25: // too late
