@@ -74,12 +74,18 @@ func (b Bundle) Others(kind string) []*unstructured.Unstructured {
 	return found
 }
 
-// DeploymentName is the name of the manager's Deployment. It returns an error when the ClusterServiceVersion does not
-// have exactly one.
+// DeploymentName is the name of the manager's Deployment, which is told from others by its label control-plane. It returns an error
+// when the ClusterServiceVersion does not have exactly one.
 func (b Bundle) DeploymentName() (string, error) {
-	deployments := b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs
-	if len(deployments) != 1 {
-		return "", fmt.Errorf("ClusterServiceVersion %s has %d deployments, want 1", b.CSV.Name, len(deployments))
+	const label, manager = "control-plane", "controller-manager"
+	var names []string
+	for _, deployment := range b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+		if deployment.Label[label] == manager {
+			names = append(names, deployment.Name)
+		}
 	}
-	return deployments[0].Name, nil
+	if len(names) != 1 {
+		return "", fmt.Errorf("ClusterServiceVersion %s has %d deployments with the label %s=%s, want 1", b.CSV.Name, len(names), label, manager)
+	}
+	return names[0], nil
 }
