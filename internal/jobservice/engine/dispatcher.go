@@ -22,6 +22,8 @@ type groupKey struct {
 	queue    string
 	executor jobs.Executor
 	types    string
+	// own is set for one who is asked for alone, because it has shares of its own.
+	own *waiter
 }
 
 // group of workers that want the same.
@@ -51,12 +53,16 @@ type answer struct {
 func newWaiter(request jobs.LeaseRequest) *waiter {
 	types := slices.Clone(request.Types)
 	slices.Sort(types)
-	return &waiter{
+	w := &waiter{
 		request: request,
-		key:     groupKey{request.Queue, request.Executor, strings.Join(slices.Compact(types), "/")},
+		key:     groupKey{queue: request.Queue, executor: request.Executor, types: strings.Join(slices.Compact(types), "/")},
 		until:   time.Now().Add(request.Wait),
 		answer:  make(chan answer, 1),
 	}
+	if request.Shares != nil {
+		w.key.own = w
+	}
+	return w
 }
 
 func newDispatcher(s *Store) *dispatcher { return &dispatcher{store: s, groups: map[groupKey]*group{}} }
@@ -134,7 +140,7 @@ func (d *dispatcher) fetch(g *group) {
 		d.mutex.Unlock()
 
 		ctx, cancel := context.WithTimeout(d.store.ctx, d.store.options.OperationTimeout)
-		held, over, epoch, err := d.store.queue.Lease(ctx, g.key.queue, g.key.executor, g.types, wanted, d.store.options.Visibility)
+		held, over, epoch, err := d.take(ctx, g, wanted)
 		cancel()
 		d.store.redisFailed(err) // who waits is asked for again when Redis is back
 
@@ -154,6 +160,19 @@ func (d *dispatcher) fetch(g *group) {
 		}
 		d.expireLate(left)
 	}
+}
+
+// take asks Redis for tasks of a group.
+func (d *dispatcher) take(ctx context.Context, g *group, wanted int) (held []queue.Held, over time.Time, epoch string, err error) {
+	visibility := d.store.options.Visibility
+	if g.key.executor != jobs.Kubernetes {
+		return d.store.queue.Lease(ctx, g.key.queue, g.key.executor, g.types, wanted, visibility)
+	}
+	var shares []jobs.Share
+	if g.key.own != nil {
+		shares = g.key.own.request.Shares
+	}
+	return d.store.queue.LeaseInTurns(ctx, g.key.queue, g.types, wanted, visibility, shares)
 }
 
 // expireLate answers those whose time was over while they could not be withdrawn.

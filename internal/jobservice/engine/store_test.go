@@ -47,6 +47,12 @@ func TestStore(t *testing.T) {
 		"a store that is opened again has all jobs":               reopen,
 		"bad values spoil nothing for others":                     badValues,
 		"a worker that has gone leaves no job behind":             gone,
+		"namespaces take turns in a queue for Kubernetes":         turns,
+		"turns are fair whatever waits":                           fair,
+		"turns are the same after all that happens to jobs":       turnsAfterwards,
+		"a namespace without a turn keeps none waiting":           turnsWake,
+		"turns begin with data of a version without them":         turnsUpgrade,
+		"lines of namespaces do not pile up":                      linesEnd,
 	} {
 		t.Run(name, func(t *testing.T) { eachBackend(t, test) })
 	}

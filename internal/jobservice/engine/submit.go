@@ -75,6 +75,9 @@ func check(row *history.Row) error {
 	if row.Type == "" || strings.Contains(row.Type, "/") || row.Queue == "" {
 		return errors.New("job_type and queue must be named, and job_type has no slash")
 	}
+	if strings.Contains(row.Namespace, "/") {
+		return fmt.Errorf("namespace %q has a slash", row.Namespace)
+	}
 	if row.Executor != jobs.Pool && row.Executor != jobs.Kubernetes {
 		return fmt.Errorf("there is no executor %q", row.Executor)
 	}

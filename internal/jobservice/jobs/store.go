@@ -78,6 +78,17 @@ type LeaseRequest struct {
 	Worker string
 	Limit  int
 	Wait   time.Duration
+	// Shares bound how many jobs of each namespace are given, of the executor Kubernetes only, whose namespaces take turns. nil: no bound.
+	Shares []Share
+}
+
+// Share is a number of places that the namespaces share. Each turn is that of the namespace that has the fewest of the first Share; a
+// namespace alone may have all. Where all are taken, a namespace gets more while it has less than an even share: those who were
+// there before it keep what they have, and get no more.
+type Share struct {
+	Places int
+	// Held is how many of the places each namespace has.
+	Held map[string]int
 }
 
 // Failure of a try.

@@ -92,7 +92,7 @@ func (l *Loading) Add(ctx context.Context, entries []Entry, visibility time.Dura
 			case !e.Due.IsZero():
 				to, when = "delay", strconv.FormatInt(e.Due.UnixMilli(), 10)
 			}
-			arguments = append(arguments, e.ID, e.Fence, e.score(), e.kind(), e.Queue, to, when)
+			arguments = append(arguments, e.ID, e.Fence, e.score(), e.kind(), e.line(), to, when)
 		}
 		if err := l.eval(ctx, "load", arguments...); err != nil {
 			return err

@@ -28,12 +28,13 @@ var ErrStale = errors.New("the data in Redis are of another epoch")
 
 // Entry is what Redis must know of a job.
 type Entry struct {
-	ID       string
-	Queue    string
-	Type     string
-	Executor jobs.Executor
-	Priority int
-	Created  time.Time
+	ID        string
+	Namespace string
+	Queue     string
+	Type      string
+	Executor  jobs.Executor
+	Priority  int
+	Created   time.Time
 	// Fence of its newest lease.
 	Fence int64
 	// Due is when it may run; zero: now.
@@ -45,7 +46,7 @@ type Entry struct {
 // EntryOf a job.
 func EntryOf(job *jobs.Job) Entry {
 	e := Entry{
-		ID: job.ID, Queue: job.Queue, Type: job.Type, Executor: job.Executor, Priority: job.Priority,
+		ID: job.ID, Namespace: job.Namespace, Queue: job.Queue, Type: job.Type, Executor: job.Executor, Priority: job.Priority,
 		Created: job.CreatedAt, Fence: job.Fence,
 	}
 	if job.Status == jobs.Retrying && job.NextRetryAt.After(time.Now()) {
@@ -60,6 +61,14 @@ func (e Entry) score() string {
 }
 
 func (e Entry) kind() string { return string(e.Executor) + "/" + e.Type }
+
+// line that the job waits in: the queue, or the part of it that is its namespace's. The names of namespaces have no slash.
+func (e Entry) line() string {
+	if e.Executor == jobs.Kubernetes {
+		return e.Queue + "/" + e.Namespace
+	}
+	return e.Queue
+}
 
 // Held is a lease, by the ID of its job.
 type Held struct {
@@ -134,8 +143,9 @@ func (q *Queue) Epoch() string {
 // Detach stops the use of the epoch.
 func (q *Queue) Detach() { q.state.Store(nil) }
 
-// Enqueue lets jobs wait, and returns the place of each in its queue, 0 for those that do not wait. Saying it again changes nothing. It
-// returns also the epoch that it happened in: only while that one holds are they known to wait.
+// Enqueue lets jobs wait, and returns the place of each in its queue, 0 for those that do not wait; of jobs for Kubernetes, whose
+// namespaces take turns, the place among those of its namespace. Saying it again changes nothing. It returns also the epoch that it happened
+// in: only while that one holds are they known to wait.
 func (q *Queue) Enqueue(ctx context.Context, entries []Entry) (places []int, epoch string, err error) {
 	s := q.state.Load()
 	if s == nil {
@@ -151,7 +161,7 @@ func (q *Queue) Enqueue(ctx context.Context, entries []Entry) (places []int, epo
 			if !e.Due.IsZero() {
 				due = strconv.FormatInt(e.Due.UnixMilli(), 10)
 			}
-			arguments = append(arguments, e.ID, e.Fence, e.score(), e.kind(), e.Queue, due)
+			arguments = append(arguments, e.ID, e.Fence, e.score(), e.kind(), e.line(), due)
 		}
 		answer, err := q.client.EvalSha(ctx, s.scripts["enqueue"].sha, nil, arguments...).Int64Slice()
 		if err != nil {
@@ -164,7 +174,7 @@ func (q *Queue) Enqueue(ctx context.Context, entries []Entry) (places []int, epo
 	return places, s.epoch, nil
 }
 
-// Lease takes at most limit jobs that wait, the first of the queue first. types: nil for all. It returns the epoch that they were taken in.
+// Lease takes at most limit jobs that wait, the first of the queue first. LeaseInTurns takes those for Kubernetes. types: nil for all. It returns the epoch that they were taken in.
 func (q *Queue) Lease(
 	ctx context.Context, queue string, executor jobs.Executor, types []string, limit int, visibility time.Duration,
 ) (taken []Held, over time.Time, epoch string, err error) {
@@ -213,7 +223,7 @@ func (q *Queue) Heartbeat(ctx context.Context, lease Held, visibility time.Durat
 // Adopt takes up a lease that SQL knows and Redis does not, and returns when it is over; zero: Redis knows better. The caller must
 // look afterwards whether SQL still has the lease.
 func (q *Queue) Adopt(ctx context.Context, e Entry, visibility time.Duration) (time.Time, error) {
-	answer, err := q.run(ctx, "adopt", e.ID, e.Fence, visibility.Milliseconds(), e.score(), e.kind(), e.Queue).Text()
+	answer, err := q.run(ctx, "adopt", e.ID, e.Fence, visibility.Milliseconds(), e.score(), e.kind(), e.line()).Text()
 	return moment(answer), q.check(err)
 }
 

@@ -14,7 +14,7 @@ var files embed.FS
 type script struct{ text, sha string }
 
 // The scripts that Redis keeps, of which each goes on only in its own epoch.
-var guarded = []string{"enqueue", "lease", "heartbeat", "adopt", "remove", "release", "tick"}
+var guarded = []string{"enqueue", "lease", "heartbeat", "adopt", "remove", "release", "tick", "share"}
 
 // unguarded are those by which an epoch is begun.
 var unguarded = []string{"begin", "load", "commit"}

@@ -1,4 +1,4 @@
--- ARGV: ID, fence, visibility in milliseconds, score, executor/type, queue. Takes up a lease that SQL knows and these data do not.
+-- ARGV: ID, fence, visibility in milliseconds, score, executor/type, line. Takes up a lease that SQL knows and these data do not.
 -- Answers when it is over, or 0 when these data know better. The caller must then look whether SQL still has the lease.
 local id, fence = ARGV[1], tonumber(ARGV[2])
 local known = call('HGET', JOBS, id)

@@ -2,10 +2,11 @@
 -- to each that knew it before, whatever data it has kept.
 --
 -- {jobs}:epoch      the life of these data
--- {jobs}:jobs       hash: ID -> "<fence> <score> <executor>/<type>/<queue>"
--- {jobs}:w:<key>    sorted set of the jobs that wait, of one executor, type and queue
--- {jobs}:types:<executor>/<queue>  set of the types that a queue had
--- {jobs}:keys       set of the names of the two above
+-- {jobs}:jobs       hash: ID -> "<fence> <score> <executor>/<type>/<line>"; the line is the queue, and for Kubernetes <queue>/<namespace>
+-- {jobs}:w:<key>    sorted set of the jobs that wait, of one executor, type and line
+-- {jobs}:types:<executor>/<line>  set of the types that a line had
+-- {jobs}:lines:<queue>  set of the namespaces that have a line for Kubernetes
+-- {jobs}:keys       set of the names of the three above
 -- {jobs}:delayed    sorted set: when they may be tried again
 -- {jobs}:leases     sorted set: when the lease is over
 -- {jobs}:expiring   sorted set: leases that were over; when to look at them again should the one who took them be gone
@@ -20,39 +21,48 @@ local function now()
 end
 
 local function parse(value)
-  local fence, score, kind, queue = string.match(value, '^(%d+) (%d+) ([^/]+/[^/]+)/(.*)$')
-  return tonumber(fence), score, kind, queue
+  local fence, score, kind, line = string.match(value, '^(%d+) (%d+) ([^/]+/[^/]+)/(.*)$')
+  return tonumber(fence), score, kind, line
 end
 
-local function waitkey(kind, queue) return P .. 'w:' .. kind .. '/' .. queue end
+local function waitkey(kind, line) return P .. 'w:' .. kind .. '/' .. line end
+local function typeskey(executor, line) return P .. 'types:' .. executor .. '/' .. line end
+local function lineskey(queue) return P .. 'lines:' .. queue end
 
 local function forget(id, value)
   call('ZREM', LEASES, id)
   call('ZREM', EXPIRING, id)
   call('ZREM', DELAYED, id)
   if value then
-    local _, _, kind, queue = parse(value)
-    call('ZREM', waitkey(kind, queue), id)
+    local _, _, kind, line = parse(value)
+    call('ZREM', waitkey(kind, line), id)
   end
 end
 
--- lane of the jobs of one kind in a queue; lanes gathers those that a script has used.
-local function lane(lanes, kind, queue)
-  local name = kind .. '/' .. queue
+-- lane of the jobs of one kind in a line; lanes gathers those that a script has used.
+local function lane(lanes, kind, line)
+  local name = kind .. '/' .. line
   local l = lanes[name]
   if not l then
     local executor, type = string.match(kind, '^([^/]+)/(.*)$')
-    l = { key = waitkey(kind, queue), executor = executor, queue = executor .. '/' .. queue }
-    l.types = P .. 'types:' .. l.queue
-    lanes[name] = l
+    local queue = line
+    l = { key = waitkey(kind, line), executor = executor, types = typeskey(executor, line) }
     call('SADD', l.types, type)
     call('SADD', KEYSET, l.key, l.types)
+    if executor == 'kubernetes' then
+      local namespace
+      queue, namespace = string.match(line, '^(.*)/([^/]*)$')
+      call('SADD', lineskey(queue), namespace)
+      call('SADD', KEYSET, lineskey(queue))
+    end
+    l.queue = executor .. '/' .. queue
+    lanes[name] = l
   end
   return l
 end
 
 -- place lets a job wait.
-local function place(id, score, kind, queue, lanes) call('ZADD', lane(lanes, kind, queue).key, score, id) end
+local function place(id, score, kind, line, lanes) call('ZADD', lane(lanes, kind, line).key, score, id) end
 
 -- wake tells the queues of lanes.
 local function wake(lanes)

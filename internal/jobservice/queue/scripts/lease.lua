@@ -1,9 +1,9 @@
--- ARGV: limit, visibility in milliseconds, executor, queue, types (none: all). Takes the first jobs that wait and gives each the next
+-- ARGV: limit, visibility in milliseconds, executor, line, types (none: all). Takes the first jobs that wait and gives each the next
 -- fence. Answers when the leases are over, then ID and fence of each.
-local limit, executor, queue = tonumber(ARGV[1]), ARGV[3], ARGV[4]
+local limit, executor, line = tonumber(ARGV[1]), ARGV[3], ARGV[4]
 local types = {}
 for i = 5, #ARGV do types[#types + 1] = ARGV[i] end
-if #types == 0 then types = call('SMEMBERS', P .. 'types:' .. executor .. '/' .. queue) end
+if #types == 0 then types = call('SMEMBERS', typeskey(executor, line)) end
 
 local function head(key)
   local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
@@ -13,12 +13,12 @@ end
 
 local taken = {}
 if #types == 1 then
-  local first = call('ZPOPMIN', waitkey(executor .. '/' .. types[1], queue), limit)
+  local first = call('ZPOPMIN', waitkey(executor .. '/' .. types[1], line), limit)
   for i = 1, #first, 2 do taken[#taken + 1] = first[i] end
 else
   local keys, heads = {}, {}
   for i, type in ipairs(types) do
-    keys[i] = waitkey(executor .. '/' .. type, queue)
+    keys[i] = waitkey(executor .. '/' .. type, line)
     heads[i] = head(keys[i])
   end
   while #taken < limit do
@@ -39,9 +39,9 @@ local answer = { over }
 for _, id in ipairs(taken) do
   local known = call('HGET', JOBS, id)
   if known then
-    local fence, score, kind, q = parse(known)
+    local fence, score, kind, l = parse(known)
     local next = string.format('%.0f', fence + 1)
-    call('HSET', JOBS, id, next .. ' ' .. score .. ' ' .. kind .. '/' .. q)
+    call('HSET', JOBS, id, next .. ' ' .. score .. ' ' .. kind .. '/' .. l)
     call('ZADD', LEASES, over, id)
     answer[#answer + 1] = id
     answer[#answer + 1] = next

@@ -1,12 +1,12 @@
--- ARGV: for each job ID, fence, score, executor/type, queue, where to (wait, delay, lease), and when the delay is over or how many
+-- ARGV: for each job ID, fence, score, executor/type, line, where to (wait, delay, lease), and when the delay is over or how many
 -- milliseconds the lease has.
 if call('GET', P .. 'loading') ~= EPOCH then return redis.error_reply('EPOCH another is loading') end
 local lanes = {}
 for i = 1, #ARGV, 7 do
-  local id, kind, queue, to = ARGV[i], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
-  call('HSET', JOBS, id, ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. ' ' .. kind .. '/' .. queue)
+  local id, kind, line, to = ARGV[i], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
+  call('HSET', JOBS, id, ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. ' ' .. kind .. '/' .. line)
   if to == 'wait' then
-    place(id, ARGV[i + 2], kind, queue, lanes)
+    place(id, ARGV[i + 2], kind, line, lanes)
   elseif to == 'delay' then
     call('ZADD', DELAYED, ARGV[i + 6], id)
   else

@@ -5,12 +5,12 @@ for i = 1, #ARGV, 4 do
   local id = ARGV[i]
   local known = call('HGET', JOBS, id)
   if known and call('ZSCORE', EXPIRING, id) then
-    local at, score, kind, queue = parse(known)
+    local at, score, kind, line = parse(known)
     if at == tonumber(ARGV[i + 1]) then
       forget(id, known)
-      call('HSET', JOBS, id, ARGV[i + 2] .. ' ' .. score .. ' ' .. kind .. '/' .. queue)
+      call('HSET', JOBS, id, ARGV[i + 2] .. ' ' .. score .. ' ' .. kind .. '/' .. line)
       if ARGV[i + 3] == '0' then
-        place(id, score, kind, queue, lanes)
+        place(id, score, kind, line, lanes)
       else
         call('ZADD', LEASES, string.format('%.0f', now() + tonumber(ARGV[i + 3])), id)
       end

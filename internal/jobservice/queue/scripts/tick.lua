@@ -7,8 +7,8 @@ for _, id in ipairs(call('ZRANGEBYSCORE', DELAYED, '-inf', at, 'LIMIT', 0, limit
   call('ZREM', DELAYED, id)
   local known = call('HGET', JOBS, id)
   if known then
-    local _, score, kind, queue = parse(known)
-    place(id, score, kind, queue, lanes)
+    local _, score, kind, line = parse(known)
+    place(id, score, kind, line, lanes)
   end
 end
 wake(lanes)
