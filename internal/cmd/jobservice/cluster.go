@@ -42,7 +42,7 @@ func (o *clusterOptions) addFlags(flags *pflag.FlagSet) {
 	flags.Float32Var(&o.qps, "kube-api-qps", 200, "requests per second to the API server; -1 for no limit")
 	flags.IntVar(&o.burst, "kube-api-burst", 400, "requests to the API server at once above --kube-api-qps")
 	flags.IntVar(&o.maxAIJobs, "max-aijobs", 10000, "AIJobs that one replica looks after at a time; further jobs wait in the database")
-	flags.IntVar(&o.maxWaiting, "max-waiting-aijobs", 500, "of these the AIJobs that wait in one queue; further jobs of it wait in the database")
+	flags.IntVar(&o.maxWaiting, "max-waiting-aijobs", 500, "of these the AIJobs that wait in one queue, which namespaces share; further jobs of it wait in the database")
 	flags.DurationVar(&o.ttl, "aijob-ttl", time.Hour, "time that an AIJob stays after its end, for its logs")
 	flags.DurationVar(&o.discovery, "queue-discovery-interval", 5*time.Second, "interval at which it is asked which queues have jobs for Kubernetes")
 	flags.BoolVar(&o.withoutAccessReview, "without-access-review", false,

@@ -47,7 +47,8 @@ type Settings struct {
 	// Worker names this replica in leases.
 	Worker string
 	// MaxAIJobs that this replica looks after at a time, and MaxWaiting of them that wait in one queue: the rest waits in the store,
-	// where it costs the API server nothing.
+	// where it costs the API server nothing. Namespaces share both evenly; one that comes when others have them all gets its share
+	// beyond them.
 	MaxAIJobs, MaxWaiting int
 	// TTL is how long an AIJob stays after its end.
 	TTL time.Duration
@@ -218,15 +219,19 @@ func (d *Dispatcher) change(id string, fence int64, change func(*task)) {
 	}
 }
 
-// room returns how many more jobs of a queue may be leased.
-func (d *Dispatcher) room(queue string) int {
+// shares are the places for AIJobs that wait in a queue, those for all of this replica, and who has them. full says whether one of the two
+// has no place left.
+func (d *Dispatcher) shares(queue string) (shares []jobs.Share, full bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	waiting := 0
+	inQueue, inAll, waiting := map[string]int{}, map[string]int{}, 0
 	for _, t := range d.tasks {
+		inAll[t.job.Namespace]++
 		if t.job.Queue == queue && t.waits() {
+			inQueue[t.job.Namespace]++
 			waiting++
 		}
 	}
-	return min(d.settings.MaxAIJobs-len(d.tasks), d.settings.MaxWaiting-waiting)
+	return []jobs.Share{{Places: d.settings.MaxWaiting, Held: inQueue}, {Places: d.settings.MaxAIJobs, Held: inAll}},
+		waiting >= d.settings.MaxWaiting || len(d.tasks) >= d.settings.MaxAIJobs
 }

@@ -14,6 +14,8 @@ const (
 	leaseLimit = 100
 	// idleQueue is how long a queue without jobs is asked again; then only discovery, or a job that comes in here, brings it back.
 	idleQueue = 10 * time.Minute
+	// fullWait is how long a request waits while all places are taken: it does not learn of those that become free.
+	fullWait = time.Second
 )
 
 // discover leases from every queue that has jobs for Kubernetes.
@@ -62,14 +64,13 @@ func (d *Dispatcher) leaseFrom(ctx context.Context, group *errgroup.Group, queue
 func (d *Dispatcher) leases(ctx context.Context, queue string) {
 	last, delay := d.clock.Now(), time.Duration(0)
 	for ctx.Err() == nil && d.clock.Since(last) < idleQueue {
-		room := d.room(queue)
-		if room <= 0 {
-			d.pause(ctx, time.Second)
-			last = d.clock.Now()
-			continue
+		shares, full := d.shares(queue)
+		wait := d.settings.LeaseWait
+		if full {
+			wait, last = min(wait, fullWait), d.clock.Now()
 		}
 		leases, err := d.store.Lease(ctx, jobs.LeaseRequest{
-			Queue: queue, Executor: jobs.Kubernetes, Worker: d.settings.Worker, Limit: min(room, leaseLimit), Wait: d.settings.LeaseWait,
+			Queue: queue, Executor: jobs.Kubernetes, Worker: d.settings.Worker, Limit: leaseLimit, Wait: wait, Shares: shares,
 		})
 		if err != nil {
 			if ctx.Err() != nil {

@@ -127,9 +127,17 @@ func (s *store) leaseNow(request jobs.LeaseRequest) ([]jobs.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	room := request.Limit
+	for _, share := range request.Shares { // of one namespace: the engine's tests are of several
+		held := 0
+		for _, n := range share.Held {
+			held += n
+		}
+		room = min(room, share.Places-held)
+	}
 	var leases []jobs.Lease
 	for id, job := range s.jobs {
-		if len(leases) == request.Limit || job.Queue != request.Queue || job.Executor != request.Executor || job.Status.Ended() ||
+		if len(leases) >= room || job.Queue != request.Queue || job.Executor != request.Executor || job.Status.Ended() ||
 			time.Now().Before(s.leased[id]) {
 			continue
 		}

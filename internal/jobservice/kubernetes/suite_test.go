@@ -43,10 +43,15 @@ func newWorld(t *testing.T) *world {
 	var err error
 	w.admin, err = client.New(api.Config(t), client.Options{})
 	require.NoError(t, err)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "jobs-"}}
-	require.NoError(t, w.admin.Create(t.Context(), namespace))
-	w.namespace = namespace.Name
+	w.namespace = w.newNamespace()
 	return w
+}
+
+func (w *world) newNamespace() string {
+	w.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "jobs-"}}
+	require.NoError(w.t, w.admin.Create(w.t.Context(), namespace))
+	return namespace.Name
 }
 
 func newCluster(t *testing.T, config *rest.Config) *Cluster {
@@ -73,13 +78,19 @@ func settings() Settings {
 // replica starts a Dispatcher, which ends when the returned function is called, or with the test.
 func (w *world) replica(change ...func(*Settings)) (*Dispatcher, func()) {
 	w.t.Helper()
+	return w.replicaOf(w.store, change...)
+}
+
+// replicaOf starts one that has its jobs from a store.
+func (w *world) replicaOf(store jobs.Store, change ...func(*Settings)) (*Dispatcher, func()) {
+	w.t.Helper()
 	s := settings()
 	w.replicas++
 	s.Worker = fmt.Sprintf("replica-%d", w.replicas)
 	for _, c := range change {
 		c(&s)
 	}
-	d := NewDispatcher(w.cluster, w.store, s, NewMetrics(prometheus.NewRegistry()), clock.RealClock{}, slog.New(slog.NewTextHandler(w.t.Output(), nil)))
+	d := NewDispatcher(w.cluster, store, s, NewMetrics(prometheus.NewRegistry()), clock.RealClock{}, slog.New(slog.NewTextHandler(w.t.Output(), nil)))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
