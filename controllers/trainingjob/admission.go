@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
@@ -69,6 +70,7 @@ func schedulable(job *mlv1.TrainingJob, settings Settings, priorityOf func(strin
 	of := job.Status.Admission
 	described := scheduler.Job{
 		UID: job.UID, Kind: kindTrainingJob, Namespace: job.Namespace, Name: job.Name, Queue: aiQueue(job),
+		User:     job.Annotations[aiplatformv1alpha1.AnnotationUser],
 		Priority: defaultPriority, Preemptible: checkpointsEnabled(job), QueuedAt: job.CreationTimestamp.Time,
 	}
 	if class := job.Spec.Scheduling.Priority; class != "" {

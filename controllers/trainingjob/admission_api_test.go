@@ -112,6 +112,30 @@ func TestAPIAJobWaitsForItsQueueAndForRoom(t *testing.T) {
 	c.workers(second, 0)
 }
 
+// TrainingJobs count for the limits of the user who created them.
+func TestAPIAUserHoldsNoMoreThanUsersMay(t *testing.T) {
+	c := newAdmittingCluster(t)
+	c.queue(func(s *aiplatformv1alpha1.AIJobQueueSpec) {
+		s.UserLimits = &aiplatformv1alpha1.TenantLimits{ResourceLimits: aiplatformv1alpha1.ResourceLimits{GPUs: ptr.To[int32](2)}}
+	})
+	c.roomFor("a", "8")
+	c.start(nil)
+	first := c.submit(c.queued("first").Annotations(ofUser("alice")))
+	c.workers(first, 0)
+	second := c.submit(c.queued("second").Annotations(ofUser("alice")))
+	c.await(second, "over the limit of a user", waits(aiplatformv1alpha1.ReasonQuotaReached))
+
+	others := c.submit(c.queued("others").Annotations(ofUser("bob")))
+	c.workers(others, 0)
+	nobodys := c.submit(c.queued("nobodys"))
+	c.workers(nobodys, 0)
+	assert.False(t, c.hasWorkers(second))
+
+	c.suspend(c.await(first, "starting", state(mlv1.StateInitializing)), true)
+
+	c.workers(second, 0)
+}
+
 // A job that is suspended gives its place to the next, and waits for another when it is resumed.
 func TestAPIASuspendedJobGivesItsPlaceToTheNext(t *testing.T) {
 	c := newAdmittingCluster(t)

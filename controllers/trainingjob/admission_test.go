@@ -286,6 +286,16 @@ func TestADeadlineDoesNotRunWhileAJobWaitsAgain(t *testing.T) {
 	assert.Equal(t, mlv1.StateSuspended, d.status.State)
 }
 
+// ofUser is the annotation that the webhook writes.
+func ofUser(name string) map[string]string {
+	return map[string]string{aiplatformv1alpha1.AnnotationUser: name}
+}
+
+// An operator that begins to note users must not make other pods of the jobs that run.
+func TestWhoseAJobIsChangesNoPod(t *testing.T) {
+	assert.Equal(t, buildWorkers(inQueue("bert").Obj(), Settings{}, 0), buildWorkers(inQueue("bert").Annotations(ofUser("alice")).Obj(), Settings{}, 0))
+}
+
 func TestWhatTheSchedulerKnowsOfATrainingJob(t *testing.T) {
 	classes := func(name string) (int32, bool) {
 		value, ok := map[string]int32{"high": 80, "system": 2000000000, "negative": -5}[name]
@@ -311,7 +321,13 @@ func TestWhatTheSchedulerKnowsOfATrainingJob(t *testing.T) {
 			assert.Equal(t, 2, is.Groups[0].Count)
 			assert.EqualValues(t, 2, is.Groups[0].Requests.GPUs)
 			assert.EqualValues(t, 1, is.Groups[0].Requests.Pods)
+			assert.Empty(t, is.User, "nobody noted whose it is")
 		}},
+		"a job of a user": {
+			job: waitingJob(inQueue("bert").Annotations(ofUser("alice"))), state: admission.Waiting, check: func(t *testing.T, is scheduler.Job) {
+				assert.Equal(t, "alice", is.User)
+			},
+		},
 		"a priority above all of the queue": {job: waitingJob(with("system")), state: admission.Waiting, check: func(t *testing.T, is scheduler.Job) {
 			assert.EqualValues(t, 100, is.Priority)
 		}},

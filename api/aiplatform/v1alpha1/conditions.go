@@ -94,8 +94,8 @@ const (
 	LabelAIJob = "aiplatform.example.com/job"
 	// LabelQueue on an AIJob and its pods is the name of the queue.
 	LabelQueue = "aiplatform.example.com/queue"
-	// AnnotationUser on an AIJob is the user whose limits count. The operator sets it from the request that creates the
-	// AIJob.
+	// AnnotationUser on an AIJob or a TrainingJob is the user whose limits in its queue count. The operator sets it from the request
+	// that creates the job.
 	AnnotationUser = "aiplatform.example.com/user"
 	// LabelServiceJob on an AIJob that the job service made is the ID of its job.
 	LabelServiceJob = "aiplatform.example.com/service-job"

@@ -1,20 +1,13 @@
-// Package aijob has the admission webhook of AIJobs, and of AgentWorkflows, whose AIJobs the operator creates. It notes who
-// creates one, because the limits of queues count what each user's jobs hold: only the request says who that is.
+// Package aijob has the admission webhook of AIJobs, and of AgentWorkflows, whose AIJobs the operator creates: it notes who creates one.
 package aijob
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"slices"
-	"strings"
 
-	"gomodules.xyz/jsonpatch/v2"
-	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/webhook/creator"
 )
 
 // DefaultingPath is the path of the webhook on the server.
@@ -41,65 +34,11 @@ type defaulter struct {
 	trusted []string
 }
 
-// Handle implements admission.Handler. It patches the one annotation of the object as it was sent, so that nothing else of what
-// the user wrote is put differently.
+// Handle implements admission.Handler.
 func (d *defaulter) Handle(_ context.Context, request admission.Request) admission.Response {
 	if request.SubResource != "" {
 		return admission.Allowed("")
 	}
-	annotations, ok := annotationsOf(request.Object.Raw)
-	if !ok { // the API server says better what is wrong
-		return admission.Allowed("")
-	}
-	given, isGiven := annotations[aiplatformv1alpha1.AnnotationUser]
-	want, why := "", ""
-	switch request.Operation {
-	case admissionv1.Create:
-		want, why = request.UserInfo.Username, "it is the user who creates it"
-		if slices.Contains(d.trusted, request.UserInfo.Username) {
-			want = given // empty: nobody's
-		}
-	case admissionv1.Update:
-		before, _ := annotationsOf(request.OldObject.Raw)
-		want, why = before[aiplatformv1alpha1.AnnotationUser], "it cannot be changed"
-	default:
-		return admission.Allowed("")
-	}
-	if given == want && (isGiven || want == "") {
-		return admission.Allowed("")
-	}
-	response := admission.Patched("", patch(annotations != nil, isGiven, want)...)
-	if given != "" && given != want {
-		response.Warnings = []string{fmt.Sprintf("metadata.annotations[%s]: is %q, and not %q as written: %s",
-			aiplatformv1alpha1.AnnotationUser, want, given, why)}
-	}
-	return response
-}
-
-// patch of an object that has annotations, and this one among them, or not.
-func patch(annotated, this bool, want string) []jsonpatch.Operation {
-	path := "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(aiplatformv1alpha1.AnnotationUser)
-	switch {
-	case want == "":
-		return []jsonpatch.Operation{jsonpatch.NewOperation("remove", path, nil)}
-	case !annotated:
-		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/annotations",
-			map[string]string{aiplatformv1alpha1.AnnotationUser: want})}
-	case this:
-		return []jsonpatch.Operation{jsonpatch.NewOperation("replace", path, want)}
-	}
-	return []jsonpatch.Operation{jsonpatch.NewOperation("add", path, want)}
-}
-
-// annotationsOf are those of an object in JSON; nil when it has none, false when they cannot be read.
-func annotationsOf(raw []byte) (map[string]string, bool) {
-	var object struct {
-		Metadata struct {
-			Annotations map[string]string `json:"annotations"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(raw, &object) != nil {
-		return nil, false
-	}
-	return object.Metadata.Annotations, true
+	patches, warnings := creator.Note(request, d.trusted)
+	return admission.Patched("", patches...).WithWarnings(warnings...)
 }

@@ -10,11 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/webhook/creator"
 )
 
 // defaulter fills in the defaults that an upgrade of the operator would change: the image. All others belong to the
-// API and are the same in every version of it. It patches single fields of the object as it was sent, so that nothing
-// else of what the user wrote is put differently.
+// API and are the same in every version of it. And it notes who creates a job, whose limits in its AIJobQueue count. It patches
+// single fields of the object as it was sent, so that nothing else of what the user wrote is put differently.
 type defaulter struct {
 	defaultImage func(mlv1.Framework) string
 }
@@ -26,6 +27,7 @@ func (d *defaulter) Handle(_ context.Context, request admission.Request) admissi
 	if spec == nil || request.SubResource != "" {
 		return admission.Allowed("")
 	}
+	patches, warnings := creator.Note(request, nil)
 	var image string
 	switch request.Operation {
 	case admissionv1.Create:
@@ -38,10 +40,10 @@ func (d *defaulter) Handle(_ context.Context, request admission.Request) admissi
 		// Whoever replaces the object by the manifest that it was made from leaves the image out again.
 		image, _ = specOf(request.OldObject.Raw)["image"].(string)
 	}
-	if _, named := spec["image"]; named || image == "" {
-		return admission.Allowed("")
+	if _, named := spec["image"]; !named && image != "" {
+		patches = append(patches, jsonpatch.NewOperation("add", "/spec/image", image))
 	}
-	return admission.Patched("", jsonpatch.NewOperation("add", "/spec/image", image))
+	return admission.Patched("", patches...).WithWarnings(warnings...)
 }
 
 // specOf is the spec of an object in JSON, with numbers as they were written; nil when there is none.

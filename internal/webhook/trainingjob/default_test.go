@@ -68,6 +68,26 @@ func TestDefaulting(t *testing.T) {
 	}
 }
 
+func TestTheCreatorIsNoted(t *testing.T) {
+	d := &defaulter{defaultImage: func(mlv1.Framework) string { return "worker:1" }}
+	created := request(t, "CREATE", `{metadata: {annotations: {"aiplatform.example.com/user": bob}}, spec: {framework: pytorch}}`, "")
+	created.UserInfo.Username = "alice"
+	response := d.Handle(t.Context(), created)
+	assert.True(t, response.Allowed)
+	assert.Equal(t, []jsonpatch.Operation{
+		{Operation: "replace", Path: "/metadata/annotations/aiplatform.example.com~1user", Value: "alice"},
+		{Operation: "add", Path: "/spec/image", Value: "worker:1"},
+	}, response.Patches)
+	assert.Len(t, response.Warnings, 1)
+
+	// A job from before, of which nobody knows who made it, stays so.
+	changed := request(t, "UPDATE", `{metadata: {annotations: {"aiplatform.example.com/user": bob}}, spec: {image: mine}}`, `spec: {image: mine}`)
+	changed.UserInfo.Username = "bob"
+	assert.Equal(t, []jsonpatch.Operation{
+		{Operation: "remove", Path: "/metadata/annotations/aiplatform.example.com~1user"},
+	}, d.Handle(t.Context(), changed).Patches)
+}
+
 func TestDefaultingLeavesOtherResourcesAlone(t *testing.T) {
 	scale := request(t, "UPDATE", `spec: {replicas: 3}`, `spec: {replicas: 2}`)
 	scale.SubResource = "scale"

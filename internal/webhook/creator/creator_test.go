@@ -1,4 +1,4 @@
-package aijob
+package creator
 
 import (
 	"testing"
@@ -49,13 +49,12 @@ func TestTheUserIsNoted(t *testing.T) {
 				Object: raw(test.given), OldObject: raw(test.before),
 			}}
 
-			answer := (&defaulter{trusted: []string{service}}).Handle(t.Context(), request)
+			patches, warnings := Note(request, []string{service})
 
-			require.True(t, answer.Allowed)
-			assert.Equal(t, test.warns, len(answer.Warnings) > 0, "%v", answer.Warnings)
+			assert.Equal(t, test.warns, len(warnings) > 0, "%v", warnings)
 			annotations, ok := annotationsOf(request.Object.Raw)
 			require.True(t, ok)
-			for _, operation := range answer.Patches {
+			for _, operation := range patches {
 				annotations = apply(t, annotations, operation)
 			}
 			assert.Equal(t, test.want, annotations[aiplatformv1alpha1.AnnotationUser])
@@ -64,11 +63,12 @@ func TestTheUserIsNoted(t *testing.T) {
 }
 
 func TestWhatIsNoObjectIsLetThrough(t *testing.T) {
-	answer := (&defaulter{}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		Operation: "CREATE", Object: runtime.RawExtension{Raw: []byte(`{"metadata": {"annotations": {"a": 1}}}`)},
-	}})
-	assert.True(t, answer.Allowed)
-	assert.Empty(t, answer.Patches)
+	patches, warnings := Note(admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: "CREATE", UserInfo: authenticationv1.UserInfo{Username: "alice"},
+		Object: runtime.RawExtension{Raw: []byte(`{"metadata": {"annotations": {"a": 1}}}`)},
+	}}, nil)
+	assert.Empty(t, patches)
+	assert.Empty(t, warnings)
 }
 
 // apply does to annotations what the API server does with an operation of RFC 6902.
