@@ -45,6 +45,27 @@ func Check(workflow *aiplatformv1alpha1.AgentWorkflow, agents map[string]*aiplat
 	return mistakes
 }
 
+// BadCondition is a condition of a stage that can never be evaluated.
+type BadCondition struct {
+	Stage aiplatformv1alpha1.StageName
+	// Field is its path in the workflow, Message what is wrong.
+	Field, Message string
+}
+
+// BadConditions are those that the workflow alone shows: conditions that do not compile, or that refer to what the workflow does not have.
+// Whether an Agent has an output is not among it.
+func BadConditions(workflow *aiplatformv1alpha1.AgentWorkflow) []BadCondition {
+	c := checker{workflow: workflow, upstream: Upstream(workflow.Spec.Stages)}
+	var found []BadCondition
+	for i := range workflow.Spec.Stages {
+		stage := &workflow.Spec.Stages[i]
+		if problem := c.condition(stage); problem != "" {
+			found = append(found, BadCondition{Stage: stage.Name, Field: fmt.Sprintf("spec.stages[%d].condition", i), Message: problem})
+		}
+	}
+	return found
+}
+
 type checker struct {
 	workflow *aiplatformv1alpha1.AgentWorkflow
 	agents   map[string]*aiplatformv1alpha1.Agent

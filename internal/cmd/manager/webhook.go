@@ -22,6 +22,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	agentworkflowwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/agentworkflow"
 	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
 	"github.com/dcnlab/spot-training-operator/internal/webhook/certificate"
 	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
@@ -157,6 +158,7 @@ func (w webhooks) addTo(mgr ctrl.Manager, settings trainingjob.Settings) error {
 		Cluster:      w.cluster,
 	})
 	aijobwebhook.Register(mgr.GetWebhookServer(), aijobwebhook.Options{Trusted: w.trusted})
+	agentworkflowwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme())
 	if err := ctrlmetrics.Registry.Register(w.expires); err != nil {
 		return fmt.Errorf("register the metric of the webhooks' certificate: %w", err)
 	}

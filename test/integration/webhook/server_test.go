@@ -20,6 +20,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	agentworkflowwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/agentworkflow"
 	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
 	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
 	"github.com/dcnlab/spot-training-operator/test/builders"
@@ -82,6 +83,7 @@ func serve(t testing.TB, at *envtest.WebhookInstallOptions) (stop func()) {
 		Cluster:      cluster,
 	})
 	aijobwebhook.Register(server, aijobwebhook.Options{Trusted: []string{jobServiceUser}})
+	agentworkflowwebhook.Register(server, scheme)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
