@@ -119,10 +119,14 @@ func (w *world) installWebhooks(t *testing.T, address string) {
 	}
 	var mutating admissionregistrationv1.MutatingWebhookConfiguration
 	require.NoError(t, documents.Decode(&mutating))
-	redirect(&mutating.Webhooks[0].ClientConfig)
+	for i := range mutating.Webhooks {
+		redirect(&mutating.Webhooks[i].ClientConfig)
+	}
 	var validating admissionregistrationv1.ValidatingWebhookConfiguration
 	require.NoError(t, documents.Decode(&validating))
-	redirect(&validating.Webhooks[0].ClientConfig)
+	for i := range validating.Webhooks {
+		redirect(&validating.Webhooks[i].ClientConfig)
+	}
 	for _, configuration := range []client.Object{&mutating, &validating} {
 		configuration.SetName("spot-training-operator")
 		require.NoError(t, w.k8s.Create(t.Context(), configuration))
