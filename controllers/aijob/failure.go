@@ -37,18 +37,11 @@ type failure struct {
 	exitCode        *int32
 }
 
-const (
-	// exitPeerLost is what a member ends with that lost another (EX_TEMPFAIL).
-	exitPeerLost = 75
-	// exitTerminated is 128 + SIGTERM, exitKilled 128 + SIGKILL.
-	exitTerminated, exitKilled = 143, 137
-	// firstSignalCode is where exit codes begin that stand for a signal, by the convention of shells.
-	firstSignalCode = 128
-	// causeDelay is how much later than its consequences the cause of a failure may be seen.
-	causeDelay = 3 * time.Second
-	// maxWords bounds what is told of a container's last words, in characters.
-	maxWords = 1024
-)
+// program is the container whose end is that of its pod.
+const program = podloss.Program(container)
+
+// exitKilled is 128 + SIGKILL.
+const exitKilled = 137
 
 // losses are the ways in which a pod can be lost, by the reasons of package podloss.
 var losses = map[string]struct{ reason, how string }{
@@ -65,67 +58,50 @@ var losses = map[string]struct{ reason, how string }{
 // findFailure says what ended the try; nil when nothing has. Members that only followed, because another was gone or because they
 // were stopped then, are not what is looked for.
 func findFailure(pods []*corev1.Pod) *failure {
-	var failed []*corev1.Pod
-	for _, pod := range pods {
-		if pod != nil && hasFailed(pod) {
-			failed = append(failed, pod)
-		}
-	}
+	failed := failedOf(pods)
 	if len(failed) == 0 {
 		return nil
 	}
 	first := slices.MinFunc(failed, func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), endOf(a).Compare(endOf(b)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), program.EndOf(a).Compare(program.EndOf(b)), cmp.Compare(a.Name, b.Name))
 	})
 	return podFailure(first)
 }
 
 // causeMayFollow is how long to wait for the end of another member before those that lost a peer are judged; 0 for not at all.
 func causeMayFollow(now time.Time, pods []*corev1.Pod) time.Duration {
-	var wait time.Duration
-	ended := 0
+	return program.CauseMayFollow(now, failedOf(pods), len(pods))
+}
+
+func failedOf(pods []*corev1.Pod) []*corev1.Pod {
+	var failed []*corev1.Pod
 	for _, pod := range pods {
-		if pod == nil || !hasFailed(pod) {
-			continue
+		if pod != nil && podloss.Failed(pod) {
+			failed = append(failed, pod)
 		}
-		if lossReason(pod) != "" || exitCode(pod) != exitPeerLost {
-			return 0
-		}
-		ended++
-		wait = max(wait, endOf(pod).Add(causeDelay).Sub(now))
 	}
-	if ended == 0 || ended == len(pods) {
-		return 0
-	}
-	return wait
+	return failed
 }
 
 // rank orders failed pods by how likely each is the cause of the others.
 func rank(pod *corev1.Pod) int {
-	switch code := exitCode(pod); {
-	case lossReason(pod) != "":
+	reason, _ := program.Loss(pod)
+	switch code := program.ExitCode(pod); {
+	case reason != "":
 		return 0
-	case code == exitPeerLost:
+	case code == podloss.ExitPeerLost:
 		return 3
-	case wasDeleted(pod), code == exitTerminated:
+	case program.WasDeleted(pod), code == podloss.ExitTerminated:
 		return 2
 	}
 	return 1
 }
 
-// hasFailed says whether the pod failed or is being taken away without having succeeded.
-func hasFailed(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodFailed {
-		return true
-	}
-	return pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded
-}
-
 // podFailure says how a pod failed or was lost.
 func podFailure(pod *corev1.Pod) *failure {
 	who := podInWords(pod)
-	ended := terminated(pod)
-	if reason, detail := podloss.Of(pod, ended != nil); reason != "" {
+	ended := program.Terminated(pod)
+	if reason, detail := program.Loss(pod); reason != "" {
 		known, ok := losses[reason]
 		if !ok {
 			known.reason, known.how = aiplatformv1alpha1.ReasonDisrupted, "was lost"
@@ -133,7 +109,7 @@ func podFailure(pod *corev1.Pod) *failure {
 		return lossOf(known.reason, who+" "+known.how+withDetail(detail))
 	}
 	// A pod that was deleted by hand ends on its signals: that is not the program's doing.
-	if wasDeleted(pod) && (ended == nil || slices.Contains([]int32{0, exitTerminated, exitKilled}, ended.ExitCode)) {
+	if program.WasDeleted(pod) && (ended == nil || slices.Contains([]int32{0, podloss.ExitTerminated, exitKilled}, ended.ExitCode)) {
 		return lossOf(aiplatformv1alpha1.ReasonPodDeleted, who+" was deleted")
 	}
 	if podloss.OverStorageLimit(pod) {
@@ -179,10 +155,10 @@ func endOfContainer(ended *corev1.ContainerStateTerminated) (reason, how, remedy
 	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
 		return aiplatformv1alpha1.ReasonContainerStartFailed, fmt.Sprintf("could not start its program (exit code %d)", code),
 			"; correct spec.command, or spec.image"
-	case code == exitPeerLost:
+	case code == podloss.ExitPeerLost:
 		return aiplatformv1alpha1.ReasonPeerLost, fmt.Sprintf("ended with exit code %d, having lost another member", code), ""
-	case code > firstSignalCode:
-		return aiplatformv1alpha1.ReasonProgramKilled, fmt.Sprintf("was killed by signal %d (exit code %d)", code-firstSignalCode, code), ""
+	case code > podloss.FirstSignalCode:
+		return aiplatformv1alpha1.ReasonProgramKilled, fmt.Sprintf("was killed by signal %d (exit code %d)", code-podloss.FirstSignalCode, code), ""
 	}
 	return aiplatformv1alpha1.ReasonProgramFailed, fmt.Sprintf("ended with exit code %d", code), ""
 }
@@ -193,59 +169,7 @@ func lastWords(ended *corev1.ContainerStateTerminated) string {
 	if outputs := parseOutputs(words); outputs["message"] != "" {
 		words = outputs["message"]
 	}
-	if words == "" {
-		return ""
-	}
-	if runes := []rune(words); len(runes) > maxWords {
-		words = "... " + string(runes[len(runes)-maxWords:])
-	}
-	return ": " + words
-}
-
-func lossReason(pod *corev1.Pod) string {
-	reason, _ := podloss.Of(pod, terminated(pod) != nil)
-	return reason
-}
-
-func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name == container {
-			return status.State.Terminated
-		}
-	}
-	return nil
-}
-
-func exitCode(pod *corev1.Pod) int32 {
-	if ended := terminated(pod); ended != nil {
-		return ended.ExitCode
-	}
-	return 0
-}
-
-// wasDeleted says whether the pod was deleted before it ended by itself.
-func wasDeleted(pod *corev1.Pod) bool {
-	if pod.DeletionTimestamp == nil {
-		return false
-	}
-	ended := terminated(pod)
-	return ended == nil || !ended.FinishedAt.Time.Before(deletedAt(pod))
-}
-
-// deletedAt is when the deletion of a pod was asked for; its timestamp is when its grace period ends.
-func deletedAt(pod *corev1.Pod) time.Time {
-	return pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
-}
-
-// endOf is when the end of a pod began.
-func endOf(pod *corev1.Pod) time.Time {
-	if wasDeleted(pod) {
-		return deletedAt(pod)
-	}
-	if ended := terminated(pod); ended != nil {
-		return ended.FinishedAt.Time
-	}
-	return pod.CreationTimestamp.Time
+	return podloss.LastWords(words)
 }
 
 // podEnded says whether a pod runs no more and holds nothing.

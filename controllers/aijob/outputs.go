@@ -19,7 +19,7 @@ func outputsOf(members []*corev1.Pod) map[string]string {
 		if pod == nil {
 			continue
 		}
-		if ended := terminated(pod); ended != nil {
+		if ended := program.Terminated(pod); ended != nil {
 			if outputs := parseOutputs(ended.Message); len(outputs) > 0 {
 				return outputs
 			}

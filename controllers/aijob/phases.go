@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 )
 
 // queue puts the job into its queue.
@@ -80,7 +81,7 @@ func (p *planner) count(status *aiplatformv1alpha1.AIJobStatus, members []*corev
 			gone++
 		case pod.Status.Phase == corev1.PodSucceeded:
 			counts.Succeeded++
-		case hasFailed(pod):
+		case podloss.Failed(pod):
 			counts.Failed++
 		case started(pod):
 			counts.Active++
@@ -109,7 +110,7 @@ func (p *planner) succeed(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 	if status.StartTime == nil { // it ended before anybody saw it run
 		status.StartTime = at(p.now)
 		if members[0] != nil {
-			if first := terminated(members[0]); first != nil && !first.StartedAt.IsZero() {
+			if first := program.Terminated(members[0]); first != nil && !first.StartedAt.IsZero() {
 				status.StartTime = ptr.To(first.StartedAt)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 )
 
@@ -176,7 +177,7 @@ func TestEndsOfATry(t *testing.T) {
 			want: want{status: "Retrying ProgramFailed", message: "pod train-1-0", retries: 1, pause: true, exitCode: ptr.To[int32](3)},
 		},
 		"a gang that lost its peers for no known cause": {
-			job: gang(), end: func(w *world) { exit(w.pods[0], 75, "", 0) }, after: causeDelay,
+			job: gang(), end: func(w *world) { exit(w.pods[0], 75, "", 0) }, after: podloss.CauseDelay,
 			want: want{status: "Retrying PeerLost", retries: 1, pause: true, exitCode: ptr.To[int32](75), place: true},
 		},
 		"evicted": {
@@ -306,7 +307,7 @@ func TestNothingEndsATryTooEarly(t *testing.T) {
 	exit(w.pods[0], 75, "", 0)
 	d := plan(w.observed)
 	assert.Equal(t, "Running Running", short(d.status), "the cause may follow")
-	assert.Equal(t, causeDelay, d.again)
+	assert.Equal(t, podloss.CauseDelay, d.again)
 
 	disrupt(w.pods[1], "DeletionByPodGC")
 	assert.Equal(t, "Queued NodeLost", short(plan(w.observed).status))

@@ -8,6 +8,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 )
 
 // exitNoCheckpoint is what the restore container ends with when what resumeFrom names cannot be used (EX_DATAERR).
@@ -17,7 +18,7 @@ const exitNoCheckpoint = 65
 // The training has not begun then.
 func restoreFailure(pod *corev1.Pod, found *failure) bool {
 	ended := restoreEnd(pod)
-	if ended == nil || ended.ExitCode == 0 || ended.ExitCode == exitTerminated && wasDeleted(pod) {
+	if ended == nil || ended.ExitCode == 0 || ended.ExitCode == podloss.ExitTerminated && workerProgram.WasDeleted(pod) {
 		return false
 	}
 	words := strings.TrimSpace(ended.Message)
@@ -48,7 +49,7 @@ func restoreFailure(pod *corev1.Pod, found *failure) bool {
 // blameStorage takes the blame from workers that gave up waiting for replica 0 while that brings back a checkpoint: a storage
 // that does not answer for long must not use up the backoff limit.
 func blameStorage(o observed, found *failure) *failure {
-	if found.disrupted || found.exitCode != exitPeerLost {
+	if found.disrupted || found.exitCode != podloss.ExitPeerLost {
 		return found
 	}
 	reason, message := restoring(o)

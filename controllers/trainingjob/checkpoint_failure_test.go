@@ -10,6 +10,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 )
 
@@ -37,8 +38,8 @@ func TestARestoreThatFailsIsNoFailureOfTheTraining(t *testing.T) {
 func TestAStorageThatDoesNotAnswerUsesUpNoBackoffLimit(t *testing.T) {
 	job := inStorage(minio()).Workers(2).BackoffLimit(0).ResumeFrom("latest").Obj()
 	workers := builders.Workers(job).Obj()
-	gaveUp := builders.Pod(workers, 1).Failed(exitPeerLost).Obj()
-	o := see(job, workers, builders.Pod(workers, 0).At("10.0.0.10").InitRunning(report.RestoreContainer).Obj(), gaveUp).after(causeDelay)
+	gaveUp := builders.Pod(workers, 1).Failed(podloss.ExitPeerLost).Obj()
+	o := see(job, workers, builders.Pod(workers, 0).At("10.0.0.10").InitRunning(report.RestoreContainer).Obj(), gaveUp).after(podloss.CauseDelay)
 	problem := &report.Problem{Reason: report.ReasonStorageUnreachable, Message: "minio:9000 does not answer", Since: builders.Noon}
 
 	d := plan(serving(o, report.Report{Phase: report.PhaseRestoring, Problem: problem}))

@@ -120,7 +120,7 @@ func (l *ledger) enter(job types.NamespacedName, pod *corev1.Pod, now time.Time)
 	}
 	known := l.jobs[job][pod.UID]
 	next := use{node: pod.Spec.NodeName, start: pod.Status.StartTime.Time, end: known.end}
-	switch ended := terminated(pod); {
+	switch ended := workerProgram.Terminated(pod); {
 	case ended != nil && !ended.FinishedAt.IsZero():
 		next.end = ended.FinishedAt.Time
 	case next.end.IsZero() && (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded):

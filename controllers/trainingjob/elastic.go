@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
@@ -24,7 +25,7 @@ const elasticPatience = 30 * time.Second
 func planElastic(o observed, d *desired, pods []*corev1.Pod) {
 	members := membersOf(pods, o.job.Spec.NumWorkers)
 	var found *failure
-	if slices.ContainsFunc(members, isFailed) || len(pods) == 0 {
+	if slices.ContainsFunc(members, podloss.Failed) || len(pods) == 0 {
 		found = findFailure(o.workers, members)
 	}
 	if found != nil {
@@ -58,7 +59,7 @@ func planElastic(o observed, d *desired, pods []*corev1.Pod) {
 			d.label[pod] = with
 		}
 	}
-	d.status.Workers.Active, d.status.Workers.Succeeded = countWorkers(slices.DeleteFunc(slices.Clone(members), isFailed))
+	d.status.Workers.Active, d.status.Workers.Succeeded = countWorkers(slices.DeleteFunc(slices.Clone(members), podloss.Failed))
 	d.scrape = metricsURL(o.job, members)
 	missing := d.status.Workers.Active+d.status.Workers.Succeeded < d.status.Workers.Total
 	switch {
@@ -109,7 +110,7 @@ func compareAge(a, b *corev1.Pod) int {
 }
 
 func alive(pod *corev1.Pod) int {
-	if isFailed(pod) {
+	if podloss.Failed(pod) {
 		return 0
 	}
 	return 1
@@ -133,7 +134,7 @@ func leaving(pods []*corev1.Pod, size int32) bool {
 func countFailures(o observed, d *desired, pods []*corev1.Pod) *verdict {
 	var failures []failure
 	for _, pod := range pods {
-		if index, ok := indexOf(pod); !ok || index >= o.job.Spec.NumWorkers || !ending(pod) || exitCode(pod) == exitPeerLost {
+		if index, ok := indexOf(pod); !ok || index >= o.job.Spec.NumWorkers || !ending(pod) || workerProgram.ExitCode(pod) == podloss.ExitPeerLost {
 			continue
 		}
 		if how := blameNotice(o, podFailure(pod)); !how.disrupted {
@@ -157,7 +158,7 @@ func countFailures(o observed, d *desired, pods []*corev1.Pod) *verdict {
 func canGoOn(job *mlv1.TrainingJob, members []*corev1.Pod) bool {
 	lost := int32(0)
 	for _, pod := range members {
-		if !isFailed(pod) {
+		if !podloss.Failed(pod) {
 			continue
 		}
 		if replicaOf(pod) == "0" {

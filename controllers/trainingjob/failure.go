@@ -22,20 +22,11 @@ import (
 )
 
 const (
-	// exitPeerLost is what a worker of the contract ends with when another worker vanished (EX_TEMPFAIL).
-	exitPeerLost = 75
-	// exitTerminated is 128 + SIGTERM.
-	exitTerminated = 143
-	// firstSignalCode is where exit codes begin that stand for a signal, by the convention of shells.
-	firstSignalCode = 128
-
-	// causeDelay is how much later than its consequences the cause of a failure may be seen.
-	causeDelay = 3 * time.Second
+	// workerProgram is the container whose end is that of its pod.
+	workerProgram = podloss.Program(workerContainer)
 
 	firstBackoff = 10 * time.Second
 	maxBackoff   = 5 * time.Minute
-	// maxReasonLength bounds failureReason, in characters.
-	maxReasonLength = 1024
 )
 
 // failure is what made an attempt fail.
@@ -66,68 +57,47 @@ func (f failure) status(now time.Time) *mlv1.FailureStatus {
 // findFailure says what made the attempt fail; nil when it did not. Workers that only followed, because their peer was
 // gone or because they were stopped then, are not what is looked for.
 func findFailure(workers *batchv1.Job, pods []*corev1.Pod) *failure {
-	if !slices.ContainsFunc(pods, isFailed) {
+	if !slices.ContainsFunc(pods, podloss.Failed) {
 		return jobFailure(workers)
 	}
-	failed := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !ending(pod) })
-	first := slices.MinFunc(failed, func(a, b *corev1.Pod) int {
+	first := slices.MinFunc(endingOf(pods), func(a, b *corev1.Pod) int {
 		return cmp.Or(
 			cmp.Compare(rank(a), rank(b)),
-			endOf(a).Compare(endOf(b)),
+			workerProgram.EndOf(a).Compare(workerProgram.EndOf(b)),
 			cmp.Compare(replicaOf(a), replicaOf(b)),
 		)
 	})
 	return podFailure(first)
 }
 
-// causeMayFollow is how long to wait for the end of another worker before those that failed are judged; 0 when there is
-// nothing to wait for. When a worker is killed, the ends of those that lost it are often seen before its own.
+// causeMayFollow is how long to wait for the end of another worker before those that failed are judged; 0 for not at all.
 func causeMayFollow(now time.Time, pods []*corev1.Pod) time.Duration {
-	var wait time.Duration
-	ended := 0
-	for _, pod := range pods {
-		if !ending(pod) {
-			continue
-		}
-		if exitCode(pod) != exitPeerLost || lossOf(pod) != nil {
-			return 0
-		}
-		ended++
-		wait = max(wait, endOf(pod).Add(causeDelay).Sub(now))
-	}
-	if ended == 0 || ended == len(pods) {
-		return 0
-	}
-	return wait
+	return workerProgram.CauseMayFollow(now, endingOf(pods), len(pods))
+}
+
+func endingOf(pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !ending(pod) })
 }
 
 // rank orders failed pods by how likely each is the cause of the others: a disruption before a failure of its own,
 // and both before those that may follow from another's end. Of these the first is the cause: one that was deleted
 // before another lost it, but not one that the Job controller deleted then.
 func rank(pod *corev1.Pod) int {
-	code := exitCode(pod)
+	code := workerProgram.ExitCode(pod)
 	switch {
 	case lossOf(pod) != nil:
 		return 0
-	case wasDeleted(pod) || code == exitPeerLost:
+	case workerProgram.WasDeleted(pod) || code == podloss.ExitPeerLost:
 		return 3
-	case code == exitTerminated:
+	case code == podloss.ExitTerminated:
 		return 2
 	default:
 		return 1
 	}
 }
 
-// isFailed says whether the pod failed or is being taken away without having succeeded.
-func isFailed(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodFailed {
-		return true
-	}
-	return pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded
-}
-
 // ending says whether the pod failed, or will have when its sidecars have ended too, which bring away the last checkpoint.
-func ending(pod *corev1.Pod) bool { return isFailed(pod) || exitCode(pod) != 0 }
+func ending(pod *corev1.Pod) bool { return podloss.Failed(pod) || workerProgram.ExitCode(pod) != 0 }
 
 // failureOf begins the failure that a pod is the cause of.
 func failureOf(pod *corev1.Pod) *failure {
@@ -148,9 +118,9 @@ func podFailure(pod *corev1.Pod) *failure {
 	if restoreFailure(pod, found) {
 		return found
 	}
-	ended := terminated(pod)
+	ended := workerProgram.Terminated(pod)
 	// A pod that was deleted by hand ends on its SIGTERM: that is not the training's doing either.
-	if wasDeleted(pod) && (ended == nil || ended.ExitCode == 0 || ended.ExitCode == exitTerminated) {
+	if workerProgram.WasDeleted(pod) && (ended == nil || ended.ExitCode == 0 || ended.ExitCode == podloss.ExitTerminated) {
 		found.reason, found.disrupted, found.message = mlv1.ReasonPodDeleted, true, found.who+" was deleted"
 		return found
 	}
@@ -182,10 +152,10 @@ func endOfContainer(ended *corev1.ContainerStateTerminated) (reason, how, remedy
 	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
 		return mlv1.ReasonContainerStartFailed, fmt.Sprintf("could not start its program (exit code %d)", code),
 			"; correct spec.command, or spec.image"
-	case code == exitPeerLost:
+	case code == podloss.ExitPeerLost:
 		return mlv1.ReasonPeerLost, fmt.Sprintf("ended with exit code %d, having lost another worker", code), ""
-	case code > firstSignalCode:
-		return mlv1.ReasonWorkerKilled, fmt.Sprintf("was killed by signal %d (exit code %d)", code-firstSignalCode, code), ""
+	case code > podloss.FirstSignalCode:
+		return mlv1.ReasonWorkerKilled, fmt.Sprintf("was killed by signal %d (exit code %d)", code-podloss.FirstSignalCode, code), ""
 	}
 	return mlv1.ReasonWorkerFailed, fmt.Sprintf("ended with exit code %d", code), ""
 }
@@ -196,13 +166,7 @@ func lastWords(ended *corev1.ContainerStateTerminated) string {
 	if figures, ok := progress.ParseTermination(words); ok {
 		words = figures.Message
 	}
-	if words == "" {
-		return ""
-	}
-	if runes := []rune(words); len(runes) > maxReasonLength {
-		words = "... " + string(runes[len(runes)-maxReasonLength:])
-	}
-	return ": " + words
+	return podloss.LastWords(words)
 }
 
 // jobFailure is what the Job controller knows of a failure whose pods are gone.
@@ -218,47 +182,6 @@ func jobFailure(workers *batchv1.Job) *failure {
 		}
 	}
 	return nil
-}
-
-func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == workerContainer {
-			return status.State.Terminated
-		}
-	}
-	return nil
-}
-
-func exitCode(pod *corev1.Pod) int32 {
-	if ended := terminated(pod); ended != nil {
-		return ended.ExitCode
-	}
-	return 0
-}
-
-// wasDeleted says whether the pod was deleted before it ended by itself.
-func wasDeleted(pod *corev1.Pod) bool {
-	if pod.DeletionTimestamp == nil {
-		return false
-	}
-	ended := terminated(pod)
-	return ended == nil || !ended.FinishedAt.Time.Before(deletedAt(pod))
-}
-
-// deletedAt is when the deletion of a pod was asked for; its timestamp is when its grace period ends.
-func deletedAt(pod *corev1.Pod) time.Time {
-	return pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
-}
-
-// endOf is when the end of a pod began.
-func endOf(pod *corev1.Pod) time.Time {
-	if wasDeleted(pod) {
-		return deletedAt(pod)
-	}
-	if ended := terminated(pod); ended != nil {
-		return ended.FinishedAt.Time
-	}
-	return pod.CreationTimestamp.Time
 }
 
 func replicaOf(pod *corev1.Pod) string {
@@ -287,10 +210,10 @@ func judge(job *mlv1.TrainingJob, found failure) verdict {
 		return verdict{reason: mlv1.ReasonRestartPolicyNever, message: "restartPolicy is Never: " + found.message}
 	case slices.Contains(policy.NonRetryableExitCodes, found.exitCode):
 		return verdict{reason: mlv1.ReasonNonRetryableExitCode, message: found.message}
-	case policy.RestartPolicy == mlv1.RestartExitCode && found.exitCode != 0 && found.exitCode != exitPeerLost && found.exitCode < firstSignalCode:
+	case policy.RestartPolicy == mlv1.RestartExitCode && found.exitCode != 0 && found.exitCode != podloss.ExitPeerLost && found.exitCode < podloss.FirstSignalCode:
 		return verdict{
 			reason:  mlv1.ReasonNonRetryableExitCode,
-			message: fmt.Sprintf("restartPolicy ExitCode restarts after codes of %d and more only: %s", firstSignalCode, found.message),
+			message: fmt.Sprintf("restartPolicy ExitCode restarts after codes of %d and more only: %s", podloss.FirstSignalCode, found.message),
 		}
 	case failures >= limit:
 		return verdict{

@@ -239,7 +239,7 @@ func TestLastWordsAreBounded(t *testing.T) {
 	found := findFailure(workers, []*corev1.Pod{builders.Pod(workers, 0).Failed(1).Saying(log).Obj()})
 
 	assert.True(t, strings.HasSuffix(found.message, "the end"), "the end of a log says more than its beginning")
-	assert.Less(t, len([]rune(found.message)), maxReasonLength+100)
+	assert.Less(t, len([]rune(found.message)), 1024+100)
 }
 
 func TestJudge(t *testing.T) {

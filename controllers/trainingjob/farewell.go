@@ -31,7 +31,7 @@ type farewells struct {
 
 // note remembers the last words of a pod that has ended, if it is a replica 0.
 func (f *farewells) note(pod *corev1.Pod) {
-	ended, owner := terminated(pod), metav1.GetControllerOf(pod)
+	ended, owner := workerProgram.Terminated(pod), metav1.GetControllerOf(pod)
 	if ended == nil || owner == nil || replicaOf(pod) != "0" {
 		return
 	}

@@ -51,7 +51,7 @@ func isLoss(reason string) bool {
 
 // lossOf says how a pod was lost to something outside the training; nil when it was not.
 func lossOf(pod *corev1.Pod) *loss {
-	reason, detail := podloss.Of(pod, terminated(pod) != nil)
+	reason, detail := workerProgram.Loss(pod)
 	if reason == "" {
 		return nil
 	}
@@ -101,10 +101,10 @@ func (n *node) expelling() string {
 // that have not ended although others lost them.
 func doubtful(pods []*corev1.Pod) []*corev1.Pod {
 	var list []*corev1.Pod
-	followers := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return exitCode(pod) == exitPeerLost })
+	followers := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return workerProgram.ExitCode(pod) == podloss.ExitPeerLost })
 	for _, pod := range pods {
 		lost := lossOf(pod)
-		if (lost != nil && lost.reason == mlv1.ReasonNodeTainted) || (lost == nil && followers && terminated(pod) == nil) {
+		if (lost != nil && lost.reason == mlv1.ReasonNodeTainted) || (lost == nil && followers && workerProgram.Terminated(pod) == nil) {
 			list = append(list, pod)
 		}
 	}
@@ -126,7 +126,7 @@ func blameNode(o observed, workers *batchv1.Job, found *failure) *failure {
 	case mlv1.ReasonPeerLost:
 		for _, pod := range o.podsOf(workers.UID) {
 			why := o.nodes[pod.Spec.NodeName].lost()
-			if why == "" || terminated(pod) != nil {
+			if why == "" || workerProgram.Terminated(pod) != nil {
 				continue
 			}
 			lost := failureOf(pod)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 )
 
@@ -63,7 +64,7 @@ func TestATaintIsToldAsWhatItStandsFor(t *testing.T) {
 func TestALostPeerWhoseNodeDiedIsALossAndIsNotCounted(t *testing.T) {
 	job := runningJob(t, builders.TrainingJob("bert").Workers(2).BackoffLimit(0))
 	workers := builders.Workers(job).Obj()
-	follower, silent := builders.Pod(workers, 0).On("n0").Failed(exitPeerLost).Obj(), builders.Pod(workers, 1).On("n1").Running().Obj()
+	follower, silent := builders.Pod(workers, 0).On("n0").Failed(podloss.ExitPeerLost).Obj(), builders.Pod(workers, 1).On("n1").Running().Obj()
 	o := see(job, workers, follower, silent)
 	require.Equal(t, []*corev1.Pod{silent}, doubtful(o.pods), "its node is to be asked")
 
@@ -75,11 +76,11 @@ func TestALostPeerWhoseNodeDiedIsALossAndIsNotCounted(t *testing.T) {
 
 	o.nodes = map[string]*node{"n1": {ready: true}}
 	assert.Equal(t, mlv1.StateRunning, plan(o).status.State, "the cause may still follow")
-	counted := plan(o.after(causeDelay))
+	counted := plan(o.after(podloss.CauseDelay))
 	assert.Equal(t, mlv1.StateFailed, counted.status.State)
 	assert.Equal(t, mlv1.ReasonPeerLost, counted.status.LastFailure.Reason)
 	assert.True(t, counted.status.LastFailure.Counted)
-	assert.Equal(t, ptr.To[int32](exitPeerLost), counted.status.LastFailure.ExitCode)
+	assert.Equal(t, ptr.To[int32](podloss.ExitPeerLost), counted.status.LastFailure.ExitCode)
 }
 
 func TestNodesAreAskedOnlyWhenNothingElseTells(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 )
 
@@ -45,7 +46,7 @@ func TestAFailureIsSeenWhileTheAgentStillSendsTheCheckpoint(t *testing.T) {
 	workers := builders.Workers(job).Obj()
 	cause := builders.Pod(workers, 0).OutOfMemory().Obj()
 	cause.Status.Phase = corev1.PodRunning // its sidecar runs
-	follower := builders.Pod(workers, 1).Failed(exitPeerLost).Obj()
+	follower := builders.Pod(workers, 1).Failed(podloss.ExitPeerLost).Obj()
 
 	d := plan(see(job, workers, cause, follower).after(time.Minute))
 
@@ -83,7 +84,7 @@ func TestAConditionThatIsSetTwiceHasNotChanged(t *testing.T) {
 
 func TestAPodThatIsDeletedWhileItRestoresIsNoFailure(t *testing.T) {
 	workers := builders.Workers(builders.TrainingJob("bert").Checkpoints().Obj()).Obj()
-	pod := builders.Pod(workers, 0).InitEnded(report.RestoreContainer, exitTerminated, "").FailedToInit().Deleting(time.Minute).Obj()
+	pod := builders.Pod(workers, 0).InitEnded(report.RestoreContainer, podloss.ExitTerminated, "").FailedToInit().Deleting(time.Minute).Obj()
 
 	found := podFailure(pod)
 

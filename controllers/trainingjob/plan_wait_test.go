@@ -10,24 +10,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 )
 
 func TestALostPeerIsNotJudgedBeforeItsCauseCouldBeSeen(t *testing.T) {
 	job := runningJob(t, builders.TrainingJob("bert").Workers(2))
 	workers := builders.Workers(job).Obj()
-	follower := builders.Pod(workers, 0).Failed(exitPeerLost).Obj()
+	follower := builders.Pod(workers, 0).Failed(podloss.ExitPeerLost).Obj()
 
 	early := plan(see(job, workers, follower, builders.Pod(workers, 1).Running().Obj()))
 	assert.Equal(t, mlv1.StateRunning, early.status.State, "nothing is decided yet")
 	assert.Zero(t, early.status.RestartCount)
-	assert.Equal(t, causeDelay, early.again)
+	assert.Equal(t, podloss.CauseDelay, early.again)
 
 	cause := plan(see(job, workers, follower, builders.Pod(workers, 1).Failed(137).Obj()))
 	require.Equal(t, mlv1.StateRestarting, cause.status.State)
 	assert.Contains(t, cause.status.FailureReason, "worker 1 ", "the worker that was killed is named, not the one that lost it")
 
-	none := plan(see(job, workers, follower, builders.Pod(workers, 1).Running().Obj()).after(causeDelay))
+	none := plan(see(job, workers, follower, builders.Pod(workers, 1).Running().Obj()).after(podloss.CauseDelay))
 	require.Equal(t, mlv1.StateRestarting, none.status.State, "the wait is bounded")
 	assert.Contains(t, none.status.FailureReason, "worker 0 ")
 }

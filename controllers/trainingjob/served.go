@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 )
 
 // lookForKinds is how long to go by what the cluster was seen to serve. Kinds that are installed later are found then.
@@ -82,7 +83,7 @@ func (r *Reconciler) observeGang(o *observed) error {
 // so may reach the cache later than that they are.
 func (r *Reconciler) observeQueue(ctx context.Context, o *observed) error {
 	if o.workers == nil || o.workers.Labels[kueueQueue] == "" || heldByQueue(o.workers) ||
-		!slices.ContainsFunc(o.podsOf(o.workers.UID), isFailed) {
+		!slices.ContainsFunc(o.podsOf(o.workers.UID), podloss.Failed) {
 		return nil
 	}
 	var now batchv1.Job

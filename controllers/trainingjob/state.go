@@ -252,7 +252,7 @@ func (d *desired) end(o observed, state mlv1.State, reason string) {
 func lastReport(o observed) (progress.Figures, bool) {
 	if o.workers != nil {
 		if pod := masterPod(o.podsOf(o.workers.UID)); pod != nil {
-			ended := terminated(pod)
+			ended := workerProgram.Terminated(pod)
 			if ended == nil {
 				return progress.Figures{}, false
 			}
@@ -322,7 +322,7 @@ func masterPod(pods []*corev1.Pod) *corev1.Pod {
 // metricsURL is where replica 0 serves its metrics; empty when it does not run or is not to be asked.
 func metricsURL(job *mlv1.TrainingJob, pods []*corev1.Pod) string {
 	pod := masterPod(pods)
-	if pod == nil || pod.Status.Phase != corev1.PodRunning || terminated(pod) != nil || pod.Status.PodIP == "" || !ptr.Deref(job.Spec.Monitoring.Enabled, true) {
+	if pod == nil || pod.Status.Phase != corev1.PodRunning || workerProgram.Terminated(pod) != nil || pod.Status.PodIP == "" || !ptr.Deref(job.Spec.Monitoring.Enabled, true) {
 		return ""
 	}
 	return "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(job.Spec.Monitoring.MetricsPort))) + "/metrics"

@@ -1,5 +1,5 @@
-// Package podloss tells from a pod's status whether it was lost to something outside the program in it: eviction, preemption, or
-// the end of its node. Such a loss is no failure of the program, and would not happen again on another node.
+// Package podloss tells from a pod's status how it ended: by the program in it, or lost to something outside of that: eviction,
+// preemption, or the end of its node. Such a loss is no failure of the program, and would not happen again on another node.
 package podloss
 
 import (
@@ -12,9 +12,9 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
-// Of says how a pod was lost: the kind as a reason constant of api/ml, and what the cluster says of it. The reason is empty when
-// it was not. Ended says whether its program ended by itself.
-func Of(pod *corev1.Pod, ended bool) (reason, detail string) {
+// Loss says how a pod was lost: the kind as a reason constant of api/ml, and what the cluster says of it. The reason is empty when
+// it was not.
+func (p Program) Loss(pod *corev1.Pod) (reason, detail string) {
 	detail = strings.TrimSpace(pod.Status.Message)
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
@@ -23,7 +23,7 @@ func Of(pod *corev1.Pod, ended bool) (reason, detail string) {
 		}
 	}
 	if reason == "" {
-		reason = statusReason(pod, ended)
+		reason = statusReason(pod, p.Terminated(pod) != nil)
 		detail = pod.Status.Reason + ": " + detail
 	}
 	if reason == "" {
