@@ -6,9 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/childcache"
 )
 
 // Options of the controller.
@@ -27,12 +27,6 @@ type Options struct {
 	// Namespaces to watch; all when it is empty.
 	Namespaces []string
 }
-
-// childCache is the cache of the pods and Services of AIJobs. The manager's own has those of TrainingJobs only, by another label.
-type childCache struct{ cache.Cache }
-
-// GetCache has the manager start it with its own cache, before any controller.
-func (c childCache) GetCache() cache.Cache { return c.Cache }
 
 // SetupWithManager registers the controller and what it watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
@@ -52,34 +46,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 }
 
 func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, options Options) (cache.Cache, error) {
-	selector, err := labels.Parse(aiplatformv1alpha1.LabelAIJob)
-	if err != nil {
-		return nil, fmt.Errorf("select the children of AIJobs: %w", err)
-	}
-	namespaces := map[string]cache.Config{}
-	for _, namespace := range options.Namespaces {
-		namespaces[namespace] = cache.Config{}
-	}
-	children, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultNamespaces: namespaces,
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:     {Label: selector, Transform: barePod},
-			&corev1.Service{}: {Label: selector, Transform: bareService},
-		},
+	children, through, err := childcache.New(mgr, childcache.Options{
+		Label: aiplatformv1alpha1.LabelAIJob, Namespaces: options.Namespaces,
+		Kinds: map[client.Object]toolscache.TransformFunc{&corev1.Pod{}: barePod, &corev1.Service{}: bareService},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the cache of pods and Services: %w", err)
+		return nil, fmt.Errorf("set up the cache of pods and Services: %w", err)
 	}
-	if err := mgr.Add(childCache{children}); err != nil {
-		return nil, fmt.Errorf("add the cache of pods and Services: %w", err)
-	}
-	r.children, err = client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: children, EnableReadYourWritesConsistency: ptr.To(true)},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make the client of pods and Services: %w", err)
-	}
+	r.children = through
 	err = children.IndexField(ctx, &corev1.Pod{}, podJobIndex, func(object client.Object) []string {
 		return []string{object.GetLabels()[aiplatformv1alpha1.LabelAIJob]}
 	})

@@ -6,8 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/ptr"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -18,6 +17,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/childcache"
 )
 
 // Options of the controller.
@@ -27,13 +27,6 @@ type Options struct {
 	// Namespaces to watch; all when it is empty.
 	Namespaces []string
 }
-
-// childCache is the cache of the Jobs and pods of SpotInstanceJobs. The manager's own has those of TrainingJobs only, by
-// another label.
-type childCache struct{ cache.Cache }
-
-// GetCache has the manager start it with its own cache, before any controller.
-func (c childCache) GetCache() cache.Cache { return c.Cache }
 
 // SetupWithManager registers the controller and what it watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
@@ -60,34 +53,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 }
 
 func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, options Options) (cache.Cache, error) {
-	selector, err := labels.Parse(spotv1alpha1.LabelSpotInstanceJob)
-	if err != nil {
-		return nil, fmt.Errorf("select the children of SpotInstanceJobs: %w", err)
-	}
-	namespaces := map[string]cache.Config{}
-	for _, namespace := range options.Namespaces {
-		namespaces[namespace] = cache.Config{}
-	}
-	children, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultNamespaces: namespaces,
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:  {Label: selector, Transform: barePod},
-			&batchv1.Job{}: {Label: selector, Transform: bareJob},
-		},
+	children, through, err := childcache.New(mgr, childcache.Options{
+		Label: spotv1alpha1.LabelSpotInstanceJob, Namespaces: options.Namespaces,
+		Kinds: map[client.Object]toolscache.TransformFunc{&corev1.Pod{}: barePod, &batchv1.Job{}: bareJob},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the cache of Jobs and pods: %w", err)
+		return nil, fmt.Errorf("set up the cache of Jobs and pods: %w", err)
 	}
-	if err := mgr.Add(childCache{children}); err != nil {
-		return nil, fmt.Errorf("add the cache of Jobs and pods: %w", err)
-	}
-	r.children, err = client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: children, EnableReadYourWritesConsistency: ptr.To(true)},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make the client of Jobs and pods: %w", err)
-	}
+	r.children = through
 	err = children.IndexField(ctx, &corev1.Pod{}, podNodeIndex, func(object client.Object) []string {
 		if name := object.(*corev1.Pod).Spec.NodeName; name != "" {
 			return []string{name}
