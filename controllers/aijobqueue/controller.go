@@ -22,9 +22,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/admission"
 )
 
-// fieldOwner is who the API server notes as the writer of the status.
-const fieldOwner = client.FieldOwner("spot-training-operator")
-
 // Figures are what a queue's jobs do.
 type Figures interface {
 	// Queue says it of the queue of the name; false while it is not known yet.
@@ -106,24 +103,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // report writes the status when it changed: figures alone at most every few seconds.
 func (r *Reconciler) report(ctx context.Context, o observed, status aiplatformv1alpha1.AIJobQueueStatus) (ctrl.Result, error) {
-	if equality.Semantic.DeepEqual(o.queue.Status, status) {
-		return ctrl.Result{}, nil
-	}
-	if equality.Semantic.DeepEqual(o.queue.Status.Conditions, status.Conditions) {
-		if wait := r.pace.Wait(o.queue.Name, o.now); wait > 0 {
-			return ctrl.Result{RequeueAfter: wait}, nil
-		}
-	}
 	next := o.queue.DeepCopy()
 	next.Status = status
-	lock := client.MergeFromWithOptions(o.queue, client.MergeFromWithOptimisticLock{})
-	err := r.Status().Patch(ctx, next, lock, fieldOwner)
-	switch {
-	case apierrors.IsConflict(err): // somebody wrote in between, and the cache will have it soon
-		return ctrl.Result{RequeueAfter: retryConflict}, nil
-	case client.IgnoreNotFound(err) != nil:
+	urgent := !equality.Semantic.DeepEqual(o.queue.Status.Conditions, next.Status.Conditions)
+	result, err := r.pace.Report(ctx, r, o.queue, next, urgent, o.now)
+	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("write the status of the AIJobQueue: %w", err)
 	}
-	r.pace.Written(o.queue.Name, o.now)
-	return ctrl.Result{}, nil
+	return result, nil
 }

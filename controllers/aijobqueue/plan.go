@@ -14,9 +14,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/admission"
 )
 
-// retryConflict is when to look again at a queue that somebody else has written.
-const retryConflict = 100 * time.Millisecond
-
 // observed is all that a plan depends on.
 type observed struct {
 	queue        *aiplatformv1alpha1.AIJobQueue

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,9 +17,6 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/admission"
 )
-
-// fieldOwner is who the API server notes as the writer of the status.
-const fieldOwner = client.FieldOwner("spot-training-operator")
 
 // Figures are what there is of clusters.
 type Figures interface {
@@ -81,24 +77,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // report writes the status when it changed: figures alone at most every few seconds.
 func (r *Reconciler) report(ctx context.Context, o observed, status aiplatformv1alpha1.ComputeClusterStatus) (ctrl.Result, error) {
-	if equality.Semantic.DeepEqual(o.cluster.Status, status) {
-		return ctrl.Result{}, nil
-	}
-	if o.cluster.Status.Health == status.Health && sameReadiness(o.cluster.Status.Conditions, status.Conditions) {
-		if wait := r.pace.Wait(o.cluster.Name, o.now); wait > 0 {
-			return ctrl.Result{RequeueAfter: wait}, nil
-		}
-	}
 	next := o.cluster.DeepCopy()
 	next.Status = status
-	lock := client.MergeFromWithOptions(o.cluster, client.MergeFromWithOptimisticLock{})
-	err := r.Status().Patch(ctx, next, lock, fieldOwner)
-	switch {
-	case apierrors.IsConflict(err): // somebody wrote in between, and the cache will have it soon
-		return ctrl.Result{RequeueAfter: retryConflict}, nil
-	case client.IgnoreNotFound(err) != nil:
+	urgent := o.cluster.Status.Health != next.Status.Health || !sameReadiness(o.cluster.Status.Conditions, next.Status.Conditions)
+	result, err := r.pace.Report(ctx, r, o.cluster, next, urgent, o.now)
+	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("write the status of the ComputeCluster: %w", err)
 	}
-	r.pace.Written(o.cluster.Name, o.now)
-	return ctrl.Result{}, nil
+	return result, nil
 }
