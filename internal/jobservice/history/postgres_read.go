@@ -17,37 +17,10 @@ func (p *postgres) Get(ctx context.Context, ids []string) (map[string]*Row, erro
 	return found, unavailable(err)
 }
 
-// conditions of a filter on columns that the tables of jobs and of counts both have.
-func conditions(filter jobs.Filter) (string, []any) {
-	where, arguments := []string{"true"}, []any{}
-	add := func(condition string, argument any) {
-		arguments = append(arguments, argument)
-		where = append(where, fmt.Sprintf(condition, len(arguments)))
-	}
-	if filter.Namespaces != nil {
-		add("namespace = ANY($%d)", filter.Namespaces)
-	}
-	if filter.Status != "" {
-		add("status = $%d", string(filter.Status))
-	}
-	if filter.Type != "" {
-		add("type = $%d", filter.Type)
-	}
-	if filter.Queue != "" {
-		add("queue = $%d", filter.Queue)
-	}
-	if filter.PriorityMin > 0 {
-		add("priority >= $%d", filter.PriorityMin)
-	}
-	return strings.Join(where, " AND "), arguments
-}
-
-const (
-	allCounts = "(SELECT * FROM job_counts UNION ALL SELECT * FROM job_count_changes) AS counts"
-)
+const allCounts = "(SELECT * FROM job_counts UNION ALL SELECT * FROM job_count_changes) AS counts"
 
 func (p *postgres) List(ctx context.Context, filter jobs.Filter) ([]jobs.Job, int, error) {
-	where, arguments := conditions(filter)
+	where, arguments := conditions(filter, "namespace = ANY($%d)", filter.Namespaces)
 	var total int
 	items := []jobs.Job{}
 	// One snapshot for both, so that the total is that of the list.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -15,18 +16,22 @@ type querier interface {
 }
 
 func query(ctx context.Context, from querier, text string, arguments ...any) ([]*Row, error) {
+	return gather(ctx, from, func(rows *sql.Rows) (*Row, error) { return scan(rows) }, text, arguments...)
+}
+
+func gather[T any](ctx context.Context, from querier, scan func(*sql.Rows) (T, error), text string, arguments ...any) ([]T, error) {
 	rows, err := from.QueryContext(ctx, text, arguments...)
 	if err != nil {
 		return nil, away(err)
 	}
 	defer func() { _ = rows.Close() }()
-	var found []*Row
+	var found []T
 	for rows.Next() {
-		row, err := scan(rows)
+		one, err := scan(rows)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, row)
+		found = append(found, one)
 	}
 	return found, away(rows.Err())
 }
@@ -51,41 +56,23 @@ func (s *sqlite) Get(ctx context.Context, ids []string) (map[string]*Row, error)
 }
 
 func (s *sqlite) List(ctx context.Context, filter jobs.Filter) ([]jobs.Job, int, error) {
-	where, arguments := []string{"true"}, []any{}
-	add := func(condition string, argument any) {
-		where, arguments = append(where, condition), append(arguments, argument)
-	}
-	if filter.Namespaces != nil {
-		add("namespace IN (SELECT value FROM json_each(?))", list(filter.Namespaces))
-	}
-	if filter.Status != "" {
-		add("status = ?", string(filter.Status))
-	}
-	if filter.Type != "" {
-		add("type = ?", filter.Type)
-	}
-	if filter.Queue != "" {
-		add("queue = ?", filter.Queue)
-	}
-	if filter.PriorityMin > 0 {
-		add("priority >= ?", filter.PriorityMin)
-	}
+	where, arguments := conditions(filter, "namespace IN (SELECT value FROM json_each($%d))", list(filter.Namespaces))
 	// One snapshot for both, so that the total is that of the list.
 	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, 0, away(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	total, conditions := 0, strings.Join(where, " AND ")
-	if err := tx.QueryRowContext(ctx, "SELECT coalesce(sum(n), 0) FROM job_counts WHERE "+conditions, arguments...).Scan(&total); err != nil {
+	var total int
+	if err := tx.QueryRowContext(ctx, "SELECT coalesce(sum(n), 0) FROM job_counts WHERE "+where, arguments...).Scan(&total); err != nil {
 		return nil, 0, away(err)
 	}
 	limit := filter.Limit
 	if limit <= 0 {
 		limit = -1 // all
 	}
-	rows, err := query(ctx, tx, "SELECT id, "+columns+" FROM jobs WHERE "+conditions+" ORDER BY id DESC LIMIT ? OFFSET ?",
-		append(arguments, limit, filter.Offset)...)
+	page := fmt.Sprintf(" ORDER BY id DESC LIMIT $%d OFFSET $%d", len(arguments)+1, len(arguments)+2)
+	rows, err := query(ctx, tx, "SELECT id, "+columns+" FROM jobs WHERE "+where+page, append(arguments, limit, filter.Offset)...)
 	items := make([]jobs.Job, 0, len(rows))
 	for _, row := range rows {
 		items = append(items, row.Job)
@@ -104,23 +91,6 @@ func (s *sqlite) Undelivered(ctx context.Context, before time.Time, limit int) (
 		o.Jobs = strings.Split(ids, ",")
 		return o, err
 	}, "SELECT id, jobs FROM outbox WHERE created_at < ? ORDER BY created_at LIMIT ?", micros(before), limit)
-}
-
-func gather[T any](ctx context.Context, from querier, scan func(*sql.Rows) (T, error), text string, arguments ...any) ([]T, error) {
-	rows, err := from.QueryContext(ctx, text, arguments...)
-	if err != nil {
-		return nil, away(err)
-	}
-	defer func() { _ = rows.Close() }()
-	var found []T
-	for rows.Next() {
-		one, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, one)
-	}
-	return found, away(rows.Err())
 }
 
 const deliverSQLite = "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?)) AND (SELECT id FROM epoch) = ?"
