@@ -97,7 +97,7 @@ func (s *site) build() string {
 
 // startService starts a replica of the job service.
 func (s *site) startService(n int, program string) {
-	address := fmt.Sprintf("127.0.0.1:%d", process.FreePort(s.t))
+	address := process.FreePort(s.t, process.AnyPort)
 	alone := newClient([]string{"http://" + address}, s.token, time.Second)
 	s.urls = append(s.urls, alone.urls[0])
 	s.services = append(s.services, process.New(s.t, process.Options{

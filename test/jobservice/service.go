@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dcnlab/spot-training-operator/test/servers/process"
 )
 
 // patience bounds every wait.
@@ -31,12 +32,8 @@ type Service struct {
 	Token string
 
 	t       testing.TB
-	program string
-	args    []string
-	env     []string
 	output  string
-	command *exec.Cmd
-	ended   chan error
+	process *process.Server
 }
 
 // Build the program, and return its path.
@@ -48,63 +45,32 @@ func Build(t testing.TB, root string) string {
 	return program
 }
 
-// FreePort of this machine, on loopback.
-func FreePort(t testing.TB) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 // Start the service with further arguments and variables of the environment, and wait until it is ready. It ends with the test.
 func Start(t testing.TB, program string, env []string, args ...string) *Service {
 	t.Helper()
-	address := FreePort(t)
-	s := &Service{
-		URL: "http://" + address, t: t, program: program, env: env, output: filepath.Join(t.TempDir(), "output"),
-		args: append([]string{"job-service", "--bind-address=" + address, "--metrics-bind-address=0"}, args...),
-	}
-	t.Cleanup(func() {
-		s.Kill()
-		if t.Failed() {
-			t.Logf("the job service wrote:\n%s", s.Output())
-		}
+	address := process.FreePort(t, process.AnyPort)
+	s := &Service{URL: "http://" + address, t: t, output: filepath.Join(t.TempDir(), "output")}
+	s.process = process.New(t, process.Options{
+		Name: "job-service", Log: s.output, Stop: syscall.SIGTERM,
+		Command: func() *exec.Cmd {
+			command := exec.Command(program, append([]string{"job-service", "--bind-address=" + address, "--metrics-bind-address=0"}, args...)...)
+			command.Env = append(environment(), env...)
+			return command
+		},
+		Ready: func() error {
+			if status, answer := s.AskText(http.MethodGet, "/health/ready", nil); status != http.StatusOK {
+				return fmt.Errorf("status %d: %s", status, answer)
+			}
+			return nil
+		},
 	})
-	s.Restart()
 	return s
 }
 
 // Restart starts the service again, as it was, and waits until it is ready.
 func (s *Service) Restart() {
 	s.t.Helper()
-	output, err := os.OpenFile(s.output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(s.t, err)
-	defer output.Close()
-	command := exec.Command(s.program, s.args...)
-	command.Env = append(environment(), s.env...)
-	command.Stdout, command.Stderr = output, output
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(s.t, command.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	s.command, s.ended = command, ended
-	require.Eventually(s.t, func() bool {
-		select {
-		case err := <-ended:
-			ended <- err
-			return true
-		default:
-		}
-		status, _ := s.Ask(http.MethodGet, "/health/ready", nil)
-		return status == http.StatusOK
-	}, patience, 50*time.Millisecond, "the job service does not become ready")
-	select {
-	case err := <-ended:
-		ended <- err
-		require.NoError(s.t, err, "the job service has ended:\n%s", s.Output())
-	default:
-	}
+	s.process.Start()
 }
 
 // environment of the tests without what would make the service find something by itself.
@@ -122,30 +88,10 @@ func environment() []string {
 }
 
 // Kill the service, as a crash would.
-func (s *Service) Kill() {
-	if s.command == nil {
-		return
-	}
-	_ = s.command.Process.Signal(syscall.SIGKILL) // it may have ended
-	s.t.Logf("the job service was killed: %v", <-s.ended)
-	s.command = nil
-}
+func (s *Service) Kill() { s.process.Kill() }
 
 // Stop the service as Kubernetes does, and return how it ended.
-func (s *Service) Stop(within time.Duration) error {
-	s.t.Helper()
-	require.NoError(s.t, s.command.Process.Signal(syscall.SIGTERM))
-	select {
-	case err := <-s.ended:
-		s.command = nil
-		return err
-	case <-time.After(within):
-		_ = s.command.Process.Signal(syscall.SIGQUIT) // says what it is waiting for
-		err := <-s.ended
-		s.command = nil
-		return fmt.Errorf("the job service does not end within %s: %w", within, err)
-	}
-}
+func (s *Service) Stop(within time.Duration) error { return s.process.StopWithin(within) }
 
 // Output is what the service has written, the printed token included.
 func (s *Service) Output() string {

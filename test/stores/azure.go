@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dcnlab/spot-training-operator/test/servers/process"
 )
 
 // The account of Azurite, which is the same everywhere and no secret.
@@ -24,24 +27,25 @@ const (
 
 // Azure is a server that speaks the protocol of Azure Blob Storage.
 type Azure struct {
-	*server
+	*process.Server
 	// Endpoint is its URL, with the account.
 	Endpoint string
+
+	t testing.TB
 }
 
 // NewAzure starts a server at an address, for example AnyPort.
 func NewAzure(t testing.TB, address string) *Azure {
 	t.Helper()
-	address = listenAddress(t, address)
-	s := &Azure{Endpoint: "http://" + address + "/" + azureAccount}
+	address = process.FreePort(t, address)
+	s := &Azure{t: t, Endpoint: "http://" + address + "/" + azureAccount}
 	folder := t.TempDir()
 	host, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	s.server = newServer(t, "azurite", address, func() *exec.Cmd {
+	s.Server = start(t, "azurite", address, syscall.SIGTERM, func() *exec.Cmd {
 		return exec.Command("node", program(t, filepath.Join("azurite", "node_modules", "azurite", "dist", "src", "blob", "main.js")),
 			"--blobHost", host, "--blobPort", port, "--location", folder, "--skipApiVersionCheck", "--disableTelemetry", "--silent")
 	})
-	s.gently = true
 	return s
 }
 

@@ -14,30 +14,34 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dcnlab/spot-training-operator/test/servers/process"
 )
 
 // GCS is a server that speaks the protocol of Google Cloud Storage.
 type GCS struct {
-	*server
+	*process.Server
 	// Endpoint is its URL.
 	Endpoint string
 	folder   string
 	key      string
+	t        testing.TB
 }
 
 // NewGCS starts a server at an address, for example AnyPort. Google's service that gives a token for the key of a service
 // account is not part of it: it accepts any token, and the key that it gives has one from the test itself.
 func NewGCS(t testing.TB, address string) *GCS {
 	t.Helper()
-	address = listenAddress(t, address)
-	s := &GCS{Endpoint: "http://" + address, folder: filepath.Join(t.TempDir(), "gcs"), key: serviceAccountKey(t)}
+	address = process.FreePort(t, address)
+	s := &GCS{t: t, Endpoint: "http://" + address, folder: filepath.Join(t.TempDir(), "gcs"), key: serviceAccountKey(t)}
 	require.NoError(t, os.MkdirAll(s.folder, 0o755))
 	host, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	s.server = newServer(t, "fake-gcs-server", address, func() *exec.Cmd {
+	s.Server = start(t, "fake-gcs-server", address, syscall.SIGKILL, func() *exec.Cmd {
 		return exec.Command(program(t, "fake-gcs-server"), "-scheme", "http", "-host", host, "-port", port,
 			"-backend", "filesystem", "-filesystem-root", s.folder, "-external-url", s.Endpoint, "-public-host", address, "-log-level", "warn")
 	})

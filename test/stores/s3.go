@@ -7,34 +7,38 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dcnlab/spot-training-operator/test/servers/process"
 )
 
 // S3 is an S3 server, whose buckets are directories.
 type S3 struct {
-	*server
+	*process.Server
 	// Endpoint is its URL.
 	Endpoint string
 	// AccessKeyID and SecretAccessKey are those of its only user.
 	AccessKeyID, SecretAccessKey string
 	folder                       string
+	t                            testing.TB
 }
 
 // NewS3 starts an S3 server at an address, for example AnyPort.
 func NewS3(t testing.TB, address string) *S3 {
 	t.Helper()
-	address = listenAddress(t, address)
+	address = process.FreePort(t, address)
 	s := &S3{
-		Endpoint: "http://" + address, AccessKeyID: "AKIATESTTESTTESTTEST",
+		t: t, Endpoint: "http://" + address, AccessKeyID: "AKIATESTTESTTESTTEST",
 		SecretAccessKey: "planted-secret-of-the-s3-server-0123456789", folder: filepath.Join(t.TempDir(), "s3"),
 	}
 	data, meta := filepath.Join(s.folder, "data"), filepath.Join(s.folder, "meta")
 	for _, folder := range []string{data, meta} {
 		require.NoError(t, os.MkdirAll(folder, 0o755))
 	}
-	s.server = newServer(t, "versitygw", address, func() *exec.Cmd {
+	s.Server = start(t, "versitygw", address, syscall.SIGKILL, func() *exec.Cmd {
 		command := exec.Command(program(t, "versitygw"), "--port", address, "--quiet", "--keep-alive", "posix", "--sidecar", meta, data)
 		command.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+s.AccessKeyID, "ROOT_SECRET_ACCESS_KEY="+s.SecretAccessKey)
 		return command

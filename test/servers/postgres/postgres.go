@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -46,9 +47,10 @@ func Start(t testing.TB, settings ...string) *Server {
 	out, err := run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync").CombinedOutput()
 	require.NoError(t, err, "initdb: %s", out)
 
-	port := process.FreePort(t)
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	arguments := []string{"-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", folder}
+	address := process.FreePort(t, process.AnyPort)
+	host, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	arguments := []string{"-D", data, "-h", host, "-p", port, "-k", folder}
 	for _, setting := range append([]string{"fsync=off"}, settings...) {
 		arguments = append(arguments, "-c", setting)
 	}

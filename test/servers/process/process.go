@@ -26,7 +26,11 @@ type Server struct {
 
 	process *os.Process
 	ended   chan struct{}
+	result  error // of the process, once it has ended
 }
+
+// AnyPort as an address is a free port of the loopback address.
+const AnyPort = "127.0.0.1:0"
 
 // Options of a server.
 type Options struct {
@@ -50,7 +54,7 @@ func New(t testing.TB, options Options) *Server {
 		s.Kill()
 		if t.Failed() {
 			text, _ := os.ReadFile(s.log)
-			t.Logf("the end of the log of %s:\n%s", s.name, text[max(0, len(text)-3000):])
+			t.Logf("the end of the log of %s:\n%s", s.name, text[max(0, len(text)-4000):])
 		}
 	})
 	s.Start()
@@ -84,7 +88,7 @@ func (s *Server) TryStart() error {
 		err := command.Start()
 		started <- err
 		if err == nil {
-			_ = command.Wait()
+			s.result = command.Wait()
 		}
 		close(ended)
 	}()
@@ -109,7 +113,27 @@ func (s *Server) TryStart() error {
 }
 
 // Stop ends the server in order, and waits for its end.
-func (s *Server) Stop() { s.end(s.stop) }
+func (s *Server) Stop() { _ = s.StopWithin(30 * time.Second) }
+
+// StopWithin is Stop, and returns how the server ended, or that it took longer.
+func (s *Server) StopWithin(limit time.Duration) error {
+	if s.process == nil {
+		return nil
+	}
+	defer s.Kill()
+	_ = s.process.Signal(s.stop)
+	select {
+	case <-s.ended:
+		return s.result
+	case <-time.After(limit):
+	}
+	_ = s.process.Signal(syscall.SIGQUIT) // a program in Go says what it is waiting for
+	select {
+	case <-s.ended:
+	case <-time.After(10 * time.Second):
+	}
+	return fmt.Errorf("%s does not end within %s: see %s", s.name, limit, s.log)
+}
 
 // PID of the process; 0: it does not run.
 func (s *Server) PID() int {
@@ -120,27 +144,20 @@ func (s *Server) PID() int {
 }
 
 // Kill ends the server with SIGKILL, and waits for its end.
-func (s *Server) Kill() { s.end(syscall.SIGKILL) }
-
-func (s *Server) end(signal syscall.Signal) {
+func (s *Server) Kill() {
 	if s.process == nil {
 		return
 	}
-	_ = s.process.Signal(signal)
-	select {
-	case <-s.ended:
-	case <-time.After(30 * time.Second):
-		_ = s.process.Kill()
-		<-s.ended
-	}
+	_ = s.process.Kill() // it may have ended
+	<-s.ended
 	s.process = nil
 }
 
-// FreePort returns a port of the loopback address that nobody listens on.
-func FreePort(t testing.TB) int {
+// FreePort replaces port 0 of an address by one that nobody listens on.
+func FreePort(t testing.TB, address string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", address)
 	require.NoError(t, err)
 	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
+	return listener.Addr().String()
 }

@@ -4,7 +4,7 @@ package redis
 
 import (
 	"context"
-	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,9 +42,10 @@ func Start(t testing.TB, options ...Option) *Server {
 	program, err := exec.LookPath("redis-server")
 	require.NoError(t, err, "install the Debian package redis-server")
 	folder := t.TempDir()
-	port := process.FreePort(t)
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	arguments := []string{"--bind", "127.0.0.1", "--port", fmt.Sprint(port), "--dir", folder, "--save", "", "--daemonize", "no"}
+	address := process.FreePort(t, process.AnyPort)
+	host, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	arguments := []string{"--bind", host, "--port", port, "--dir", folder, "--save", "", "--daemonize", "no"}
 	for _, option := range options {
 		option(&arguments)
 	}
