@@ -43,13 +43,12 @@ update_descriptors() { "$SDK" generate kustomize manifests --quiet --interactive
 
 # overlay RELEASE: a throw-away kustomization with what depends on the version.
 overlay() {
-  local version manager worker replaces
+  local version manager replaces
   rm -rf "$OVERLAY"
   mkdir -p "$OVERLAY"
   version=$(value_of version "$1")
   replaces=$(value_of replaces "$1")
   manager=$(image spot-training-operator "$version")
-  worker=$(image spot-training-operator-worker "$version")
   cat >"$OVERLAY/kustomization.yaml" <<YAML
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -57,7 +56,7 @@ resources:
 - $(realpath --relative-to="$OVERLAY" config/manifests)
 patches:
 - path: csv.yaml
-- path: deployment.yaml
+- path: manager.yaml
 - path: job-service.yaml
 YAML
   cat >"$OVERLAY/csv.yaml" <<YAML
@@ -74,39 +73,7 @@ spec:
     mediatype: image/svg+xml
 $(if [[ -n $replaces ]]; then echo "  replaces: $replaces"; fi)
 YAML
-  cat >"$OVERLAY/deployment.yaml" <<YAML
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: $DEPLOYMENT
-  namespace: $NAMESPACE
-spec:
-  template:
-    spec:
-      containers:
-      - name: manager
-        image: $manager
-        env:
-        - name: RELATED_IMAGE_TRAINING_WORKER
-          value: $worker
-        - name: RELATED_IMAGE_CHECKPOINT_AGENT
-          value: $manager
-        - name: RELATED_IMAGE_NODE_AGENT
-          value: $manager
-YAML
-  cat >"$OVERLAY/job-service.yaml" <<YAML
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: spot-training-operator-job-service
-  namespace: $NAMESPACE
-spec:
-  template:
-    spec:
-      containers:
-      - name: job-service
-        image: $manager
-YAML
+  image_patches "$OVERLAY" "$manager" "$(image spot-training-operator-worker "$version")"
 }
 
 # complete RELEASE: what operator-sdk does otherwise or not at all. It writes the present time into the bundle, but equal

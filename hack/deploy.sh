@@ -27,55 +27,11 @@ render() {
     echo "components:"
     for component in $components; do echo "- $(config_path "$component")"; done
     echo "patches:"
-    echo "- path: images.yaml"
+    echo "- path: manager.yaml"
     if grep -qw job-service <<<"$components"; then echo "- path: job-service.yaml"; fi
   } >"$OVERLAY/kustomization.yaml"
-  job_service_image >"$OVERLAY/job-service.yaml"
-  cat >"$OVERLAY/images.yaml" <<EOF
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: $DEPLOYMENT
-  namespace: $NAMESPACE
-spec:
-  template:
-    metadata:
-      annotations:
-        # A new build under the same name starts new pods.
-        ml.example.com/manager-build: "$(build_id)"
-    spec:
-      containers:
-      - name: manager
-        image: $IMG
-        env:
-        - name: RELATED_IMAGE_TRAINING_WORKER
-          value: $WORKER_IMG
-        - name: RELATED_IMAGE_CHECKPOINT_AGENT
-          value: $IMG
-        - name: RELATED_IMAGE_NODE_AGENT
-          value: $IMG
-EOF
+  image_patches "$OVERLAY" "$IMG" "$WORKER_IMG" "$(build_id)"
   kubectl kustomize "$OVERLAY"
-}
-
-# The job service is in the manager's image too.
-job_service_image() {
-  cat <<EOF
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: spot-training-operator-job-service
-  namespace: $NAMESPACE
-spec:
-  template:
-    metadata:
-      annotations:
-        ml.example.com/manager-build: "$(build_id)"
-    spec:
-      containers:
-      - name: job-service
-        image: $IMG
-EOF
 }
 
 config_path() { realpath --relative-to="$OVERLAY" "config/$1"; }

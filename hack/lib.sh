@@ -60,6 +60,43 @@ tag() {
   echo "$image"
 }
 
+# image_patches FOLDER MANAGER WORKER [BUILD]: writes the patches of a kustomization that name the images, manager.yaml and
+# job-service.yaml: the job service is in the manager's image too. Another BUILD under the same name starts new pods.
+image_patches() {
+  local folder=$1 manager=$2 worker=$3 build=${4:-}
+  {
+    deployment_patch "$DEPLOYMENT" manager "$manager" "$build"
+    cat <<EOF
+        env:
+        - name: RELATED_IMAGE_TRAINING_WORKER
+          value: $worker
+        - name: RELATED_IMAGE_CHECKPOINT_AGENT
+          value: $manager
+        - name: RELATED_IMAGE_NODE_AGENT
+          value: $manager
+EOF
+  } >"$folder/manager.yaml"
+  deployment_patch spot-training-operator-job-service job-service "$manager" "$build" >"$folder/job-service.yaml"
+}
+
+# deployment_patch NAME CONTAINER IMAGE BUILD
+deployment_patch() {
+  cat <<EOF
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: $1
+  namespace: $NAMESPACE
+spec:
+  template:
+$(if [[ -n $4 ]]; then printf '    metadata:\n      annotations:\n        ml.example.com/manager-build: "%s"\n' "$4"; fi)
+    spec:
+      containers:
+      - name: $2
+        image: $3
+EOF
+}
+
 cluster_is_up() { localcluster status >/dev/null 2>&1; }
 
 use_local_cluster() {
