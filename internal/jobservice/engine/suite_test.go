@@ -3,18 +3,16 @@ package engine_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/engine"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/test/servers/jobstore"
 	"github.com/dcnlab/spot-training-operator/test/servers/postgres"
 	"github.com/dcnlab/spot-training-operator/test/servers/redis"
 )
@@ -53,25 +51,10 @@ func (b *backend) open(t testing.TB, change ...func(*engine.Options)) *engine.St
 	options.Visibility = 10 * time.Second
 	options.TickInterval = 20 * time.Millisecond
 	options.RetryDelay = 50 * time.Millisecond
-	options.Logger = logr.Discard()
-	if os.Getenv("STORE_LOG") != "" {
-		options.Logger = testr.NewWithInterface(t, testr.Options{Verbosity: 1})
-	}
 	for _, c := range change {
 		c(&options)
 	}
-	store, err := engine.New(t.Context(), options)
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
-	require.Eventually(t, func() bool {
-		for _, err := range store.Check(t.Context()) {
-			if err != nil {
-				return false
-			}
-		}
-		return true
-	}, 20*time.Second, 5*time.Millisecond)
-	return store
+	return jobstore.Open(t, options)
 }
 
 // eachBackend runs a test against both.

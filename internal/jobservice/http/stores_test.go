@@ -4,11 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/stretchr/testify/require"
-
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/engine"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/test/servers/jobstore"
 	"github.com/dcnlab/spot-training-operator/test/servers/postgres"
 	"github.com/dcnlab/spot-training-operator/test/servers/redis"
 )
@@ -27,18 +25,6 @@ func stores() map[string]func(*testing.T) jobs.Store {
 
 func open(t *testing.T, options engine.Options) jobs.Store {
 	t.Helper()
-	options.Logger = logr.Discard()
 	options.Visibility, options.RetryDelay = time.Minute, time.Hour
-	store, err := engine.New(t.Context(), options)
-	require.NoError(t, err)
-	t.Cleanup(store.Close)
-	require.Eventually(t, func() bool {
-		for _, err := range store.Check(t.Context()) {
-			if err != nil {
-				return false
-			}
-		}
-		return true
-	}, 20*time.Second, 5*time.Millisecond)
-	return store
+	return jobstore.Open(t, options)
 }
