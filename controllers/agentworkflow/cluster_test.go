@@ -1,9 +1,7 @@
 package agentworkflow
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -16,11 +14,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/crash"
+	"github.com/dcnlab/spot-training-operator/test/managers"
 )
 
 // cluster is a namespace of a real API server in which the test plays the controller of AIJobs.
@@ -59,42 +56,11 @@ func (c *cluster) start(at *crash.Cut) *manager { return c.startAt(at, clock.Rea
 func (c *cluster) startAt(at *crash.Cut, now clock.PassiveClock) *manager {
 	c.t.Helper()
 	m := &manager{Traffic: &crash.Traffic{Cut: at}, events: events.NewFakeRecorder(1000)}
-	restConfig := rest.CopyConfig(c.config)
-	restConfig.ContentType = "application/vnd.kubernetes.protobuf" // as the real one has it, which custom resources know nothing of
-	restConfig.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	restConfig.Wrap(m.Wrap)
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme: c.Scheme(),
-		Cache: cache.Options{
-			DefaultTransform:  cache.TransformStripManagedFields(),
-			DefaultNamespaces: map[string]cache.Config{c.namespace: {}},
-		},
-		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	require.NoError(c.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}}, m.Wrap)
 	reconciler := &Reconciler{Direct: mgr.GetAPIReader(), Clock: now, Recorder: m.events}
-	require.NoError(c.t, reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 2}))
+	require.NoError(c.t, reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 2}))
 	m.triggers = reconciler.triggers
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	stopped := false
-	m.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		select {
-		case err := <-ended:
-			require.NoError(c.t, err)
-		case <-time.After(patience):
-			require.FailNow(c.t, "the manager does not stop")
-		}
-	}
-	c.t.Cleanup(m.stop)
+	m.stop = mgr.Run()
 	return m
 }
 

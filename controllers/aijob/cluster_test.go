@@ -1,7 +1,6 @@
 package aijob
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,13 +19,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -35,6 +31,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 	"github.com/dcnlab/spot-training-operator/test/crash"
+	"github.com/dcnlab/spot-training-operator/test/managers"
 )
 
 // decider admits what the test says.
@@ -120,19 +117,7 @@ type manager struct {
 func (c *cluster) start(at *crash.Cut) *manager {
 	c.t.Helper()
 	m := &manager{Traffic: &crash.Traffic{Cut: at}, events: events.NewFakeRecorder(1000), metrics: prometheus.NewRegistry()}
-	restConfig := rest.CopyConfig(c.config)
-	restConfig.Wrap(m.Wrap)
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme: c.Scheme(),
-		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(), DefaultNamespaces: map[string]cache.Config{c.namespace: {}},
-		},
-		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	require.NoError(c.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}}, m.Wrap)
 	reconciler := &Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: m.events,
 		Metrics: metrics.NewAIJobs(m.metrics), Decider: c.decider,
@@ -143,19 +128,8 @@ func (c *cluster) start(at *crash.Cut) *manager {
 		require.NoError(c.t, mgr.Add(service))
 		reconciler.Decider = service
 	}
-	require.NoError(c.t, reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 2, Namespaces: []string{c.namespace}}))
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	m.stop = sync.OnceFunc(func() {
-		cancel()
-		select {
-		case err := <-ended:
-			require.NoError(c.t, err)
-		case <-time.After(testPatience):
-			require.FailNow(c.t, "the manager does not stop")
-		}
-	})
-	c.t.Cleanup(m.stop)
+	require.NoError(c.t, reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 2, Namespaces: []string{c.namespace}}))
+	m.stop = mgr.Run()
 	return m
 }
 

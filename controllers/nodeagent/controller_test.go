@@ -12,15 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/managers"
 )
 
 // patience bounds every wait.
@@ -62,26 +60,10 @@ func (w *world) vm() *spotv1alpha1.SpotInstanceVM {
 // start the controller, as the manager does; it ends with the test, or by the function returned.
 func (w *world) start(image string) (stop func()) {
 	w.t.Helper()
-	mgr, err := ctrl.NewManager(api.Config(w.t), ctrl.Options{
-		Scheme: scheme, Cache: cache.Options{ByObject: CachedObjects(w.namespace)},
-		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	require.NoError(w.t, err)
+	mgr := managers.New(w.t, api.Config(w.t), scheme, cache.Options{ByObject: CachedObjects(w.namespace)})
 	r := &Reconciler{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Settings: Settings{Namespace: w.namespace, Image: image}}
 	require.NoError(w.t, r.SetupWithManager(mgr))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	stopped := false
-	stop = func() {
-		if !stopped {
-			stopped = true
-			cancel()
-			assert.NoError(w.t, <-ended)
-		}
-	}
-	w.t.Cleanup(stop)
-	return stop
+	return mgr.Run()
 }
 
 // set waits until the DaemonSet is as it should be.

@@ -19,11 +19,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
@@ -31,6 +28,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/preemption"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 	"github.com/dcnlab/spot-training-operator/test/crash"
+	"github.com/dcnlab/spot-training-operator/test/managers"
 )
 
 // cluster is a namespace of a real API server in which the test plays the Job controller, the scheduler, kubelets, the
@@ -96,43 +94,15 @@ func (c *cluster) start(at *crash.Cut) *manager { return c.startAt(at, clock.Rea
 func (c *cluster) startAt(at *crash.Cut, now clock.PassiveClock) *manager {
 	c.t.Helper()
 	m := &manager{Traffic: &crash.Traffic{Cut: at}, events: events.NewFakeRecorder(1000)}
-	restConfig := rest.CopyConfig(c.config)
-	restConfig.Wrap(m.Wrap)
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme: c.Scheme(),
-		Cache: cache.Options{
-			DefaultTransform:  cache.TransformStripManagedFields(),
-			ByObject:          map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: preemption.Trim}},
-			DefaultNamespaces: map[string]cache.Config{c.namespace: {}},
-		},
-		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	require.NoError(c.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{
+		DefaultNamespaces: map[string]cache.Config{c.namespace: {}}, ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: preemption.Trim}},
+	}, m.Wrap)
 	reconciler := &Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: now, Recorder: m.events,
 		Metrics: metrics.NewSpotInstanceJobs(prometheus.NewRegistry()),
 	}
-	require.NoError(c.t, reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 2, Namespaces: []string{c.namespace}}))
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	stopped := false
-	m.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		select {
-		case err := <-ended:
-			require.NoError(c.t, err)
-		case <-time.After(testPatience):
-			require.FailNow(c.t, "the manager does not stop")
-		}
-	}
-	c.t.Cleanup(m.stop)
+	require.NoError(c.t, reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 2, Namespaces: []string{c.namespace}}))
+	m.stop = mgr.Run()
 	return m
 }
 

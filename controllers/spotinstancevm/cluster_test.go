@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,11 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
@@ -31,6 +27,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/preemption"
 	"github.com/dcnlab/spot-training-operator/test/fakegce"
+	"github.com/dcnlab/spot-training-operator/test/managers"
 )
 
 // patience bounds every wait for the manager.
@@ -147,23 +144,12 @@ func (c *cluster) start(f *fuse) *manager {
 	c.t.Helper()
 	m := &manager{fuse: f, interval: 300 * time.Millisecond}
 	c.running = m
-	restConfig := rest.CopyConfig(c.config)
-	restConfig.Wrap(m.wrap)
 	namespaces := map[string]cache.Config{c.namespace: {}}
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme: c.Scheme(),
-		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(), DefaultNamespaces: namespaces,
-			ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: preemption.Trim}},
-		},
-		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
+	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{
+		DefaultNamespaces: namespaces, ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: preemption.Trim}},
+	}, m.wrap)
+	uncached, err := client.New(mgr.GetConfig(), client.Options{Scheme: c.Scheme()})
 	require.NoError(c.t, err)
-	uncached, err := client.New(restConfig, client.Options{Scheme: c.Scheme()})
-	require.NoError(c.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
 	m.reconciler = &Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Metrics: metrics.NewSpotInstances(prometheus.NewRegistry()),
@@ -179,25 +165,9 @@ func (c *cluster) start(f *fuse) *manager {
 		},
 		Joining: &KubeadmJoining{Client: uncached, Direct: mgr.GetAPIReader(), Namespace: c.namespace},
 	}
-	err = m.reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 4, ListInterval: m.interval, Namespaces: namespaces})
+	err = m.reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 4, ListInterval: m.interval, Namespaces: namespaces})
 	require.NoError(c.t, err)
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	stopped := false
-	m.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		select {
-		case err := <-ended:
-			assert.NoError(c.t, err)
-		case <-time.After(patience):
-			assert.Fail(c.t, "the manager does not stop")
-		}
-	}
-	c.t.Cleanup(m.stop)
+	m.stop = mgr.Run()
 	return m
 }
 

@@ -18,13 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/internal/admission"
@@ -33,6 +29,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
 	"github.com/dcnlab/spot-training-operator/test/builders"
 	"github.com/dcnlab/spot-training-operator/test/crash"
+	"github.com/dcnlab/spot-training-operator/test/managers"
 )
 
 // patience bounds every wait for the manager.
@@ -79,28 +76,15 @@ func (c *cluster) start(at *crash.Cut) *manager {
 		Traffic: &crash.Traffic{Cut: at}, t: c.t, registry: prometheus.NewRegistry(),
 		reported: make(chan event.TypedGenericEvent[types.NamespacedName], 100),
 	}
-	restConfig := rest.CopyConfig(c.config)
-	restConfig.ContentType = "application/vnd.kubernetes.protobuf"
-	restConfig.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	restConfig.Wrap(m.Wrap)
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme: c.Scheme(),
-		Cache: cache.Options{
-			ByObject: CachedObjects(), DefaultTransform: cache.TransformStripManagedFields(),
-			DefaultNamespaces: map[string]cache.Config{c.namespace: {}},
-		},
-		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	require.NoError(c.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{
+		DefaultNamespaces: map[string]cache.Config{c.namespace: {}}, ByObject: CachedObjects(),
+	}, m.Wrap)
 	scraper := progress.NewScraper(progress.ScraperOptions{
 		Interval: 200 * time.Millisecond,
 		Changed: func(job types.NamespacedName) {
 			select {
 			case m.reported <- event.TypedGenericEvent[types.NamespacedName]{Object: job}:
-			case <-ctx.Done():
+			case <-mgr.Context.Done():
 			}
 		},
 	})
@@ -117,24 +101,8 @@ func (c *cluster) start(at *crash.Cut) *manager {
 		require.NoError(c.t, mgr.Add(decider))
 		reconciler.Admission = decider
 	}
-	require.NoError(c.t, reconciler.SetupWithManager(ctx, mgr, Options{Concurrency: 2, Reported: m.reported}))
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	stopped := false
-	m.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		select {
-		case err := <-ended:
-			require.NoError(c.t, err)
-		case <-time.After(patience):
-			require.FailNow(c.t, "the manager does not stop")
-		}
-	}
-	c.t.Cleanup(m.stop)
+	require.NoError(c.t, reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 2, Reported: m.reported}))
+	m.stop = mgr.Run()
 	return m
 }
 

@@ -25,13 +25,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 	jobservice "github.com/dcnlab/spot-training-operator/internal/jobservice/http"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/test/managers"
 )
 
 // patience bounds every wait.
@@ -123,26 +122,12 @@ func (w *world) settings() Settings {
 // start the controller, as the manager does; it ends with the test, or by the function returned.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	mgr, err := ctrl.NewManager(api.Config(w.t), ctrl.Options{
-		Scheme: scheme, Cache: cache.Options{ByObject: CachedObjects()}, Client: client.Options{Cache: &client.CacheOptions{
-			EnableReadYourWritesConsistency: ptr.To(true),
-		}},
-		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	require.NoError(w.t, err)
+	mgr := managers.New(w.t, api.Config(w.t), scheme, cache.Options{ByObject: CachedObjects()})
 	r := &Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{}, Settings: w.settings(), Interval: 100 * time.Millisecond,
 	}
 	require.NoError(w.t, r.SetupWithManager(mgr))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		assert.NoError(w.t, <-ended)
-	})
-	w.t.Cleanup(stop)
-	return stop
+	return mgr.Run()
 }
 
 func (w *world) key() client.ObjectKey {

@@ -17,14 +17,14 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
+	"github.com/dcnlab/spot-training-operator/test/managers"
 )
 
 const (
@@ -264,11 +264,7 @@ func (m *manager) Cycle(time.Duration, int, int, int) { m.cycles.Add(1) }
 // start a manager. With idle its controller of jobs does nothing until it is let go.
 func (c *cluster) start(idle bool) *manager {
 	c.t.Helper()
-	mgr, err := ctrl.NewManager(server.Config(c.t), ctrl.Options{
-		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-	})
-	require.NoError(c.t, err)
+	mgr := managers.New(c.t, server.Config(c.t), scheme, cache.Options{})
 	m := &manager{}
 	m.Service = admission.New(mgr, admission.Options{Schedule: scheduler.Schedule, Metrics: m})
 	m.Add(aiJobs())
@@ -280,17 +276,14 @@ func (c *cluster) start(idle bool) *manager {
 		For(&aiplatformv1alpha1.AIJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(m.Changes("AIJob")).Complete(m.jobs))
 	require.NoError(c.t, mgr.Add(m.Service))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
+	stop := mgr.Run()
 	m.stop = sync.OnceFunc(func() {
 		if m.jobs.mutex.TryLock() {
 			m.jobs.mutex.Unlock()
 		} else if idle {
 			m.jobs.mutex.Unlock()
 		}
-		cancel()
-		require.NoError(c.t, <-ended)
+		stop()
 	})
 	c.t.Cleanup(m.stop)
 	return m
