@@ -1,47 +1,45 @@
 package http
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/internal/workflowgraph"
 )
 
 // workflowAnswer is the graph of an AgentWorkflow: the stages, and an edge for each dependency.
 type workflowAnswer struct {
-	Namespace    string            `json:"namespace"`
-	Name         string            `json:"name"`
-	Trigger      string            `json:"trigger"`
-	Phase        string            `json:"phase"`
-	CurrentStage *string           `json:"current_stage"`
-	StartedAt    *metav1.Time      `json:"started_at"`
-	CompletedAt  *metav1.Time      `json:"completed_at"`
-	Stages       []workflowStage   `json:"stages"`
-	Edges        []workflowEdge    `json:"edges"`
-	Results      map[string]string `json:"results"`
+	Namespace    string               `json:"namespace"`
+	Name         string               `json:"name"`
+	Trigger      string               `json:"trigger"`
+	Phase        string               `json:"phase"`
+	CurrentStage *string              `json:"current_stage"`
+	StartedAt    *metav1.Time         `json:"started_at"`
+	CompletedAt  *metav1.Time         `json:"completed_at"`
+	Stages       []workflowStage      `json:"stages"`
+	Edges        []workflowgraph.Edge `json:"edges"`
+	Results      map[string]string    `json:"results"`
 }
 
 type workflowStage struct {
-	Name        string       `json:"name"`
-	Agent       string       `json:"agent"`
-	DependsOn   []string     `json:"depends_on"`
-	Condition   *string      `json:"condition"`
-	Phase       string       `json:"phase"`
-	JobName     *string      `json:"job_name"`
-	StartedAt   *metav1.Time `json:"started_at"`
-	CompletedAt *metav1.Time `json:"completed_at"`
-	Message     *string      `json:"message"`
-}
-
-// workflowEdge leads from a stage to one that depends on it.
-type workflowEdge struct {
-	From string `json:"from"`
-	To   string `json:"to"`
+	Name        string     `json:"name"`
+	Agent       string     `json:"agent"`
+	DependsOn   []string   `json:"depends_on"`
+	Condition   *string    `json:"condition"`
+	Phase       string     `json:"phase"`
+	JobName     *string    `json:"job_name"`
+	StartedAt   *time.Time `json:"started_at"`
+	CompletedAt *time.Time `json:"completed_at"`
+	Message     *string    `json:"message"`
 }
 
 func (s *service) getWorkflow(c *call) error {
@@ -72,35 +70,24 @@ func (s *service) getWorkflow(c *call) error {
 
 // graph of a workflow. What has not been looked at yet is pending.
 func graph(w *aiplatformv1alpha1.AgentWorkflow) workflowAnswer {
-	pending := strings.ToLower(string(aiplatformv1alpha1.StagePending))
+	drawn := workflowgraph.Of(w)
 	answer := workflowAnswer{
-		Namespace: w.Namespace, Name: w.Name, Trigger: string(w.Spec.Trigger.Type), Phase: strings.ToLower(string(w.Status.Phase)),
+		Namespace: w.Namespace, Name: w.Name,
+		Trigger:      cmp.Or(string(w.Spec.Trigger.Type), string(aiplatformv1alpha1.TriggerManual)),
+		Phase:        strings.ToLower(cmp.Or(string(w.Status.Phase), string(aiplatformv1alpha1.StagePending))),
 		CurrentStage: textOrNil(w.Status.CurrentStage), StartedAt: w.Status.StartTime, CompletedAt: w.Status.CompletionTime,
-		Stages: []workflowStage{}, Edges: []workflowEdge{}, Results: map[string]string{},
+		Stages: []workflowStage{}, Edges: drawn.Edges, Results: map[string]string{},
 	}
-	if answer.Trigger == "" {
-		answer.Trigger = string(aiplatformv1alpha1.TriggerManual)
-	}
-	if answer.Phase == "" {
-		answer.Phase = pending
-	}
-	for name, value := range w.Status.Results {
-		answer.Results[name] = value
-	}
-	for i := range w.Spec.Stages {
-		spec := &w.Spec.Stages[i]
+	maps.Copy(answer.Results, w.Status.Results)
+	for i := range drawn.Stages {
+		is := &drawn.Stages[i]
 		stage := workflowStage{
-			Name: string(spec.Name), Agent: spec.Agent, DependsOn: []string{}, Condition: textOrNil(spec.Condition), Phase: pending,
+			Name: is.Name, Agent: is.Agent, DependsOn: []string{}, Condition: textOrNil(is.Condition), Phase: strings.ToLower(is.Phase),
+			JobName: textOrNil(is.Job), Message: textOrNil(is.Message), StartedAt: is.StartTime, CompletedAt: is.CompletionTime,
 		}
-		for _, from := range spec.DependsOn {
-			stage.DependsOn = append(stage.DependsOn, string(from))
-			answer.Edges = append(answer.Edges, workflowEdge{string(from), stage.Name})
-		}
-		for j := range w.Status.Stages {
-			if status := &w.Status.Stages[j]; status.Name == spec.Name && status.Phase != "" {
-				stage.Phase = strings.ToLower(string(status.Phase))
-				stage.JobName, stage.Message = textOrNil(status.JobName), textOrNil(status.Message)
-				stage.StartedAt, stage.CompletedAt = status.StartTime, status.CompletionTime
+		for _, edge := range drawn.Edges {
+			if edge.To == is.Name {
+				stage.DependsOn = append(stage.DependsOn, edge.From)
 			}
 		}
 		answer.Stages = append(answer.Stages, stage)
