@@ -77,18 +77,7 @@ func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
 	t.Logf("%d writes: %q", len(writes), writes)
 	require.GreaterOrEqual(t, len(writes), 10)
 	assert.LessOrEqual(t, len(writes), 3+1+3*2+1+2, "three AIJobs; the start, two for each of the three, the end; and two for the touch")
-	for i := range writes[:len(writes)-2] {
-		for _, sent := range []bool{false, true} {
-			name := fmt.Sprintf("before write %d", i)
-			if sent {
-				name = fmt.Sprintf("after write %d", i)
-			}
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				life(t, &crash.Cut{Skip: i, Sent: sent})
-			})
-		}
-	}
+	crash.AtEachWrite(t, len(writes)-2, func(t *testing.T, at *crash.Cut) { life(t, at) })
 }
 
 func TestAPIAFailureStopsTheOthers(t *testing.T) {

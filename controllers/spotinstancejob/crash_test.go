@@ -1,7 +1,6 @@
 package spotinstancejob
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,16 +64,5 @@ func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
 	writes := life(t, nil)
 	t.Logf("%d writes: %q", len(writes), writes)
 	require.GreaterOrEqual(t, len(writes), 10)
-	for i := range writes {
-		for _, sent := range []bool{false, true} {
-			name := fmt.Sprintf("before write %d", i)
-			if sent {
-				name = fmt.Sprintf("after write %d", i)
-			}
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				life(t, &crash.Cut{Skip: i, Sent: sent})
-			})
-		}
-	}
+	crash.AtEachWrite(t, len(writes), func(t *testing.T, at *crash.Cut) { life(t, at) })
 }

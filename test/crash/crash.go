@@ -3,10 +3,12 @@ package crash
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 )
 
 // Traffic sees all requests of a manager to the API server. Its methods are safe for concurrent use.
@@ -32,6 +34,19 @@ type Cut struct {
 
 func (c *Cut) matches(request *http.Request) bool {
 	return (c.Method == "" || request.Method == c.Method) && strings.HasSuffix(request.URL.Path, c.Path)
+}
+
+// AtEachWrite runs the life of an object with a manager that crashes at the first of so many writes, once before and once after the API
+// server got it; then at the second, and so on.
+func AtEachWrite(t *testing.T, writes int, life func(*testing.T, *Cut)) {
+	for i := range writes {
+		for name, sent := range map[string]bool{"before": false, "after": true} {
+			t.Run(fmt.Sprintf("%s write %d", name, i), func(t *testing.T) {
+				t.Parallel()
+				life(t, &Cut{Skip: i, Sent: sent})
+			})
+		}
+	}
 }
 
 var errCrashed = errors.New("the manager has crashed")
