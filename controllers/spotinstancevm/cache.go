@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/capacity"
 )
 
 // Indices of the cache of pods.
@@ -63,11 +64,7 @@ func barePod(object any) (any, error) {
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: pod.Labels,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 		},
-		Spec: corev1.PodSpec{
-			NodeName: pod.Spec.NodeName, Overhead: pod.Spec.Overhead, Resources: pod.Spec.Resources,
-			InitContainers: bareContainers(pod.Spec.InitContainers), Containers: bareContainers(pod.Spec.Containers),
-		},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+		Spec: capacity.Bare(&pod.Spec), Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		bare.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: a.PodAntiAffinity}
@@ -79,15 +76,4 @@ func barePod(object any) (any, error) {
 		}
 	}
 	return bare, nil
-}
-
-func bareContainers(containers []corev1.Container) []corev1.Container {
-	var bare []corev1.Container
-	for i := range containers {
-		bare = append(bare, corev1.Container{
-			Name: containers[i].Name, RestartPolicy: containers[i].RestartPolicy,
-			Resources: corev1.ResourceRequirements{Requests: containers[i].Resources.Requests},
-		})
-	}
-	return bare
 }

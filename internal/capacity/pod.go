@@ -21,6 +21,25 @@ func Requests(pod *corev1.Pod) Resources {
 	return Of(resource.PodRequests(pod, resource.PodResourcesOptions{}))
 }
 
+// Bare is the spec of a pod with nothing but the node that it is on and what its requests are made of, for a cache.
+func Bare(spec *corev1.PodSpec) corev1.PodSpec {
+	return corev1.PodSpec{
+		NodeName: spec.NodeName, Overhead: spec.Overhead, Resources: spec.Resources,
+		InitContainers: bareContainers(spec.InitContainers), Containers: bareContainers(spec.Containers),
+	}
+}
+
+func bareContainers(containers []corev1.Container) []corev1.Container {
+	var bare []corev1.Container
+	for i := range containers {
+		bare = append(bare, corev1.Container{
+			Name: containers[i].Name, RestartPolicy: containers[i].RestartPolicy,
+			Resources: corev1.ResourceRequirements{Requests: containers[i].Resources.Requests},
+		})
+	}
+	return bare
+}
+
 // Apart reads which pods a pod must not share a node with. Affinity that is only preferred, and terms for other
 // namespaces, are left to the scheduler.
 func Apart(pod *corev1.Pod) []labels.Selector {

@@ -200,24 +200,7 @@ func trimPod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	trimmed := &corev1.Pod{
-		Spec: corev1.PodSpec{
-			NodeName: pod.Spec.NodeName, Overhead: pod.Spec.Overhead, Resources: pod.Spec.Resources,
-			Containers: requestsOnly(pod.Spec.Containers), InitContainers: requestsOnly(pod.Spec.InitContainers),
-		},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase},
-	}
+	trimmed := &corev1.Pod{Spec: capacity.Bare(&pod.Spec), Status: corev1.PodStatus{Phase: pod.Status.Phase}}
 	trimmed.Namespace, trimmed.Name, trimmed.UID, trimmed.ResourceVersion = pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion
 	return trimmed, nil
-}
-
-func requestsOnly(containers []corev1.Container) []corev1.Container {
-	var trimmed []corev1.Container
-	for i := range containers {
-		trimmed = append(trimmed, corev1.Container{
-			Name: containers[i].Name, RestartPolicy: containers[i].RestartPolicy,
-			Resources: corev1.ResourceRequirements{Requests: containers[i].Resources.Requests},
-		})
-	}
-	return trimmed
 }
