@@ -1,12 +1,7 @@
 package aijob
 
 import (
-	"context"
 	"testing"
-	"time"
-
-	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/apiserver"
@@ -15,16 +10,7 @@ import (
 var (
 	scheme = apiserver.Scheme(aiplatformv1alpha1.AddToScheme)
 	api    = apiserver.New(apiserver.OwnCRDs)
+	await  = apiserver.Await
 )
 
 func TestMain(m *testing.M) { api.Main(m) }
-
-// testPatience bounds every wait.
-const testPatience = 60 * time.Second
-
-func await(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, testPatience, true,
-		func(context.Context) (bool, error) { return happened(), nil })
-	require.NoError(t, err, "%s did not happen", what)
-}

@@ -1,14 +1,11 @@
 package spotinstancejob
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -20,6 +17,7 @@ import (
 var (
 	scheme = apiserver.Scheme(apiextensionsv1.AddToScheme, spotv1alpha1.AddToScheme)
 	api    = apiserver.New(apiserver.OwnCRDs)
+	await  = apiserver.Await
 )
 
 func TestMain(m *testing.M) { api.Main(m) }
@@ -53,14 +51,4 @@ func serve(t *testing.T, versions ...string) {
 		}
 		return false
 	})
-}
-
-// patience bounds every wait.
-const testPatience = 60 * time.Second
-
-func await(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, testPatience, true,
-		func(context.Context) (bool, error) { return happened(), nil })
-	require.NoError(t, err, "%s did not happen", what)
 }

@@ -260,14 +260,6 @@ func (c *cluster) tokens() []string {
 	return names
 }
 
-// eventually waits for something to happen.
-func eventually(t testing.TB, what string, happened func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
-		func(context.Context) (bool, error) { return happened(), nil })
-	require.NoError(t, err, "%s did not happen", what)
-}
-
 // now is a SpotInstanceVM as the API server has it; nil when it is gone.
 func (c *cluster) now(vm *spotv1alpha1.SpotInstanceVM) *spotv1alpha1.SpotInstanceVM {
 	c.t.Helper()

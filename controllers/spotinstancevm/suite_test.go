@@ -8,8 +8,9 @@ import (
 )
 
 var (
-	scheme = apiserver.Scheme(spotv1alpha1.AddToScheme)
-	api    = apiserver.New(apiserver.OwnCRDs)
+	scheme     = apiserver.Scheme(spotv1alpha1.AddToScheme)
+	api        = apiserver.New(apiserver.OwnCRDs)
+	eventually = apiserver.Await
 )
 
 func TestMain(m *testing.M) { api.Main(m) }

@@ -129,14 +129,6 @@ func (m *manager) reconciliations() (sum float64) {
 	return sum
 }
 
-// eventually waits for something to happen.
-func eventually(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
-		func(context.Context) (bool, error) { return happened(), nil })
-	require.NoError(t, err, "%s did not happen", what)
-}
-
 // submit creates a job and returns it as the API server has it.
 func (c *cluster) submit(b *builders.TrainingJobBuilder) *mlv1.TrainingJob {
 	c.t.Helper()

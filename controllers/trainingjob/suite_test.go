@@ -10,8 +10,9 @@ import (
 )
 
 var (
-	scheme = apiserver.Scheme(mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme)
-	api    = apiserver.New(apiserver.OwnCRDs)
+	scheme     = apiserver.Scheme(mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme)
+	api        = apiserver.New(apiserver.OwnCRDs)
+	eventually = apiserver.Await
 )
 
 func TestMain(m *testing.M) { api.Main(m) }

@@ -2,6 +2,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -108,6 +110,14 @@ func (s *Server) start() error {
 	}
 	s.config.QPS = -1
 	return nil
+}
+
+// Await waits for something to happen on the API server, for a minute at the most.
+func Await(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) { return happened(), nil })
+	require.NoError(t, err, "%s did not happen", what)
 }
 
 // Root is the top folder of the repository.
