@@ -63,7 +63,8 @@ func TestAPIANoticeIsActedUponOnceWithinItsTimeAcrossManagers(t *testing.T) {
 	agent := c.playAgent(syncingReport())
 	m := c.start(nil)
 	job := c.submit(builders.TrainingJob("bert").Workers(2).Checkpoints())
-	pods := c.startPods(c.workers(job, 0))
+	first := c.workers(job, 0)
+	pods := c.startPods(first)
 	stays, goes := c.node(), c.node()
 	c.bind(pods[0], stays)
 	c.bind(pods[1], goes)
@@ -74,6 +75,7 @@ func TestAPIANoticeIsActedUponOnceWithinItsTimeAcrossManagers(t *testing.T) {
 	eventually(t, "the request", func() bool { return len(agent.requests()) == 1 })
 	assert.Less(t, time.Since(since), 500*time.Millisecond, "from the notice until the agent is asked")
 	c.await(job, "asking", func(job *mlv1.TrainingJob) bool { return job.Status.Preemption != nil })
+	eventually(t, "the first event", func() bool { return c.told(job)["PreemptionNotice"] != "" }) // an end of the manager may lose it
 	m.stop()
 	m = c.start(nil)
 	m.lookAgain(job, 3)
@@ -89,6 +91,7 @@ func TestAPIANoticeIsActedUponOnceWithinItsTimeAcrossManagers(t *testing.T) {
 		return client.IgnoreNotFound(err) == nil && (err != nil || pod.DeletionTimestamp != nil && pod.DeletionTimestamp.Time.Before(since.Add(preemption.Grace)))
 	})
 	require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), pods[1], client.GracePeriodSeconds(0))))
+	c.gone(first)
 	c.collectGarbage()
 
 	second := c.startPods(c.workers(job, 1))
