@@ -35,15 +35,19 @@ func benchmarked(b *testing.B) (http.Handler, string) {
 	}), token(b, all)
 }
 
+func post(path, bearer, body string) (*httptest.ResponseRecorder, *http.Request) {
+	request := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+bearer)
+	return httptest.NewRecorder(), request
+}
+
 // BenchmarkSubmission is what a submission costs the REST interface itself, without the connection.
 func BenchmarkSubmission(b *testing.B) {
 	handler, bearer := benchmarked(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		request := httptest.NewRequest(http.MethodPost, "/api/v1/jobs/", strings.NewReader(typical))
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("Authorization", "Bearer "+bearer)
-		recorder := httptest.NewRecorder()
+		recorder, request := post("/api/v1/jobs/", bearer, typical)
 		handler.ServeHTTP(recorder, request)
 		if recorder.Code != http.StatusCreated {
 			b.Fatal(recorder.Body)
@@ -56,10 +60,7 @@ func BenchmarkRequestAlone(b *testing.B) {
 	_, bearer := benchmarked(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		request := httptest.NewRequest(http.MethodPost, "/api/v1/jobs/", strings.NewReader(typical))
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("Authorization", "Bearer "+bearer)
-		recorder := httptest.NewRecorder()
+		recorder, _ := post("/api/v1/jobs/", bearer, typical)
 		recorder.WriteHeader(http.StatusCreated)
 	}
 }
@@ -70,10 +71,7 @@ func BenchmarkBatch(b *testing.B) {
 	body := `{"jobs":[` + strings.Repeat(typical+",", 999) + typical + "]}"
 	b.ReportAllocs()
 	for b.Loop() {
-		request := httptest.NewRequest(http.MethodPost, "/api/v1/jobs/batch", strings.NewReader(body))
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("Authorization", "Bearer "+bearer)
-		recorder := httptest.NewRecorder()
+		recorder, request := post("/api/v1/jobs/batch", bearer, body)
 		handler.ServeHTTP(recorder, request)
 		if recorder.Code != http.StatusCreated {
 			b.Fatal(recorder.Body)
