@@ -17,7 +17,7 @@ import (
 func nodeOf(n *corev1.Node) scheduler.Node {
 	return scheduler.Node{
 		Name: n.Name, Labels: n.Labels, Taints: n.Spec.Taints, Created: n.CreationTimestamp.Time,
-		Ready: takesPods(n), Allocatable: ResourcesOf(n.Status.Allocatable),
+		Ready: takesPods(n), Allocatable: resourcesOf(n.Status.Allocatable),
 	}
 }
 

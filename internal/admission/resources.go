@@ -11,8 +11,8 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
 )
 
-// ResourcesOf reads the amounts of a list as the scheduler counts them.
-func ResourcesOf(list corev1.ResourceList) scheduler.Resources {
+// resourcesOf reads the amounts of a list as the scheduler counts them.
+func resourcesOf(list corev1.ResourceList) scheduler.Resources {
 	var r scheduler.Resources
 	for name, quantity := range list {
 		switch name {
@@ -39,7 +39,7 @@ func ResourcesOf(list corev1.ResourceList) scheduler.Resources {
 // RequestsOf a pod, as the kube-scheduler counts them, the place of the pod itself included. A Source gives them as the needs
 // of a member. No amount is below 0: no pod can have such requests, but the template of one may, and it would make room that is not there.
 func RequestsOf(spec *corev1.PodSpec) scheduler.Resources {
-	r := ResourcesOf(resource.PodRequests(&corev1.Pod{Spec: *limitsAsRequests(spec)}, resource.PodResourcesOptions{}))
+	r := resourcesOf(resource.PodRequests(&corev1.Pod{Spec: *limitsAsRequests(spec)}, resource.PodResourcesOptions{}))
 	r.MilliCPU, r.Memory, r.EphemeralStorage, r.GPUs = max(r.MilliCPU, 0), max(r.Memory, 0), max(r.EphemeralStorage, 0), max(r.GPUs, 0)
 	maps.DeleteFunc(r.Extended, func(_ corev1.ResourceName, amount int64) bool { return amount < 0 })
 	if len(r.Extended) == 0 {

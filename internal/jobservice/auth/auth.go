@@ -19,6 +19,8 @@ const (
 	verifiedFor = 5 * time.Minute
 	reviewedFor = 30 * time.Second
 	refusedFor  = 10 * time.Second
+	// leeway for clocks that differ.
+	leeway = 30 * time.Second
 	// maxTokens that are remembered.
 	maxTokens = 20_000
 	// seenFor is how long a token that was verified is told from one that was made up; it is verified again meanwhile.
@@ -49,8 +51,6 @@ type Options struct {
 	JWKS string
 	// Issuer and Audience that a JWT must name; empty: any.
 	Issuer, Audience string
-	// Leeway for clocks that differ. Default 30 seconds.
-	Leeway time.Duration
 	// DefaultNamespace of a JWT that names none.
 	DefaultNamespace string
 	// Reviewer of Kubernetes' tokens; nil: they are not accepted.
@@ -81,9 +81,6 @@ func New(options Options) (*Authenticator, error) {
 			return nil, fmt.Errorf("a secret for tokens has %d bytes: it needs at least %d", len(secret), minSecretBytes)
 		}
 	}
-	if options.Leeway == 0 {
-		options.Leeway = 30 * time.Second
-	}
 	if options.Now == nil {
 		options.Now = time.Now
 	}
@@ -112,7 +109,7 @@ var (
 
 func parser(options Options, methods []string) *jwt.Parser {
 	settings := []jwt.ParserOption{
-		jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithLeeway(options.Leeway), jwt.WithTimeFunc(options.Now),
+		jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(options.Now),
 		jwt.WithStrictDecoding(),
 	}
 	if options.Issuer != "" {
@@ -189,7 +186,7 @@ func (a *Authenticator) verify(ctx context.Context, token string, now time.Time)
 		return a.review(ctx, token, now)
 	}
 	if err == nil {
-		return identity, earlier(identity.Expires.Add(a.options.Leeway), now.Add(verifiedFor)), nil
+		return identity, earlier(identity.Expires.Add(leeway), now.Add(verifiedFor)), nil
 	}
 	// With keys of an issuer and Kubernetes both there is no telling whose a token is before one of them knows it.
 	if !strings.HasPrefix(header.Algorithm, "HS") && a.options.Reviewer != nil {

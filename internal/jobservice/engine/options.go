@@ -23,8 +23,6 @@ type Options struct {
 	OperationTimeout time.Duration
 	// TickInterval is how often delays and leases that are over are looked for. Default: 100 ms.
 	TickInterval time.Duration
-	// RetakeAfter is when another replica looks after leases that one took back and did not settle. Default: 10 s.
-	RetakeAfter time.Duration
 	// OutboxAge after which what one replica did not bring to Redis is brought by another. Default: 3 s.
 	OutboxAge time.Duration
 	// Retention of jobs that have ended, and AuditRetention of the audit log. 0: for ever.
@@ -46,7 +44,6 @@ func (o *Options) complete() error {
 		&o.MaxRetryDelay:    10 * time.Minute,
 		&o.OperationTimeout: 5 * time.Second,
 		&o.TickInterval:     100 * time.Millisecond,
-		&o.RetakeAfter:      10 * time.Second,
 		&o.OutboxAge:        3 * time.Second,
 	} {
 		if *value < 0 {

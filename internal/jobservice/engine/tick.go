@@ -8,14 +8,18 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
 )
 
-const tickLimit = 256
+const (
+	tickLimit = 256
+	// retakeAfter is when another replica looks after leases that one took back and did not settle.
+	retakeAfter = 10 * time.Second
+)
 
 // tick lets jobs wait whose delay is over, and takes jobs back whose lease is over.
 func (s *Store) tick(ctx context.Context) bool {
 	if s.queue.Epoch() == "" {
 		return false
 	}
-	held, epoch, err := s.queue.Tick(ctx, tickLimit, s.options.RetakeAfter)
+	held, epoch, err := s.queue.Tick(ctx, tickLimit, retakeAfter)
 	if err != nil {
 		s.redisFailed(err)
 		return false
