@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
@@ -147,14 +149,19 @@ func (d *Dispatcher) informer(ctx context.Context) cache.Informer {
 	return nil
 }
 
-func (d *Dispatcher) synced(ctx context.Context) (cache.Informer, error) {
+// synced returns the informer of AIJobs once both have all that there is. A cache that does not run yet gives them at once, and empty.
+func (d *Dispatcher) synced(ctx context.Context) (informer cache.Informer, err error) {
 	ctx, stop := context.WithTimeout(ctx, readTimeout)
 	defer stop()
-	informer, err := d.cluster.cached.GetInformer(ctx, &aiplatformv1alpha1.AIJob{})
-	if err == nil {
-		_, err = d.cluster.cached.GetInformer(ctx, &aiplatformv1alpha1.AIJobQueue{})
+	for _, object := range []client.Object{&aiplatformv1alpha1.AIJobQueue{}, &aiplatformv1alpha1.AIJob{}} {
+		if informer, err = d.cluster.cached.GetInformer(ctx, object); err != nil {
+			return nil, err
+		}
+		if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return nil, errors.New("they have not been listed yet")
+		}
 	}
-	return informer, err
+	return informer, nil
 }
 
 // noticed has a changed AIJob looked at, when its job is this replica's.

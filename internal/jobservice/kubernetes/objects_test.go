@@ -2,13 +2,17 @@ package kubernetes
 
 import (
 	"context"
+	"log/slog"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,6 +122,16 @@ func TestAnOutageIsToldAsSuch(t *testing.T) {
 }
 
 // A service that starts while the API server does not answer works as soon as it does.
+func TestTheDispatcherWaitsForACacheThatDoesNotRunYet(t *testing.T) {
+	cluster, err := NewCluster(api.Config(t), Options{QPS: -1})
+	require.NoError(t, err)
+	d := NewDispatcher(cluster, newStore(), settings(), NewMetrics(prometheus.NewRegistry()), clock.RealClock{}, slog.New(slog.DiscardHandler))
+	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = d.synced(soon)
+	require.Error(t, err, "nothing is known of the AIJobs that there are")
+}
+
 func TestTheDispatcherWaitsForTheAPIServer(t *testing.T) {
 	w := newWorld(t)
 	down := &outage{}
