@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
@@ -57,6 +58,8 @@ type clusterOptions struct {
 	// audit keeps the audit log.
 	audit bool
 	pods  podLife
+	// bare starts neither controllers nor a scheduler nor the simulation of nodes: what is measured plays their part.
+	bare bool
 }
 
 // podLife says how simulated pods live.
@@ -88,9 +91,11 @@ func startCluster(ctx context.Context, s settings, options clusterOptions) (*clu
 		return nil, err
 	}
 	c := &cluster{settings: s, options: options, folder: folder}
-	for _, step := range []func(context.Context) error{
-		c.startAPIServer, c.startControllers, c.makeNodes, c.install, c.startNodes,
-	} {
+	steps := []func(context.Context) error{c.startAPIServer, c.startControllers, c.makeNodes, c.install, c.startNodes}
+	if options.bare {
+		steps = []func(context.Context) error{c.startAPIServer, c.makeNodes, c.install}
+	}
+	for _, step := range steps {
 		if err := errors.Join(step(ctx), ctx.Err()); err != nil {
 			return c, fmt.Errorf("start a cluster: %w", err)
 		}
@@ -136,14 +141,25 @@ func (c *cluster) startAPIServer(context.Context) error {
 		}
 		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", c.auditLog())
 	}
+	if c.options.bare {
+		tokens, err := c.writeTokens()
+		if err != nil {
+			return err
+		}
+		server.Configure().Set("token-auth-file", tokens)
+	}
 	config, err := c.env.Start()
 	if err != nil {
 		return err
 	}
 	c.config = rest.CopyConfig(config)
+	if c.options.bare {
+		c.config = rest.AnonymousClientConfig(config)
+		c.config.BearerToken = tokenOf(loadUser)
+	}
 	c.config.QPS = -1
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), mlv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), mlv1.AddToScheme(scheme), aiplatformv1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	c.client, err = client.New(c.config, client.Options{Scheme: scheme})
@@ -155,11 +171,7 @@ func (c *cluster) auditLog() string { return filepath.Join(c.folder, "audit.log"
 
 // kubeconfig writes a kubeconfig for a user of its own and returns its path.
 func (c *cluster) kubeconfig(name string, groups ...string) (string, error) {
-	user, err := c.env.AddUser(envtest.User{Name: name, Groups: groups}, nil)
-	if err != nil {
-		return "", err
-	}
-	text, err := user.KubeConfig()
+	text, err := c.kubeconfigOf(name, groups)
 	if err != nil {
 		return "", err
 	}
@@ -241,6 +253,9 @@ func (c *cluster) makeNodes(ctx context.Context) error {
 			corev1.ResourcePods: resource.MustParse("10000"),
 		}
 		node.Status = corev1.NodeStatus{Capacity: capacity, Allocatable: capacity}
+		if c.options.bare { // nobody else says so
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated"}}
+		}
 		if err := c.client.Status().Update(ctx, node); err != nil {
 			return err
 		}
@@ -248,6 +263,13 @@ func (c *cluster) makeNodes(ctx context.Context) error {
 	for _, name := range []string{warmUp, namespace} {
 		if err := c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
+		}
+		if c.options.bare {
+			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
+			if err := c.client.Create(ctx, account); err != nil {
+				return err
+			}
+			continue
 		}
 		key := client.ObjectKey{Namespace: name, Name: "default"}
 		err := c.await(ctx, "namespaces have a ServiceAccount", time.Minute, func() (bool, error) {

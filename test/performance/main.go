@@ -1,5 +1,6 @@
 // Command performance measures the operator on simulated nodes: what it writes for one TrainingJob, how long many jobs
-// created at once need until all their pods exist, compared with bare Indexed Jobs, and what the manager uses meanwhile.
+// created at once need until all their pods exist, compared with bare Indexed Jobs, and what the manager uses meanwhile; and
+// how soon thousands of AIJobs go through their queues.
 // It starts the control plane that it needs on ports of its own on the loopback address and stops it at the end.
 //
 //	go run ./test/performance          a quick run
@@ -38,6 +39,8 @@ type settings struct {
 	// scrapeJobs run for scrapeFor while their figures are read.
 	scrapeJobs int
 	scrapeFor  time.Duration
+	// baselineScale is the share of the baseline's jobs that are run.
+	baselineScale float64
 
 	only      string
 	doc       string
@@ -65,7 +68,7 @@ func main() {
 }
 
 // parts of the measurement.
-var parts = []string{"writes", "restarts", "scale", "scrapes"}
+var parts = []string{"writes", "restarts", "scale", "scrapes", "baseline"}
 
 // measures says whether a part is to be measured.
 func (s settings) measures(part string) bool { return s.only == "" || s.only == part }
@@ -80,15 +83,19 @@ func parse(arguments []string) (settings, error) {
 	flags.IntVar(&s.lifeJobs, "life-jobs", 20, "jobs whose writes are counted")
 	flags.IntVar(&s.scrapeJobs, "scrape-jobs", 100, "running jobs that are scraped")
 	flags.DurationVar(&s.scrapeFor, "scrape-for", 90*time.Second, "how long they are")
-	flags.StringVar(&s.only, "only", "", "measure one part only: writes, restarts, scale or scrapes")
-	flags.StringVar(&s.doc, "doc", "", "Markdown file whose section of results is replaced")
+	flags.Float64Var(&s.baselineScale, "baseline-scale", 0.1, "share of the 15,000 jobs of the queues' baseline that are run, at most 1")
+	flags.StringVar(&s.only, "only", "", "measure one part only: writes, restarts, scale, scrapes or baseline")
+	flags.StringVar(&s.doc, "doc", "", "Markdown file whose sections of results are replaced")
 	flags.StringVar(&s.manager, "manager", "", "program to measure (default: built from this tree)")
-	full := flags.Bool("full", false, "the same as -jobs 200,1000 -scrape-jobs 1000 -scrape-for 5m")
+	full := flags.Bool("full", false, "the same as -jobs 200,1000 -scrape-jobs 1000 -scrape-for 5m -baseline-scale 1")
 	if err := flags.Parse(arguments); err != nil {
 		return s, flag.ErrHelp // the flag set has said what is wrong
 	}
 	if *full {
-		s.jobs, s.scrapeJobs, s.scrapeFor = counts{200, 1000}, 1000, 5*time.Minute
+		s.jobs, s.scrapeJobs, s.scrapeFor, s.baselineScale = counts{200, 1000}, 1000, 5*time.Minute, 1
+	}
+	if s.baselineScale <= 0 || s.baselineScale > 1 {
+		return s, fmt.Errorf("-baseline-scale %g: want more than 0 and at most 1", s.baselineScale)
 	}
 	if s.only != "" && !slices.Contains(parts, s.only) {
 		return s, fmt.Errorf("-only %s: want %s", s.only, strings.Join(parts, ", "))
@@ -147,12 +154,14 @@ func run(ctx context.Context, s settings) (err error) {
 		}
 		report.scraped = &measured
 	}
-	text := report.markdown()
-	fmt.Println(text)
-	if s.doc != "" {
-		return replaceResults(s.doc, text)
+	if s.measures("baseline") {
+		measured, err := measureBaseline(ctx, s)
+		if err != nil {
+			return fmt.Errorf("run the baseline of queues: %w", err)
+		}
+		report.queues = &measured
 	}
-	return nil
+	return report.publish()
 }
 
 // findAssets returns the folder of the control plane's programs.

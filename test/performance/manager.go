@@ -24,9 +24,21 @@ type manager struct {
 	metrics string
 }
 
-// startManager starts the manager, with the settings that it has by itself unless arguments say otherwise, and waits
-// until it has taken up a first job.
+// startManager launches the manager and waits until it has taken up a first job.
 func (c *cluster) startManager(ctx context.Context, arguments ...string) (*manager, error) {
+	m, err := c.launchManager(arguments...)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.warmUp(ctx); err != nil {
+		m.stop()
+		return nil, err
+	}
+	return m, nil
+}
+
+// launchManager starts the manager, with the settings that it has by itself unless arguments say otherwise.
+func (c *cluster) launchManager(arguments ...string) (*manager, error) {
 	kubeconfig, err := c.kubeconfig(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+managerNamespace)
 	if err != nil {
 		return nil, err
@@ -44,12 +56,7 @@ func (c *cluster) startManager(ctx context.Context, arguments ...string) (*manag
 	if err != nil {
 		return nil, err
 	}
-	m := &manager{process: started, cluster: c, metrics: "http://" + address + "/metrics"}
-	if err := m.warmUp(ctx); err != nil {
-		m.stop()
-		return nil, err
-	}
-	return m, nil
+	return &manager{process: started, cluster: c, metrics: "http://" + address + "/metrics"}, nil
 }
 
 // warmUp has the manager run a few jobs.

@@ -11,10 +11,12 @@ import (
 	"time"
 )
 
-// Between these lines of the document lie the results.
+// Between these lines of the document lie the results, and those of queues.
 const (
 	resultsBegin = "<!-- results: written by test/performance -->"
 	resultsEnd   = "<!-- end of results -->"
+	queuesBegin  = "<!-- queues: written by test/performance -only baseline -->"
+	queuesEnd    = "<!-- end of queues -->"
 )
 
 // report is all that was measured.
@@ -24,11 +26,34 @@ type report struct {
 	restarts []restarts
 	scales   []scale
 	scraped  *scraped
+	queues   *queues
 }
 
 func newReport(s settings) *report { return &report{settings: s} }
 
-// markdown is the report as text.
+// publish prints the report and writes it into the document, when one is named.
+func (r *report) publish() error {
+	if r.settings.only != "baseline" {
+		text := r.markdown()
+		fmt.Println(text)
+		if r.settings.doc != "" {
+			if err := replaceResults(r.settings.doc, resultsBegin, resultsEnd, text); err != nil {
+				return err
+			}
+		}
+	}
+	if r.queues == nil {
+		return nil
+	}
+	text := r.queues.markdown()
+	fmt.Println(text)
+	if r.settings.doc == "" {
+		return nil
+	}
+	return replaceResults(r.settings.doc, queuesBegin, queuesEnd, text)
+}
+
+// markdown is the report as text, that of queues left out.
 func (r *report) markdown() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Measured with %d processors (%s/%s) by\n\n```sh\n%s\n```\n",
@@ -136,16 +161,16 @@ func spread(values []time.Duration) string {
 	return fmt.Sprintf("%.2f s (%.2f–%.2f)", median(values).Seconds(), slices.Min(values).Seconds(), slices.Max(values).Seconds())
 }
 
-// replaceResults puts the text between the marks in a document.
-func replaceResults(path, text string) error {
+// replaceResults puts the text between two marks in a document.
+func replaceResults(path, begin, end, text string) error {
 	document, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	before, rest, begun := strings.Cut(string(document), resultsBegin)
-	_, after, ended := strings.Cut(rest, resultsEnd)
+	before, rest, begun := strings.Cut(string(document), begin)
+	_, after, ended := strings.Cut(rest, end)
 	if !begun || !ended {
-		return fmt.Errorf("%s lacks the lines %q and %q, between which the results go", path, resultsBegin, resultsEnd)
+		return fmt.Errorf("%s lacks the lines %q and %q, between which the results go", path, begin, end)
 	}
-	return os.WriteFile(path, []byte(before+resultsBegin+"\n\n"+text+"\n\n"+resultsEnd+after), 0o644)
+	return os.WriteFile(path, []byte(before+begin+"\n\n"+text+"\n\n"+end+after), 0o644)
 }
