@@ -66,17 +66,15 @@ func (j *AIJob) StatusConditions() *[]metav1.Condition { return &j.Status.Condit
 
 // AIJobSpec says what to run, with which resources, and what happens when it fails.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.command) == has(oldSelf.command) && (!has(self.command) || self.command == oldSelf.command)",fieldPath=".command",message="spec.command: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args)",fieldPath=".args",message="spec.args: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.env) == has(oldSelf.env) && (!has(self.env) || self.env == oldSelf.env)",fieldPath=".env",message="spec.env: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.command) == has(oldSelf.command)",fieldPath=".command",message="spec.command: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.args) == has(oldSelf.args)",fieldPath=".args",message="spec.args: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.env) == has(oldSelf.env)",fieldPath=".env",message="spec.env: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.config) == has(oldSelf.config) && (!has(self.config) || self.config == oldSelf.config)",fieldPath=".config",message="spec.config: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.resources) == has(oldSelf.resources)",fieldPath=".resources",message="spec.resources: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(oldSelf.resources) || (has(self.resources.limits) == has(oldSelf.resources.limits) && (!has(self.resources.limits) || (self.resources.limits.size() == oldSelf.resources.limits.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.resources.limits) == (k in oldSelf.resources.limits) && (!(k in self.resources.limits) || quantity(string(self.resources.limits[k])).compareTo(quantity(string(oldSelf.resources.limits[k]))) == 0)))))",fieldPath=".resources",message="spec.resources: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(oldSelf.resources) || (has(self.resources.requests) == has(oldSelf.resources.requests) && (!has(self.resources.requests) || (self.resources.requests.size() == oldSelf.resources.requests.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.resources.requests) == (k in oldSelf.resources.requests) && (!(k in self.resources.requests) || quantity(string(self.resources.requests[k])).compareTo(quantity(string(oldSelf.resources.requests[k]))) == 0)))))",fieldPath=".resources",message="spec.resources: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) == has(oldSelf.nodeSelector) && (!has(self.nodeSelector) || self.nodeSelector == oldSelf.nodeSelector)",fieldPath=".nodeSelector",message="spec.nodeSelector: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.tolerations) == has(oldSelf.tolerations) && (!has(self.tolerations) || self.tolerations == oldSelf.tolerations)",fieldPath=".tolerations",message="spec.tolerations: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName) && (!has(self.clusterName) || self.clusterName == oldSelf.clusterName)",fieldPath=".clusterName",message="spec.clusterName: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName) && (!has(self.serviceAccountName) || self.serviceAccountName == oldSelf.serviceAccountName)",fieldPath=".serviceAccountName",message="spec.serviceAccountName: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) == has(oldSelf.nodeSelector)",fieldPath=".nodeSelector",message="spec.nodeSelector: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.tolerations) == has(oldSelf.tolerations)",fieldPath=".tolerations",message="spec.tolerations: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName)",fieldPath=".clusterName",message="spec.clusterName: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName)",fieldPath=".serviceAccountName",message="spec.serviceAccountName: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)",fieldPath=".cancel",message="spec.cancel: cannot be taken back: create another AIJob"
 type AIJobSpec struct {
 	// jobType is the kind of workload: inference, training, simulation or evaluation. Workers see it as JOB_TYPE.
@@ -106,6 +104,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterName: is immutable: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Compute cluster",xDescriptors={"urn:alm:descriptor:io.kubernetes:aiplatform.example.com:v1alpha1:ComputeCluster","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ClusterName string `json:"clusterName,omitempty"`
 
@@ -130,6 +129,7 @@ type AIJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=8192
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.command: is immutable: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Command",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Command []string `json:"command,omitempty"`
 
@@ -138,6 +138,7 @@ type AIJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=8192
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.args: is immutable: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="Arguments",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Args []string `json:"args,omitempty"`
 
@@ -148,6 +149,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="spec.env: a variable has an empty name: give it one or remove it"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.value) || e.value == '' || !has(e.valueFrom))",message="spec.env: a variable has both value and valueFrom: keep one of the two"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.env: is immutable: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Environment variables",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
@@ -166,6 +168,8 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('nvidia.com/gpu' in self.requests) || !('nvidia.com/gpu' in self.limits) || string(self.requests['nvidia.com/gpu']) == string(self.limits['nvidia.com/gpu'])",fieldPath=".requests",message="spec.resources.requests: asks for another number of nvidia.com/gpu than the limit, but GPUs cannot be overcommitted: set both to the same number or remove one"
+	// +kubebuilder:validation:XValidation:rule="has(self.limits) == has(oldSelf.limits) && (!has(self.limits) || (self.limits.size() == oldSelf.limits.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.limits) == (k in oldSelf.limits) && (!(k in self.limits) || quantity(string(self.limits[k])).compareTo(quantity(string(oldSelf.limits[k]))) == 0))))",message="spec.resources: is immutable: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="has(self.requests) == has(oldSelf.requests) && (!has(self.requests) || (self.requests.size() == oldSelf.requests.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.requests) == (k in oldSelf.requests) && (!(k in self.requests) || quantity(string(self.requests[k])).compareTo(quantity(string(oldSelf.requests[k]))) == 0))))",message="spec.resources: is immutable: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Resources of a pod",xDescriptors="urn:alm:descriptor:com.tectonic.ui:resourceRequirements"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -207,6 +211,7 @@ type AIJobSpec struct {
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.nodeSelector: is immutable: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=21,displayName="Node labels",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
@@ -216,6 +221,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Exists', 'Equal', 'Lt', 'Gt'])",message="spec.tolerations: has an unknown operator: use Exists, or Equal with a value"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="spec.tolerations: has an unknown effect: use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all of them"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.tolerations: is immutable: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=22,displayName="Tolerations",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
@@ -225,6 +231,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.serviceAccountName: is immutable: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=23,displayName="Service account",xDescriptors={"urn:alm:descriptor:io.kubernetes:ServiceAccount","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
