@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,7 +67,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
 		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
 	}
-	return ctrl.Result{RequeueAfter: again}, err
+	result := ctrl.Result{RequeueAfter: again}
+	if waits(&job) {
+		result.Priority = ptr.To(waitsPriority)
+	}
+	return result, err
+}
+
+// waitsPriority is that in the controller's queue of jobs that wait on: those that have or get a place go before.
+const waitsPriority = -10
+
+// waits says whether a job was seen waiting.
+func waits(job *aiplatformv1alpha1.AIJob) bool {
+	switch job.Status.Phase {
+	case "", aiplatformv1alpha1.AIJobPending, aiplatformv1alpha1.AIJobQueued:
+		return true
+	}
+	return false
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, job *aiplatformv1alpha1.AIJob) (time.Duration, error) {

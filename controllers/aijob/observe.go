@@ -20,17 +20,9 @@ const podJobIndex = "job"
 func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob) (observed, error) {
 	now := r.Clock.Now()
 	known := r.memory.of(client.ObjectKeyFromObject(job), job.UID, now)
-	o := observed{now: now, job: job, seen: known.seen, told: known.told}
-	var pods corev1.PodList
-	err := r.children.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{podJobIndex: job.Name},
-		client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return o, fmt.Errorf("list pods: %w", err)
-	}
-	for i := range pods.Items {
-		if metav1.IsControlledBy(&pods.Items[i], job) {
-			o.pods = append(o.pods, &pods.Items[i])
-		}
+	o := observed{now: now, job: job, seen: known.seen, told: known.told, busy: r.memory.busy(now)}
+	if err := r.observePods(ctx, &o); err != nil {
+		return o, err
 	}
 	if err := r.observeHidden(ctx, &o); err != nil {
 		return o, err
@@ -47,6 +39,59 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 	return o, nil
 }
 
+// observePods reads the pods of a job, those included that this manager has just made. To list them consistently would mean to wait
+// for what is being written for all other jobs.
+func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
+	for {
+		var pods corev1.PodList
+		err := r.children.List(ctx, &pods, client.InNamespace(o.job.Namespace), client.MatchingFields{podJobIndex: o.job.Name},
+			client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+		if err != nil {
+			return fmt.Errorf("list pods: %w", err)
+		}
+		o.pods = nil
+		for i := range pods.Items {
+			if metav1.IsControlledBy(&pods.Items[i], o.job) {
+				o.pods = append(o.pods, &pods.Items[i])
+			}
+		}
+		more, err := r.awaitMade(ctx, o)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// awaitMade waits until the cache shows the pods that this manager has made for a job, and says whether it has any more by that.
+func (r *Reconciler) awaitMade(ctx context.Context, o *observed) (bool, error) {
+	if o.job.Status.Phase != aiplatformv1alpha1.AIJobScheduled {
+		return false, nil
+	}
+	there := namesOf(o.pods)
+	more := false
+	for member := range membersOf(o.job) {
+		name := podName(o.job.Name, member, attemptOf(&o.job.Status))
+		if there[name] {
+			continue
+		}
+		var pod corev1.Pod
+		err := r.children.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &pod, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("read pod %s: %w", name, err)
+		}
+		more = more || (err == nil && metav1.IsControlledBy(&pod, o.job))
+	}
+	return more, nil
+}
+
+func namesOf(pods []*corev1.Pod) map[string]bool {
+	names := make(map[string]bool, len(pods))
+	for _, pod := range pods {
+		names[pod.Name] = true
+	}
+	return names
+}
+
 // observeHidden asks the API server for pods of a job that the cache lacks though they should long be there: somebody deleted them,
 // or only took away the label by which the cache finds them, and they still run.
 func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
@@ -59,10 +104,7 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 	default:
 		return nil
 	}
-	there := map[string]bool{}
-	for _, pod := range o.pods {
-		there[pod.Name] = true
-	}
+	there := namesOf(o.pods)
 	for member := range membersOf(o.job) {
 		name := podName(o.job.Name, member, attemptOf(&o.job.Status))
 		if there[name] {

@@ -25,6 +25,8 @@ type observed struct {
 	decided  bool
 	// told is when the status was last written by this manager; zero when that is not known.
 	told time.Time
+	// busy says that this manager writes the status of many jobs.
+	busy bool
 	// hidden says that pods among these were not in the cache, which tells of no change of theirs.
 	hidden bool
 	// seen is when this manager first saw the job.
@@ -61,8 +63,10 @@ const (
 	// refusalPause is how long a job waits at first that the cluster refused to start, longestRefusalPause at most.
 	refusalPause, longestRefusalPause = 30 * time.Second, 30 * time.Minute
 	// figuresInterval and farInterval are how often figures alone are written: the counts of members, the place in the queue and
-	// what the job waits for. Of thousands that wait only the first are told often.
+	// what the job waits for. Of thousands that wait only the first are told often, and none of them by a busy manager.
 	figuresInterval, farInterval = 5 * time.Second, time.Minute
+	// shortRun is how soon after they got their place jobs may end that a busy manager never tells to be Running.
+	shortRun = time.Second
 	// hiddenInterval is how often pods are read that the cache does not have.
 	hiddenInterval = 10 * time.Second
 	// near is the last place in the queue that is told often.
@@ -244,6 +248,10 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 		return
 	}
 	if status.Phase == aiplatformv1alpha1.AIJobScheduled && status.Members.Active+status.Members.Succeeded == int32(total) {
+		if due := p.told.Add(shortRun); p.busy && p.now.Before(due) {
+			p.lookAgainAt(due)
+			return
+		}
 		p.run(status)
 		return
 	}

@@ -88,7 +88,8 @@ func (r *Reconciler) count(o observed, after *aiplatformv1alpha1.AIJobStatus) {
 		r.Metrics.Dispatched(o.now.Sub(sharper(queuedAt(o.job), o.seen)))
 	case ended(after.Phase):
 		r.Metrics.Completed(string(after.Phase))
-		if after.StartTime != nil && after.CompletionTime != nil && before.Phase == aiplatformv1alpha1.AIJobRunning {
+		ran := before.Phase == aiplatformv1alpha1.AIJobRunning || before.Phase == aiplatformv1alpha1.AIJobScheduled
+		if ran && after.StartTime != nil && after.CompletionTime != nil {
 			r.Metrics.Executed(string(o.job.Spec.JobType), o.now.Sub(after.StartTime.Time))
 		}
 	}

@@ -68,7 +68,7 @@ func (p *planner) holdBackFigures(status *aiplatformv1alpha1.AIJobStatus) {
 		return
 	}
 	interval := figuresInterval
-	if status.QueuePosition > near && p.job.Status.QueuePosition > near {
+	if p.busy || (status.QueuePosition > near && p.job.Status.QueuePosition > near) {
 		interval = farInterval
 	}
 	if p.job.Status.ObservedGeneration != status.ObservedGeneration || p.told.IsZero() {

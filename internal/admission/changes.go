@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -19,6 +20,12 @@ type news struct {
 	queues []workqueue.TypedRateLimitingInterface[reconcile.Request]
 	early  map[reconcile.Request]bool // before there was a queue
 }
+
+// Priorities of requests in a controller's queue, where others have 0: who has or loses a place goes first, who waits on last.
+const (
+	decidedPriority = 10
+	waitsPriority   = -10
+)
 
 func (n *news) source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -33,7 +40,10 @@ func (n *news) source() source.Source {
 	})
 }
 
-func (n *news) tell(namespace, name string) {
+func (n *news) tell(namespace, name string) { n.tellWith(namespace, name, 0) }
+
+// tellWith tells with a priority, when the controller's queue knows of any.
+func (n *news) tellWith(namespace, name string, priority int) {
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
@@ -44,6 +54,10 @@ func (n *news) tell(namespace, name string) {
 		n.early[request] = true
 	}
 	for _, queue := range n.queues {
+		if ranked, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok && priority != 0 {
+			ranked.AddWithOpts(priorityqueue.AddOpts{After: n.after, Priority: &priority}, request)
+			continue
+		}
 		queue.AddAfter(request, n.after)
 	}
 }

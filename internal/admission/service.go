@@ -15,10 +15,12 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
 )
 
-// Cycles come at once while there are few, and else 50 ms apart, so that many changes are decided upon together.
+// Cycles come at once while there are few, and else 50 ms apart, so that many changes are decided upon together. The time between
+// two is at least restPerCycle times that of the first: where thousands wait there are others who need the processor.
 const (
 	cyclesPerSecond = 20
 	cyclesAtOnce    = 10
+	restPerCycle    = 4
 )
 
 // again is when waiting jobs are looked at although nothing changed: they grow older, and are told their new place.
@@ -108,7 +110,8 @@ func (s *Service) Decision(uid types.UID) (Decision, bool) {
 		return Decision{}, false
 	}
 	current := j.source.Object.DeepCopyObject().(client.Object)
-	err := s.mgr.GetCache().Get(context.Background(), types.NamespacedName{Namespace: j.Namespace, Name: j.Name}, current)
+	key := types.NamespacedName{Namespace: j.Namespace, Name: j.Name}
+	err := s.mgr.GetCache().Get(context.Background(), key, current, client.UnsafeDisableDeepCopy) // of which only the version is read
 	if err != nil || current.GetUID() != uid || current.GetResourceVersion() != j.resourceVersion {
 		j.ask = true
 		return Decision{}, false
@@ -201,7 +204,13 @@ func (s *Service) run(ctx context.Context) error {
 		if err := pace.Wait(ctx); err != nil {
 			return nil //nolint:nilerr // the context has ended
 		}
+		start := time.Now()
 		s.cycle()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(restPerCycle * time.Since(start)):
+		}
 	}
 }
 
@@ -247,7 +256,11 @@ func (s *Service) cycle() {
 
 // tell the controller of a job about it, and those of its queue and cluster.
 func (s *Service) tell(j *job) {
-	s.newsOf(j.source.Kind).tell(j.Namespace, j.Name)
+	priority := decidedPriority
+	if j.admitted == nil && j.preempted == nil {
+		priority = waitsPriority
+	}
+	s.newsOf(j.source.Kind).tellWith(j.Namespace, j.Name, priority)
 	if j.admitted != nil {
 		s.tellFigures(j)
 	}

@@ -14,6 +14,10 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
+// aiJobsAtOnce is how many AIJobs are reconciled at the same time for each TrainingJob: they are short, come by the thousand, and
+// mostly wait for the API server.
+const aiJobsAtOnce = 4
+
 // addAIJobs adds the controller of AIJobs.
 func addAIJobs(ctx context.Context, mgr ctrl.Manager, o options, decider admission.Decider) error {
 	jobs := &aijob.Reconciler{
@@ -21,7 +25,7 @@ func addAIJobs(ctx context.Context, mgr ctrl.Manager, o options, decider admissi
 		Recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")),
 		Metrics:  metrics.NewAIJobs(ctrlmetrics.Registry), Decider: decider,
 	}
-	if err := jobs.SetupWithManager(ctx, mgr, aijob.Options{Concurrency: o.concurrency}); err != nil {
+	if err := jobs.SetupWithManager(ctx, mgr, aijob.Options{Concurrency: aiJobsAtOnce * o.concurrency}); err != nil {
 		return fmt.Errorf("set up the AIJob controller: %w", err)
 	}
 	return nil
