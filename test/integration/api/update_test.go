@@ -148,6 +148,22 @@ func TestAIPlatformChanges(t *testing.T) {
 	} {
 		tests = append(tests, change{rejection: rejection{field, "spec: {" + field + ": " + value + "}", "spec." + field, remedy}})
 	}
+	for field, values := range map[string][2]string{
+		"command": {"[a]", "[b]"}, "args": {"[a]", "[a, b]"}, "env": {"[{name: A, value: a}]", "[{name: A, value: b}]"},
+		"config": {"{a: {b: 1}}", "{a: {b: 2}}"}, "resources": {"{limits: {cpu: 1}, requests: {cpu: 1}}", "{limits: {cpu: 2}, requests: {cpu: 1}}"},
+		"nodeSelector": {"{a: b}", "{a: c}"}, "tolerations": {"[{key: a}]", "[{key: b}]"}, "clusterName": {"one", "other"},
+		"serviceAccountName": {"one", "other"},
+	} {
+		before := "spec: {" + field + ": " + values[0] + "}"
+		tests = append(tests,
+			change{rejection: rejection{field + " changed", "spec: {" + field + ": " + values[1] + "}", "spec." + field, remedy}, before: before},
+			change{rejection: rejection{field + " removed", "spec: {" + field + ": null}", "spec." + field, remedy}, before: before},
+			change{rejection: accepted(field+" in the same words", before), before: before})
+	}
+	tests = append(tests,
+		change{rejection: rejection{"requests removed", "spec: {resources: {requests: null}}", "spec.resources", remedy}, before: "spec: {resources: {requests: {cpu: 1}}}"},
+		change{rejection: rejection{"another resource", "spec: {resources: {requests: {cpu: null, memory: 1Gi}}}", "spec.resources", remedy}, before: "spec: {resources: {requests: {cpu: 1}}}"},
+		change{rejection: accepted("the same amount in other words", `spec: {resources: {requests: {cpu: 1000m}}}`), before: "spec: {resources: {requests: {cpu: 1}}}"})
 	testChanges(t, aiJob, tests)
 	testChanges(t, agentWorkflow, []change{
 		{rejection: accepted("stages at rest", `spec: {stages: [{name: a, agent: b}]}`), status: `phase: Succeeded`},
