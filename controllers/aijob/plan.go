@@ -63,7 +63,7 @@ const (
 	// refusalPause is how long a job waits at first that the cluster refused to start, longestRefusalPause at most.
 	refusalPause, longestRefusalPause = 30 * time.Second, 30 * time.Minute
 	// figuresInterval and farInterval are how often figures alone are written: the counts of members, the place in the queue and
-	// what the job waits for. Of thousands that wait only the first are told often, and none of them by a busy manager.
+	// what the job waits for. Of thousands that wait only the first are told often; a busy manager tells none.
 	figuresInterval, farInterval = 5 * time.Second, time.Minute
 	// shortRun is how soon after they got their place jobs may end that a busy manager never tells to be Running.
 	shortRun = time.Second

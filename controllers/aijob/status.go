@@ -67,11 +67,19 @@ func (p *planner) holdBackFigures(status *aiplatformv1alpha1.AIJobStatus) {
 	if equality.Semantic.DeepEqual(&p.job.Status, status) {
 		return
 	}
+	if p.job.Status.ObservedGeneration != status.ObservedGeneration {
+		return
+	}
+	if p.busy { // with thousands that wait there would be time for nothing else
+		p.desired.status = *p.job.Status.DeepCopy()
+		p.lookAgain(farInterval)
+		return
+	}
 	interval := figuresInterval
-	if p.busy || (status.QueuePosition > near && p.job.Status.QueuePosition > near) {
+	if status.QueuePosition > near && p.job.Status.QueuePosition > near {
 		interval = farInterval
 	}
-	if p.job.Status.ObservedGeneration != status.ObservedGeneration || p.told.IsZero() {
+	if p.told.IsZero() {
 		return
 	}
 	if due := p.told.Add(interval); p.now.Before(due) {

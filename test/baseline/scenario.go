@@ -16,8 +16,10 @@ const (
 	Cohorts = 5
 	// Queues of each cohort.
 	Queues = 6
-	// Quota of each queue, and what it may borrow beyond that from its cohort.
-	Quota, Borrowing = 20, 100
+	// Quota of each queue.
+	Quota = 20
+	// Borrowing is what each may borrow beyond that from its cohort.
+	Borrowing = 100
 )
 
 // AtLeast is how long all jobs need when every unit is used all the time.

@@ -41,6 +41,10 @@ type queueLoad struct {
 	holds, most []int64
 }
 
+// baselineCreators is how many clients create jobs at the same time: few, since more of them would only wait in the API server, which
+// has no time then to tell of changes.
+const baselineCreators = 6
+
 // loadJob is a job and when what happened to it.
 type loadJob struct {
 	baseline.Job
@@ -154,7 +158,7 @@ func (l *queueLoad) create(ctx context.Context, jobs []baseline.Job) {
 	l.mutex.Lock()
 	l.start = start
 	l.mutex.Unlock()
-	for range creators {
+	for range baselineCreators {
 		go func() {
 			for j := range queue {
 				if err := l.createOne(ctx, j, start.Add(j.After)); err != nil {

@@ -16,7 +16,7 @@ import (
 
 // aiJobsAtOnce is how many AIJobs are reconciled at the same time for each TrainingJob: they are short, come by the thousand, and
 // mostly wait for the API server.
-const aiJobsAtOnce = 4
+const aiJobsAtOnce = 2
 
 // addAIJobs adds the controller of AIJobs.
 func addAIJobs(ctx context.Context, mgr ctrl.Manager, o options, decider admission.Decider) error {
