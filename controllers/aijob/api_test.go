@@ -218,6 +218,21 @@ func TestAPIPodsThatAreTakenAway(t *testing.T) {
 	assert.Equal(t, "Running Running", short(run.Status))
 }
 
+// A pod that was made for a job and then given to another by its label is not found by it, and must not be waited for without end.
+func TestAPIAPodWithTheLabelOfAnotherJobIsNotWaitedFor(t *testing.T) {
+	c := newCluster(t)
+	c.stuck = true
+	c.start(nil)
+	run := c.submit(job())
+	c.until("its pod", func() bool { return len(c.pods()) == 1 })
+	c.reachPhase(run, aiplatformv1alpha1.AIJobScheduled, 0)
+	pod := c.pods()[0]
+	ofAnother := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"other"}}}`, aiplatformv1alpha1.LabelAIJob)
+	require.NoError(t, c.Patch(t.Context(), &pod, client.RawPatch(types.MergePatchType, ofAnother)))
+	c.patch(run, map[string]any{"spec": map[string]any{"cancel": true}})
+	c.reachPhase(run, aiplatformv1alpha1.AIJobCancelled, 0)
+}
+
 func TestAPIAJobWithAServiceAccountGetsItsToken(t *testing.T) {
 	c := newCluster(t)
 	c.start(nil)

@@ -62,7 +62,8 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	}
 }
 
-// awaitMade waits until the cache shows the pods that this manager has made for a job, and says whether it has any more by that.
+// awaitMade waits until the cache shows the pods that this manager has made for a job, and says whether a list has any more by that: one
+// whose label somebody has changed never will be in it.
 func (r *Reconciler) awaitMade(ctx context.Context, o *observed) (bool, error) {
 	if o.job.Status.Phase != aiplatformv1alpha1.AIJobScheduled {
 		return false, nil
@@ -79,7 +80,8 @@ func (r *Reconciler) awaitMade(ctx context.Context, o *observed) (bool, error) {
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("read pod %s: %w", name, err)
 		}
-		more = more || (err == nil && metav1.IsControlledBy(&pod, o.job))
+		listed := err == nil && pod.Labels[aiplatformv1alpha1.LabelAIJob] == o.job.Name
+		more = more || (listed && metav1.IsControlledBy(&pod, o.job))
 	}
 	return more, nil
 }
