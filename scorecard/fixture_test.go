@@ -75,16 +75,21 @@ func writeBundle(t *testing.T) bundle.Bundle {
 			"version": bundledVersion, "replaces": "spot-training-operator.v0.2.0",
 			"customresourcedefinitions": map[string]any{"owned": owned},
 			"install": map[string]any{"strategy": "deployment", "spec": map[string]any{
-				"deployments": []any{map[string]any{"name": managerName, "spec": map[string]any{
-					"selector": map[string]any{},
-					"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "manager", "image": "manager:1"}}}},
-				}}},
+				"deployments": []any{deployment("job-service", "job-service"), deployment(managerName, "controller-manager")},
 			}},
 		},
 	})
 	read, err := bundle.Read(folder)
 	require.NoError(t, err)
 	return read
+}
+
+// deployment of a ClusterServiceVersion.
+func deployment(name, plane string) map[string]any {
+	return map[string]any{"name": name, "label": map[string]any{"control-plane": plane}, "spec": map[string]any{
+		"selector": map[string]any{},
+		"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "manager", "image": "manager:1"}}}},
+	}}
 }
 
 func write(t *testing.T, path string, content any) {

@@ -23,8 +23,9 @@ type story struct {
 	before func(*cluster)
 	// begin happens when the manager that crashes runs.
 	begin func(*cluster)
-	// end waits for the end and checks it.
-	end func(*cluster)
+	// reached says whether the end is near: nothing but tidying up may be left to do. end waits for the end and checks it.
+	reached func(*cluster) bool
+	end     func(*cluster)
 	// points is the least number of points at which the manager must have crashed, so that the test is known to have
 	// found some.
 	points int
@@ -84,7 +85,7 @@ func (s story) tell(t *testing.T, point int) (crashedAfter string) {
 	f := newFuse(point)
 	m := c.start(f)
 	s.begin(c)
-	if !blows(c, f) {
+	if !s.blows(c, f) {
 		s.end(c)
 		return ""
 	}
@@ -100,13 +101,13 @@ func (s story) tell(t *testing.T, point int) (crashedAfter string) {
 	return random.ReplaceAllString(steps[len(steps)-1], "...")
 }
 
-// calm is how long nothing must have happened for a story to be over.
+// calm is how long nothing must have happened after the end was reached for a story to be over.
 const calm = 1500 * time.Millisecond
 
-// blows waits until the fuse blows, or nothing happens any more.
-func blows(c *cluster, f *fuse) bool {
+// blows waits until the fuse blows, or the story is over.
+func (s story) blows(c *cluster, f *fuse) bool {
 	steps, since := 0, time.Now()
-	for time.Since(since) < calm {
+	for begun := time.Now(); time.Since(begun) < patience && (time.Since(since) < calm || !s.reached(c)); {
 		select {
 		case <-f.blown:
 			return true
@@ -120,6 +121,17 @@ func blows(c *cluster, f *fuse) bool {
 	f.disarm()
 	return false
 }
+
+// instances says whether so many are ready and known to both sides.
+func instances(n int) func(*cluster) bool {
+	return func(c *cluster) bool {
+		vm := c.now(c.ref("t4"))
+		return vm != nil && c.agree(n)(vm)
+	}
+}
+
+// gone says whether nothing is left of the SpotInstanceVM.
+func gone(c *cluster) bool { return c.now(c.ref("t4")) == nil }
 
 func (c *cluster) ref(name string) *spotv1alpha1.SpotInstanceVM {
 	return &spotv1alpha1.SpotInstanceVM{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.namespace}}
@@ -146,8 +158,9 @@ func TestAPINoCrashWhileInstancesAreCreatedLeaksOrDoublesOne(t *testing.T) {
 			c.pod("t4", "bert", 0)
 			c.pod("t4", "bert", 1)
 		},
-		end:    func(c *cluster) { c.settled(2, 2) },
-		points: 15,
+		reached: instances(2),
+		end:     func(c *cluster) { c.settled(2, 2) },
+		points:  15,
 	})
 }
 
@@ -158,6 +171,7 @@ func TestAPINoCrashAfterAStockoutLeaksOrDoublesOne(t *testing.T) {
 			c.vm("t4")
 			c.pod("t4", "bert", 0)
 		},
+		reached: instances(1),
 		// The one in the first zone was never granted.
 		end: func(c *cluster) {
 			vm := c.await(c.ref("t4"), "an instance", c.agree(1))
@@ -184,8 +198,9 @@ func TestAPINoCrashDuringAPreemptionLeaksOrDoublesOne(t *testing.T) {
 			victim := c.gce.Instances()[0]
 			require.NoError(c.t, c.gce.Preempt(victim.Name))
 		},
-		end:    func(c *cluster) { c.settled(2, 3) },
-		points: 12,
+		reached: func(c *cluster) bool { return len(c.gce.History()) == 3 && instances(2)(c) },
+		end:     func(c *cluster) { c.settled(2, 3) },
+		points:  12,
 	})
 }
 
@@ -198,8 +213,9 @@ func TestAPINoCrashWhileASpotInstanceVMIsDeletedLeaksAnInstance(t *testing.T) {
 			c.settled(2, 2)
 			eventually(c.t, "the tokens to be revoked", func() bool { return len(c.tokens()) == 0 })
 		},
-		begin: func(c *cluster) { require.NoError(c.t, c.Delete(c.t.Context(), c.ref("t4"))) },
-		end:   func(c *cluster) { c.nothingLeft(2) },
+		begin:   func(c *cluster) { require.NoError(c.t, c.Delete(c.t.Context(), c.ref("t4"))) },
+		reached: gone,
+		end:     func(c *cluster) { c.nothingLeft(2) },
 		// Each instance: the intent, the request, its operation, the node, the status; and the finalizer.
 		points: 9,
 	})
@@ -214,15 +230,16 @@ func TestAPINoCrashWhileInstancesAreCreatedAndDeletedAtOnceLeaksOne(t *testing.T
 			eventually(c.t, "the first instance", func() bool { return len(c.gce.History()) > 0 || !c.alive() })
 			require.NoError(c.t, c.Delete(c.t.Context(), c.ref("t4")))
 		},
-		end:    func(c *cluster) { c.nothingLeft(2) },
-		points: 12,
+		reached: gone,
+		end:     func(c *cluster) { c.nothingLeft(2) },
+		points:  12,
 	})
 }
 
 // nothingLeft waits until nothing is left of the SpotInstanceVM, and checks that at most so many instances ever were.
 func (c *cluster) nothingLeft(ever int) {
 	c.t.Helper()
-	eventually(c.t, "the end of the SpotInstanceVM", func() bool { return c.now(c.ref("t4")) == nil })
+	eventually(c.t, "the end of the SpotInstanceVM", func() bool { return gone(c) })
 	assert.Empty(c.t, c.gce.Instances(), "the finalizer goes after the instances")
 	time.Sleep(calm)
 	assert.Empty(c.t, c.gce.Instances())
