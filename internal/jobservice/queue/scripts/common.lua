@@ -61,8 +61,12 @@ local function lane(lanes, kind, line)
   return l
 end
 
--- place lets a job wait.
-local function place(id, score, kind, line, lanes) call('ZADD', lane(lanes, kind, line).key, score, id) end
+-- place lets a job wait, and answers in which lane.
+local function place(id, score, kind, line, lanes)
+  local l = lane(lanes, kind, line)
+  call('ZADD', l.key, score, id)
+  return l
+end
 
 -- wake tells the queues of lanes.
 local function wake(lanes)
@@ -73,4 +77,23 @@ local function wake(lanes)
       call('PUBLISH', P .. 'wake', l.queue)
     end
   end
+end
+
+-- grant leases jobs that were taken out of their lines for a time in milliseconds, each under the next fence. Answers when the leases are
+-- over, then ID and fence of each.
+local function grant(taken, visibility)
+  local over = string.format('%.0f', now() + visibility)
+  local answer = { over }
+  for _, id in ipairs(taken) do
+    local known = call('HGET', JOBS, id)
+    if known then
+      local fence, score, kind, line = parse(known)
+      local next = string.format('%.0f', fence + 1)
+      call('HSET', JOBS, id, next .. ' ' .. score .. ' ' .. kind .. '/' .. line)
+      call('ZADD', LEASES, over, id)
+      answer[#answer + 1] = id
+      answer[#answer + 1] = next
+    end
+  end
+  return answer
 end

@@ -32,8 +32,7 @@ for i = 1, #ARGV, 6 do
   if not newer and due ~= '0' then
     call('ZADD', DELAYED, due, id)
   elseif not newer then
-    local l = lane(lanes, kind, line)
-    call('ZADD', l.key, score, id)
+    local l = place(id, score, kind, line, lanes)
     spot = call('ZRANK', l.key, id) + 1
     for _, other in ipairs(others(l, line)) do spot = spot + call('ZCOUNT', other, '-inf', '(' .. score) end
   end

@@ -34,17 +34,4 @@ else
   end
 end
 
-local over = string.format('%.0f', now() + tonumber(ARGV[2]))
-local answer = { over }
-for _, id in ipairs(taken) do
-  local known = call('HGET', JOBS, id)
-  if known then
-    local fence, score, kind, l = parse(known)
-    local next = string.format('%.0f', fence + 1)
-    call('HSET', JOBS, id, next .. ' ' .. score .. ' ' .. kind .. '/' .. l)
-    call('ZADD', LEASES, over, id)
-    answer[#answer + 1] = id
-    answer[#answer + 1] = next
-  end
-end
-return answer
+return grant(taken, tonumber(ARGV[2]))

@@ -84,17 +84,4 @@ while #taken < request.limit do
   best.head = head(best)
 end
 
-local over = string.format('%.0f', now() + request.visibility)
-local answer = { over }
-for _, id in ipairs(taken) do
-  local known = call('HGET', JOBS, id)
-  if known then
-    local fence, score, kind, line = parse(known)
-    local next = string.format('%.0f', fence + 1)
-    call('HSET', JOBS, id, next .. ' ' .. score .. ' ' .. kind .. '/' .. line)
-    call('ZADD', LEASES, over, id)
-    answer[#answer + 1] = id
-    answer[#answer + 1] = next
-  end
-end
-return answer
+return grant(taken, request.visibility)
