@@ -69,13 +69,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	result := ctrl.Result{RequeueAfter: again}
 	if waits(&job) {
-		result.Priority = ptr.To(waitsPriority)
+		result.Priority = ptr.To(admission.WaitsPriority)
 	}
 	return result, err
 }
-
-// waitsPriority is that in the controller's queue of jobs that wait on: those that have or get a place go before.
-const waitsPriority = -10
 
 // waits says whether a job was seen waiting.
 func waits(job *aiplatformv1alpha1.AIJob) bool {

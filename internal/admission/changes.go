@@ -21,10 +21,10 @@ type news struct {
 	early  map[reconcile.Request]bool // before there was a queue
 }
 
-// Priorities of requests in a controller's queue, where others have 0: who has or loses a place goes first, who waits on last.
+// Priorities of requests in the queue of a controller of jobs, where others have 0: who has or loses a place goes first, who waits on last.
 const (
 	decidedPriority = 10
-	waitsPriority   = -10
+	WaitsPriority   = -10
 )
 
 func (n *news) source() source.Source {

@@ -258,7 +258,7 @@ func (s *Service) cycle() {
 func (s *Service) tell(j *job) {
 	priority := decidedPriority
 	if j.admitted == nil && j.preempted == nil {
-		priority = waitsPriority
+		priority = WaitsPriority
 	}
 	s.newsOf(j.source.Kind).tellWith(j.Namespace, j.Name, priority)
 	if j.admitted != nil {
