@@ -48,3 +48,8 @@ func membersOf(job *aiplatformv1alpha1.AIJob) int32 {
 func isGang(job *aiplatformv1alpha1.AIJob) bool {
 	return job.Spec.Gang.Enabled != nil && *job.Spec.Gang.Enabled
 }
+
+// nameOf is the name of a member's pod in the present try.
+func nameOf(job *aiplatformv1alpha1.AIJob, member int32) string {
+	return podName(job.Name, member, attemptOf(&job.Status))
+}

@@ -68,13 +68,9 @@ func (r *Reconciler) awaitMade(ctx context.Context, o *observed) (bool, error) {
 	if o.job.Status.Phase != aiplatformv1alpha1.AIJobScheduled {
 		return false, nil
 	}
-	there := namesOf(o.pods)
 	more := false
-	for member := range membersOf(o.job) {
-		name := podName(o.job.Name, member, attemptOf(&o.job.Status))
-		if there[name] {
-			continue
-		}
+	for _, member := range missing(o) {
+		name := nameOf(o.job, member)
 		var pod corev1.Pod
 		err := r.children.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &pod, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
@@ -86,12 +82,18 @@ func (r *Reconciler) awaitMade(ctx context.Context, o *observed) (bool, error) {
 	return more, nil
 }
 
-func namesOf(pods []*corev1.Pod) map[string]bool {
-	names := make(map[string]bool, len(pods))
-	for _, pod := range pods {
-		names[pod.Name] = true
+// missing are the members whose pods a job should have now and was not seen to have.
+func missing(o *observed) (members []int32) {
+	there := map[string]bool{}
+	for _, pod := range o.pods {
+		there[pod.Name] = true
 	}
-	return names
+	for member := range membersOf(o.job) {
+		if !there[nameOf(o.job, member)] {
+			members = append(members, member)
+		}
+	}
+	return members
 }
 
 // observeHidden asks the API server for pods of a job that the cache lacks though they should long be there: somebody deleted them,
@@ -106,12 +108,8 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 	default:
 		return nil
 	}
-	there := namesOf(o.pods)
-	for member := range membersOf(o.job) {
-		name := podName(o.job.Name, member, attemptOf(&o.job.Status))
-		if there[name] {
-			continue
-		}
+	for _, member := range missing(o) {
+		name := nameOf(o.job, member)
 		var pod corev1.Pod
 		err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &pod)
 		if apierrors.IsNotFound(err) {

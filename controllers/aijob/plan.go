@@ -310,7 +310,7 @@ func (p *planner) gone(members []*corev1.Pod, cleared int) string {
 	var names []string
 	for member, pod := range members {
 		if pod == nil {
-			names = append(names, podName(p.job.Name, int32(member), attemptOf(&p.job.Status)))
+			names = append(names, nameOf(p.job, int32(member)))
 		}
 	}
 	switch {
