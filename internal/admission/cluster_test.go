@@ -239,7 +239,7 @@ func aiJobs() admission.Source {
 				Groups: []scheduler.Group{{Count: int(j.Spec.Gang.MinMembers), Requests: admission.RequestsOf(spec), NodeSelector: selector}},
 			}
 			switch j.Status.Phase {
-			case "", aiplatformv1alpha1.AIJobQueued:
+			case aiplatformv1alpha1.AIJobPending, aiplatformv1alpha1.AIJobQueued:
 				return is, admission.Waiting
 			case aiplatformv1alpha1.AIJobScheduled:
 				is.Placement = assigned(j)

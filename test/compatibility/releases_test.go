@@ -42,6 +42,8 @@ var accepted = joined(wantedOfTrainingJobs, movedRulesOfAIJobs(), map[string]str
 		"cohort and borrowingLimits only",
 	"0.2.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec.resources: unhandled": "amounts below 0 never worked: " +
 		"no pod can have them; and it is immutable by a rule of its own now",
+	"0.2.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.status: default": "an AIJob without a status is Pending, " +
+		"and every version takes it for that",
 	"0.2.0 to the present CRDs: agents.aiplatform.example.com: v1alpha1 ^.spec.resources: unhandled": "amounts below 0 never worked: " +
 		"no pod can have them",
 	"0.2.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec.timeoutSeconds: maximum":         longTimeouts,

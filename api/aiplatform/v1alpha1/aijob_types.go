@@ -41,8 +41,9 @@ type AIJob struct {
 	// +required
 	Spec AIJobSpec `json:"spec,omitzero"`
 
-	// status is what the operator observed. It is written by the operator only.
+	// status is what the operator observed. It is written by the operator only. Until then the phase is Pending.
 	// +optional
+	// +kubebuilder:default={phase: Pending}
 	Status AIJobStatus `json:"status,omitzero"`
 }
 

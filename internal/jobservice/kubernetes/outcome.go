@@ -45,7 +45,7 @@ func reportOf(aijob *aiplatformv1alpha1.AIJob, told jobs.Status) report {
 		phase = jobs.Running
 	case aiplatformv1alpha1.AIJobRetrying:
 		phase = jobs.Retrying
-	case aiplatformv1alpha1.AIJobPending, aiplatformv1alpha1.AIJobQueued:
+	case aiplatformv1alpha1.AIJobQueued:
 		// It waits again after it lost its place.
 		if told == jobs.Running || told == jobs.Scheduled {
 			phase = jobs.Retrying

@@ -105,7 +105,7 @@ func TestSamplesStartWithoutTheirStatus(t *testing.T) {
 	}
 	for _, o := range sample(t, "seed-002-aijob.yaml") {
 		require.NoError(t, k8s.Create(t.Context(), o, strictly...))
-		assert.NotContains(t, o.Object, "status")
+		assert.Equal(t, map[string]any{"phase": "Pending"}, o.Object["status"])
 	}
 }
 
