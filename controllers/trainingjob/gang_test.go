@@ -290,3 +290,26 @@ func TestTheLifeOfAQueuedJob(t *testing.T) {
 	assert.Contains(t, outlineOf(plan(see(job, queuedWorkers(job, false, corev1.ConditionFalse, 3*time.Hour), next...))).Delete,
 		"Job bert-training, attempt 0", "it would make pods for ever")
 }
+
+// The Job controller makes the pods of a Job before it notes that the Job was resumed.
+func TestPodsAreOlderThanTheNoteThatTheirJobWasResumed(t *testing.T) {
+	job := queued().Obj()
+	workers := queuedWorkers(job, false, corev1.ConditionFalse, 10*time.Second)
+	pod := func(created time.Duration) *builders.PodBuilder { return builders.Pod(workers, 0).Created(created) }
+	for name, test := range map[string]struct {
+		pod     *corev1.Pod
+		present bool
+	}{
+		"it runs":                         {pod(9 * time.Second).Running().Obj(), true},
+		"it does not run yet":             {pod(9 * time.Second).Obj(), true},
+		"it has failed since":             {pod(9 * time.Second).Failed(1).After(11 * time.Second).Obj(), true},
+		"it had failed before":            {pod(0).Failed(1).After(9 * time.Second).Obj(), false},
+		"it was stopped with the Job":     {pod(0).Running().Deleting(5 * time.Second).Obj(), false},
+		"its work was done before":        {pod(0).Succeeded("").Obj(), true},
+		"it came after that and is going": {pod(10 * time.Second).Running().Deleting(15 * time.Second).Obj(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, test.present, len(sinceAdmission(workers, []*corev1.Pod{test.pod})) == 1)
+		})
+	}
+}

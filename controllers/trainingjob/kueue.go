@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podloss"
 )
 
 // kueueQueue is the label by which Kueue manages a job.
@@ -87,15 +88,20 @@ func suspensionOf(workers *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
-// sinceAdmission are the pods that a Job has had since Kueue last let it run: those before are no concern.
+// sinceAdmission are the pods that a Job has had since Kueue last let it run: what became of those before is no concern. The Job controller
+// makes pods before it notes that the Job was resumed, so that they may be older than the note. Those from before that it has stopped are
+// being deleted.
 func sinceAdmission(workers *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
 	resumed := suspensionOf(workers)
 	if workers.Labels[kueueQueue] == "" || resumed == nil {
 		return pods
 	}
+	since := resumed.LastTransitionTime.Time
 	var present []*corev1.Pod
 	for _, pod := range pods {
-		if !pod.CreationTimestamp.Time.Before(resumed.LastTransitionTime.Time) {
+		ended := workerProgram.Terminated(pod)
+		endedSince := ended != nil && pod.DeletionTimestamp == nil && !ended.FinishedAt.Time.Before(since)
+		if !pod.CreationTimestamp.Time.Before(since) || !podloss.Failed(pod) || endedSince {
 			present = append(present, pod)
 		}
 	}
