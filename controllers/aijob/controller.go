@@ -39,6 +39,7 @@ type Reconciler struct {
 	// children reads the pods and Services of AIJobs from a cache of their own, and reads its own writes.
 	children client.Client
 	memory   memory
+	load     load
 }
 
 // rounds is how often a job is planned anew in one reconciliation, because its status was written.
@@ -76,11 +77,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // waits says whether a job was seen waiting.
 func waits(job *aiplatformv1alpha1.AIJob) bool {
-	switch job.Status.Phase {
-	case "", aiplatformv1alpha1.AIJobPending, aiplatformv1alpha1.AIJobQueued:
-		return true
-	}
-	return false
+	return isNew(job) || job.Status.Phase == aiplatformv1alpha1.AIJobQueued
+}
+
+// isNew says whether nothing has been told of a job yet. The API server says Pending then (AIJob.Status has that default).
+func isNew(job *aiplatformv1alpha1.AIJob) bool {
+	return job.Status.Phase == "" || job.Status.Phase == aiplatformv1alpha1.AIJobPending
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, job *aiplatformv1alpha1.AIJob) (time.Duration, error) {

@@ -20,7 +20,8 @@ const podJobIndex = "job"
 func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob) (observed, error) {
 	now := r.Clock.Now()
 	known := r.memory.of(client.ObjectKeyFromObject(job), job.UID, now)
-	o := observed{now: now, job: job, seen: known.seen, told: known.told, busy: r.memory.busy(now)}
+	o := observed{now: now, job: job, seen: known.seen, told: known.told}
+	o.busy, o.spare = r.load.busy(now)
 	if err := r.observePods(ctx, &o); err != nil {
 		return o, err
 	}

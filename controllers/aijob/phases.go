@@ -17,7 +17,7 @@ import (
 // queue puts the job into its queue.
 func (p *planner) queue(status *aiplatformv1alpha1.AIJobStatus, reason, message string) {
 	status.QueuedTime = at(p.now)
-	if status.Phase == "" || status.Phase == aiplatformv1alpha1.AIJobPending {
+	if isNew(p.job) {
 		status.QueuedTime = ptr.To(p.job.CreationTimestamp)
 	}
 	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobQueued, reason, message

@@ -25,8 +25,8 @@ type observed struct {
 	decided  bool
 	// told is when the status was last written by this manager; zero when that is not known.
 	told time.Time
-	// busy says that this manager writes the status of many jobs.
-	busy bool
+	// busy says that this manager writes the status of many jobs, spare that there is time for one that could wait.
+	busy, spare bool
 	// hidden says that pods among these were not in the cache, which tells of no change of theirs.
 	hidden bool
 	// seen is when this manager first saw the job.
@@ -66,7 +66,7 @@ const (
 	// what the job waits for. Of thousands that wait only the first are told often; a busy manager tells none.
 	figuresInterval, farInterval = 5 * time.Second, time.Minute
 	// shortRun is how soon after they got their place jobs may end that a busy manager never tells to be Running.
-	shortRun = time.Second
+	shortRun = 10 * time.Second
 	// hiddenInterval is how often pods are read that the cache does not have.
 	hiddenInterval = 10 * time.Second
 	// near is the last place in the queue that is told often.
@@ -212,6 +212,10 @@ func (p *planner) waiting(status *aiplatformv1alpha1.AIJobStatus) {
 		p.admit(status)
 		return
 	case p.decided && p.decision.Wait != nil:
+		if p.mayTellLater(p.decision.Wait.Reason) {
+			p.tellLater(p.now.Add(farInterval))
+			return
+		}
 		p.wait(status)
 		return
 	}
@@ -219,11 +223,34 @@ func (p *planner) waiting(status *aiplatformv1alpha1.AIJobStatus) {
 		return
 	}
 	if due := p.seen.Add(firstDecision); p.now.Before(due) {
-		p.lookAgainAt(due)
-		p.desired.status = *p.job.Status.DeepCopy()
+		p.tellLater(due)
+		return
+	}
+	if p.mayTellLater(aiplatformv1alpha1.ReasonQueued) {
+		p.tellLater(p.now.Add(farInterval))
 		return
 	}
 	p.queue(status, aiplatformv1alpha1.ReasonQueued, "the job waits for the first decision on it")
+}
+
+// mayTellLater says whether a manager that has no time for it leaves a new job Pending: it will have its place in time, and nobody need
+// do anything.
+func (p *planner) mayTellLater(reason string) bool {
+	if !p.busy || p.spare || !isNew(p.job) {
+		return false
+	}
+	switch reason {
+	case aiplatformv1alpha1.ReasonQueued, aiplatformv1alpha1.ReasonQuotaReached, aiplatformv1alpha1.ReasonInsufficientCapacity,
+		aiplatformv1alpha1.ReasonWaitingForPreemption, aiplatformv1alpha1.ReasonWaitingBehindGang:
+		return true
+	}
+	return false
+}
+
+// tellLater leaves the status as it is until then.
+func (p *planner) tellLater(due time.Time) {
+	p.desired.status = *p.job.Status.DeepCopy()
+	p.lookAgainAt(due)
 }
 
 // active brings a job further that has its place.
@@ -248,7 +275,7 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 		return
 	}
 	if status.Phase == aiplatformv1alpha1.AIJobScheduled && status.Members.Active+status.Members.Succeeded == int32(total) {
-		if due := p.told.Add(shortRun); p.busy && p.now.Before(due) {
+		if due := p.told.Add(shortRun); p.mayEndUntold() && p.now.Before(due) {
 			p.lookAgainAt(due)
 			return
 		}
@@ -258,6 +285,12 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 	if status.Phase == aiplatformv1alpha1.AIJobScheduled {
 		p.create(members)
 	}
+}
+
+// mayEndUntold says whether it makes no difference for a while that the job is not told to be Running: its time is not limited, and there
+// is no gang whose members must run together.
+func (p *planner) mayEndUntold() bool {
+	return p.busy && p.job.Spec.TimeoutSeconds == nil && !isGang(p.job)
 }
 
 // members are the pods of the present try, by index; nil where there is none.

@@ -25,11 +25,17 @@ func (r *Reconciler) report(ctx context.Context, o observed, status aiplatformv1
 		return nil, fmt.Errorf("write the status: %w", err)
 	}
 	r.memory.tell(client.ObjectKeyFromObject(o.job), o.now)
-	if kind, reason, action, note := newsOf(o.job, &status); reason != "" {
+	r.load.wrote(o.now, couldWait(o.job, &status))
+	if kind, reason, action, note := newsOf(o.job, &status); reason != "" && (!o.busy || kind != corev1.EventTypeNormal) {
 		r.Recorder.Eventf(o.job, nil, kind, reason, action, "%s", note)
 	}
 	r.count(o, &status)
 	return next, nil
+}
+
+// couldWait says whether a status is only about a job's waiting.
+func couldWait(job *aiplatformv1alpha1.AIJob, after *aiplatformv1alpha1.AIJobStatus) bool {
+	return waits(job) && after.Phase == aiplatformv1alpha1.AIJobQueued
 }
 
 // newsOf is the event of a step to the next status; without a reason when there is nothing to tell.
@@ -77,11 +83,11 @@ func readyReason(status *aiplatformv1alpha1.AIJobStatus) string {
 // count counts what the step to the next status tells.
 func (r *Reconciler) count(o observed, after *aiplatformv1alpha1.AIJobStatus) {
 	before := &o.job.Status
-	if before.Phase == "" && after.Phase != "" {
-		r.Metrics.Submitted()
-	}
 	if before.Phase == after.Phase {
 		return
+	}
+	if isNew(o.job) {
+		r.Metrics.Submitted()
 	}
 	switch {
 	case after.Phase == aiplatformv1alpha1.AIJobScheduled:

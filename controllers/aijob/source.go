@@ -33,10 +33,10 @@ func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, admission.State)
 	placement := placementOf(&job.Status)
 	state := admission.Uninvolved
 	stopping := job.DeletionTimestamp != nil || ptr.Deref(job.Spec.Cancel, false)
-	switch job.Status.Phase {
-	case aiplatformv1alpha1.AIJobScheduled, aiplatformv1alpha1.AIJobRunning:
+	switch phase := job.Status.Phase; {
+	case phase == aiplatformv1alpha1.AIJobScheduled || phase == aiplatformv1alpha1.AIJobRunning:
 		state = admission.Holding
-	case "", aiplatformv1alpha1.AIJobPending, aiplatformv1alpha1.AIJobQueued:
+	case waits(job):
 		if !stopping {
 			state = admission.Waiting
 		}
