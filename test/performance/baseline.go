@@ -39,6 +39,9 @@ type queues struct {
 	writes map[write]int
 	// most units that pods of one cohort held at any time.
 	most int64
+	// alone is how long the requests alone took of so many jobs.
+	alone     time.Duration
+	aloneJobs int
 }
 
 func measureBaseline(ctx context.Context, s settings) (measured queues, err error) {
@@ -97,6 +100,11 @@ func measureBaseline(ctx context.Context, s settings) (measured queues, err erro
 	measured.jobs, measured.wall, measured.late, measured.most = len(jobs), l.last.Sub(l.start), l.late, slices.Max(l.most)
 	for _, j := range l.jobs {
 		measured.waits[j.Class.Name] = append(measured.waits[j.Class.Name], j.scheduled.Sub(j.sent))
+	}
+	m.stop()
+	measured.aloneJobs = int(math.Ceil(aloneShare * float64(len(jobs))))
+	if measured.alone, err = c.requestsAlone(ctx, jobs[len(jobs)-measured.aloneJobs:]); err != nil {
+		return measured, fmt.Errorf("send the requests alone: %w", err)
 	}
 	if most := int64(baseline.Queues * baseline.Quota); measured.most > most {
 		return measured, fmt.Errorf("pods of a cohort held %d units at once, but its queues have %d", measured.most, most)

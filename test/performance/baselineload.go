@@ -61,22 +61,11 @@ func (c *cluster) typed() (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// runLoad runs jobs, all of which must succeed.
-func (c *cluster) runLoad(ctx context.Context, m *manager, namespace string, jobs []baseline.Job) (*queueLoad, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// newLoad has clients, but no jobs yet.
+func (c *cluster) newLoad(namespace string) (*queueLoad, error) {
 	l := &queueLoad{
 		namespace: namespace, failed: make(chan error, 1), ended: make(chan struct{}), jobs: map[string]*loadJob{},
 		holds: make([]int64, baseline.Cohorts), most: make([]int64, baseline.Cohorts),
-	}
-	cohorts := map[string]int{}
-	for c := range baseline.Cohorts {
-		for q := range baseline.Queues {
-			cohorts[baseline.Queue(c, q)] = c
-		}
-	}
-	for _, j := range jobs {
-		l.jobs[j.Name] = &loadJob{Job: j, cohort: cohorts[j.Queue]}
 	}
 	var err error
 	if l.typed, err = c.typed(); err != nil {
@@ -88,8 +77,25 @@ func (c *cluster) runLoad(ctx context.Context, m *manager, namespace string, job
 	}
 	l.jobsAPI, err = apiutil.RESTClientForGVK(aiplatformv1alpha1.GroupVersion.WithKind("AIJob"), false, false, c.config,
 		serializer.NewCodecFactory(c.client.Scheme()), http)
+	return l, err
+}
+
+// runLoad runs jobs, all of which must succeed.
+func (c *cluster) runLoad(ctx context.Context, m *manager, namespace string, jobs []baseline.Job) (*queueLoad, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l, err := c.newLoad(namespace)
 	if err != nil {
 		return l, err
+	}
+	cohorts := map[string]int{}
+	for c := range baseline.Cohorts {
+		for q := range baseline.Queues {
+			cohorts[baseline.Queue(c, q)] = c
+		}
+	}
+	for _, j := range jobs {
+		l.jobs[j.Name] = &loadJob{Job: j, cohort: cohorts[j.Queue]}
 	}
 	version, err := l.version(ctx)
 	if err != nil {
@@ -178,14 +184,19 @@ func (l *queueLoad) create(ctx context.Context, jobs []baseline.Job) {
 }
 
 func (l *queueLoad) createOne(ctx context.Context, j baseline.Job, due time.Time) error {
-	body, err := json.Marshal(aiJob(l.namespace, j))
-	if err != nil {
-		return err
-	}
 	now := time.Now()
 	l.mutex.Lock()
 	l.jobs[j.Name].sent, l.late = now, max(l.late, now.Sub(due))
 	l.mutex.Unlock()
+	return l.post(ctx, j)
+}
+
+// post creates a job.
+func (l *queueLoad) post(ctx context.Context, j baseline.Job) error {
+	body, err := json.Marshal(aiJob(l.namespace, j))
+	if err != nil {
+		return err
+	}
 	return l.jobsAPI.Post().Namespace(l.namespace).Resource("aijobs").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 }
 

@@ -50,24 +50,35 @@ func (l *queueLoad) live(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	l.hold(j.cohort, j.Class.Units)
-	binding := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
-	}
-	if err := l.typed.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("bind it: %w", err)
-	}
-	began := metav1.Now()
-	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}}
-	if err := l.report(ctx, pod, began, corev1.PodRunning, state); err != nil {
+	began, err := l.run(ctx, pod, node)
+	if err != nil {
 		return err
 	}
 	if pause(ctx, j.Class.Runs) != nil {
 		return nil
 	}
 	l.hold(j.cohort, -j.Class.Units)
-	state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: began, FinishedAt: metav1.Now()}}
-	return l.report(ctx, pod, began, corev1.PodSucceeded, state)
+	return l.succeed(ctx, pod, began)
+}
+
+// run binds a pod and has it run.
+func (l *queueLoad) run(ctx context.Context, pod *corev1.Pod, node string) (metav1.Time, error) {
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+	}
+	began := metav1.Now()
+	if err := l.typed.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return began, fmt.Errorf("bind it: %w", err)
+	}
+	return began, l.report(ctx, pod, began, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}})
+}
+
+// succeed has a pod end.
+func (l *queueLoad) succeed(ctx context.Context, pod *corev1.Pod, began metav1.Time) error {
+	return l.report(ctx, pod, began, corev1.PodSucceeded, corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: began, FinishedAt: metav1.Now()},
+	})
 }
 
 // nodeOf is the node that a pod's affinity names.
