@@ -52,7 +52,9 @@ def test_tasks_of_all_types_run(server: Server, process: Start) -> None:
     assert training.result["metrics"]["accuracy"] > 0.8
     assert get(port, "/healthz")[0] == 200
     assert get(port, "/readyz")[0] == 200
-    assert 'worker_jobs_processed_total{job_type="training",status="succeeded"} 1' in get(port, "/metrics")[1]
+    # A task is counted when the service's answer to its end is there, and the service knows of the end before.
+    counted = 'worker_jobs_processed_total{job_type="training",status="succeeded"} 1'
+    wait_for(lambda: counted in get(port, "/metrics")[1], "the count of the training")
     worker.process.send_signal(signal.SIGTERM)
     assert worker.process.wait(20) == 0
 
