@@ -2,7 +2,6 @@ package aijob
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,15 +45,11 @@ func (p *planner) admit(status *aiplatformv1alpha1.AIJobStatus) {
 	if status.QueuedTime == nil {
 		status.QueuedTime = ptr.To(p.job.CreationTimestamp)
 	}
-	total := membersOf(p.job)
-	message := "the pod is being started on node " + strings.Join(admitted.Nodes, "")
-	if total > 1 {
-		message = fmt.Sprintf("%d pods are being started together on %d nodes", total, len(assignmentsOf(admitted.Nodes)))
-	}
+	message := startingInWords(admitted.Nodes)
 	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobScheduled, aiplatformv1alpha1.ReasonAdmitted, message
 	status.Assignments, status.ScheduledTime, status.ClusterName = assignmentsOf(admitted.Nodes), at(p.now), admitted.Cluster
 	status.StartTime, status.QueuePosition, status.ExitCode, status.Outputs = nil, 0, nil, nil
-	status.Members = &aiplatformv1alpha1.MembersStatus{Total: total}
+	status.Members = &aiplatformv1alpha1.MembersStatus{Total: membersOf(p.job)}
 	p.set(status, aiplatformv1alpha1.ConditionQueued, metav1.ConditionFalse, aiplatformv1alpha1.ReasonAdmitted, message)
 	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionTrue, aiplatformv1alpha1.ReasonAdmitted, message)
 	p.ready(status, aiplatformv1alpha1.ReasonReady, "")

@@ -319,22 +319,26 @@ func (p *planner) trouble(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 		return p.overtime(status)
 	}
 	since := timeOf(status.ScheduledTime, p.now)
+	var told *obstacle
 	for _, pod := range members {
 		if pod != nil && started(pod) {
 			continue
 		}
-		var found *failure
-		var at time.Time
+		var found obstacle
 		if pod == nil {
-			found, at = p.missing(since)
+			found = p.missing(since)
 		} else {
-			found, at = startTrouble(pod, since)
+			found = obstacleOf(pod, since)
 		}
-		if !p.now.Before(at) {
-			return found
+		if !p.now.Before(found.due) {
+			return &found.end
 		}
-		p.lookAgainAt(at)
+		p.lookAgainAt(found.due)
+		if told == nil && found.now != "" {
+			told = &found
+		}
 	}
+	p.hindered(status, told)
 	return nil
 }
 

@@ -236,7 +236,7 @@ func TestEndsOfATry(t *testing.T) {
 		},
 		"its image cannot be pulled": {
 			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "ImagePullBackOff", "not found") }, after: pullPatience,
-			want: want{status: "Retrying ImagePullFailed", message: "could not pull image registry.example.com/infer:1 within 5m0s: not found", retries: 1, pause: true, place: true},
+			want: want{status: "Retrying ImagePullFailed", message: "cannot pull image registry.example.com/infer:1, for 5m0s: not found", retries: 1, pause: true, place: true},
 		},
 		"its pod is not placed": {
 			job: job(), pending: true, end: func(w *world) { w.pods[0].Spec.NodeName = "" }, after: bindPatience,
@@ -265,7 +265,9 @@ func TestEndsOfATry(t *testing.T) {
 			test.end(w)
 			if test.after > 0 {
 				before := *w
-				early := plan(before.at(test.after - time.Millisecond).observed)
+				before.job = w.job.DeepCopy()
+				before.job.Status = plan(before.at(test.after - time.Millisecond).observed).status
+				early := plan(before.observed)
 				assert.Equal(t, w.job.Status.Phase, early.status.Phase, "not before its time")
 				assert.Equal(t, time.Millisecond, early.again)
 			}

@@ -41,11 +41,14 @@ func couldWait(job *aiplatformv1alpha1.AIJob, after *aiplatformv1alpha1.AIJobSta
 // newsOf is the event of a step to the next status; without a reason when there is nothing to tell.
 func newsOf(job *aiplatformv1alpha1.AIJob, after *aiplatformv1alpha1.AIJobStatus) (kind, reason, action, note string) {
 	before := &job.Status
-	if before.Phase == after.Phase && (after.Phase != aiplatformv1alpha1.AIJobQueued || readyReason(before) == readyReason(after)) {
+	if before.Phase == after.Phase && !newsOfWaiting(before, after) {
 		return "", "", "", ""
 	}
 	switch after.Phase {
 	case aiplatformv1alpha1.AIJobScheduled:
+		if after.Reason != aiplatformv1alpha1.ReasonAdmitted {
+			return corev1.EventTypeWarning, after.Reason, "Start", after.Message
+		}
 		return corev1.EventTypeNormal, "Scheduled", "Schedule", after.Message
 	case aiplatformv1alpha1.AIJobRunning:
 		return corev1.EventTypeNormal, "Running", "Run", after.Message
@@ -69,6 +72,17 @@ func newsOf(job *aiplatformv1alpha1.AIJob, after *aiplatformv1alpha1.AIJobStatus
 		}
 	}
 	return "", "", "", ""
+}
+
+// newsOfWaiting says whether there is something to tell of a job that still waits, for its place or for its pods to start.
+func newsOfWaiting(before, after *aiplatformv1alpha1.AIJobStatus) bool {
+	switch after.Phase {
+	case aiplatformv1alpha1.AIJobScheduled:
+		return after.Reason != before.Reason && after.Reason != aiplatformv1alpha1.ReasonAdmitted
+	case aiplatformv1alpha1.AIJobQueued:
+		return readyReason(before) != readyReason(after)
+	}
+	return false
 }
 
 func readyReason(status *aiplatformv1alpha1.AIJobStatus) string {

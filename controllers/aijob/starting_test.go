@@ -30,3 +30,76 @@ func TestPodsThatCannotBeMadeGiveThePlaceBack(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatKeepsAPodFromStartingIsToldAtOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		waiting, detail string
+		reason, message string
+	}{
+		"its image cannot be pulled": {
+			"ErrImagePull", "not found",
+			"ImagePullFailed",
+			"pod infer-0-0 on node a cannot pull image registry.example.com/infer:1: not found; use another spec.image in a new AIJob, " +
+				"or add the registry's imagePullSecret to the ServiceAccount; the try fails if that is so at 12:05:00Z",
+		},
+		"it lacks a Secret": {
+			"CreateContainerConfigError", `secret "x" not found`,
+			"ContainerConfigError",
+			`pod infer-0-0 on node a lacks what its container needs: secret "x" not found; it starts once that exists; the job fails if that is so at 12:02:00Z`,
+		},
+		"its container cannot be made": {
+			"CreateContainerError", "name is reserved",
+			"ContainerStartFailed",
+			"pod infer-0-0 on node a cannot start its container: name is reserved; the try fails if that is so at 12:02:00Z",
+		},
+		"a secret in what the kubelet says": {
+			"ErrImagePull", "login with password=hunter22 failed",
+			"ImagePullFailed", "password=***",
+		},
+		"nothing is wrong yet": {"ContainerCreating", "", "Admitted", "the pod is being started on node a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(job()).scheduled("a")
+			pod := hung(w.pod(0, "a", corev1.PodPending), test.waiting, test.detail)
+			before := w.job.DeepCopy()
+
+			d := plan(w.at(3 * time.Second).observed)
+			assert.Equal(t, "Scheduled "+test.reason, short(d.status))
+			assert.Contains(t, d.status.Message, test.message)
+			assert.Equal(t, conditions(before.Status), conditions(d.status), "it has its place all the same")
+			w.job.Status = d.status
+			assert.Equal(t, d.status, plan(w.observed).status, "once")
+			_, event, _, note := newsOf(before, &d.status)
+			if test.reason == "Admitted" {
+				assert.Empty(t, event)
+			} else {
+				assert.Equal(t, test.reason, event)
+				assert.Equal(t, d.status.Message, note)
+			}
+
+			// Then it is mended, and the kubelet tries again.
+			told := w.job.DeepCopy()
+			hung(pod, "ContainerCreating", "")
+			d = plan(w.at(20 * time.Second).observed)
+			assert.Equal(t, "Scheduled Admitted", short(d.status))
+			assert.Equal(t, "the pod is being started on node a", d.status.Message)
+			_, event, _, _ = newsOf(told, &d.status)
+			assert.Empty(t, event)
+		})
+	}
+}
+
+func TestTheMemberOfAGangThatCannotStartIsNamed(t *testing.T) {
+	w := worldOf(gang()).scheduled("a", "b")
+	w.pod(0, "a", corev1.PodRunning)
+	second := hung(w.pod(1, "b", corev1.PodPending), "ErrImagePull", "not found")
+	d := plan(w.observed)
+	assert.Equal(t, "Scheduled ImagePullFailed", short(d.status))
+	assert.Contains(t, d.status.Message, "pod train-1-0 on node b")
+	w.job.Status = d.status
+	hung(second, "ContainerCreating", "")
+	w.job.Status = plan(w.observed).status
+	assert.Equal(t, "2 pods are being started together on 2 nodes", w.job.Status.Message)
+	second.Status.Phase = corev1.PodRunning
+	assert.Equal(t, "Running Running", short(plan(w.observed).status))
+}

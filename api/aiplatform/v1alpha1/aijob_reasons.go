@@ -28,7 +28,7 @@ const (
 	ReasonStorageLimitExceeded = "StorageLimitExceeded"
 	// ReasonContainerStartFailed: a container's program could not be started.
 	ReasonContainerStartFailed = "ContainerStartFailed"
-	// ReasonImagePullFailed: the image could not be pulled for minutes.
+	// ReasonImagePullFailed: a pod's image cannot be pulled. While the job is Scheduled it may still be; after minutes the try has failed.
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonPeerLost: members of a gang ended with exit code 75, having lost another, which did not fail itself.
 	ReasonPeerLost = "PeerLost"
