@@ -71,6 +71,42 @@ func TestAIJobIsRetried(t *testing.T) {
 	assert.Equal(t, int32(1), job.Status.RetryCount)
 }
 
+// awaitAIJobReason waits until a job says in a phase why it is no further.
+func awaitAIJobReason(t *testing.T, job *aiplatformv1alpha1.AIJob, reason string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("AIJob %s tells %s", job.Name, reason), func(ctx context.Context) (bool, error) {
+		err := cluster.Get(ctx, client.ObjectKeyFromObject(job), job)
+		return job.Status.Reason == reason, err
+	})
+	assert.Equal(t, aiplatformv1alpha1.AIJobScheduled, job.Status.Phase)
+}
+
+// What keeps a pod from starting is told while it can be mended.
+func TestAIJobThatLacksASecretStartsOnceItExists(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	job := pythonJob(t, ns, "secret", `import os, sys; sys.exit(os.environ["TOKEN"] != "t")`).Spec(func(s *aiplatformv1alpha1.AIJobSpec) {
+		s.Env = []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "forgotten"}, Key: "token",
+		}}}}
+	}).ToCreate()
+	require.NoError(t, cluster.Create(t.Context(), job))
+	awaitAIJobReason(t, job, aiplatformv1alpha1.ReasonContainerConfigError)
+	assert.Contains(t, job.Status.Message, `secret "forgotten" not found; it starts once that exists; the job fails if that is so at `)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "forgotten"}, StringData: map[string]string{"token": "t"}}
+	require.NoError(t, cluster.Create(t.Context(), secret))
+	awaitAIJob(t, job, aiplatformv1alpha1.AIJobSucceeded)
+	assert.Zero(t, job.Status.RetryCount)
+}
+
+func TestAIJobWhoseImageCannotBePulledSaysSo(t *testing.T) {
+	t.Parallel()
+	job := pythonJob(t, namespace(t), "image", "").Spec(func(s *aiplatformv1alpha1.AIJobSpec) { s.Image = "127.0.0.1:1/none:none" }).ToCreate()
+	require.NoError(t, cluster.Create(t.Context(), job))
+	awaitAIJobReason(t, job, aiplatformv1alpha1.ReasonImagePullFailed)
+	assert.Contains(t, job.Status.Message, "cannot pull image 127.0.0.1:1/none:none: ")
+}
+
 // The members of a gang find one another by name.
 func TestAIJobGangMeets(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Runs pytest with Debian's Python and what the workers need, and installs what is missing.
+#
+# usage: pytest.sh [arguments of pytest]
+# PYTHON names another interpreter that has torch, numpy, xgboost, mpi4py and pytest.
+# TEST_RERUNS: how often a test that failed is run again, by pytest-rerunfailures. It names each such test.
+set -euo pipefail
+
+python=${PYTHON:-/usr/bin/python3}
+modules=(torch numpy pytest mpi4py xgboost)
+packages=(python3-torch python3-numpy python3-pytest python3-mpi4py openmpi-bin python3-xgboost)
+options=(-p no:cacheprovider)
+if [[ -n ${TEST_RERUNS:-} ]]; then
+    modules+=(pytest_rerunfailures)
+    packages+=(python3-pytest-rerunfailures)
+    options+=(--reruns "$TEST_RERUNS" -r fER)
+fi
+
+imports=$(IFS=,; echo "${modules[*]}")
+if ! "$python" -c "import $imports" 2>/dev/null || ! command -v mpirun >/dev/null; then
+    if [[ -n ${PYTHON:-} ]]; then
+        echo "$PYTHON lacks one of $imports, or mpirun is not there" >&2
+        exit 69
+    fi
+    apt-get update -o DPkg::Lock::Timeout=300 || echo "apt-get update complained; going on" >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -o DPkg::Lock::Timeout=300 --no-install-recommends "${packages[@]}"
+fi
+
+export PYTHONDONTWRITEBYTECODE=1
+exec "$python" -m pytest "${options[@]}" "$@"
