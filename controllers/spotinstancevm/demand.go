@@ -35,7 +35,7 @@ func demandOf(pods []*corev1.Pod, nodes map[string]*corev1.Node, now time.Time) 
 		switch node := nodes[pod.Spec.NodeName]; {
 		case pod.DeletionTimestamp != nil: // its successor will ask for itself
 		case pod.Spec.NodeName == "":
-			if unschedulable(pod) {
+			if refusal(pod) != nil {
 				at.refused = append(at.refused, pod)
 			}
 		case node != nil && going(node, now):
@@ -47,14 +47,16 @@ func demandOf(pods []*corev1.Pod, nodes map[string]*corev1.Node, now time.Time) 
 	var demand []capacity.Pod
 	for _, at := range places {
 		for _, pod := range at.refused {
-			demand = append(demand, demanding(pod, true))
+			refused := demanding(pod)
+			refused.Refused, refused.Since = true, refusal(pod).LastTransitionTime.Time
+			demand = append(demand, refused)
 		}
 		sortByName(at.leaving)
 		for n, pod := range at.leaving {
 			if n >= len(at.leaving)-len(at.refused)-at.staying {
 				break
 			}
-			demand = append(demand, demanding(pod, false))
+			demand = append(demand, demanding(pod))
 		}
 	}
 	slices.SortFunc(demand, func(a, b capacity.Pod) int { return cmp.Compare(a.Name, b.Name) })
@@ -65,10 +67,9 @@ func sortByName(pods []*corev1.Pod) {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-func demanding(pod *corev1.Pod, refused bool) capacity.Pod {
+func demanding(pod *corev1.Pod) capacity.Pod {
 	return capacity.Pod{
-		Name: pod.Name, Job: jobOf(pod), Needs: capacity.Requests(pod), Refused: refused,
-		Labels: labels.Set(pod.Labels), Apart: capacity.Apart(pod),
+		Name: pod.Name, Job: jobOf(pod), Needs: capacity.Requests(pod), Labels: labels.Set(pod.Labels), Apart: capacity.Apart(pod),
 	}
 }
 
@@ -98,10 +99,15 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func unschedulable(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
-	})
+// refusal is what the scheduler says of a pod that it finds no room for; nil when it does not.
+func refusal(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return c
+		}
+	}
+	return nil
 }
 
 // going says whether the node will be gone soon.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -165,6 +166,31 @@ func TestPlan(t *testing.T) {
 		},
 		"a pod that an empty node does not help gets no second": {
 			aScene(waiting("0"), has("t4-x", running, isReady(time.Hour), remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
+		"nor does it keep that node": {
+			aScene(waiting("0"), refusedSince(time.Hour), has("t4-x", running, isReady(time.Hour),
+				remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"taint t4-x"}},
+		},
+		"which goes": {
+			aScene(waiting("0"), refusedSince(time.Hour), has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode,
+				remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+		},
+		"unless the pod came when the node took none": {
+			aScene(waiting("0"), refusedSince(time.Second), has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode,
+				remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"untaint t4-x"}},
+		},
+		"or waited while the node was not free": {
+			aScene(waiting("0"), refusedSince(time.Hour), func(s *scene) { s.vm.Spec.IdleTimeout = &metav1.Duration{} },
+				has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode, remembers(memo{revoked: true, idleSince: noon.Add(-time.Second)}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"untaint t4-x"}},
+		},
+		"and the scheduler had the time to find it": {
+			aScene(waiting("0"), refusedSince(time.Hour), func(s *scene) { s.vm.Spec.IdleTimeout = &metav1.Duration{} },
+				has("t4-x", running, isReady(time.Hour), remembers(memo{revoked: true, idleSince: noon.Add(time.Second - settleIn)}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
 		},
 		"a node that has just come is given time": {

@@ -81,9 +81,22 @@ func (p *planner) binOf(i *instance) capacity.Bin {
 			Name: pod.Name, Needs: needs, Labels: labels.Set(pod.Labels), Apart: capacity.Apart(pod),
 		})
 	}
-	fresh := p.now.Sub(i.ReadyTime.Time) < settleIn
-	bin.Tried = !fresh && !i.taintedIdle()
+	bin.Tried = p.triedUntil(i)
 	return bin
+}
+
+// triedUntil is until when the scheduler could have put pods on an instance; zero when it has had no time for that. One that is
+// kept free for deletion it knows to be free since the instance has been idle.
+func (p *planner) triedUntil(i *instance) time.Time {
+	switch idle := i.memo.idleSince; {
+	case p.now.Sub(i.ReadyTime.Time) < settleIn:
+		return time.Time{}
+	case !i.taintedIdle():
+		return p.now
+	case idle.IsZero() || p.now.Sub(idle) < settleIn:
+		return time.Time{}
+	}
+	return p.now.Add(-settleIn)
 }
 
 // alive counts the instances that maxInstances bounds: all but those that their provider takes back, whose replacements

@@ -65,6 +65,9 @@ func (p *planner) idle(i *instance) {
 	}
 	// A pod that waits is bound soon after the node is ready, even when idle nodes go at once.
 	wait = max(wait, i.ReadyTime.Add(p.pace.Bind).Sub(since))
+	if len(p.packing.Misfits) > 0 { // the scheduler must have had the time to put them here
+		wait = max(wait, settleIn)
+	}
 	if left := since.Add(wait).Sub(p.now); left > 0 {
 		p.d.lookAgain(left)
 		return

@@ -51,6 +51,15 @@ func waiting(replicas ...string) func(*scene) {
 	}
 }
 
+// refusedSince has the scheduler have found no room for the pods for so long.
+func refusedSince(ago time.Duration) func(*scene) {
+	return func(s *scene) {
+		for _, pod := range s.pods {
+			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(-ago))
+		}
+	}
+}
+
 func needs(cpu string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{

@@ -4,6 +4,7 @@ package capacity
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -33,9 +34,10 @@ type Pod struct {
 	Job string
 	// Needs is what it requests.
 	Needs Resources
-	// Refused says that the scheduler found no room for it on any node that there is. A pod that runs, on a node that will
-	// be gone, it has not been asked about.
+	// Refused says that the scheduler found no room for it on any node that there is, and Since since when it says so. A pod
+	// that runs, on a node that will be gone, it has not been asked about.
 	Refused bool
+	Since   time.Time
 	// Labels of the pod, and Apart which pods it cannot share a node with.
 	Labels labels.Set
 	Apart  []labels.Selector
@@ -57,8 +59,14 @@ type Bin struct {
 	Free Resources
 	// Pods that are on it.
 	Pods []Pod
-	// Tried says that the scheduler knows the node: a pod that it refused does not fit there, whatever Free says.
-	Tried bool
+	// Tried is until when the scheduler could have chosen the node: a pod that it has refused since before does not fit there,
+	// whatever Free says. Zero for a node that it does not know yet.
+	Tried time.Time
+}
+
+// refuses says whether the scheduler did not choose the node for a pod although it could have.
+func (b *Bin) refuses(pod *Pod) bool {
+	return pod.Refused && !b.Tried.IsZero() && !pod.Since.After(b.Tried)
 }
 
 func (b *Bin) takes(pod *Pod) bool {
@@ -100,12 +108,12 @@ func Pack(pods []Pod, bins []Bin, shape Resources) Packing {
 	var fresh []Bin
 	for i := range sorted {
 		pod := &sorted[i]
-		if at := slices.IndexFunc(known, func(b Bin) bool { return (!pod.Refused || !b.Tried) && b.takes(pod) }); at >= 0 {
+		if at := slices.IndexFunc(known, func(b Bin) bool { return !b.refuses(pod) && b.takes(pod) }); at >= 0 {
 			known[at].put(pod)
 			packing.Used[known[at].Name] = true
 			continue
 		}
-		if pod.Refused && slices.ContainsFunc(bins, func(b Bin) bool { return b.Tried && len(b.Pods) == 0 && b.takes(pod) }) {
+		if slices.ContainsFunc(bins, func(b Bin) bool { return b.refuses(pod) && len(b.Pods) == 0 && b.takes(pod) }) {
 			packing.Misfits = append(packing.Misfits, *pod)
 			continue
 		}

@@ -3,6 +3,7 @@ package capacity_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
@@ -18,9 +19,12 @@ const gib = 1 << 30
 
 var shape = capacity.Resources{MilliCPU: 4000, Memory: 16 * gib, GPUs: 2}
 
+// noon is when the tests' pods are refused.
+var noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+
 // pod that the scheduler refused.
 func pod(name string, milliCPU, gpus int64) capacity.Pod {
-	return capacity.Pod{Name: name, Job: "SpotInstanceJob/j", Needs: capacity.Resources{MilliCPU: milliCPU, Memory: gib, GPUs: gpus}, Refused: true}
+	return capacity.Pod{Name: name, Job: "SpotInstanceJob/j", Needs: capacity.Resources{MilliCPU: milliCPU, Memory: gib, GPUs: gpus}, Refused: true, Since: noon}
 }
 
 // running pod of which the scheduler has not been asked.
@@ -67,29 +71,33 @@ func TestPack(t *testing.T) {
 		},
 		"a node that the scheduler knows is no use to a pod that it refused": {
 			pods: []capacity.Pod{pod("a", 1000, 0)},
-			bins: []capacity.Bin{{Name: "full", Free: shape, Tried: true, Pods: []capacity.Pod{pod("x", 0, 0)}}},
+			bins: []capacity.Bin{{Name: "full", Free: shape, Tried: noon, Pods: []capacity.Pod{pod("x", 0, 0)}}},
 			new:  [][]string{{"a"}},
 		},
 		"it is to a pod that will lose its node": {
 			pods: []capacity.Pod{running("a", 1000, 0)},
-			bins: []capacity.Bin{{Name: "half", Free: shape, Tried: true, Pods: []capacity.Pod{pod("x", 0, 0)}}},
+			bins: []capacity.Bin{{Name: "half", Free: shape, Tried: noon, Pods: []capacity.Pod{pod("x", 0, 0)}}},
 			used: []string{"half"},
 		},
 		"but not when they must be apart": {
 			pods: []capacity.Pod{spread(running("a", 1000, 0))},
-			bins: []capacity.Bin{{Name: "half", Free: shape, Tried: true, Pods: []capacity.Pod{spread(pod("x", 0, 0))}}},
+			bins: []capacity.Bin{{Name: "half", Free: shape, Tried: noon, Pods: []capacity.Pod{spread(pod("x", 0, 0))}}},
 			new:  [][]string{{"a"}},
 		},
 		"a pod larger than the machine type fits nowhere": {
 			pods: []capacity.Pod{pod("a", 100, 3)}, tooLarge: []string{"a"},
 		},
 		"an empty node that the scheduler refused shows that room is not what the pod lacks": {
-			pods: []capacity.Pod{pod("a", 1000, 0)}, bins: []capacity.Bin{{Name: "idle", Free: shape, Tried: true}},
+			pods: []capacity.Pod{pod("a", 1000, 0)}, bins: []capacity.Bin{{Name: "idle", Free: shape, Tried: noon}},
 			misfits: []string{"a"},
+		},
+		"an empty node that has taken no pods since before may help": {
+			pods: []capacity.Pod{pod("a", 1000, 0)}, bins: []capacity.Bin{{Name: "idle", Free: shape, Tried: noon.Add(-time.Second)}},
+			used: []string{"idle"},
 		},
 		"an empty node that is too small shows nothing": {
 			pods: []capacity.Pod{pod("a", 1000, 2)},
-			bins: []capacity.Bin{{Name: "small", Free: capacity.Resources{MilliCPU: 4000, Memory: gib}, Tried: true}},
+			bins: []capacity.Bin{{Name: "small", Free: capacity.Resources{MilliCPU: 4000, Memory: gib}, Tried: noon}},
 			new:  [][]string{{"a"}},
 		},
 	}
