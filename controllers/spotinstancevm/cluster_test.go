@@ -20,7 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -164,6 +166,9 @@ func (c *cluster) start(f *fuse) *manager {
 			return &fused{provider, f}, nil
 		},
 		Joining: &KubeadmJoining{Client: uncached, Direct: mgr.GetAPIReader(), Namespace: c.namespace},
+		Queued: func(job *mlv1.TrainingJob) []*corev1.Pod {
+			return trainingjob.PodsWithoutPlace(job, trainingjob.Settings{})
+		},
 	}
 	err = m.reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 4, ListInterval: m.interval, Namespaces: namespaces})
 	require.NoError(c.t, err)

@@ -80,6 +80,8 @@ func (p *planner) capacityVerdict() verdict {
 	case p.crowded:
 		return verdict{metav1.ConditionFalse, spotv1alpha1.ReasonMaxInstancesReached, fmt.Sprintf(
 			"pods wait for room, and spec.maxInstances (%d) are in use: raise it, or wait until a job ends", p.most())}
+	case p.short != nil:
+		return p.short.verdict(p.most())
 	}
 	asked, joining := 0, 0
 	for _, i := range p.instances {

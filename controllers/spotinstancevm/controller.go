@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -59,6 +61,8 @@ type Reconciler struct {
 	Provide func(context.Context, inventory.Account) (cloud.Provider, error)
 	// Joining makes instances nodes.
 	Joining Joining
+	// Queued makes the pods that a TrainingJob is going to have when it waits in a queue for nothing but room for them.
+	Queued func(*mlv1.TrainingJob) []*corev1.Pod
 
 	// Pace of waiting. Default that of the real world.
 	Pace Pace
@@ -93,6 +97,7 @@ type Options struct {
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms/status,verbs=patch
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs,verbs=list;watch
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
@@ -136,6 +141,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return fmt.Errorf("index SpotInstanceJobs by SpotInstanceVM: %w", err)
 	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &mlv1.TrainingJob{}, indexQueued, queuedIndex); err != nil {
+		return fmt.Errorf("index TrainingJobs in queues by SpotInstanceVM: %w", err)
+	}
 	ofPod := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, pod *corev1.Pod) []reconcile.Request {
 		return r.vmsOfPod(pod)
 	})
@@ -148,6 +156,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&spotv1alpha1.SpotInstanceVM{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfNode)).
 		Watches(&spotv1alpha1.SpotInstanceJob{}, handler.EnqueueRequestsFromMapFunc(vmOfJob)).
+		Watches(&mlv1.TrainingJob{}, handler.EnqueueRequestsFromMapFunc(requestOfQueued), builder.WithPredicates(r.queuedChanged())).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, ofPod)).
 		WatchesRawSource(source.TypedChannel(r.changed, changed)).
 		Complete(r)

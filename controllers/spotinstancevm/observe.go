@@ -38,6 +38,7 @@ type observed struct {
 	listed map[string]time.Time
 
 	pods      []*corev1.Pod            // with the label of the SpotInstanceVM
+	queued    []gang                   // that wait in a queue, the one that has waited longest first
 	nodes     map[string]*corev1.Node  // of these pods and of the instances, by name
 	podsOn    map[string][]*corev1.Pod // of any namespace that have not ended, by node
 	rechecked map[string]bool          // nodes whose pods were read from the API server itself
@@ -72,6 +73,9 @@ func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceV
 		return o, nil, err
 	}
 	if err := r.observePods(ctx, &o); err != nil {
+		return o, nil, err
+	}
+	if err := r.observeQueued(ctx, &o); err != nil {
 		return o, nil, err
 	}
 	for n, i := range o.instances {

@@ -93,6 +93,8 @@ type planner struct {
 	stockouts []string
 	// crowded says that maxInstances keeps it from asking for more.
 	crowded bool
+	// short is the last job in a queue whose pods need more instances than there may be.
+	short *shortage
 }
 
 // plan decides everything: it is a pure function of what was observed.

@@ -67,6 +67,7 @@ func (p *planner) pack() {
 		}
 	}
 	p.packing = capacity.Pack(p.demand, bins, room)
+	p.packGangs(bins, room)
 	for _, i := range p.instances {
 		i.used = p.packing.Used[i.Name]
 	}

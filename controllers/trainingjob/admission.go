@@ -292,7 +292,8 @@ func ownAdmission(o observed, status *mlv1.TrainingJobStatus) (admitted bool, re
 			len(placement(of)), nodeNames(of.Assignments))
 	}
 	if w := o.decision.Wait; w != nil {
-		return false, w.Reason, fmt.Sprintf("waits at place %d of AIJobQueue %s: %s", w.Position, queue, w.Message)
+		message := fmt.Sprintf("waits at place %d of AIJobQueue %s: %s", w.Position, queue, w.Message)
+		return false, w.Reason, message + roomToCome(o)
 	}
 	return false, mlv1.ReasonQueued, fmt.Sprintf("waits for AIJobQueue %s to admit it", queue)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
@@ -63,7 +65,7 @@ type world struct {
 func newWorld(t *testing.T, seed uint64, google fakegce.Options) *world {
 	start := time.Now().UTC().Truncate(time.Second)
 	w := &world{
-		t: t, clock: newVirtual(start), start: start, random: rand.New(rand.NewPCG(seed, 2)), scheme: apiserver.Scheme(spotv1alpha1.AddToScheme),
+		t: t, clock: newVirtual(start), start: start, random: rand.New(rand.NewPCG(seed, 2)), scheme: apiserver.Scheme(spotv1alpha1.AddToScheme, mlv1.AddToScheme),
 		errors: map[string]int{},
 	}
 	shared, seen := &sync.Mutex{}, map[string]string{}
@@ -113,6 +115,7 @@ func (w *world) startManager() {
 	vms := &spotinstancevm.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: w.clock, Recorder: recorder,
 		Metrics: metrics.NewSpotInstances(registry), Joining: joining{},
+		Queued: func(*mlv1.TrainingJob) []*corev1.Pod { return nil },
 		Provide: func(ctx context.Context, account inventory.Account) (cloud.Provider, error) {
 			return gcp.New(ctx, gcp.Options{
 				Project: account.Project, Credentials: account.Credentials, Endpoint: w.google.URL(), Clock: w.clock,

@@ -13,19 +13,32 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
 // The whole story of a training, with nothing done by hand: it runs on an instance made for it, whose metadata server says
 // that it is taken back. The training saves by its own means within the notice, leaves, and goes on on the next instance.
-func TestATrainingOutlivesItsInstance(t *testing.T) {
+func TestATrainingOutlivesItsInstance(t *testing.T) { outlivesItsInstance(t, "") }
+
+// In a queue there are no pods for which the first instance and the next could be created.
+func TestAQueuedTrainingOutlivesItsInstance(t *testing.T) {
+	queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{GenerateName: "spot-"}}
+	require.NoError(t, cluster.Create(t.Context(), queue))
+	t.Cleanup(func() { _ = cluster.Delete(context.WithoutCancel(t.Context()), queue) })
+	outlivesItsInstance(t, queue.Name)
+}
+
+func outlivesItsInstance(t *testing.T, queue string) {
+	t.Helper()
 	server, ns := s3Server(t), namespace(t)
 	server.MakeBucket(bucket)
 	credentials(t, ns, server)
 	s := newSpotCloud(t, ns, managerImage(t), workerImage(t))
 	job := digits(ns, "learns").pace(150e6).in(server).obj()
 	job.Spec.Scheduling = &mlv1.Scheduling{
+		QueueName:    queue,
 		Spot:         &mlv1.SpotReference{Name: s.vm.Name},
 		NodeSelector: map[string]string{spotv1alpha1.LabelSpotInstanceVM: s.vm.Name},
 	}

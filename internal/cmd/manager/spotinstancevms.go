@@ -8,13 +8,16 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -47,7 +50,7 @@ func (o *spotOptions) validate() error {
 	return nil
 }
 
-func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options) error {
+func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options, settings trainingjob.Settings) error {
 	// The manager's own client would set up a cache of all Secrets, which the manager may not even list.
 	uncached, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -66,6 +69,7 @@ func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options) error 
 			})
 		},
 		Joining: &spotinstancevm.KubeadmJoining{Client: uncached, Direct: mgr.GetAPIReader(), Namespace: o.webhooks.namespace},
+		Queued:  func(job *mlv1.TrainingJob) []*corev1.Pod { return trainingjob.PodsWithoutPlace(job, settings) },
 	}
 	err = reconciler.SetupWithManager(ctx, mgr, spotinstancevm.Options{
 		Concurrency: o.concurrency, ListInterval: o.spot.listInterval,

@@ -1,0 +1,155 @@
+package spotinstancevm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/capacity"
+)
+
+// indexQueued is the cache index of the TrainingJobs that a queue admits, by the SpotInstanceVM that they name.
+const indexQueued = "queued-for-spot-instance-vm"
+
+// gang are the pods of a job that waits in a queue until there is room for all of them. They do not exist yet.
+type gang struct {
+	job   string // as kind/name
+	since time.Time
+	pods  []capacity.Pod
+}
+
+func gangOf(pods []*corev1.Pod) gang {
+	g := gang{job: jobOf(pods[0]), since: pods[0].CreationTimestamp.Time}
+	for _, pod := range pods {
+		g.pods = append(g.pods, demanding(pod))
+	}
+	return g
+}
+
+// shortage is a gang for which more instances are needed than there may be.
+type shortage struct {
+	job           string
+	needed, alone int // together with all other pods, and by itself
+}
+
+func (s *shortage) verdict(most int) verdict {
+	remedy := "raise it, or wait until a job ends"
+	if s.alone > most {
+		remedy = "raise it, or give the job fewer or smaller workers"
+	}
+	return verdict{metav1.ConditionFalse, spotv1alpha1.ReasonMaxInstancesReached, fmt.Sprintf(
+		"%s waits in its queue for room for all its pods, which takes %d further instances, more than spec.maxInstances (%d) leaves: %s",
+		s.job, s.needed, most, remedy)}
+}
+
+// packGangs adds the pods of gangs to the demand, the one first that has waited longest.
+func (p *planner) packGangs(bins []capacity.Bin, room capacity.Resources) {
+	for _, g := range p.queued {
+		p.packGang(g, bins, room)
+	}
+}
+
+// packGang adds the pods of a gang, if there may be room for all: instances for a part of them would do nothing but cost.
+func (p *planner) packGang(g gang, bins []capacity.Bin, room capacity.Resources) {
+	demand := slices.Concat(p.demand, g.pods)
+	packing := capacity.Pack(demand, bins, room)
+	switch {
+	case len(packing.TooLarge) > len(p.packing.TooLarge):
+		p.packing.TooLarge = packing.TooLarge
+	case p.couldHave(g, bins):
+		p.packing.Misfits = append(p.packing.Misfits, g.pods[0])
+	case len(packing.New) > max(p.most()-p.alive(), 0):
+		p.short = &shortage{job: g.job, needed: len(packing.New), alone: len(capacity.Pack(g.pods, nil, room).New)}
+	default:
+		packing.Misfits = p.packing.Misfits
+		p.demand, p.packing = demand, packing
+	}
+}
+
+// couldHave says whether there has been room for a gang for a while. Something else is in its way then.
+func (p *planner) couldHave(g gang, bins []capacity.Bin) bool {
+	var tried []capacity.Bin
+	for _, bin := range bins {
+		if !bin.Tried.IsZero() && !g.since.After(bin.Tried) {
+			tried = append(tried, bin)
+		}
+	}
+	pods := slices.Clone(g.pods)
+	for _, pod := range p.demand {
+		if !pod.Refused {
+			pods = append(pods, pod)
+		}
+	}
+	left := capacity.Pack(pods, tried, capacity.Resources{})
+	return len(left.TooLarge) == 0 && len(left.New) == 0
+}
+
+// observeQueued reads which TrainingJobs wait for room that instances would be.
+func (r *Reconciler) observeQueued(ctx context.Context, o *observed) error {
+	var jobs mlv1.TrainingJobList
+	err := r.List(ctx, &jobs, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexQueued: o.vm.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list the TrainingJobs in queues: %w", err)
+	}
+	for i := range jobs.Items {
+		if pods := r.Queued(&jobs.Items[i]); len(pods) > 0 && !o.hasPodsOf(jobOf(pods[0])) {
+			o.queued = append(o.queued, gangOf(pods))
+		}
+	}
+	slices.SortFunc(o.queued, func(a, b gang) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.job, b.job)) })
+	return nil
+}
+
+// hasPodsOf says whether a job has pods that have not ended. It does not wait then, whatever the cache says of it.
+func (o *observed) hasPodsOf(job string) bool {
+	return slices.ContainsFunc(o.pods, func(pod *corev1.Pod) bool { return jobOf(pod) == job && !ended(pod) })
+}
+
+// vmOfQueued names the SpotInstanceVM of a TrainingJob that a queue admits; empty when it has none.
+func vmOfQueued(object client.Object) string {
+	job, ok := object.(*mlv1.TrainingJob)
+	if !ok || job.Spec.Scheduling == nil || job.Spec.Scheduling.Spot == nil || job.Spec.Scheduling.QueueName == "" {
+		return ""
+	}
+	return job.Spec.Scheduling.Spot.Name
+}
+
+func queuedIndex(object client.Object) []string {
+	if vm := vmOfQueued(object); vm != "" {
+		return []string{vm}
+	}
+	return nil
+}
+
+func requestOfQueued(_ context.Context, object client.Object) []reconcile.Request {
+	if vm := vmOfQueued(object); vm != "" {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: vm}}}
+	}
+	return nil
+}
+
+// queuedChanged lets the events of TrainingJobs through that wait for room, or did.
+func (r *Reconciler) queuedChanged() predicate.Predicate {
+	waits := func(object client.Object) bool {
+		job, ok := object.(*mlv1.TrainingJob)
+		return ok && vmOfQueued(job) != "" && len(r.Queued(job)) > 0
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return waits(e.Object) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return waits(e.ObjectOld) || waits(e.ObjectNew) },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return waits(e.Object) },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}

@@ -1,0 +1,160 @@
+package spotinstancevm
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/builders"
+)
+
+// queued is a TrainingJob of so many workers, which need so many cores each, that has waited in its queue for so long.
+func queued(name string, workers int, cpu string, ago time.Duration) func(*scene) {
+	return func(s *scene) {
+		var pods []*corev1.Pod
+		for index := range workers {
+			pods = append(pods, aPod(fmt.Sprintf("%s-%d", name, index), needs(cpu), func(pod *corev1.Pod) {
+				pod.Labels = map[string]string{spotv1alpha1.LabelSpotInstanceVM: "t4", mlv1.LabelTrainingJob: name}
+				pod.CreationTimestamp = metav1.NewTime(noon.Add(-ago))
+			}))
+		}
+		s.queued = append(s.queued, gangOf(pods))
+	}
+}
+
+func TestRoomForJobsInQueues(t *testing.T) {
+	running := spotv1alpha1.InstanceRunning
+	free := func(name string, ago time.Duration) func(*scene) {
+		return has(name, running, isReady(ago), remembers(memo{revoked: true, idleSince: noon.Add(-time.Minute)}))
+	}
+	none := func(name string) func(*scene) {
+		return has(name, running, isReady(time.Hour), runs(name), remembers(memo{revoked: true}))
+	}
+	const ready = "True Ready"
+	tests := map[string]struct {
+		scene    *scene
+		acts     []string
+		capacity string
+		message  string
+	}{
+		"an instance for each pod": {
+			scene: aScene(queued("bert", 2, "3", time.Minute)), acts: []string{"create t4-new1", "create t4-new3"}, capacity: "Unknown Provisioning",
+		},
+		"pods share instances": {
+			scene: aScene(queued("bert", 4, "1500m", time.Minute)), acts: []string{"create t4-new1", "create t4-new3"}, capacity: "Unknown Provisioning",
+		},
+		"the room that there is counts": {
+			scene: aScene(queued("bert", 2, "3", time.Minute), free("t4-x", time.Hour)), acts: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
+		},
+		"not all of them could be had": {
+			scene: aScene(queued("bert", 4, "3", time.Minute)), capacity: "False MaxInstancesReached",
+			message: "TrainingJob/bert waits in its queue for room for all its pods, which takes 4 further instances, more than spec.maxInstances (3) " +
+				"leaves: raise it, or give the job fewer or smaller workers",
+		},
+		"not all of them can be had now": {
+			scene: aScene(queued("bert", 3, "3", time.Minute), none("t4-x")), capacity: "False MaxInstancesReached",
+			message: "raise it, or wait until a job ends",
+		},
+		"a smaller job is not held up by that": {
+			scene: aScene(queued("bert", 4, "3", time.Hour), queued("small", 1, "3", time.Minute)), acts: []string{"create t4-new1"},
+			capacity: "False MaxInstancesReached",
+		},
+		"the first come first": {
+			scene: aScene(queued("first", 3, "3", time.Hour), queued("second", 1, "3", time.Minute)),
+			acts:  []string{"create t4-new1", "create t4-new3", "create t4-new5"}, capacity: "False MaxInstancesReached", message: "TrainingJob/second",
+		},
+		"pods that exist come before": {
+			scene: aScene(queued("bert", 3, "3", time.Minute), waiting("0")), acts: []string{"create t4-new1"}, capacity: "False MaxInstancesReached",
+		},
+		"larger than an instance": {
+			scene: aScene(queued("bert", 2, "64", time.Minute)), capacity: "False PodDoesNotFit", message: "pod bert-0 requests more",
+		},
+		"instances that are on their way": {
+			scene: aScene(queued("bert", 2, "3", time.Minute), has("t4-x", running), has("t4-y", running)), capacity: "True Provisioning",
+		},
+		"the queue is given time to see a new node": {
+			scene: aScene(queued("bert", 1, "3", time.Minute), free("t4-x", time.Second)), capacity: ready,
+		},
+		"room that the queue does not take": {
+			scene: aScene(queued("bert", 1, "3", time.Hour), free("t4-x", time.Hour)), capacity: "False PodDoesNotFit", message: "pod bert-0 is not scheduled although",
+		},
+		"an instance that is kept free for deletion": {
+			scene: aScene(queued("bert", 1, "3", time.Second), has("t4-x", running, isNode(idle), isReady(time.Hour), remembers(memo{revoked: true}))),
+			acts:  []string{"untaint t4-x"}, capacity: ready,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := plan(test.scene.observed)
+			assert.Equal(t, test.acts, outlineOf(d).Acts)
+			is := meta.FindStatusCondition(d.status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
+			require.NotNil(t, is)
+			assert.Equal(t, test.capacity, string(is.Status)+" "+is.Reason)
+			assert.Contains(t, is.Message, test.message)
+		})
+	}
+}
+
+// waitForRoom plays the queue: the job waits for room.
+func (c *cluster) waitForRoom(job *mlv1.TrainingJob, edit func(*mlv1.TrainingJobStatus)) {
+	c.t.Helper()
+	require.NoError(c.t, c.Get(c.t.Context(), client.ObjectKeyFromObject(job), job))
+	before := job.DeepCopy()
+	job.Status.Admission = &mlv1.AdmissionStatus{QueuedTime: &job.CreationTimestamp}
+	meta.SetStatusCondition(&job.Status.Conditions, metav1.Condition{
+		Type: mlv1.ConditionAdmitted, Status: metav1.ConditionFalse, Reason: aiplatformv1alpha1.ReasonInsufficientCapacity, Message: "no room",
+	})
+	edit(&job.Status)
+	require.NoError(c.t, c.Status().Patch(c.t.Context(), job, client.MergeFrom(before)))
+}
+
+// A job that waits in a queue has no pods, and gets its instances nevertheless.
+func TestAPIInstancesAreCreatedForAJobInAQueue(t *testing.T) {
+	c := newCluster(t)
+	c.start(newFuse(0))
+	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.IdleTimeout = &metav1.Duration{Duration: time.Second} })
+	job := builders.TrainingJob("bert").Namespace(c.namespace).Workers(2).GPUs(0).Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Scheduling = &mlv1.Scheduling{QueueName: "research", Spot: &mlv1.SpotReference{Name: "t4"}}
+		s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}}
+	}).ToCreate()
+	require.NoError(t, c.Create(t.Context(), job))
+	c.waitForRoom(job, func(*mlv1.TrainingJobStatus) {})
+
+	is := c.await(vm, "two instances for the queued job", c.agree(2))
+	for _, entry := range is.Status.ProvisionedInstances {
+		assert.Equal(t, "TrainingJob/bert", entry.AssignedJob)
+	}
+	c.await(vm, "an instance that is kept", func(is *spotv1alpha1.SpotInstanceVM) bool { return is.Status.ReadyInstances == 2 })
+
+	// It is admitted, but its pods do not come: the instances have nothing to do.
+	c.waitForRoom(job, func(s *mlv1.TrainingJobStatus) { s.Admission.AdmittedTime = &metav1.Time{Time: time.Now()} })
+	c.await(vm, "no instance", c.agree(0))
+}
+
+// The cache of pods may be ahead of that of jobs.
+func TestAJobWithPodsDoesNotWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"its own":    {aPod("a", ofTrainingJob("0"), on("node")), true},
+		"has ended":  {aPod("a", ofTrainingJob("0"), succeeded), false},
+		"of another": {aPod("a"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observed{pods: []*corev1.Pod{test.pod}}
+			assert.Equal(t, test.want, o.hasPodsOf("TrainingJob/llama"))
+		})
+	}
+}
