@@ -361,7 +361,9 @@ func (r *Reconciler) taintNode(ctx context.Context, one deed) error {
 	return r.changeNode(ctx, one.name, func(node *corev1.Node) {
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotv1alpha1.TaintIdle })
 		if one.verb == actTaint {
-			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: spotv1alpha1.TaintIdle, Effect: corev1.TaintEffectNoSchedule})
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
+				Key: spotv1alpha1.TaintIdle, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: r.Clock.Now()},
+			})
 		}
 	})
 }

@@ -23,6 +23,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -166,6 +167,7 @@ func (c *cluster) start(f *fuse) *manager {
 			return &fused{provider, f}, nil
 		},
 		Joining: &KubeadmJoining{Client: uncached, Direct: mgr.GetAPIReader(), Namespace: c.namespace},
+		Uses:    func([]string) map[string]admission.NodeUse { return nil },
 		Queued: func(job *mlv1.TrainingJob) []*corev1.Pod {
 			return trainingjob.PodsWithoutPlace(job, trainingjob.Settings{})
 		},

@@ -29,6 +29,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
@@ -61,6 +62,8 @@ type Reconciler struct {
 	Provide func(context.Context, inventory.Account) (cloud.Provider, error)
 	// Joining makes instances nodes.
 	Joining Joining
+	// Uses tells what admission by queues knows of nodes; nothing while it knows nothing.
+	Uses func(nodes []string) map[string]admission.NodeUse
 	// Queued makes the pods that a TrainingJob is going to have when it waits in a queue for nothing but room for them.
 	Queued func(*mlv1.TrainingJob) []*corev1.Pod
 

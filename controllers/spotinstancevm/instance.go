@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/preemption"
@@ -40,6 +41,8 @@ type instance struct {
 	noticed bool
 	// pods of jobs that are on the node and have not ended.
 	pods []*corev1.Pod
+	// use is what admission by queues knows of the node; nil when it knows nothing.
+	use *admission.NodeUse
 	// rechecked says that pods were read from the API server itself.
 	rechecked bool
 
@@ -128,9 +131,22 @@ func (i *instance) notReadySince() (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// works says whether pods of jobs are on the node, or have their place there.
+func (i *instance) works() bool { return len(i.pods) > 0 || i.use != nil && i.use.Jobs }
+
 // taintedIdle says whether the node is kept free for deletion.
 func (i *instance) taintedIdle() bool {
 	return i.node != nil && hasTaint(i.node, spotv1alpha1.TaintIdle)
+}
+
+// taintedIdleAt is since when the node is kept free for deletion; zero when it is not, or that is not known.
+func (i *instance) taintedIdleAt() time.Time {
+	for _, taint := range i.node.Spec.Taints {
+		if taint.Key == spotv1alpha1.TaintIdle && taint.TimeAdded != nil {
+			return taint.TimeAdded.Time
+		}
+	}
+	return time.Time{}
 }
 
 func hasTaint(node *corev1.Node, key string) bool {

@@ -20,8 +20,10 @@ type memo struct {
 	preempted request
 	// takenBack says that the provider took the instance back.
 	takenBack bool
-	// idleSince is since when no pod of a job is on its node; zero while there is one.
+	// idleSince is since when no pod of a job is on its node and it is kept for none; zero while there is one.
 	idleSince time.Time
+	// emptySince is since when there is no such pod, whether the instance is kept for one or not; zero while there is one.
+	emptySince time.Time
 	// revoked says that what the instance joined with is no longer valid.
 	revoked bool
 	// joining is the login of method SSH.
@@ -85,6 +87,14 @@ type vmMemo struct {
 	hold     hold
 }
 
+// instance is what is remembered of one.
+func (m *vmMemo) instance(name string) *memo {
+	if m.instances[name] == nil {
+		m.instances[name] = &memo{}
+	}
+	return m.instances[name]
+}
+
 // hold keeps a SpotInstanceVM from asking for instances, after a failure that would only repeat itself.
 type hold struct {
 	until      time.Time
@@ -117,10 +127,7 @@ func (m *memory) change(vm types.UID, name string, edit func(*memo)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of(vm)
-	if known.instances[name] == nil {
-		known.instances[name] = &memo{}
-	}
-	edit(known.instances[name])
+	edit(known.instance(name))
 }
 
 // sent notes that an instance is being asked for.
@@ -160,10 +167,10 @@ func (m *memory) settle(vm types.UID, d desired, now time.Time) {
 		known.ended[name] = now
 	}
 	for name, since := range d.idle {
-		if known.instances[name] == nil {
-			known.instances[name] = &memo{}
-		}
-		known.instances[name].idleSince = since
+		known.instance(name).idleSince = since
+	}
+	for name, since := range d.empty {
+		known.instance(name).emptySince = since
 	}
 	for _, name := range d.restarted {
 		if one := known.instances[name]; one != nil {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/history"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -37,13 +38,14 @@ type observed struct {
 	// listed is when the last list of each zone that succeeded began.
 	listed map[string]time.Time
 
-	pods      []*corev1.Pod            // with the label of the SpotInstanceVM
-	queued    []gang                   // that wait in a queue, the one that has waited longest first
-	nodes     map[string]*corev1.Node  // of these pods and of the instances, by name
-	podsOn    map[string][]*corev1.Pod // of any namespace that have not ended, by node
-	rechecked map[string]bool          // nodes whose pods were read from the API server itself
-	instances []*instance              // those in the status
-	strangers []inventory.Found        // those that are ours and not in the status
+	pods      []*corev1.Pod                 // with the label of the SpotInstanceVM
+	queued    []gang                        // that wait in a queue, the one that has waited longest first
+	nodes     map[string]*corev1.Node       // of these pods and of the instances, by name
+	podsOn    map[string][]*corev1.Pod      // of any namespace that have not ended, by node
+	uses      map[string]*admission.NodeUse // of the nodes of instances
+	rechecked map[string]bool               // nodes whose pods were read from the API server itself
+	instances []*instance                   // those in the status
+	strangers []inventory.Found             // those that are ours and not in the status
 
 	pace Pace
 	// newName and newID make the end of a name, and a request ID.
@@ -54,7 +56,7 @@ type observed struct {
 func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) (observed, *inventory.Inventory, error) {
 	o := observed{
 		now: r.Clock.Now(), vm: vm, memo: r.memory.copyOf(vm.UID), zones: history.Order(vm, r.Clock.Now()), exhausted: r.exhaustion.of(vm),
-		listed: map[string]time.Time{}, nodes: map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, rechecked: map[string]bool{},
+		listed: map[string]time.Time{}, nodes: map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, uses: map[string]*admission.NodeUse{}, rechecked: map[string]bool{},
 		newName: r.newName, newID: r.newID, pace: r.Pace,
 	}
 	account, err := r.observeAccess(ctx, &o)
@@ -78,6 +80,7 @@ func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceV
 	if err := r.observeQueued(ctx, &o); err != nil {
 		return o, nil, err
 	}
+	r.observeUses(&o)
 	for n, i := range o.instances {
 		o.instances[n] = o.attach(i)
 	}
@@ -231,6 +234,17 @@ func (r *Reconciler) observeOwnNodes(ctx context.Context, o *observed) error {
 	return nil
 }
 
+// observeUses asks what else is on the nodes of instances: jobs that ask for no instances may be there, or have their place there.
+func (r *Reconciler) observeUses(o *observed) {
+	var names []string
+	for _, i := range o.instances {
+		names = append(names, i.Name)
+	}
+	for name, use := range r.Uses(names) {
+		o.uses[name] = &use
+	}
+}
+
 // observeNode reads a node, if it exists.
 func (r *Reconciler) observeNode(ctx context.Context, o *observed, name string) error {
 	var node corev1.Node
@@ -278,6 +292,7 @@ func (o *observed) attach(i *instance) *instance {
 	if i.node != nil {
 		i.notice, i.noticed = preemption.FromNode(i.node, o.now)
 	}
+	i.use = o.uses[i.Name]
 	i.pods, i.rechecked = o.podsOn[i.Name], o.rechecked[i.Name]
 	return i
 }

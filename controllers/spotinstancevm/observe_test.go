@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -75,6 +76,7 @@ func TestAPIAPodThatIsBoundWhileItIsObservedIsNotCountedTwice(t *testing.T) {
 			},
 			Interval: time.Minute, Clock: clock.RealClock{}, Changed: func(types.NamespacedName) {},
 		}),
+		Uses:    func([]string) map[string]admission.NodeUse { return nil },
 		Metrics: metrics.NewSpotInstances(prometheus.NewRegistry()),
 		newName: func() string { return "extra" }, newID: func() string { return "id" },
 	}

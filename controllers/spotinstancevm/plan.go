@@ -68,6 +68,7 @@ type desired struct {
 	dropped   []string
 	restarted []string // their request to create is another one now
 	idle      map[string]time.Time
+	empty     map[string]time.Time
 }
 
 func (d *desired) lookAgain(in time.Duration) {
@@ -100,7 +101,7 @@ type planner struct {
 // plan decides everything: it is a pure function of what was observed.
 func plan(o observed) desired {
 	p := &planner{observed: o, d: desired{
-		status: *o.vm.Status.DeepCopy(), hold: o.memo.hold, idle: map[string]time.Time{},
+		status: *o.vm.Status.DeepCopy(), hold: o.memo.hold, idle: map[string]time.Time{}, empty: map[string]time.Time{},
 	}}
 	p.instances = slices.Clone(o.instances)
 	for _, i := range p.instances {

@@ -161,7 +161,7 @@ func TestPlan(t *testing.T) {
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"untaint t4-x"}},
 		},
 		"or is waiting": {
-			aScene(waiting("0"), has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode, remembers(memo{revoked: true}))),
+			aScene(waiting("0"), refusedSince(0), has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode, remembers(memo{revoked: true}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"untaint t4-x"}},
 		},
 		"a pod that an empty node does not help gets no second": {
@@ -179,18 +179,22 @@ func TestPlan(t *testing.T) {
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
 		},
 		"unless the pod came when the node took none": {
-			aScene(waiting("0"), refusedSince(time.Second), has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode,
+			aScene(waiting("0"), refusedSince(0), has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode,
 				remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"untaint t4-x"}},
 		},
-		"or waited while the node was not free": {
-			aScene(waiting("0"), refusedSince(time.Hour), func(s *scene) { s.vm.Spec.IdleTimeout = &metav1.Duration{} },
-				has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode, remembers(memo{revoked: true, idleSince: noon.Add(-time.Second)}))),
-			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"untaint t4-x"}},
-		},
-		"and the scheduler had the time to find it": {
+		"once the scheduler had the time to find it": {
 			aScene(waiting("0"), refusedSince(time.Hour), func(s *scene) { s.vm.Spec.IdleTimeout = &metav1.Duration{} },
 				has("t4-x", running, isReady(time.Hour), remembers(memo{revoked: true, idleSince: noon.Add(time.Second - settleIn)}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
+		"nor does one that was made anew since": {
+			aScene(waiting("0"), refusedSince(2*time.Second), has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode,
+				remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
+		},
+		"a node with a job that asks for no instances": {
+			aScene(has("t4-x", running, isReady(time.Hour), uses("4", true), remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
 		},
 		"a node that has just come is given time": {

@@ -58,22 +58,26 @@ func (p *planner) pack() {
 	room := p.room()
 	var bins []capacity.Bin
 	for _, i := range p.instances {
-		switch i.phase() {
-		case phaseLaunch, phaseJoin:
-			bins = append(bins, capacity.Bin{Name: i.Name, Free: room})
-		case phaseReady:
-			bins = append(bins, p.binOf(i))
-		case phasePreempted, phaseGone:
+		if bin, ok := p.binOf(i, room); ok {
+			bins = append(bins, bin)
 		}
 	}
 	p.packing = capacity.Pack(p.demand, bins, room)
-	p.packGangs(bins, room)
+	p.packGangs(room)
 	for _, i := range p.instances {
 		i.used = p.packing.Used[i.Name]
 	}
 }
 
-func (p *planner) binOf(i *instance) capacity.Bin {
+// binOf is an instance as room for pods; false for one that is none any more.
+func (p *planner) binOf(i *instance, room capacity.Resources) (capacity.Bin, bool) {
+	switch i.phase() {
+	case phaseLaunch, phaseJoin:
+		return capacity.Bin{Name: i.Name, Free: room}, true
+	case phasePreempted, phaseGone:
+		return capacity.Bin{}, false
+	case phaseReady:
+	}
 	bin := capacity.Bin{Name: i.Name, Free: capacity.Of(i.node.Status.Allocatable)}
 	for _, pod := range i.pods {
 		needs := capacity.Requests(pod)
@@ -83,21 +87,21 @@ func (p *planner) binOf(i *instance) capacity.Bin {
 		})
 	}
 	bin.Tried = p.triedUntil(i)
-	return bin
+	return bin, true
 }
 
-// triedUntil is until when the scheduler could have put pods on an instance; zero when it has had no time for that. One that is
-// kept free for deletion it knows to be free since the instance has been idle.
+// triedUntil is until when the scheduler could have put pods on an instance; zero when it has had no time for that, or nobody knows.
 func (p *planner) triedUntil(i *instance) time.Time {
-	switch idle := i.memo.idleSince; {
+	switch at := i.taintedIdleAt(); {
 	case p.now.Sub(i.ReadyTime.Time) < settleIn:
 		return time.Time{}
 	case !i.taintedIdle():
 		return p.now
-	case idle.IsZero() || p.now.Sub(idle) < settleIn:
+	case at.IsZero():
 		return time.Time{}
+	default: // a pod that was refused in the same second may have come after the taint
+		return at.Add(-time.Second)
 	}
-	return p.now.Add(-settleIn)
 }
 
 // alive counts the instances that maxInstances bounds: all but those that their provider takes back, whose replacements

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -55,27 +56,64 @@ func (s *shortage) verdict(most int) verdict {
 }
 
 // packGangs adds the pods of gangs to the demand, the one first that has waited longest.
-func (p *planner) packGangs(bins []capacity.Bin, room capacity.Resources) {
+func (p *planner) packGangs(room capacity.Resources) {
+	if len(p.queued) == 0 {
+		return
+	}
+	bins := p.binsForGangs(room)
 	for _, g := range p.queued {
-		p.packGang(g, bins, room)
+		if !p.packGang(g, bins, room) {
+			return
+		}
 	}
 }
 
-// packGang adds the pods of a gang, if there may be room for all: instances for a part of them would do nothing but cost.
-func (p *planner) packGang(g gang, bins []capacity.Bin, room capacity.Resources) {
+// packGang adds the pods of a gang, if there may be room for all: instances for a part of them would do nothing but cost. It is false
+// when those that come after are to get no instances either, lest they take for ever what this one waits for.
+func (p *planner) packGang(g gang, bins []capacity.Bin, room capacity.Resources) bool {
+	for _, pod := range g.pods {
+		if !pod.Needs.Fits(room) {
+			p.packing.TooLarge = append(p.packing.TooLarge, pod)
+			return true
+		}
+	}
+	if p.couldHave(g, bins) {
+		p.packing.Misfits = append(p.packing.Misfits, g.pods[0])
+		return true
+	}
 	demand := slices.Concat(p.demand, g.pods)
 	packing := capacity.Pack(demand, bins, room)
-	switch {
-	case len(packing.TooLarge) > len(p.packing.TooLarge):
-		p.packing.TooLarge = packing.TooLarge
-	case p.couldHave(g, bins):
-		p.packing.Misfits = append(p.packing.Misfits, g.pods[0])
-	case len(packing.New) > max(p.most()-p.alive(), 0):
+	if len(packing.New) > max(p.most()-p.alive(), 0) {
 		p.short = &shortage{job: g.job, needed: len(packing.New), alone: len(capacity.Pack(g.pods, nil, room).New)}
-	default:
-		packing.Misfits = p.packing.Misfits
-		p.demand, p.packing = demand, packing
+		return p.short.alone > p.most()
 	}
+	packing.Misfits, packing.TooLarge = p.packing.Misfits, p.packing.TooLarge
+	maps.Copy(packing.Used, p.packing.Used)
+	p.demand, p.packing = demand, packing
+	p.d.lookAgain(settleIn)
+	return true
+}
+
+// binsForGangs are the instances with the room that the queues can give, who know of all pods and of those that are still to come.
+func (p *planner) binsForGangs(room capacity.Resources) []capacity.Bin {
+	var bins []capacity.Bin
+	for _, i := range p.instances {
+		bin, ok := p.binOf(i, room)
+		if !ok {
+			continue
+		}
+		if i.phase() == phaseReady && i.use != nil {
+			left := capacity.Of(i.node.Status.Allocatable).Minus(i.use.Taken)
+			bin.Free = capacity.Resources{
+				MilliCPU: min(bin.Free.MilliCPU, left.MilliCPU), Memory: min(bin.Free.Memory, left.Memory), GPUs: min(bin.Free.GPUs, left.GPUs),
+			}
+		}
+		if since := i.memo.emptySince; !i.works() && (since.IsZero() || p.now.Sub(since) < settleIn) {
+			bin.Tried = time.Time{} // what was there has just gone
+		}
+		bins = append(bins, bin)
+	}
+	return bins
 }
 
 // couldHave says whether there has been room for a gang for a while. Something else is in its way then.
@@ -112,9 +150,9 @@ func (r *Reconciler) observeQueued(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// hasPodsOf says whether a job has pods that have not ended. It does not wait then, whatever the cache says of it.
+// hasPodsOf says whether a job has pods that stay. It does not wait then, whatever the cache says of it.
 func (o *observed) hasPodsOf(job string) bool {
-	return slices.ContainsFunc(o.pods, func(pod *corev1.Pod) bool { return jobOf(pod) == job && !ended(pod) })
+	return slices.ContainsFunc(o.pods, func(pod *corev1.Pod) bool { return jobOf(pod) == job && !ended(pod) && pod.DeletionTimestamp == nil })
 }
 
 // vmOfQueued names the SpotInstanceVM of a TrainingJob that a queue admits; empty when it has none.

@@ -36,7 +36,7 @@ func queued(name string, workers int, cpu string, ago time.Duration) func(*scene
 func TestRoomForJobsInQueues(t *testing.T) {
 	running := spotv1alpha1.InstanceRunning
 	free := func(name string, ago time.Duration) func(*scene) {
-		return has(name, running, isReady(ago), remembers(memo{revoked: true, idleSince: noon.Add(-time.Minute)}))
+		return has(name, running, isReady(ago), remembers(memo{revoked: true, emptySince: noon.Add(-time.Minute)}))
 	}
 	none := func(name string) func(*scene) {
 		return has(name, running, isReady(time.Hour), runs(name), remembers(memo{revoked: true}))
@@ -93,6 +93,21 @@ func TestRoomForJobsInQueues(t *testing.T) {
 			scene: aScene(queued("bert", 1, "3", time.Second), has("t4-x", running, isNode(idle), isReady(time.Hour), remembers(memo{revoked: true}))),
 			acts:  []string{"untaint t4-x"}, capacity: ready,
 		},
+		"room that has just become free": {
+			scene: aScene(queued("bert", 1, "3", time.Hour), has("t4-x", running, isReady(time.Hour), remembers(memo{revoked: true}))), capacity: ready,
+		},
+		"room that a job has that asks for no instances": {
+			scene: aScene(queued("bert", 1, "3", time.Hour), has("t4-x", running, isReady(time.Hour), uses("2", true), remembers(memo{revoked: true}))),
+			acts:  []string{"create t4-new1"}, capacity: "Unknown Provisioning",
+		},
+		"one that is too large holds up no other": {
+			scene: aScene(queued("huge", 1, "64", time.Hour), queued("large", 1, "64", time.Hour), queued("bert", 1, "3", time.Minute)),
+			acts:  []string{"create t4-new1"}, capacity: "False PodDoesNotFit", message: "pod huge-0 requests more",
+		},
+		"those behind one that waits for others to end": {
+			scene:    aScene(queued("large", 3, "3", time.Hour), queued("bert", 1, "3", time.Minute), none("t4-x")),
+			capacity: "False MaxInstancesReached", message: "TrainingJob/large waits in its queue",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -148,9 +163,10 @@ func TestAJobWithPodsDoesNotWait(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"its own":    {aPod("a", ofTrainingJob("0"), on("node")), true},
-		"has ended":  {aPod("a", ofTrainingJob("0"), succeeded), false},
-		"of another": {aPod("a"), false},
+		"its own":     {aPod("a", ofTrainingJob("0"), on("node")), true},
+		"has ended":   {aPod("a", ofTrainingJob("0"), succeeded), false},
+		"of another":  {aPod("a"), false},
+		"nobody ends": {aPod("a", ofTrainingJob("0"), on("node"), terminating), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observed{pods: []*corev1.Pod{test.pod}}

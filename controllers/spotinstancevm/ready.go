@@ -35,7 +35,8 @@ func (p *planner) ready(i *instance) {
 		}
 		p.d.lookAgain(left)
 	}
-	if len(i.pods) > 0 || i.used {
+	p.noteWork(i)
+	if i.works() || i.used {
 		p.d.idle[i.Name] = time.Time{}
 		if i.taintedIdle() {
 			p.do(actUntaint, i.Name)
@@ -43,6 +44,22 @@ func (p *planner) ready(i *instance) {
 		return
 	}
 	p.idle(i)
+}
+
+// noteWork remembers since when an instance has had no work, whether it is kept for pods that wait or not. Pods of jobs that do not
+// ask for instances are not told of.
+func (p *planner) noteWork(i *instance) {
+	switch since := i.memo.emptySince; {
+	case i.works():
+		p.d.empty[i.Name] = time.Time{}
+		if len(i.pods) == 0 {
+			p.d.lookAgain(settleIn)
+		}
+	case since.IsZero():
+		p.d.empty[i.Name] = p.now
+	default:
+		p.d.empty[i.Name] = since
+	}
 }
 
 // mayHaveToken says whether something that the instance joined with may still be valid: what was made for it ends by

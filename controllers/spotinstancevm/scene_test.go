@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
+	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
@@ -31,6 +33,7 @@ func aScene(edits ...func(*scene)) *scene {
 		shape:  &cloud.Shape{MilliCPU: 4000, MemoryBytes: 15 << 30},
 		listed: map[string]time.Time{"a": noon.Add(-time.Second), "b": noon.Add(-time.Second)},
 		nodes:  map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, rechecked: map[string]bool{}, pace: defaultPace,
+		uses:    map[string]*admission.NodeUse{},
 		newName: func() string { names++; return fmt.Sprintf("new%d", names) }, newID: func() string { names++; return fmt.Sprintf("id%d", names) },
 	}}
 	for _, edit := range edits {
@@ -127,8 +130,18 @@ func runs(pod string) func(*scene, *instance) {
 	}
 }
 
+// uses is what admission by queues knows of its node.
+func uses(cpu string, jobs bool) func(*scene, *instance) {
+	return func(s *scene, i *instance) {
+		taken := resource.MustParse(cpu)
+		s.uses[i.Name] = &admission.NodeUse{Taken: capacity.Resources{MilliCPU: taken.MilliValue()}, Jobs: jobs}
+	}
+}
+
 func idle(node *corev1.Node) {
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: spotv1alpha1.TaintIdle, Effect: corev1.TaintEffectNoSchedule})
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
+		Key: spotv1alpha1.TaintIdle, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: noon},
+	})
 }
 
 func recheckedNode(s *scene, i *instance) { s.rechecked[i.Name] = true }

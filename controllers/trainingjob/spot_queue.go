@@ -20,9 +20,10 @@ func PodsWithoutPlace(job *mlv1.TrainingJob, settings Settings) []*corev1.Pod {
 		return nil
 	}
 	template := buildWorkers(job, settings, 0).Spec.Template
+	spec := admission.LimitsAsRequests(&template.Spec)
 	var pods []*corev1.Pod
 	for index := range job.Spec.NumWorkers {
-		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: *spec}
 		pod.Namespace, pod.Name = job.Namespace, fmt.Sprintf("%s-%d", workersName(job), index)
 		pod.CreationTimestamp = job.CreationTimestamp
 		if queued := job.Status.Admission.QueuedTime; queued != nil {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -61,6 +63,11 @@ func TestPodsWithoutPlace(t *testing.T) {
 		assert.Equal(t, builders.Noon, pod.CreationTimestamp.Time)
 	}
 	assert.NotEqual(t, pods[0].Name, pods[1].Name)
+
+	limited := queuedOnSpot().GPUs(0).Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6")}}
+	})
+	assert.EqualValues(t, 6000, capacity.Requests(PodsWithoutPlace(told(limited, lacks), Settings{})[0]).MilliCPU, "what is not requested is what is the limit")
 }
 
 func TestAQueuedJobSaysThatInstancesAreCreatedForIt(t *testing.T) {

@@ -3,6 +3,7 @@ package admission
 import (
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
 )
 
@@ -24,6 +25,45 @@ type ClusterFigures struct {
 	GPUs, FreeGPUs int64
 	// Jobs that hold a place.
 	Jobs int
+}
+
+// NodeUse is what there is on a node.
+type NodeUse struct {
+	// Taken is what the pods on it request, and what jobs hold there that have no pods yet.
+	Taken capacity.Resources
+	// Jobs says whether any of that is an AIJob's or a TrainingJob's.
+	Jobs bool
+}
+
+// nodeUses say what there is on some nodes.
+func (m *model) nodeUses(names []string) map[string]NodeUse {
+	taken, covered, uses := map[string]scheduler.Resources{}, map[string]scheduler.Resources{}, map[string]NodeUse{}
+	byJobs := map[string]bool{}
+	for _, name := range names {
+		taken[name] = scheduler.Resources{}
+		if n := m.nodes[name]; n != nil {
+			taken[name], byJobs[name] = n.used, len(n.jobs) > 0
+		}
+	}
+	for _, j := range m.jobs {
+		if !j.holds() {
+			continue
+		}
+		held, there := j.held(), false
+		eachMember(&held, func(node string, needs scheduler.Resources) {
+			if sum, asked := taken[node]; asked {
+				taken[node], byJobs[node], there = plus(sum, needs, 1), true, true
+			}
+		})
+		if there {
+			m.cover(jobName{j.source.Kind, j.Namespace, j.Name}, &held, covered)
+		}
+	}
+	for _, name := range names {
+		sum := plus(taken[name], covered[name], -1)
+		uses[name] = NodeUse{Taken: capacity.Resources{MilliCPU: sum.MilliCPU, Memory: sum.Memory, GPUs: sum.GPUs}, Jobs: byJobs[name]}
+	}
+	return uses
 }
 
 // queueFigures add up what the jobs of a queue do.
@@ -76,16 +116,21 @@ func (m *model) clusterFigures(selector map[string]string, name string) ClusterF
 func (m *model) reserveGPUs(name jobName, held *scheduler.Job, reserved map[string]int64) {
 	covered := map[string]scheduler.Resources{}
 	m.cover(name, held, covered)
+	eachMember(held, func(node string, needs scheduler.Resources) { reserved[node] += needs.GPUs })
+	for of, sum := range covered {
+		reserved[of] -= sum.GPUs
+	}
+}
+
+// eachMember tells the node and the needs of each member that a job has placed.
+func eachMember(held *scheduler.Job, tell func(node string, needs scheduler.Resources)) {
 	at := 0
-	for _, group := range held.Groups {
-		for range group.Count {
+	for i := range held.Groups {
+		for range held.Groups[i].Count {
 			if at < len(held.Placement) {
-				reserved[held.Placement[at]] += group.Requests.GPUs
+				tell(held.Placement[at], held.Groups[i].Requests)
 				at++
 			}
 		}
-	}
-	for of, sum := range covered {
-		reserved[of] -= sum.GPUs
 	}
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/scheduler"
 )
 
@@ -306,6 +307,22 @@ func TestFigures(t *testing.T) {
 	assert.Equal(t, ClusterFigures{Nodes: 2, Ready: 1, GPUs: 4, FreeGPUs: 1, Jobs: 1},
 		m.clusterFigures(map[string]string{"gpu": "a100"}, "a100s"))
 	assert.Equal(t, ClusterFigures{Nodes: 3, Ready: 2, GPUs: 8, FreeGPUs: 5}, m.clusterFigures(nil, "all"))
+}
+
+func TestWhatThereIsOnNodes(t *testing.T) {
+	m := newModel()
+	for _, name := range []string{"a", "b", "c", "d"} {
+		m.setNode(anyNode(name, 4))
+	}
+	m.setJob(aiJobs, gang("j", 3, "a", "a", "b"), Holding, "1") // of which one pod is there
+	m.setJob(aiJobs, gang("w", 4), Waiting, "1")
+	for _, p := range []*pod{on("a", "p1", "j"), on("a", "x", ""), on("c", "y", ""), on("d", "late", "gone")} {
+		m.setPod(p)
+	}
+	takes := func(n int64) capacity.Resources { return capacity.Resources{MilliCPU: 1000 * n, GPUs: n} }
+	assert.Equal(t, map[string]NodeUse{
+		"a": {Taken: takes(3), Jobs: true}, "b": {Taken: takes(1), Jobs: true}, "c": {Taken: takes(1)}, "d": {Taken: takes(1), Jobs: true}, "none": {},
+	}, m.nodeUses([]string{"a", "b", "c", "d", "none"}))
 }
 
 func TestRequestsOf(t *testing.T) {

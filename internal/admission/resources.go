@@ -39,7 +39,7 @@ func resourcesOf(list corev1.ResourceList) scheduler.Resources {
 // RequestsOf a pod, as the kube-scheduler counts them, the place of the pod itself included. A Source gives them as the needs
 // of a member. No amount is below 0: no pod can have such requests, but the template of one may, and it would make room that is not there.
 func RequestsOf(spec *corev1.PodSpec) scheduler.Resources {
-	r := resourcesOf(resource.PodRequests(&corev1.Pod{Spec: *limitsAsRequests(spec)}, resource.PodResourcesOptions{}))
+	r := resourcesOf(resource.PodRequests(&corev1.Pod{Spec: *LimitsAsRequests(spec)}, resource.PodResourcesOptions{}))
 	r.MilliCPU, r.Memory, r.EphemeralStorage, r.GPUs = max(r.MilliCPU, 0), max(r.Memory, 0), max(r.EphemeralStorage, 0), max(r.GPUs, 0)
 	maps.DeleteFunc(r.Extended, func(_ corev1.ResourceName, amount int64) bool { return amount < 0 })
 	if len(r.Extended) == 0 {
@@ -49,9 +49,9 @@ func RequestsOf(spec *corev1.PodSpec) scheduler.Resources {
 	return r
 }
 
-// limitsAsRequests has limits stand for requests that are not set, as the API server does when the pod is created. Amounts below 0
-// are left out.
-func limitsAsRequests(spec *corev1.PodSpec) *corev1.PodSpec {
+// LimitsAsRequests has limits stand for requests that are not set, as the API server does when the pod is created. Amounts below 0
+// are left out, and of the containers all else.
+func LimitsAsRequests(spec *corev1.PodSpec) *corev1.PodSpec {
 	filled := *spec
 	fill := func(containers []corev1.Container) []corev1.Container {
 		var all []corev1.Container

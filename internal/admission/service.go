@@ -137,6 +137,16 @@ func (s *Service) Cluster(name string, selector map[string]string) (ClusterFigur
 	return s.model.clusterFigures(selector, name), true
 }
 
+// NodeUses say what there is on some nodes; nil until nodes, pods and jobs are known, and while there is no job that is admitted by queues.
+func (s *Service) NodeUses(nodes []string) map[string]NodeUse {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if !s.synced {
+		return nil
+	}
+	return s.model.nodeUses(nodes)
+}
+
 // Depths are the numbers of jobs that wait in each queue that exists.
 func (s *Service) Depths() map[string]int {
 	s.mutex.Lock()

@@ -22,7 +22,8 @@ func (r Resources) Minus(other Resources) Resources {
 	return Resources{r.MilliCPU - other.MilliCPU, r.Memory - other.Memory, r.GPUs - other.GPUs}
 }
 
-func (r Resources) fits(in Resources) bool {
+// Fits says whether the resources are there in others.
+func (r Resources) Fits(in Resources) bool {
 	return r.MilliCPU <= in.MilliCPU && r.Memory <= in.Memory && r.GPUs <= in.GPUs
 }
 
@@ -70,7 +71,7 @@ func (b *Bin) refuses(pod *Pod) bool {
 }
 
 func (b *Bin) takes(pod *Pod) bool {
-	return pod.Needs.fits(b.Free) && !slices.ContainsFunc(b.Pods, func(other Pod) bool { return apart(pod, &other) })
+	return pod.Needs.Fits(b.Free) && !slices.ContainsFunc(b.Pods, func(other Pod) bool { return apart(pod, &other) })
 }
 
 func (b *Bin) put(pod *Pod) {
@@ -121,7 +122,7 @@ func Pack(pods []Pod, bins []Bin, shape Resources) Packing {
 			fresh[at].put(pod)
 			continue
 		}
-		if !pod.Needs.fits(shape) {
+		if !pod.Needs.Fits(shape) {
 			packing.TooLarge = append(packing.TooLarge, *pod)
 			continue
 		}

@@ -27,6 +27,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -115,6 +116,7 @@ func (w *world) startManager() {
 	vms := &spotinstancevm.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: w.clock, Recorder: recorder,
 		Metrics: metrics.NewSpotInstances(registry), Joining: joining{},
+		Uses:   func([]string) map[string]admission.NodeUse { return nil },
 		Queued: func(*mlv1.TrainingJob) []*corev1.Pod { return nil },
 		Provide: func(ctx context.Context, account inventory.Account) (cloud.Provider, error) {
 			return gcp.New(ctx, gcp.Options{

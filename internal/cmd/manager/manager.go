@@ -259,7 +259,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings t
 	if err != nil {
 		return fmt.Errorf("add the collector of job figures: %w", err)
 	}
-	if err := addSpotControllers(ctx, mgr, o, settings); err != nil {
+	if err := addSpotControllers(ctx, mgr, o, settings, decider); err != nil {
 		return err
 	}
 	if err := addPlatformControllers(ctx, mgr, o, decider); err != nil {

@@ -12,13 +12,14 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
 // addSpotControllers adds what keeps jobs alive on spot instances.
-func addSpotControllers(ctx context.Context, mgr ctrl.Manager, o options, settings trainingjob.Settings) error {
-	return errors.Join(addNodeAgent(mgr, o), addSpotInstanceVMs(ctx, mgr, o, settings), addSpotInstanceJobs(ctx, mgr, o))
+func addSpotControllers(ctx context.Context, mgr ctrl.Manager, o options, settings trainingjob.Settings, decider *admission.Service) error {
+	return errors.Join(addNodeAgent(mgr, o), addSpotInstanceVMs(ctx, mgr, o, settings, decider), addSpotInstanceJobs(ctx, mgr, o))
 }
 
 func addSpotInstanceJobs(ctx context.Context, mgr ctrl.Manager, o options) error {

@@ -18,6 +18,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -50,7 +51,7 @@ func (o *spotOptions) validate() error {
 	return nil
 }
 
-func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options, settings trainingjob.Settings) error {
+func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options, settings trainingjob.Settings, decider *admission.Service) error {
 	// The manager's own client would set up a cache of all Secrets, which the manager may not even list.
 	uncached, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -69,6 +70,7 @@ func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options, settin
 			})
 		},
 		Joining: &spotinstancevm.KubeadmJoining{Client: uncached, Direct: mgr.GetAPIReader(), Namespace: o.webhooks.namespace},
+		Uses:    decider.NodeUses,
 		Queued:  func(job *mlv1.TrainingJob) []*corev1.Pod { return trainingjob.PodsWithoutPlace(job, settings) },
 	}
 	err = reconciler.SetupWithManager(ctx, mgr, spotinstancevm.Options{
