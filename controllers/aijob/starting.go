@@ -59,10 +59,10 @@ func obstacleOf(pod *corev1.Pod, since time.Time) obstacle {
 			return hindrance(failure{kind: hopeless, reason: aiplatformv1alpha1.ReasonContainerConfigError},
 				who+" lacks what its container needs", detail+"; it starts once that exists", since, configPatience)
 		case "CreateContainerError", "RunContainerError":
-			return hindrance(failure{reason: aiplatformv1alpha1.ReasonContainerStartFailed},
+			return hindrance(failure{kind: counted, reason: aiplatformv1alpha1.ReasonContainerStartFailed},
 				who+" cannot start its container", detail, since, configPatience)
 		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-			return hindrance(failure{reason: aiplatformv1alpha1.ReasonImagePullFailed}, who+" cannot pull image "+image(pod), detail+
+			return hindrance(failure{kind: counted, reason: aiplatformv1alpha1.ReasonImagePullFailed}, who+" cannot pull image "+image(pod), detail+
 				"; use another spec.image in a new AIJob, or add the registry's imagePullSecret to the ServiceAccount", since, pullPatience)
 		}
 	}

@@ -20,9 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
@@ -168,9 +166,7 @@ func (c *cluster) start(f *fuse) *manager {
 		},
 		Joining: &KubeadmJoining{Client: uncached, Direct: mgr.GetAPIReader(), Namespace: c.namespace},
 		Uses:    func([]string) map[string]admission.NodeUse { return nil },
-		Queued: func(job *mlv1.TrainingJob) []*corev1.Pod {
-			return trainingjob.PodsWithoutPlace(job, trainingjob.Settings{})
-		},
+		Queued:  podsWithoutPlace,
 	}
 	err = m.reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 4, ListInterval: m.interval, Namespaces: namespaces})
 	require.NoError(c.t, err)

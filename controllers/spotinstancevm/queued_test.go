@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/builders"
@@ -121,16 +120,27 @@ func TestRoomForJobsInQueues(t *testing.T) {
 	}
 }
 
-// waitForRoom plays the queue: the job waits for room.
-func (c *cluster) waitForRoom(job *mlv1.TrainingJob, edit func(*mlv1.TrainingJobStatus)) {
+// podsWithoutPlace plays the controller of TrainingJobs: until a job is admitted it lacks room for pods with its requests.
+func podsWithoutPlace(job *mlv1.TrainingJob) []*corev1.Pod {
+	if of := job.Status.Admission; of == nil || of.AdmittedTime != nil {
+		return nil
+	}
+	var pods []*corev1.Pod
+	for index := range job.Spec.NumWorkers {
+		pod := aPod(fmt.Sprintf("%s-%d", job.Name, index), ofTrainingJob("0"))
+		pod.Labels[mlv1.LabelTrainingJob], pod.CreationTimestamp = job.Name, job.CreationTimestamp
+		pod.Spec.Containers = []corev1.Container{{Resources: *job.Spec.Resources}}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// admission has the queue write something about the job.
+func (c *cluster) admission(job *mlv1.TrainingJob, is *mlv1.AdmissionStatus) {
 	c.t.Helper()
 	require.NoError(c.t, c.Get(c.t.Context(), client.ObjectKeyFromObject(job), job))
 	before := job.DeepCopy()
-	job.Status.Admission = &mlv1.AdmissionStatus{QueuedTime: &job.CreationTimestamp}
-	meta.SetStatusCondition(&job.Status.Conditions, metav1.Condition{
-		Type: mlv1.ConditionAdmitted, Status: metav1.ConditionFalse, Reason: aiplatformv1alpha1.ReasonInsufficientCapacity, Message: "no room",
-	})
-	edit(&job.Status)
+	job.Status.Admission = is
 	require.NoError(c.t, c.Status().Patch(c.t.Context(), job, client.MergeFrom(before)))
 }
 
@@ -144,7 +154,7 @@ func TestAPIInstancesAreCreatedForAJobInAQueue(t *testing.T) {
 		s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}}
 	}).ToCreate()
 	require.NoError(t, c.Create(t.Context(), job))
-	c.waitForRoom(job, func(*mlv1.TrainingJobStatus) {})
+	c.admission(job, &mlv1.AdmissionStatus{QueuedTime: &job.CreationTimestamp})
 
 	is := c.await(vm, "two instances for the queued job", c.agree(2))
 	for _, entry := range is.Status.ProvisionedInstances {
@@ -153,7 +163,7 @@ func TestAPIInstancesAreCreatedForAJobInAQueue(t *testing.T) {
 	c.await(vm, "an instance that is kept", func(is *spotv1alpha1.SpotInstanceVM) bool { return is.Status.ReadyInstances == 2 })
 
 	// It is admitted, but its pods do not come: the instances have nothing to do.
-	c.waitForRoom(job, func(s *mlv1.TrainingJobStatus) { s.Admission.AdmittedTime = &metav1.Time{Time: time.Now()} })
+	c.admission(job, &mlv1.AdmissionStatus{QueuedTime: &job.CreationTimestamp, AdmittedTime: &metav1.Time{Time: time.Now()}})
 	c.await(vm, "no instance", c.agree(0))
 }
 
