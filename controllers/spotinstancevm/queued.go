@@ -60,49 +60,52 @@ func (p *planner) packGangs(room capacity.Resources) {
 	if len(p.queued) == 0 {
 		return
 	}
-	bins := p.binsForGangs(room)
+	bins := p.binsForGangs()
 	for _, g := range p.queued {
-		if !p.packGang(g, bins, room) {
+		var goOn bool
+		if bins, goOn = p.packGang(g, bins, room); !goOn {
 			return
 		}
 	}
 }
 
-// packGang adds the pods of a gang, if there may be room for all: instances for a part of them would do nothing but cost. It is false
-// when those that come after are to get no instances either, lest they take for ever what this one waits for.
-func (p *planner) packGang(g gang, bins []capacity.Bin, room capacity.Resources) bool {
+// packGang adds the pods of a gang, if there may be room for all: instances for a part of them would do nothing but cost. It returns
+// what room is left, and false when those that come after are to get no instances either, lest they take for ever what this one
+// waits for.
+func (p *planner) packGang(g gang, bins []capacity.Bin, room capacity.Resources) ([]capacity.Bin, bool) {
 	for _, pod := range g.pods {
 		if !pod.Needs.Fits(room) {
 			p.packing.TooLarge = append(p.packing.TooLarge, pod)
-			return true
+			return bins, true
 		}
 	}
-	if p.couldHave(g, bins) {
+	if couldHave(g, bins) {
 		p.packing.Misfits = append(p.packing.Misfits, g.pods[0])
-		return true
+		return bins, true
 	}
-	demand := slices.Concat(p.demand, g.pods)
-	packing := capacity.Pack(demand, bins, room)
-	if len(packing.New) > max(p.most()-p.alive(), 0) {
-		p.short = &shortage{job: g.job, needed: len(packing.New), alone: len(capacity.Pack(g.pods, nil, room).New)}
-		return p.short.alone > p.most()
+	packing := capacity.Pack(g.pods, bins, room)
+	if needed := len(p.packing.New) + len(packing.New); needed > max(p.most()-p.alive(), 0) {
+		p.short = &shortage{job: g.job, needed: needed, alone: len(capacity.Pack(g.pods, nil, room).New)}
+		return bins, p.short.alone > p.most()
 	}
-	packing.Misfits, packing.TooLarge = p.packing.Misfits, p.packing.TooLarge
-	maps.Copy(packing.Used, p.packing.Used)
-	p.demand, p.packing = demand, packing
+	p.demand, p.packing.New = slices.Concat(p.demand, g.pods), slices.Concat(p.packing.New, packing.New)
+	maps.Copy(p.packing.Used, packing.Used)
 	p.d.lookAgain(settleIn)
-	return true
+	return packing.Bins, true
 }
 
-// binsForGangs are the instances with the room that the queues can give, who know of all pods and of those that are still to come.
-func (p *planner) binsForGangs(room capacity.Resources) []capacity.Bin {
-	var bins []capacity.Bin
-	for _, i := range p.instances {
-		bin, ok := p.binOf(i, room)
-		if !ok {
+// binsForGangs are the instances, with the pods that exist in their place, and with the room that the queues can give: those know of
+// all pods, and of jobs whose pods are still to come.
+func (p *planner) binsForGangs() []capacity.Bin {
+	bins := slices.Clone(p.packing.Bins)
+	for n := range bins {
+		bin := &bins[n]
+		at := slices.IndexFunc(p.instances, func(i *instance) bool { return i.Name == bin.Name })
+		if at < 0 || p.instances[at].phase() != phaseReady {
 			continue
 		}
-		if i.phase() == phaseReady && i.use != nil {
+		i := p.instances[at]
+		if i.use != nil {
 			left := capacity.Of(i.node.Status.Allocatable).Minus(i.use.Taken)
 			bin.Free = capacity.Resources{
 				MilliCPU: min(bin.Free.MilliCPU, left.MilliCPU), Memory: min(bin.Free.Memory, left.Memory), GPUs: min(bin.Free.GPUs, left.GPUs),
@@ -111,26 +114,14 @@ func (p *planner) binsForGangs(room capacity.Resources) []capacity.Bin {
 		if since := i.memo.emptySince; !i.works() && (since.IsZero() || p.now.Sub(since) < settleIn) {
 			bin.Tried = time.Time{} // what was there has just gone
 		}
-		bins = append(bins, bin)
 	}
 	return bins
 }
 
 // couldHave says whether there has been room for a gang for a while. Something else is in its way then.
-func (p *planner) couldHave(g gang, bins []capacity.Bin) bool {
-	var tried []capacity.Bin
-	for _, bin := range bins {
-		if !bin.Tried.IsZero() && !g.since.After(bin.Tried) {
-			tried = append(tried, bin)
-		}
-	}
-	pods := slices.Clone(g.pods)
-	for _, pod := range p.demand {
-		if !pod.Refused {
-			pods = append(pods, pod)
-		}
-	}
-	left := capacity.Pack(pods, tried, capacity.Resources{})
+func couldHave(g gang, bins []capacity.Bin) bool {
+	tried := slices.DeleteFunc(slices.Clone(bins), func(bin capacity.Bin) bool { return bin.Tried.IsZero() || g.since.After(bin.Tried) })
+	left := capacity.Pack(g.pods, tried, capacity.Resources{})
 	return len(left.TooLarge) == 0 && len(left.New) == 0
 }
 

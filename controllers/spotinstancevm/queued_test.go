@@ -99,6 +99,13 @@ func TestRoomForJobsInQueues(t *testing.T) {
 			scene: aScene(queued("bert", 1, "3", time.Hour), has("t4-x", running, isReady(time.Hour), uses("2", true), remembers(memo{revoked: true}))),
 			acts:  []string{"create t4-new1"}, capacity: "Unknown Provisioning",
 		},
+		"room beside a pod that exists, on an instance still to come": {
+			scene: aScene(queued("bert", 2, "300m", time.Minute), waiting("0")), acts: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
+		},
+		"the pods of a job that was just admitted count once": {
+			scene: aScene(queued("bert", 1, "500m", time.Minute), waiting("0"), has("t4-x", running, isReady(time.Second), uses("3", true),
+				remembers(memo{revoked: true}))), capacity: ready,
+		},
 		"one that is too large holds up no other": {
 			scene: aScene(queued("huge", 1, "64", time.Hour), queued("large", 1, "64", time.Hour), queued("bert", 1, "3", time.Minute)),
 			acts:  []string{"create t4-new1"}, capacity: "False PodDoesNotFit", message: "pod huge-0 requests more",

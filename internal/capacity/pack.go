@@ -83,6 +83,8 @@ func (b *Bin) put(pod *Pod) {
 type Packing struct {
 	// New are the pods of each node that is to be made.
 	New [][]Pod
+	// Bins are all nodes then, the new ones last, with the pods that they got.
+	Bins []Bin
 	// Used names the bins that got a pod.
 	Used map[string]bool
 	// TooLarge are pods that fit on no new node.
@@ -133,5 +135,6 @@ func Pack(pods []Pod, bins []Bin, shape Resources) Packing {
 	for _, bin := range fresh {
 		packing.New = append(packing.New, bin.Pods)
 	}
+	packing.Bins = slices.Concat(known, fresh)
 	return packing
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,6 +117,10 @@ func TestPack(t *testing.T) {
 				used = append(used, name)
 			}
 			assert.Equal(t, test.new, fresh, "new nodes")
+			require.Len(t, got.Bins, len(test.bins)+len(test.new))
+			for n, pods := range got.New {
+				assert.Equal(t, pods, got.Bins[len(test.bins)+n].Pods)
+			}
 			assert.Equal(t, test.used, used, "used")
 			assert.Equal(t, test.tooLarge, names(got.TooLarge), "too large")
 			assert.Equal(t, test.misfits, names(got.Misfits), "misfits")
