@@ -165,7 +165,7 @@ func (c *cluster) start(f *fuse) *manager {
 			return &fused{provider, f}, nil
 		},
 		Joining: &KubeadmJoining{Client: uncached, Direct: mgr.GetAPIReader(), Namespace: c.namespace},
-		Uses:    func([]string) map[string]admission.NodeUse { return nil },
+		Uses:    func([]string) (map[string]admission.NodeUse, bool) { return nil, true },
 		Queued:  podsWithoutPlace,
 	}
 	err = m.reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 4, ListInterval: m.interval, Namespaces: namespaces})

@@ -62,8 +62,8 @@ type Reconciler struct {
 	Provide func(context.Context, inventory.Account) (cloud.Provider, error)
 	// Joining makes instances nodes.
 	Joining Joining
-	// Uses tells what admission by queues knows of nodes; nothing while it knows nothing.
-	Uses func(nodes []string) map[string]admission.NodeUse
+	// Uses tells what admission by queues knows of nodes; false while it does not know yet.
+	Uses func(nodes []string) (map[string]admission.NodeUse, bool)
 	// Queued makes the pods that a TrainingJob is going to have when it waits in a queue for nothing but room for them.
 	Queued func(*mlv1.TrainingJob) []*corev1.Pod
 

@@ -43,6 +43,7 @@ type observed struct {
 	nodes     map[string]*corev1.Node       // of these pods and of the instances, by name
 	podsOn    map[string][]*corev1.Pod      // of any namespace that have not ended, by node
 	uses      map[string]*admission.NodeUse // of the nodes of instances
+	unsure    bool                          // what else is there is not known yet
 	rechecked map[string]bool               // nodes whose pods were read from the API server itself
 	instances []*instance                   // those in the status
 	strangers []inventory.Found             // those that are ours and not in the status
@@ -240,9 +241,11 @@ func (r *Reconciler) observeUses(o *observed) {
 	for _, i := range o.instances {
 		names = append(names, i.Name)
 	}
-	for name, use := range r.Uses(names) {
+	uses, known := r.Uses(names)
+	for name, use := range uses {
 		o.uses[name] = &use
 	}
+	o.unsure = !known
 }
 
 // observeNode reads a node, if it exists.

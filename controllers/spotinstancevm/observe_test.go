@@ -76,7 +76,7 @@ func TestAPIAPodThatIsBoundWhileItIsObservedIsNotCountedTwice(t *testing.T) {
 			},
 			Interval: time.Minute, Clock: clock.RealClock{}, Changed: func(types.NamespacedName) {},
 		}),
-		Uses:    func([]string) map[string]admission.NodeUse { return nil },
+		Uses:    func([]string) (map[string]admission.NodeUse, bool) { return nil, true },
 		Metrics: metrics.NewSpotInstances(prometheus.NewRegistry()),
 		newName: func() string { return "extra" }, newID: func() string { return "id" },
 	}

@@ -197,6 +197,11 @@ func TestPlan(t *testing.T) {
 			aScene(has("t4-x", running, isReady(time.Hour), uses("4", true), remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
 		},
+		"nobody knows yet what else is on it": {
+			aScene(func(s *scene) { s.unsure = true },
+				has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode, remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
 		"a node that has just come is given time": {
 			aScene(waiting("0"), has("t4-x", running, isReady(time.Second), remembers(memo{revoked: true}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}},

@@ -69,7 +69,7 @@ func (p *planner) pack() {
 	}
 }
 
-// binOf is an instance as room for pods; false for one that is none any more.
+// binOf is an instance as room for pods; false for one that is none any more, or takes no pods now.
 func (p *planner) binOf(i *instance, room capacity.Resources) (capacity.Bin, bool) {
 	switch i.phase() {
 	case phaseLaunch, phaseJoin:
@@ -77,6 +77,9 @@ func (p *planner) binOf(i *instance, room capacity.Resources) (capacity.Bin, boo
 	case phasePreempted, phaseGone:
 		return capacity.Bin{}, false
 	case phaseReady:
+	}
+	if _, notReady := i.notReadySince(); notReady || i.node.Spec.Unschedulable {
+		return capacity.Bin{}, false
 	}
 	bin := capacity.Bin{Name: i.Name, Free: capacity.Of(i.node.Status.Allocatable)}
 	for _, pod := range i.pods {

@@ -105,7 +105,7 @@ func (p *planner) binsForGangs() []capacity.Bin {
 			continue
 		}
 		i := p.instances[at]
-		if i.use != nil {
+		if i.works() && i.use != nil { // what the pods of every node take on an empty one is no reason for another
 			left := capacity.Of(i.node.Status.Allocatable).Minus(i.use.Taken)
 			bin.Free = capacity.Resources{
 				MilliCPU: min(bin.Free.MilliCPU, left.MilliCPU), Memory: min(bin.Free.Memory, left.Memory), GPUs: min(bin.Free.GPUs, left.GPUs),

@@ -106,6 +106,20 @@ func TestRoomForJobsInQueues(t *testing.T) {
 			scene: aScene(queued("bert", 1, "500m", time.Minute), waiting("0"), has("t4-x", running, isReady(time.Second), uses("3", true),
 				remembers(memo{revoked: true}))), capacity: ready,
 		},
+		"more is taken by the pods of every node than is known beforehand": {
+			scene: aScene(queued("bert", 1, "3700m", time.Hour), has("t4-x", running, isReady(time.Hour), uses("400m", false),
+				remembers(memo{revoked: true, emptySince: noon.Add(-time.Minute)}))), capacity: "False PodDoesNotFit", message: "pod bert-0 is not scheduled although",
+		},
+		"a node that is not ready is no room": {
+			scene: aScene(queued("bert", 1, "3", time.Hour), free("t4-x", time.Hour), func(s *scene) {
+				s.nodes["t4-x"].Status.Conditions[0].Status = corev1.ConditionUnknown
+				s.nodes["t4-x"].Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon)
+			}), acts: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
+		},
+		"nor is one that somebody cordoned": {
+			scene: aScene(queued("bert", 1, "3", time.Hour), free("t4-x", time.Hour), func(s *scene) { s.nodes["t4-x"].Spec.Unschedulable = true }),
+			acts:  []string{"create t4-new1"}, capacity: "Unknown Provisioning",
+		},
 		"one that is too large holds up no other": {
 			scene: aScene(queued("huge", 1, "64", time.Hour), queued("large", 1, "64", time.Hour), queued("bert", 1, "3", time.Minute)),
 			acts:  []string{"create t4-new1"}, capacity: "False PodDoesNotFit", message: "pod huge-0 requests more",

@@ -90,6 +90,8 @@ func (p *planner) idle(i *instance) {
 		return
 	}
 	switch {
+	case p.unsure:
+		p.d.lookAgain(p.pace.First)
 	case !i.taintedIdle():
 		p.do(actTaint, i.Name)
 	case !i.rechecked:

@@ -295,6 +295,10 @@ func ownAdmission(o observed, status *mlv1.TrainingJobStatus) (admitted bool, re
 		message := fmt.Sprintf("waits at place %d of AIJobQueue %s: %s", w.Position, queue, w.Message)
 		return false, w.Reason, message + roomToCome(o)
 	}
+	was, told := o.job.Status.Admission, meta.FindStatusCondition(o.job.Status.Conditions, mlv1.ConditionAdmitted)
+	if was != nil && was.AdmittedTime == nil && told != nil && told.Status == metav1.ConditionFalse {
+		return false, told.Reason, told.Message // as after a start of the manager, until there is a decision again
+	}
 	return false, mlv1.ReasonQueued, fmt.Sprintf("waits for AIJobQueue %s to admit it", queue)
 }
 

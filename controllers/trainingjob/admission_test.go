@@ -93,6 +93,9 @@ func TestAQueuedJobHasNoWorkersBeforeItIsAdmitted(t *testing.T) {
 	lookingLike(t, waiting, told)
 	assert.Equal(t, "waits at place 3 of AIJobQueue research: 2 of 2 GPUs are in use", messageOf(told, "Admitted"))
 	assert.Equal(t, builders.Noon, told.status.Admission.QueuedTime.Time, "it waits since then")
+
+	job.Status = told.status
+	lookingLike(t, waiting, plan(see(job, nil).after(2*time.Minute))) // after a start of the manager, before the first decision
 }
 
 func TestAnAdmittedJobFirstSaysWhereItsPlaceIs(t *testing.T) {

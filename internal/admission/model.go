@@ -63,6 +63,9 @@ type job struct {
 // holds says whether the job has its place, be it by a decision alone.
 func (j *job) holds() bool { return j.state == Holding || j.admitted != nil }
 
+// needed says whether there is something to decide, or to tell.
+func (m *model) needed() bool { return len(m.jobs) > 0 || len(m.clusters) > 0 || len(m.queues) > 0 }
+
 // setNode returns whether anything changed that counts.
 func (m *model) setNode(is scheduler.Node) bool {
 	n := m.node(is.Name)

@@ -60,7 +60,8 @@ type Service struct {
 	mutex sync.Mutex
 	// model and what follows are guarded by the mutex.
 	model  *model
-	synced bool // nodes and pods are known
+	listed bool // jobs, queues and clusters are known
+	synced bool // and nodes and pods as well
 }
 
 // New makes a Service.
@@ -137,14 +138,15 @@ func (s *Service) Cluster(name string, selector map[string]string) (ClusterFigur
 	return s.model.clusterFigures(selector, name), true
 }
 
-// NodeUses say what there is on some nodes; nil until nodes, pods and jobs are known, and while there is no job that is admitted by queues.
-func (s *Service) NodeUses(nodes []string) map[string]NodeUse {
+// NodeUses say what there is on some nodes; false until that is known. Where there is nothing to decide, nodes are not looked at, and
+// nothing is told of them.
+func (s *Service) NodeUses(nodes []string) (map[string]NodeUse, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if !s.synced {
-		return nil
+		return nil, s.listed && !s.model.needed()
 	}
-	return s.model.nodeUses(nodes)
+	return s.model.nodeUses(nodes), true
 }
 
 // Depths are the numbers of jobs that wait in each queue that exists.
@@ -163,6 +165,9 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.watchJobs(ctx); err != nil {
 		return err
 	}
+	s.mutex.Lock()
+	s.listed = true
+	s.mutex.Unlock()
 	if !s.awaitWork(ctx) {
 		return nil
 	}
@@ -184,7 +189,7 @@ func (s *Service) Start(ctx context.Context) error {
 func (s *Service) awaitWork(ctx context.Context) bool {
 	for {
 		s.mutex.Lock()
-		needed := len(s.model.jobs) > 0 || len(s.model.clusters) > 0 || len(s.model.queues) > 0
+		needed := s.model.needed()
 		s.mutex.Unlock()
 		if needed {
 			return true

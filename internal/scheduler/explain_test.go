@@ -43,6 +43,9 @@ func TestWhyAJobWaits(t *testing.T) {
 			"needs 1 nvidia.com/gpu: namespace n in AIJobQueue q holds 1 of the 1 that it may"},
 		"a cluster": {nodes(node("a", 9).label("c", "x")).clusters(cluster("x", "c", "x").maxJobs(1)).running(job("r").cluster("x").runs("a")).pending(j.cluster("x")), "QuotaReached",
 			"ComputeCluster x runs 1 job, as many as it may"},
+		"quota, though no node has the room either": {nodes(node("a", 2)).queues(queue("q").maxJobs(1)).running(job("r").queue("q").runs("a")).
+			pending(j.queue("q").gpus(4)), "QuotaReached",
+			"AIJobQueue q runs 1 job, as many as it may"},
 		"quota kept for another": {nodes(node("a", 40)).queues(queue("q").gpus(8)).running(job("r").queue("q").runs("a")).
 			pending(job("gang").queue("q").members(8).priority(90), j.queue("q")), "WaitingBehindGang",
 			"needs 1 nvidia.com/gpu, which is kept for AIJob n/gang that comes first"},

@@ -172,10 +172,15 @@ func (c *cycle) cannot(job *waiting) verdict {
 	if job.at, job.sum, beyond = s.beyond(); beyond {
 		return tooMuchQuota
 	}
-	if c.isHopeless(job.form) {
-		return tooMuchRoom
+	if !c.isHopeless(job.form) {
+		return admitted
 	}
-	return admitted
+	// Nodes may be added for a job that lacks nothing else.
+	var short bool
+	if job.at, job.sum, short = s.short((*ledger).now); short {
+		return overQuota
+	}
+	return tooMuchRoom
 }
 
 // decide on a job whose turn it is.

@@ -116,7 +116,7 @@ func (w *world) startManager() {
 	vms := &spotinstancevm.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: w.clock, Recorder: recorder,
 		Metrics: metrics.NewSpotInstances(registry), Joining: joining{},
-		Uses:   func([]string) map[string]admission.NodeUse { return nil },
+		Uses:   func([]string) (map[string]admission.NodeUse, bool) { return nil, true },
 		Queued: func(*mlv1.TrainingJob) []*corev1.Pod { return nil },
 		Provide: func(ctx context.Context, account inventory.Account) (cloud.Provider, error) {
 			return gcp.New(ctx, gcp.Options{
