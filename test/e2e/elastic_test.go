@@ -122,13 +122,13 @@ func TestElasticJobGrowsToFourWorkersAndShrinksToTwoWithoutLosingAStep(t *testin
 	scaleTo(t, job, 2)
 	reaches(t, job, "two workers train again", trainsWith(2))
 	joins(t, job, "0, 1", 2)
+
+	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
 	pairs := resumptions(logOf(t, job))
 	assert.GreaterOrEqual(t, len(pairs), 2)
 	for _, pair := range pairs {
 		assert.Equal(t, pair[0], pair[1], "training goes on at the step at which it stopped")
 	}
-
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
 	assert.Zero(t, done.Status.RestartCount)
 	assert.Equal(t, int32(35), done.Status.CurrentEpoch)
 	assert.Equal(t, "100%", done.Status.Progress)
