@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -198,7 +199,11 @@ func (c *cluster) place(pod *corev1.Pod) {
 	c.t.Helper()
 	node := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}
-	require.NoError(c.t, client.IgnoreNotFound(c.SubResource("binding").Create(c.t.Context(), pod, binding)))
+	err := c.SubResource("binding").Create(c.t.Context(), pod, binding)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it was deleted meanwhile
+		return
+	}
+	require.NoError(c.t, err)
 	require.NoError(c.t, c.Get(c.t.Context(), client.ObjectKeyFromObject(pod), pod))
 	c.patchPod(pod, corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: ptr.To(metav1.Now()),
