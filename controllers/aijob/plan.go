@@ -331,7 +331,7 @@ func (p *planner) trouble(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 			found = obstacleOf(pod, since)
 		}
 		if !p.now.Before(found.due) {
-			return &found.end
+			return found.end
 		}
 		p.lookAgainAt(found.due)
 		if told == nil && found.now != "" {

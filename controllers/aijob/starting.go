@@ -27,7 +27,7 @@ const (
 // obstacle is what keeps a pod from starting.
 type obstacle struct {
 	// end of the try, if it is so at due.
-	end failure
+	end *failure
 	due time.Time
 	// now says what is wrong until then; empty when nothing is known to be.
 	now string
@@ -47,31 +47,31 @@ func obstacleOf(pod *corev1.Pod, since time.Time) obstacle {
 			}
 		}
 		message := fmt.Sprintf("%s was not placed on its node within %s%s", who, bindPatience, why)
-		return obstacle{end: *lossOf(aiplatformv1alpha1.ReasonPodsNotPlaced, message), due: since.Add(bindPatience)}
+		return obstacle{end: lossOf(aiplatformv1alpha1.ReasonPodsNotPlaced, message), due: since.Add(bindPatience)}
 	}
 	if waiting := waitingOf(pod); waiting != nil {
 		detail := withDetail(waiting.Message)
 		switch waiting.Reason {
 		case "InvalidImageName":
 			message := who + " cannot start, because spec.image is no name of an image" + detail
-			return obstacle{end: failure{kind: hopeless, reason: aiplatformv1alpha1.ReasonInvalidImageName, message: redact.Text(message)}, due: since}
+			return obstacle{end: &failure{kind: hopeless, reason: aiplatformv1alpha1.ReasonInvalidImageName, message: redact.Text(message)}, due: since}
 		case "CreateContainerConfigError":
-			return hindrance(failure{kind: hopeless, reason: aiplatformv1alpha1.ReasonContainerConfigError},
+			return hindrance(&failure{kind: hopeless, reason: aiplatformv1alpha1.ReasonContainerConfigError},
 				who+" lacks what its container needs", detail+"; it starts once that exists", since, configPatience)
 		case "CreateContainerError", "RunContainerError":
-			return hindrance(failure{kind: counted, reason: aiplatformv1alpha1.ReasonContainerStartFailed},
+			return hindrance(&failure{kind: counted, reason: aiplatformv1alpha1.ReasonContainerStartFailed},
 				who+" cannot start its container", detail, since, configPatience)
 		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-			return hindrance(failure{kind: counted, reason: aiplatformv1alpha1.ReasonImagePullFailed}, who+" cannot pull image "+image(pod), detail+
+			return hindrance(&failure{kind: counted, reason: aiplatformv1alpha1.ReasonImagePullFailed}, who+" cannot pull image "+image(pod), detail+
 				"; use another spec.image in a new AIJob, or add the registry's imagePullSecret to the ServiceAccount", since, pullPatience)
 		}
 	}
 	message := fmt.Sprintf("%s did not start within %s", who, startPatience)
-	return obstacle{end: *lossOf(aiplatformv1alpha1.ReasonPodsNotStarted, message), due: since.Add(startPatience)}
+	return obstacle{end: lossOf(aiplatformv1alpha1.ReasonPodsNotStarted, message), due: since.Add(startPatience)}
 }
 
 // hindrance is an obstacle that somebody can remove in time.
-func hindrance(end failure, what, detail string, since time.Time, patience time.Duration) obstacle {
+func hindrance(end *failure, what, detail string, since time.Time, patience time.Duration) obstacle {
 	due := since.Add(patience)
 	fails := "try"
 	if end.kind == hopeless {
@@ -107,7 +107,7 @@ func (p *planner) missing(since time.Time) obstacle {
 		p.lookAgainAt(due)
 	}
 	message := fmt.Sprintf("not all pods could be made within %s", startPatience)
-	return obstacle{end: *lossOf(aiplatformv1alpha1.ReasonPodsNotStarted, message), due: since.Add(startPatience)}
+	return obstacle{end: lossOf(aiplatformv1alpha1.ReasonPodsNotStarted, message), due: since.Add(startPatience)}
 }
 
 func waitingOf(pod *corev1.Pod) *corev1.ContainerStateWaiting {

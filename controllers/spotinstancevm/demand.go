@@ -19,8 +19,9 @@ import (
 // which will be gone, as long as nobody has taken their place. A lost pod and its successor count once.
 func demandOf(pods []*corev1.Pod, nodes map[string]*corev1.Node, now time.Time) []capacity.Pod {
 	type place struct {
-		refused, leaving []*corev1.Pod
-		staying          int
+		refused []capacity.Pod
+		leaving []*corev1.Pod
+		staying int
 	}
 	places := map[string]*place{}
 	for _, pod := range pods {
@@ -35,8 +36,10 @@ func demandOf(pods []*corev1.Pod, nodes map[string]*corev1.Node, now time.Time) 
 		switch node := nodes[pod.Spec.NodeName]; {
 		case pod.DeletionTimestamp != nil: // its successor will ask for itself
 		case pod.Spec.NodeName == "":
-			if refusal(pod) != nil {
-				at.refused = append(at.refused, pod)
+			if says := refusal(pod); says != nil {
+				refused := demanding(pod)
+				refused.Refused, refused.Since = true, says.LastTransitionTime.Time
+				at.refused = append(at.refused, refused)
 			}
 		case node != nil && going(node, now):
 			at.leaving = append(at.leaving, pod)
@@ -46,11 +49,7 @@ func demandOf(pods []*corev1.Pod, nodes map[string]*corev1.Node, now time.Time) 
 	}
 	var demand []capacity.Pod
 	for _, at := range places {
-		for _, pod := range at.refused {
-			refused := demanding(pod)
-			refused.Refused, refused.Since = true, refusal(pod).LastTransitionTime.Time
-			demand = append(demand, refused)
-		}
+		demand = append(demand, at.refused...)
 		sortByName(at.leaving)
 		for n, pod := range at.leaving {
 			if n >= len(at.leaving)-len(at.refused)-at.staying {

@@ -293,7 +293,7 @@ func ownAdmission(o observed, status *mlv1.TrainingJobStatus) (admitted bool, re
 	}
 	if w := o.decision.Wait; w != nil {
 		message := fmt.Sprintf("waits at place %d of AIJobQueue %s: %s", w.Position, queue, w.Message)
-		return false, w.Reason, message + roomToCome(o)
+		return false, w.Reason, message + roomToCome(o, w.Reason)
 	}
 	was, told := o.job.Status.Admission, meta.FindStatusCondition(o.job.Status.Conditions, mlv1.ConditionAdmitted)
 	if was != nil && was.AdmittedTime == nil && told != nil && told.Status == metav1.ConditionFalse {

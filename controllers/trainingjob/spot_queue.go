@@ -40,9 +40,9 @@ func lacksRoom(job *mlv1.TrainingJob) bool {
 	return admitted != nil && admitted.Status == metav1.ConditionFalse && admitted.Reason == aiplatformv1alpha1.ReasonInsufficientCapacity
 }
 
-// roomToCome says what a SpotInstanceVM does about the room that a job waits for in its queue; empty when it has nothing to do with it.
-func roomToCome(o observed) string {
-	if w := o.decision.Wait; spotName(o.job) == "" || w == nil || w.Reason != aiplatformv1alpha1.ReasonInsufficientCapacity {
+// roomToCome says what a SpotInstanceVM does about what a job waits for in its queue; empty when it has nothing to do with it.
+func roomToCome(o observed, reason string) string {
+	if spotName(o.job) == "" || reason != aiplatformv1alpha1.ReasonInsufficientCapacity {
 		return ""
 	}
 	_, _, message := spotCapacity(o)

@@ -60,12 +60,17 @@ func (f *fleet) settlesAt(expected map[string]int) {
 		return counts
 	}
 	f.eventually("AIJobs", func(c *assert.CollectT) { assert.Equal(c, expected, counted()) })
+	stays(func() { require.Equal(f.t, expected, counted()) })
+}
+
+// stays looks again and again for a while. Unlike assert.Never it leaves nobody behind who looks when the test is over.
+func stays(check func()) {
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
 	for end := time.After(1500 * time.Millisecond); ; {
 		select {
 		case <-look.C:
-			require.Equal(f.t, expected, counted())
+			check()
 		case <-end:
 			return
 		}
