@@ -29,8 +29,9 @@ LABEL org.opencontainers.image.title="spot-training-operator" \
       org.opencontainers.image.source="https://github.com/dcnlab/spot-training-operator" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
-COPY --from=builder /out/manager /manager
+# In the PATH, as in the image of a release, which ko builds.
+COPY --from=builder /out/manager /usr/local/bin/spot-training-operator
 USER 65532:65532
 # The subcommand (manager, checkpoint-agent, node-agent, job-service) is the container's first argument.
-ENTRYPOINT ["/manager"]
+ENTRYPOINT ["/usr/local/bin/spot-training-operator"]
 CMD ["manager"]

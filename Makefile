@@ -36,6 +36,10 @@ KUEUE := $(BIN)/kueue
 CRD_REF_DOCS := $(BIN)/crd-ref-docs
 PROMETHEUS := $(BIN)/prometheus
 PROMTOOL := $(BIN)/promtool
+ACTIONLINT := $(BIN)/actionlint
+KO := $(BIN)/ko
+HUGO := $(BIN)/hugo
+MERMAID := $(BIN)/mermaid/package.json
 
 # Binaries carry VERSION, not the state of a git checkout that may belong to another user.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -103,11 +107,15 @@ run: ## Run the manager on this machine against the cluster of KUBECONFIG, with 
 	@hack/run.sh
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Run golangci-lint over all Go code, and shellcheck over the scripts where it is installed.
+lint: $(GOLANGCI_LINT) lint-workflows ## Run golangci-lint over all Go code, actionlint over the workflows, and shellcheck over the scripts where it is installed.
 	$(GOLANGCI_LINT) run ./...
 	cd hack/localcluster && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
 	cd hack/catalog && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
 	@if command -v shellcheck >/dev/null; then set -x; shellcheck -x hack/*.sh .ci/run; fi
+
+.PHONY: lint-workflows
+lint-workflows: $(ACTIONLINT) ## Run actionlint over the workflows only.
+	$(ACTIONLINT)
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format the Go code.
@@ -117,10 +125,16 @@ fmt: $(GOLANGCI_LINT) ## Format the Go code.
 vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code calls (asks the Go vulnerability database).
 	$(GOVULNCHECK) ./...
 
+##@ Documentation
+
+.PHONY: site
+site: $(HUGO) $(MERMAID) ## Build the documentation site from docs/ into dist/site.
+	@hack/site.sh dist/site
+
 ##@ Tests
 
 .PHONY: test
-test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) $(KUEUE) store-servers ## Run the Python tests and all Go tests that need no live node; installs what they need.
+test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) $(KUEUE) $(HUGO) $(MERMAID) store-servers ## Run the Python tests and all Go tests that need no live node; installs what they need.
 	@hack/test.sh
 
 .PHONY: faults
@@ -201,6 +215,14 @@ docker-buildx: ## Build the manager's image for PLATFORMS and push it.
 .PHONY: chart-package
 chart-package: $(HELM) ## Pack the Helm chart into dist/.
 	$(HELM) package charts/spot-training-operator --destination dist
+
+.PHONY: ko-image
+ko-image: $(KO) ## Build the manager's image of a release for PLATFORMS with ko, with its SBOM, and push it to REGISTRY (VERSION=1.2.3).
+	@mkdir -p dist/sbom
+	KO_DOCKER_REPO=$(REGISTRY)/dcnlab/spot-training-operator $(KO) build --bare --platform=$(PLATFORMS) --tags=v$(VERSION) \
+	  --image-label=org.opencontainers.image.source=https://github.com/dcnlab/spot-training-operator \
+	  --image-label=org.opencontainers.image.licenses=Apache-2.0 --image-label=org.opencontainers.image.version=$(VERSION) \
+	  --sbom=spdx --sbom-dir=dist/sbom . | tee dist/manager.ref
 
 ##@ Operator Lifecycle Manager
 
@@ -283,6 +305,19 @@ $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
 $(CRD_REF_DOCS): hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
 	$(call build_tool,github.com/elastic/crd-ref-docs)
 
+$(ACTIONLINT): hack/tools/actionlint/go.mod hack/tools/actionlint/go.sum
+	$(call build_tool,github.com/rhysd/actionlint/cmd/actionlint)
+
+$(KO): hack/tools/ko/go.mod hack/tools/ko/go.sum
+	$(call build_tool,github.com/google/ko)
+
+$(HUGO): hack/tools/hugo/go.mod hack/tools/hugo/go.sum
+	$(call build_tool,github.com/gohugoio/hugo,CGO_ENABLED=0,-trimpath)
+
+# The site's diagrams are drawn by it.
+$(MERMAID): site/package.json site/package-lock.json
+	@hack/npm.sh site mermaid
+
 # Without its web pages, which the module does not hold: only the API is asked.
 $(PROMETHEUS) $(PROMTOOL): hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
 	$(call build_tool,github.com/prometheus/prometheus/cmd/$(@F),CGO_ENABLED=0,-trimpath)
@@ -294,4 +329,4 @@ $(FAKE_GCS_SERVER): hack/tools/fake-gcs-server/go.mod hack/tools/fake-gcs-server
 	$(call build_tool,github.com/fsouza/fake-gcs-server)
 
 $(AZURITE): hack/tools/azurite/package.json hack/tools/azurite/package-lock.json
-	@hack/azurite.sh
+	@hack/npm.sh hack/tools/azurite azurite

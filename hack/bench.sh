@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make bench: measures the operator on simulated nodes (test/performance) with the local cluster's programs.
-# BENCH_ARGS: arguments of test/performance, for example "-full -doc docs/performance.md".
+# make bench: measures the operator on simulated nodes (test/bench/performance) with the local cluster's programs.
+# BENCH_ARGS: arguments of test/bench/performance, for example "-full -doc docs/performance.md".
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -14,4 +14,4 @@ fi
 
 say "measuring"
 # shellcheck disable=SC2086 # BENCH_ARGS are several words
-exec go run ./test/performance ${BENCH_ARGS:-}
+exec go run ./test/bench/performance ${BENCH_ARGS:-}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make e2e: the tests of test/e2e on the live node, which is started if it is not up and then stopped again; or on the
+# make e2e: the tests of test/suites/e2e on the live node, which is started if it is not up and then stopped again; or on the
 # cluster of KUBECONFIG, which must be able to pull IMG and WORKER_IMG. E2E_ARGS: more arguments for go test. TEST_RERUNS: how
 # often a test that failed is run again. E2E_MACHINES=yes: run also the tests that add machines to the node, which join it as
 # instances do (make spot-e2e).
@@ -23,7 +23,7 @@ main() {
   DEPLOY_COMPONENTS="local job-service" hack/deploy.sh apply
   say "end-to-end tests"
   # shellcheck disable=SC2086 # E2E_ARGS are several words
-  IMG=$IMG WORKER_IMG=$WORKER_IMG "$BIN/gotestsum" --format testname "${RERUNS[@]}" --packages=./test/e2e/... -- \
+  IMG=$IMG WORKER_IMG=$WORKER_IMG "$BIN/gotestsum" --format testname "${RERUNS[@]}" --packages=./test/suites/e2e/... -- \
     -tags e2e -count=1 -parallel 3 -timeout 30m ${E2E_ARGS:-}
 }
 

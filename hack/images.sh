@@ -36,8 +36,8 @@ prepare_worker() (
 # The same contents as the Dockerfile's: a static binary, the certificate authorities, a user that is not root.
 load_manager() {
   load_once manager "$IMG" "$(content_of "$MANAGER")" \
-    --file "$MANAGER:/manager:0755" --passwd-nonroot --with-ca-certificates --user 65532:65532 \
-    --entrypoint /manager --cmd manager
+    --file "$MANAGER:/usr/local/bin/spot-training-operator:0755" --passwd-nonroot --with-ca-certificates --user 65532:65532 \
+    --env PATH=/usr/local/bin --entrypoint /usr/local/bin/spot-training-operator --cmd manager
 }
 
 # Configured as workers/training/build-rootfs.sh says.

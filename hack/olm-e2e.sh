@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make olm-e2e: the tests of test/olm on the live node with the real OLM. Brings up both, builds the images of the
+# make olm-e2e: the tests of test/suites/olm on the live node with the real OLM. Brings up both, builds the images of the
 # releases from the history and those of the present version from the tree, puts them into the node's registry under
 # the names that they are published by, and stops at the end what it has started.
 #
@@ -30,7 +30,7 @@ main() {
   # shellcheck disable=SC2086 # OLM_E2E_ARGS are several words
   CATALOG_IMAGE=$CATALOG_IMAGE PUSH_UPDATE="$ROOT/hack/olm-e2e.sh push-update" \
     FIRST_VERSION=$(release 1) SECOND_VERSION=$(release 2) PRESENT_VERSION=$PRESENT NEXT_VERSION=$NEXT \
-    "$BIN/gotestsum" --format standard-verbose -- -tags olm -count=1 -timeout 40m ./test/olm/... ${OLM_E2E_ARGS:-}
+    "$BIN/gotestsum" --format standard-verbose -- -tags olm -count=1 -timeout 40m ./test/suites/olm/... ${OLM_E2E_ARGS:-}
 }
 
 # release N: the Nth version of the catalog.

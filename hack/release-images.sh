@@ -46,8 +46,8 @@ value_of() { sed -n "s/^$1=//p" <<<"$RELEASE"; }
 # As hack/images.sh builds it.
 manager() {
   build spot-training-operator "$@" \
-    --file "$folder/manager:/manager:0755" --passwd-nonroot --with-ca-certificates --user 65532:65532 \
-    --entrypoint /manager --cmd manager
+    --file "$folder/manager:/usr/local/bin/spot-training-operator:0755" --passwd-nonroot --with-ca-certificates --user 65532:65532 \
+    --env PATH=/usr/local/bin --entrypoint /usr/local/bin/spot-training-operator --cmd manager
 }
 
 # The large root file system is shared with hack/images.sh, as long as its recipe is the same.

@@ -28,7 +28,7 @@ main() {
 
   say "operator (Go)"
   local packages
-  mapfile -t packages < <(go list ./... | grep -v -E "^$MODULE/test/(e2e|performance)(/|$)")
+  mapfile -t packages < <(go list ./... | grep -v -E "^$MODULE/test/(suites/e2e|bench/performance)(/|$)")
   # shellcheck disable=SC2086 # TEST_ARGS are several words
   "$BIN/gotestsum" --format pkgname "${RERUNS[@]}" --packages="${packages[*]}" -- -race -timeout 20m ${TEST_ARGS:-} || failed+=("operator")
 

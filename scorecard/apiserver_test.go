@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/operator-framework/api/crds"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
@@ -28,8 +30,8 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/internal/progress"
-	"github.com/dcnlab/spot-training-operator/test/apiserver"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 // api has the operator's CRDs and those of OLM.
@@ -73,7 +75,7 @@ func startOperator(t *testing.T, namespace string) {
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
 		Metrics:  metrics.NewTrainingJobs(prometheus.NewRegistry(), 10),
-		Settings: trainingjob.Settings{WorkerImage: "worker:1", AgentImage: "agent:1"},
+		Settings: build.Settings{WorkerImage: "worker:1", AgentImage: "agent:1"},
 	}
 	reported := make(chan event.TypedGenericEvent[types.NamespacedName])
 	require.NoError(t, reconciler.SetupWithManager(ctx, mgr, trainingjob.Options{Concurrency: 2, Reported: reported}))

@@ -9,34 +9,32 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/dcnlab/spot-training-operator/controllers/agent"
-	"github.com/dcnlab/spot-training-operator/controllers/agentworkflow"
 	"github.com/dcnlab/spot-training-operator/controllers/aijob"
-	"github.com/dcnlab/spot-training-operator/controllers/aijobqueue"
-	"github.com/dcnlab/spot-training-operator/controllers/computecluster"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
+	"github.com/dcnlab/spot-training-operator/controllers/queuestatus"
+	"github.com/dcnlab/spot-training-operator/controllers/workflow"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/internal/scheduler"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
 // startPlatform adds the controllers of AI workloads to a manager.
 func startPlatform(ctx context.Context, t *testing.T, mgr ctrl.Manager) {
 	t.Helper()
 	recorder := mgr.GetEventRecorder("spot-training-operator")
-	decider := admission.New(mgr, admission.Options{Schedule: scheduler.Schedule})
+	decider := queueing.New(mgr, queueing.Options{Schedule: scheduler.Schedule})
 	decider.Add(aijob.Source())
 	jobs := &aijob.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: recorder,
 		Metrics: metrics.NewAIJobs(prometheus.NewRegistry()), Decider: decider,
 	}
 	require.NoError(t, jobs.SetupWithManager(ctx, mgr, aijob.Options{Concurrency: 1}))
-	queues := &aijobqueue.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}, Figures: decider}
+	queues := &queuestatus.QueueReconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}, Figures: decider}
 	require.NoError(t, queues.SetupWithManager(mgr))
-	clusters := &computecluster.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}, Figures: decider}
+	clusters := &queuestatus.ClusterReconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}, Figures: decider}
 	require.NoError(t, clusters.SetupWithManager(mgr))
-	agents := &agent.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	agents := &workflow.AgentReconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}
 	require.NoError(t, agents.SetupWithManager(mgr))
-	workflows := &agentworkflow.Reconciler{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: recorder}
-	require.NoError(t, workflows.SetupWithManager(ctx, mgr, agentworkflow.Options{Concurrency: 1}))
+	workflows := &workflow.Reconciler{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: recorder}
+	require.NoError(t, workflows.SetupWithManager(ctx, mgr, workflow.Options{Concurrency: 1}))
 	require.NoError(t, mgr.Add(decider))
 }

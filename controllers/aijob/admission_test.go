@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // gpuNode makes a node with GPUs, which only jobs of this test can use.
@@ -131,7 +131,7 @@ func TestAPIAJobOfAQueueThatIsMissingGoesOnWhenItAppears(t *testing.T) {
 
 	require.NoError(t, c.Create(t.Context(), &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}))
 	c.reachPhase(run, aiplatformv1alpha1.AIJobRunning, 0)
-	assert.Equal(t, "True Ready", conditions(run.Status)["Ready"])
+	assert.Equal(t, "True Running", conditions(run.Status)["Ready"])
 
 	suspended := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
 	require.NoError(t, c.Patch(t.Context(), suspended, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"suspend":true}}`))))

@@ -2,7 +2,6 @@ package aijob
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -20,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 )
 
 func TestAPIAJobRunsToItsEnd(t *testing.T) {
@@ -64,7 +63,7 @@ func TestAPIAJobRunsToItsEnd(t *testing.T) {
 	assert.Equal(t, map[string]string{"answer": "42"}, run.Status.Outputs)
 	assert.Equal(t, int32(0), *run.Status.ExitCode)
 	assert.Equal(t, map[string]string{
-		"Ready": "True Ready", "Queued": "False Completed", "Scheduled": "True Admitted", "Complete": "True Completed",
+		"Ready": "True Completed", "Queued": "False Completed", "Scheduled": "True AdmittedByQueue", "Complete": "True Completed",
 	}, conditions(run.Status))
 	c.tells(m, "Normal Scheduled the pod is being started on node a", "Normal Running", "Normal Completed")
 	c.until("three figures, and one for each of the four ways to end", func() bool {
@@ -143,14 +142,14 @@ func TestAPIAPreemptedJobGivesItsPlaceBackAndRunsAgain(t *testing.T) {
 	run := c.submit(job())
 	c.reachPhase(run, aiplatformv1alpha1.AIJobRunning, 0)
 	c.deaf = true
-	c.decider.decide(run, &admission.Decision{Preempted: &admission.PreemptedBy{Kind: "AIJob", Namespace: "team", Name: "urgent", Priority: 90}})
+	c.decider.decide(run, &queueing.Decision{Preempted: &queueing.PreemptedBy{Kind: "AIJob", Namespace: "team", Name: "urgent", Priority: 90}})
 	c.reachPhase(run, aiplatformv1alpha1.AIJobQueued, 1)
 	assert.Equal(t, "Preempted", run.Status.Reason)
-	assert.Contains(t, run.Status.Message, "AIJob team/urgent of priority 90")
+	assert.Contains(t, run.Status.Message, "preempted by AIJob team/urgent (priority 90")
 	c.until("its pod being asked to end", func() bool { return c.pods()[0].DeletionTimestamp != nil })
 	assert.Equal(t, int64(30), *c.pods()[0].DeletionGracePeriodSeconds)
 	_, state := Source().Job(run)
-	assert.Equal(t, admission.Holding, state, "until its pod has ended")
+	assert.Equal(t, queueing.Holding, state, "until its pod has ended")
 
 	c.deaf = false
 	c.reachPhase(run, aiplatformv1alpha1.AIJobRunning, 1)
@@ -275,40 +274,6 @@ func TestAPIPodsThatTheClusterRefuses(t *testing.T) {
 		require.NoError(t, c.Create(t.Context(), restricted))
 		run := c.submit(job())
 		c.reach(run, "in conflict", func(s *aiplatformv1alpha1.AIJobStatus) bool { return short(*s) == "Retrying ObjectConflict" })
-		assert.Contains(t, run.Status.Message, "Pod infer-0-0 exists and does not belong to this job")
+		assert.Contains(t, run.Status.Message, "Pod infer-0-0 exists and does not belong to this AIJob")
 	})
-}
-
-func TestRefusalsAreToldApart(t *testing.T) {
-	forbidden := func(text string) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: text}}
-	}
-	for name, test := range map[string]struct {
-		err  error
-		want string
-		kind consequence
-	}{
-		"Pod Security": {forbidden(`pods "x" is forbidden: violates PodSecurity "restricted:latest"`), "PodSecurityViolation", hopeless},
-		"quota": {forbidden("exceeded quota: q, requested: requests.cpu=2,pods=1, used: requests.cpu=1,pods=0, limited: requests.cpu=4,pods=10"),
-			"ResourceQuotaExceeded", refused},
-		"quota less than all": {forbidden("exceeded quota: q, requested: requests.cpu=2,pods=1, used: requests.cpu=1,pods=0, limited: requests.cpu=3,pods=10"),
-			"QuotaTooSmall", hopeless},
-		"another admission controller": {forbidden("denied by policy"), "PodRejected", refused},
-		"invalid": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid}},
-			"PodInvalid", hopeless},
-	} {
-		t.Run(name, func(t *testing.T) {
-			found, err := refusalOf(test.err, 2, "pod x")
-			require.NoError(t, err)
-			assert.Equal(t, test.want, found.reason)
-			assert.Equal(t, test.kind, found.kind)
-		})
-	}
-	_, err := refusalOf(&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusServiceUnavailable}}, 1, "pod x")
-	assert.ErrorContains(t, err, "create pod x")
-	_, err = refusalOf(&apierrors.StatusError{ErrStatus: metav1.Status{
-		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
-		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
-	}}, 1, "pod x")
-	assert.NoError(t, err)
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestABusyManagerDoesNotTellOfShortRuns(t *testing.T) {
@@ -21,7 +21,7 @@ func TestABusyManagerDoesNotTellOfShortRuns(t *testing.T) {
 		want   string
 		again  time.Duration
 	}{
-		"busy, too early":          {busy: true, after: 3 * time.Second, want: "Scheduled Admitted", again: 7 * time.Second},
+		"busy, too early":          {busy: true, after: 3 * time.Second, want: "Scheduled AdmittedByQueue", again: 7 * time.Second},
 		"busy, it still runs":      {busy: true, after: 10 * time.Second, want: "Running Running"},
 		"busy, it has ended":       {busy: true, after: 300 * time.Millisecond, ended: true, want: "Succeeded Completed"},
 		"with little else to tell": {after: 0, want: "Running Running"},
@@ -35,7 +35,7 @@ func TestABusyManagerDoesNotTellOfShortRuns(t *testing.T) {
 				b.Spec(test.change)
 			}
 			w := worldOf(b).scheduled("a")
-			w.told, w.busy = w.now, test.busy
+			w.written, w.busy = w.now, test.busy
 			pod := w.pod(0, "a", corev1.PodRunning)
 			if test.ended {
 				exit(pod, 0, "", test.after)
@@ -54,7 +54,7 @@ func TestABusyManagerDoesNotTellOfShortRuns(t *testing.T) {
 func TestABusyManagerDoesNotTellOfPlacesInTheQueue(t *testing.T) {
 	w := worldOf(job()).waits(5, "InsufficientCapacity", "needs 4, 2 are free")
 	w.job.Status = plan(w.observed).status
-	w.told, w.busy = w.now, true
+	w.written, w.busy = w.now, true
 	d := plan(w.at(time.Hour).waits(2, "InsufficientCapacity", "needs 4, 2 are free").observed)
 	assert.Equal(t, int32(5), d.status.QueuePosition)
 	assert.Equal(t, time.Minute, d.again)
@@ -115,7 +115,7 @@ func TestABusyManagerTellsLaterThatNewJobsWait(t *testing.T) {
 		"the user must act":       {change: func(w *world) { w.waits(1, "QueueNotFound", "create it") }, want: "Queued QueueNotFound"},
 		"the job waits again":     {change: func(w *world) { w.job.Status.Phase = "Queued" }, want: "Queued InsufficientCapacity"},
 		"nothing was decided yet": {change: func(w *world) { w.decided = false; w.at(time.Minute) }, want: "Pending"},
-		"it has its place":        {change: func(w *world) { w.admitted("a") }, want: "Scheduled Admitted"},
+		"it has its place":        {change: func(w *world) { w.admitted("a") }, want: "Scheduled AdmittedByQueue"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(job()).waits(3, "InsufficientCapacity", "needs 4, 2 are free")

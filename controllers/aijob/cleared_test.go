@@ -36,7 +36,7 @@ func TestMembersWhosePodsWereClearedAwayHaveSucceeded(t *testing.T) {
 	w.pods = w.pods[2:]
 	d = plan(w.at(2 * time.Minute).observed)
 	assert.Equal(t, "Queued PodDeleted", short(d.status), "one more is gone than had succeeded")
-	assert.Contains(t, d.status.Message, "2 pods are gone, of which 1 had succeeded")
+	assert.Contains(t, d.status.Message, "2 pods are gone; only 1 of them had succeeded")
 
 	w = three(1)
 	w.pods = w.pods[:2]

@@ -27,22 +27,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/internal/scheduler"
-	"github.com/dcnlab/spot-training-operator/test/builders"
-	"github.com/dcnlab/spot-training-operator/test/crash"
-	"github.com/dcnlab/spot-training-operator/test/managers"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/crash"
+	"github.com/dcnlab/spot-training-operator/test/harness/managers"
 )
 
 // decider admits what the test says.
 type decider struct {
 	mu        sync.Mutex
-	decisions map[types.UID]admission.Decision
+	decisions map[types.UID]queueing.Decision
 	changes   chan event.GenericEvent
 }
 
-func (d *decider) Decision(uid types.UID) (admission.Decision, bool) {
+func (d *decider) Decision(uid types.UID) (queueing.Decision, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	decision, ok := d.decisions[uid]
@@ -57,7 +57,7 @@ func (d *decider) Changes(string) source.Source {
 }
 
 // decide on a job; nil forgets what was decided.
-func (d *decider) decide(job *aiplatformv1alpha1.AIJob, decision *admission.Decision) {
+func (d *decider) decide(job *aiplatformv1alpha1.AIJob, decision *queueing.Decision) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if decision == nil {
@@ -101,7 +101,7 @@ func newCluster(t *testing.T) *cluster {
 	require.NoError(t, c.Create(t.Context(), namespace))
 	return &cluster{
 		Client: c, t: t, config: config, namespace: namespace.Name, nodes: []string{"a", "b", "c", "d"},
-		decider: &decider{decisions: map[types.UID]admission.Decision{}},
+		decider: &decider{decisions: map[types.UID]queueing.Decision{}},
 	}
 }
 
@@ -124,7 +124,7 @@ func (c *cluster) start(at *crash.Cut) *manager {
 		Metrics: metrics.NewAIJobs(m.metrics), Decider: c.decider,
 	}
 	if c.real {
-		service := admission.New(mgr, admission.Options{Schedule: scheduler.Schedule})
+		service := queueing.New(mgr, queueing.Options{Schedule: scheduler.Schedule})
 		service.Add(Source())
 		require.NoError(c.t, mgr.Add(service))
 		reconciler.Decider = service
@@ -174,14 +174,14 @@ func (c *cluster) admit() {
 		described, state := Source().Job(job)
 		decision, decided := c.decider.Decision(job.UID)
 		switch {
-		case state == admission.Waiting && c.full:
+		case state == queueing.Waiting && c.full:
 			if !decided || decision.Wait == nil {
-				c.decider.decide(job, &admission.Decision{Wait: &scheduler.Wait{Position: 1, Reason: "InsufficientCapacity", Message: "no node fits"}})
+				c.decider.decide(job, &queueing.Decision{Wait: &scheduler.Wait{Position: 1, Reason: "InsufficientCapacity", Message: "no node fits"}})
 			}
-		case state == admission.Waiting:
+		case state == queueing.Waiting:
 			nodes := c.nodes[:described.Groups[0].Count]
-			c.decider.decide(job, &admission.Decision{Admitted: &scheduler.Admission{UID: job.UID, Nodes: nodes}})
-		case state == admission.Holding && described.Stopping, state == admission.Uninvolved, decided && decision.Admitted != nil:
+			c.decider.decide(job, &queueing.Decision{Admitted: &scheduler.Admission{UID: job.UID, Nodes: nodes}})
+		case state == queueing.Holding && described.Stopping, state == queueing.Uninvolved, decided && decision.Admitted != nil:
 			c.decider.decide(job, nil)
 		}
 	}

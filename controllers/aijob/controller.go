@@ -1,7 +1,7 @@
-// Package aijob runs AIJobs: it has them wait in their queue until admission gives them a place, makes their pods there, tries
-// them again when they fail, and keeps what they report. Every reconciliation observes, plans, applies and reports, in files of
-// these names; all decisions are in the plan, which is a pure function. What was decided is written into the status before it is
-// done, so that a manager that starts anew goes on where the last one ended.
+// Package aijob runs AIJobs: they wait in their queue until they are admitted to nodes; their pods are created there, retried when they
+// fail, and their results kept. Every reconciliation observes, plans, applies and reports, in files of these names; all decisions are in
+// the plan, which is a pure function. A decision is written into the status before it is carried out, so that a manager that starts
+// continues where the last one ended.
 package aijob
 
 import (
@@ -17,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // Reconciler runs AIJobs.
@@ -33,17 +35,17 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Metrics counts what happens.
 	Metrics *metrics.AIJobs
-	// Decider says which jobs get their place, and which lose it.
-	Decider admission.Decider
+	// Decider says which jobs are admitted, and which are preempted.
+	Decider queueing.Decider
 
-	// children reads the pods and Services of AIJobs from a cache of their own, and reads its own writes.
-	children client.Client
-	memory   memory
+	// children writes the pods and Services of AIJobs, and reads them from a cache of their own.
+	children child.Writer
+	pacer    reporting.Pacer
 	load     load
 }
 
-// rounds is how often a job is planned anew in one reconciliation, because its status was written.
-const rounds = 4
+// maxPlans is how often a job is planned again in one reconciliation after its status was written.
+const maxPlans = 4
 
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/status,verbs=patch
@@ -59,40 +61,40 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	var job aiplatformv1alpha1.AIJob
 	if err := r.Get(ctx, request.NamespacedName, &job); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.memory.forget(request.NamespacedName)
+			r.pacer.Forget(request.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("read the AIJob: %w", err)
 	}
 	again, err := r.reconcile(ctx, &job)
-	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
-		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	if again, ok := child.RetryAfter(err); ok {
+		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	result := ctrl.Result{RequeueAfter: again}
-	if waits(&job) {
-		result.Priority = ptr.To(admission.WaitsPriority)
+	if isWaiting(&job) {
+		result.Priority = ptr.To(queueing.WaitsPriority)
 	}
 	return result, err
 }
 
-// waits says whether a job was seen waiting.
-func waits(job *aiplatformv1alpha1.AIJob) bool {
+// isWaiting says whether a job was seen waiting.
+func isWaiting(job *aiplatformv1alpha1.AIJob) bool {
 	return isNew(job) || job.Status.Phase == aiplatformv1alpha1.AIJobQueued
 }
 
-// isNew says whether nothing has been told of a job yet. The API server says Pending then (AIJob.Status has that default).
+// isNew says whether the status of a job was never written. The API server says Pending then (AIJob.Status has that default).
 func isNew(job *aiplatformv1alpha1.AIJob) bool {
 	return job.Status.Phase == "" || job.Status.Phase == aiplatformv1alpha1.AIJobPending
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, job *aiplatformv1alpha1.AIJob) (time.Duration, error) {
-	for range rounds {
+	for range maxPlans {
 		o, err := r.observe(ctx, job)
 		if err != nil {
 			return 0, err
 		}
 		d := plan(o)
-		if changed(&job.Status, &d.status) {
+		if isChanged(&job.Status, &d.status) {
 			if job, err = r.report(ctx, o, d.status); err != nil {
 				return 0, client.IgnoreNotFound(err)
 			}

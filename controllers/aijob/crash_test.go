@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/crash"
+	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 )
 
 // life runs a gang through a failure, DeadLetter and back, and the deletion of a pod to its end. It returns the writes of the

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestAJobThatIsBeingDeletedIsCancelled(t *testing.T) {
@@ -46,7 +46,7 @@ func TestAPIAJobWithAFinalizerEndsWhenItIsDeleted(t *testing.T) {
 	assert.Equal(t, "the AIJob is being deleted", run.Status.Message)
 	assert.Empty(t, c.pods())
 	_, state := Source().Job(run)
-	assert.Equal(t, admission.Uninvolved, state)
+	assert.Equal(t, queueing.Uninvolved, state)
 	c.unchanged(m, run)
 	finalizers()
 }

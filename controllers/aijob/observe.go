@@ -19,8 +19,8 @@ const podJobIndex = "job"
 // observe reads from the caches what exists of a job. Pods are read only: they are not copied.
 func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob) (observed, error) {
 	now := r.Clock.Now()
-	known := r.memory.of(client.ObjectKeyFromObject(job), job.UID, now)
-	o := observed{now: now, job: job, seen: known.seen, told: known.told}
+	key := client.ObjectKeyFromObject(job)
+	o := observed{now: now, job: job, seen: r.pacer.Seen(key, now), written: r.pacer.Last(key)}
 	o.busy, o.spare = r.load.busy(now)
 	if err := r.observePods(ctx, &o); err != nil {
 		return o, err
@@ -30,7 +30,7 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 	}
 	if isGang(job) && job.Status.Phase == aiplatformv1alpha1.AIJobScheduled {
 		var service corev1.Service
-		err := r.children.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: serviceName(job.Name)}, &service)
+		err := r.children.Client.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: serviceName(job.Name)}, &service)
 		if client.IgnoreNotFound(err) != nil {
 			return o, fmt.Errorf("read Service %s: %w", serviceName(job.Name), err)
 		}
@@ -45,7 +45,7 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	for {
 		var pods corev1.PodList
-		err := r.children.List(ctx, &pods, client.InNamespace(o.job.Namespace), client.MatchingFields{podJobIndex: o.job.Name},
+		err := r.children.Client.List(ctx, &pods, client.InNamespace(o.job.Namespace), client.MatchingFields{podJobIndex: o.job.Name},
 			client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 		if err != nil {
 			return fmt.Errorf("list pods: %w", err)
@@ -63,8 +63,8 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	}
 }
 
-// awaitMade waits until the cache shows the pods that this manager has made for a job, and says whether a list has any more by that: one
-// whose label somebody has changed never will be in it.
+// awaitMade waits until the cache shows the pods that this manager has created for a job, and says whether another list has more of them: a
+// pod whose label was changed is in none.
 func (r *Reconciler) awaitMade(ctx context.Context, o *observed) (bool, error) {
 	if o.job.Status.Phase != aiplatformv1alpha1.AIJobScheduled {
 		return false, nil
@@ -73,7 +73,7 @@ func (r *Reconciler) awaitMade(ctx context.Context, o *observed) (bool, error) {
 	for _, member := range missing(o) {
 		name := nameOf(o.job, member)
 		var pod corev1.Pod
-		err := r.children.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &pod, client.UnsafeDisableDeepCopy)
+		err := r.children.Client.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &pod, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("read pod %s: %w", name, err)
 		}
@@ -83,7 +83,7 @@ func (r *Reconciler) awaitMade(ctx context.Context, o *observed) (bool, error) {
 	return more, nil
 }
 
-// missing are the members whose pods a job should have now and was not seen to have.
+// missing are the members whose pods a job should have now and does not have in the cache.
 func missing(o *observed) (members []int32) {
 	there := map[string]bool{}
 	for _, pod := range o.pods {
@@ -97,8 +97,8 @@ func missing(o *observed) (members []int32) {
 	return members
 }
 
-// observeHidden asks the API server for pods of a job that the cache lacks though they should long be there: somebody deleted them,
-// or only took away the label by which the cache finds them, and they still run.
+// observeHidden asks the API server for pods of a job that the cache lacks though they should long be there: they were deleted, or only
+// lost the label by which the cache finds them, and still run.
 func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 	switch status := &o.job.Status; status.Phase {
 	case aiplatformv1alpha1.AIJobRunning:

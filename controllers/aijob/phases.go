@@ -10,7 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // queue puts the job into its queue.
@@ -21,10 +22,10 @@ func (p *planner) queue(status *aiplatformv1alpha1.AIJobStatus, reason, message 
 	}
 	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobQueued, reason, message
 	status.NextRetryTime, status.QueuePosition, status.ClusterName = nil, 0, ""
-	meta.RemoveStatusCondition(&status.Conditions, aiplatformv1alpha1.ConditionFailed)
-	p.set(status, aiplatformv1alpha1.ConditionQueued, metav1.ConditionTrue, reason, message)
-	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, reason, message)
-	p.ready(status, reason, message)
+	meta.RemoveStatusCondition(&status.Conditions, reasons.ConditionFailed)
+	p.set(status, reasons.ConditionQueued, metav1.ConditionTrue, reason, message)
+	p.set(status, reasons.ConditionScheduled, metav1.ConditionFalse, reason, message)
+	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reason, message)
 }
 
 // wait says what the job waits for.
@@ -34,25 +35,25 @@ func (p *planner) wait(status *aiplatformv1alpha1.AIJobStatus) {
 		p.queue(status, wait.Reason, wait.Message)
 	}
 	status.Reason, status.Message, status.QueuePosition = wait.Reason, wait.Message, int32(wait.Position)
-	p.set(status, aiplatformv1alpha1.ConditionQueued, metav1.ConditionTrue, wait.Reason, wait.Message)
-	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, wait.Reason, wait.Message)
-	p.ready(status, wait.Reason, wait.Message)
+	p.set(status, reasons.ConditionQueued, metav1.ConditionTrue, wait.Reason, wait.Message)
+	p.set(status, reasons.ConditionScheduled, metav1.ConditionFalse, wait.Reason, wait.Message)
+	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, wait.Reason, wait.Message)
 }
 
-// admit writes down where the job got its place.
+// admit writes down on which nodes the job is admitted.
 func (p *planner) admit(status *aiplatformv1alpha1.AIJobStatus) {
 	admitted := p.decision.Admitted
 	if status.QueuedTime == nil {
 		status.QueuedTime = ptr.To(p.job.CreationTimestamp)
 	}
-	message := startingInWords(admitted.Nodes)
-	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobScheduled, aiplatformv1alpha1.ReasonAdmitted, message
+	message := startMessage(admitted.Nodes)
+	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobScheduled, reasons.AdmittedByQueue, message
 	status.Assignments, status.ScheduledTime, status.ClusterName = assignmentsOf(admitted.Nodes), at(p.now), admitted.Cluster
 	status.StartTime, status.QueuePosition, status.ExitCode, status.Outputs = nil, 0, nil, nil
 	status.Members = &aiplatformv1alpha1.MembersStatus{Total: membersOf(p.job)}
-	p.set(status, aiplatformv1alpha1.ConditionQueued, metav1.ConditionFalse, aiplatformv1alpha1.ReasonAdmitted, message)
-	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionTrue, aiplatformv1alpha1.ReasonAdmitted, message)
-	p.ready(status, aiplatformv1alpha1.ReasonReady, "")
+	p.set(status, reasons.ConditionQueued, metav1.ConditionFalse, reasons.AdmittedByQueue, message)
+	p.set(status, reasons.ConditionScheduled, metav1.ConditionTrue, reasons.AdmittedByQueue, message)
+	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.AdmittedByQueue, message)
 }
 
 // run says that all pods run.
@@ -61,12 +62,13 @@ func (p *planner) run(status *aiplatformv1alpha1.AIJobStatus) {
 	if total := membersOf(p.job); total > 1 {
 		message = fmt.Sprintf("all %d pods run", total)
 	}
-	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobRunning, aiplatformv1alpha1.ReasonRunning, message
+	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobRunning, reasons.Running, message
 	status.StartTime = at(p.now)
+	p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Running, message)
 }
 
-// count counts the pods of the present try. Pods that are gone have succeeded as far as the status says that so many had: those may
-// be cleared away.
+// count counts the pods of the current attempt. Pods that are gone count as succeeded as far as the status says that so many had: those
+// may be cleared away.
 func (p *planner) count(status *aiplatformv1alpha1.AIJobStatus, members []*corev1.Pod) {
 	counts := aiplatformv1alpha1.MembersStatus{Total: int32(len(members))}
 	gone := int32(0)
@@ -76,9 +78,9 @@ func (p *planner) count(status *aiplatformv1alpha1.AIJobStatus, members []*corev
 			gone++
 		case pod.Status.Phase == corev1.PodSucceeded:
 			counts.Succeeded++
-		case podloss.Failed(pod):
+		case podend.HasFailed(pod):
 			counts.Failed++
-		case started(pod):
+		case isStarted(pod):
 			counts.Active++
 		}
 	}
@@ -93,8 +95,8 @@ func (p *planner) count(status *aiplatformv1alpha1.AIJobStatus, members []*corev
 func (p *planner) finish(status *aiplatformv1alpha1.AIJobStatus, phase aiplatformv1alpha1.AIJobPhase, reason, message string) {
 	status.Phase, status.Reason, status.Message = phase, reason, message
 	status.CompletionTime, status.NextRetryTime, status.QueuePosition = at(p.now), nil, 0
-	p.set(status, aiplatformv1alpha1.ConditionQueued, metav1.ConditionFalse, reason, message)
-	p.stopLive(status) // that none is left gives the place back in the same step
+	p.set(status, reasons.ConditionQueued, metav1.ConditionFalse, reason, message)
+	p.stopLive(status) // when none is left, the same step frees the nodes
 }
 
 func (p *planner) succeed(status *aiplatformv1alpha1.AIJobStatus, members []*corev1.Pod) {
@@ -102,7 +104,7 @@ func (p *planner) succeed(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 	if len(members) > 1 {
 		message = fmt.Sprintf("all %d pods ended with exit code 0", len(members))
 	}
-	if status.StartTime == nil { // it ended before anybody saw it run
+	if status.StartTime == nil { // it ended before it was seen running
 		status.StartTime = at(p.now)
 		if members[0] != nil {
 			if first := program.Terminated(members[0]); first != nil && !first.StartedAt.IsZero() {
@@ -111,33 +113,34 @@ func (p *planner) succeed(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 		}
 	}
 	status.ExitCode, status.Outputs = ptr.To[int32](0), outputsOf(members)
-	p.finish(status, aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.ReasonCompleted, message)
-	p.set(status, aiplatformv1alpha1.ConditionComplete, metav1.ConditionTrue, aiplatformv1alpha1.ReasonCompleted, message)
+	p.finish(status, aiplatformv1alpha1.AIJobSucceeded, reasons.Completed, message)
+	p.set(status, reasons.ConditionComplete, metav1.ConditionTrue, reasons.Completed, message)
+	p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Completed, message)
 }
 
 func (p *planner) cancel(status *aiplatformv1alpha1.AIJobStatus, message string) {
-	p.finish(status, aiplatformv1alpha1.AIJobCancelled, aiplatformv1alpha1.ReasonCancelled, message)
-	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, aiplatformv1alpha1.ReasonCancelled, message)
-	p.ready(status, aiplatformv1alpha1.ReasonReady, "")
+	p.finish(status, aiplatformv1alpha1.AIJobCancelled, reasons.Cancelled, message)
+	p.set(status, reasons.ConditionScheduled, metav1.ConditionFalse, reasons.Cancelled, message)
+	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.Cancelled, message)
 }
 
-// preempt gives the job's place to another. The job is queued again once its pods have ended.
+// preempt frees the nodes for another job. The job is queued again once its pods have ended.
 func (p *planner) preempt(status *aiplatformv1alpha1.AIJobStatus) {
 	by := p.decision.Preempted
-	message := fmt.Sprintf("%s %s/%s of priority %d takes the place of this job of priority %d, which is queued again",
+	message := fmt.Sprintf("preempted by %s %s/%s (priority %d, this job has %d); the job is queued again",
 		by.Kind, by.Namespace, by.Name, by.Priority, ptr.Deref(p.job.Spec.Priority, 50))
 	status.PreemptionCount++
-	p.queue(status, aiplatformv1alpha1.ReasonPreempted, message)
+	p.queue(status, reasons.Preempted, message)
 	p.stopLive(status)
 }
 
-// fail ends a try.
+// fail ends an attempt.
 func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, members []*corev1.Pod) {
 	status.ExitCode, status.Outputs = found.exitCode, outputsOf(members)
 	used, allowed := retriesUsed(p.job), maxRetries(p.job)
 	switch {
-	case found.kind == lost && status.Phase == aiplatformv1alpha1.AIJobScheduled && !waited(found):
-		// A cluster that takes away what it has just given is not to be asked again at once.
+	case found.kind == lost && status.Phase == aiplatformv1alpha1.AIJobScheduled && !hasWaited(found):
+		// A cluster that takes away what it has just given must not be asked again at once.
 		status.PreemptionCount++
 		p.pause(status, found, jittered(p.job, refusalPause))
 	case found.kind == lost:
@@ -150,8 +153,8 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 	case found.kind == hopeless:
 		p.giveUp(status, aiplatformv1alpha1.AIJobFailed, found.reason, found.message)
 	case used >= allowed:
-		p.giveUp(status, aiplatformv1alpha1.AIJobDeadLetter, aiplatformv1alpha1.ReasonRetriesExhausted, fmt.Sprintf(
-			"failed %d times, more than spec.retryPolicy.maxRetries %d allows; last %s: %s; the annotation %s brings it back",
+		p.giveUp(status, aiplatformv1alpha1.AIJobDeadLetter, reasons.RetriesExhausted, fmt.Sprintf(
+			"failed %d times, spec.retryPolicy.maxRetries is %d; last %s: %s; the annotation %s requeues it",
 			used+1, allowed, found.reason, found.message, aiplatformv1alpha1.AnnotationRequeue))
 	default:
 		status.RetryCount++
@@ -159,15 +162,15 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 	}
 }
 
-// pauseAfter is how long a job waits that the cluster refused to start, after it has lost its place so often before. It grows: the
-// job may never be able to start, and takes the place of others at every try.
+// pauseAfter is how long a job waits that the cluster refused to start so often. It grows: the job may never be able to start, and keeps
+// resources from others at every attempt.
 func pauseAfter(losses int32) time.Duration {
 	return min(refusalPause<<min(max(losses, 0), 6), longestRefusalPause)
 }
 
-// waited says whether the job has waited long enough before it lost its place.
-func waited(found *failure) bool {
-	return found.reason == aiplatformv1alpha1.ReasonPodsNotPlaced || found.reason == aiplatformv1alpha1.ReasonPodsNotStarted
+// hasWaited says whether the attempt lasted long enough to need no pause after it.
+func hasWaited(found *failure) bool {
+	return found.reason == reasons.Unschedulable || found.reason == reasons.PodsNotStarted
 }
 
 // pause has the job wait before it is queued again.
@@ -178,19 +181,20 @@ func (p *planner) pause(status *aiplatformv1alpha1.AIJobStatus, found *failure, 
 	}
 	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobRetrying, found.reason, found.message
 	status.NextRetryTime, status.QueuePosition = at(due), 0
-	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, found.reason, found.message)
+	p.set(status, reasons.ConditionScheduled, metav1.ConditionFalse, found.reason, found.message)
+	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, found.reason, found.message)
 	p.stopLive(status)
 }
 
-// giveUp ends the job badly.
+// giveUp ends the job as failed.
 func (p *planner) giveUp(status *aiplatformv1alpha1.AIJobStatus, phase aiplatformv1alpha1.AIJobPhase, reason, message string) {
 	p.finish(status, phase, reason, message)
-	p.set(status, aiplatformv1alpha1.ConditionScheduled, metav1.ConditionFalse, reason, message)
-	p.set(status, aiplatformv1alpha1.ConditionFailed, metav1.ConditionTrue, reason, message)
-	p.set(status, aiplatformv1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
+	p.set(status, reasons.ConditionScheduled, metav1.ConditionFalse, reason, message)
+	p.set(status, reasons.ConditionFailed, metav1.ConditionTrue, reason, message)
+	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reason, message)
 }
 
-// overtime is a try that takes longer than the spec allows.
+// overtime is an attempt that takes longer than the spec allows.
 func (p *planner) overtime(status *aiplatformv1alpha1.AIJobStatus) *failure {
 	if p.job.Spec.TimeoutSeconds == nil || status.StartTime == nil {
 		return nil
@@ -201,19 +205,19 @@ func (p *planner) overtime(status *aiplatformv1alpha1.AIJobStatus) *failure {
 		return nil
 	}
 	return &failure{
-		reason:  aiplatformv1alpha1.ReasonTimeout,
-		message: fmt.Sprintf("ran longer than spec.timeoutSeconds %d allows", *p.job.Spec.TimeoutSeconds),
+		reason:  reasons.DeadlineExceeded,
+		message: fmt.Sprintf("ran longer than spec.timeoutSeconds (%d)", *p.job.Spec.TimeoutSeconds),
 	}
 }
 
-// requeue brings the job back from DeadLetter. That counts as one more try, after which all retries are to be had again.
+// requeue brings the job back from DeadLetter. That counts as one retry, after which all retries are available again.
 func (p *planner) requeue(status *aiplatformv1alpha1.AIJobStatus) {
 	status.RetryCount++
 	status.CompletionTime, status.ExitCode, status.Outputs = nil, nil, nil
-	p.queue(status, aiplatformv1alpha1.ReasonRequeued, "the job came back from DeadLetter, with all its retries")
+	p.queue(status, reasons.Requeued, "requeued from DeadLetter with all its retries")
 }
 
-// refuse ends a try whose pods the API server did not take.
+// refuse ends an attempt whose pods the API server refused.
 func refuse(o observed, found *failure) aiplatformv1alpha1.AIJobStatus {
 	p := &planner{observed: o}
 	p.desired.status = *o.job.Status.DeepCopy()

@@ -9,25 +9,27 @@ import (
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 )
 
 // observed is all that a plan is made from.
 type observed struct {
 	now time.Time
 	job *aiplatformv1alpha1.AIJob
-	// pods of this job, of all its tries, those that are being deleted too.
+	// pods of all attempts of this job, those that are being deleted too.
 	pods []*corev1.Pod
 	// service says whether the gang's Service exists.
 	service bool
 	// decision of admission; decided is false when there is none yet.
-	decision admission.Decision
+	decision queueing.Decision
 	decided  bool
-	// told is when the status was last written by this manager; zero when that is not known.
-	told time.Time
-	// busy says that this manager writes the status of many jobs, spare that there is time for one that could wait.
+	// written is when this manager last wrote the status; zero when that is not known.
+	written time.Time
+	// busy says that this manager writes the statuses of many jobs; spare, that there is time for one that could wait.
 	busy, spare bool
-	// hidden says that pods among these were not in the cache, which tells of no change of theirs.
+	// hidden says that some of the pods are not in the cache, which reports no change of theirs.
 	hidden bool
 	// seen is when this manager first saw the job.
 	seen time.Time
@@ -37,39 +39,39 @@ type observed struct {
 // the status is the only record of what was decided, and what is done follows from it alone.
 type desired struct {
 	status aiplatformv1alpha1.AIJobStatus
-	// stop are pods to stop with their grace period, prune pods of earlier tries that have ended, force those to delete without any
-	// grace, since nobody ends them.
+	// stop are pods to stop with their grace period, prune pods of earlier attempts that have ended, force pods to delete without a grace
+	// period because their kubelet is gone.
 	stop, prune, force []*corev1.Pod
 	// members whose pods are to be created, each on its node; service says that the gang's Service must be created before.
-	members []placed
+	members []assignedMember
 	service bool
-	// requeued removes the annotation by which the job was put back into its queue, now that it is.
+	// requeued removes the annotation by which a user requeued the job, now that it is queued.
 	requeued bool
-	// remove deletes the job, whose time to live is over.
+	// remove deletes the job: ttlSecondsAfterFinished has passed.
 	remove bool
-	// again is when to look again though nothing happens; 0 for never.
+	// again is when to reconcile again if nothing happens; 0 for never.
 	again time.Duration
 }
 
-// placed is a member and its node.
-type placed struct {
-	member int32
-	node   string
+// assignedMember is a member and its node.
+type assignedMember struct {
+	index int32
+	node  string
 }
 
 const (
 	// firstDecision is how long a new job waits for a decision before its status says that it waits.
 	firstDecision = time.Second
-	// refusalPause is how long a job waits at first that the cluster refused to start, longestRefusalPause at most.
+	// refusalPause is how long a job first waits that the cluster refused to start; longestRefusalPause is the longest such wait.
 	refusalPause, longestRefusalPause = 30 * time.Second, 30 * time.Minute
-	// figuresInterval and farInterval are how often figures alone are written: the counts of members, the place in the queue and
-	// what the job waits for. Of thousands that wait only the first are told often; a busy manager tells none.
+	// figuresInterval and farInterval are how often figures alone are written: the counts of members, the position in the queue and
+	// what the job waits for. Of thousands of waiting jobs only the first are updated often; a busy manager updates none.
 	figuresInterval, farInterval = 5 * time.Second, time.Minute
-	// shortRun is how soon after they got their place jobs may end that a busy manager never tells to be Running.
+	// shortRun is how soon after their admission jobs may end that a busy manager never reports as Running.
 	shortRun = 10 * time.Second
 	// hiddenInterval is how often pods are read that the cache does not have.
 	hiddenInterval = 10 * time.Second
-	// near is the last place in the queue that is told often.
+	// near is the last position in the queue that is updated often.
 	near = 10
 )
 
@@ -87,7 +89,7 @@ func plan(o observed) desired {
 	status := &p.desired.status
 	status.ObservedGeneration = o.job.Generation
 	switch {
-	case ended(status.Phase):
+	case isFinished(status.Phase):
 		p.afterTheEnd(status)
 	case isDeleting(o.job):
 		p.cancel(status, "the AIJob is being deleted")
@@ -100,7 +102,7 @@ func plan(o observed) desired {
 	default:
 		p.waiting(status)
 	}
-	if changed(&o.job.Status, status) {
+	if isChanged(&o.job.Status, status) {
 		p.desired = desired{status: p.desired.status}
 		return p.desired
 	}
@@ -112,8 +114,8 @@ func plan(o observed) desired {
 	return p.desired
 }
 
-// ended says whether a job has come to its end.
-func ended(phase aiplatformv1alpha1.AIJobPhase) bool {
+// isFinished says whether a phase is final.
+func isFinished(phase aiplatformv1alpha1.AIJobPhase) bool {
 	switch phase {
 	case aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.AIJobFailed, aiplatformv1alpha1.AIJobDeadLetter,
 		aiplatformv1alpha1.AIJobCancelled:
@@ -122,11 +124,11 @@ func ended(phase aiplatformv1alpha1.AIJobPhase) bool {
 	return false
 }
 
-// isDeleting says whether the job is being deleted, and only stays until its finalizers are gone. That ends it like a cancellation:
-// finalizers may stay for long, and until the object is gone nothing else stops its pods.
+// isDeleting says whether the job is being deleted. That cancels it: finalizers may keep the object for long, and until it is gone
+// nothing else stops its pods.
 func isDeleting(job *aiplatformv1alpha1.AIJob) bool { return job.DeletionTimestamp != nil }
 
-// lookAgain sees to it that the job is looked at again after a time at the latest.
+// lookAgain has the job reconciled again after that time at the latest.
 func (p *planner) lookAgain(after time.Duration) {
 	after = max(after, time.Millisecond)
 	if p.desired.again == 0 || after < p.desired.again {
@@ -137,18 +139,18 @@ func (p *planner) lookAgain(after time.Duration) {
 // lookAgainAt is lookAgain at a time.
 func (p *planner) lookAgainAt(at time.Time) { p.lookAgain(at.Sub(p.now)) }
 
-// live are the pods that have not ended, and may still do so.
+// live are the pods that have not ended and whose kubelet still answers for them.
 func (p *planner) live() []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, pod := range p.pods {
-		if !podEnded(pod) && !p.isOverdue(pod) {
+		if !podend.IsEnded(pod) && !p.isOverdue(pod) {
 			list = append(list, pod)
 		}
 	}
 	return list
 }
 
-// stopLive stops what still runs, and says whether nothing does any more.
+// stopLive stops the pods that still run, and says whether none does.
 func (p *planner) stopLive(status *aiplatformv1alpha1.AIJobStatus) bool {
 	live := p.live()
 	for _, pod := range live {
@@ -188,32 +190,32 @@ func (p *planner) afterTheEnd(status *aiplatformv1alpha1.AIJobStatus) {
 	p.desired.remove = quiet
 }
 
-// retrying waits for the end of the pause, and of the pods of the last try.
+// retrying waits for the end of the pause, and of the pods of the last attempt.
 func (p *planner) retrying(status *aiplatformv1alpha1.AIJobStatus) {
 	quiet := p.stopLive(status)
 	if due := timeOf(status.NextRetryTime, p.now); p.now.Before(due) {
 		p.lookAgainAt(due)
 	} else if quiet {
-		p.queue(status, aiplatformv1alpha1.ReasonRetrying, "the pause is over: "+status.Message)
+		p.queue(status, reasons.Retrying, "the pause is over: "+status.Message)
 	}
 }
 
 // waiting has a job wait until it is admitted.
 func (p *planner) waiting(status *aiplatformv1alpha1.AIJobStatus) {
-	if _, asked := p.job.Annotations[aiplatformv1alpha1.AnnotationRequeue]; asked && status.Reason == aiplatformv1alpha1.ReasonRequeued {
+	if _, asked := p.job.Annotations[aiplatformv1alpha1.AnnotationRequeue]; asked && status.Reason == reasons.Requeued {
 		p.desired.requeued = true // nothing else comes before it: the reason is the record that the job was requeued
 		p.stopLive(status)
 		return
 	}
 	quiet := p.stopLive(status)
 	switch held := len(p.job.Status.Assignments) > 0; {
-	case held || !quiet: // its place must be free before it gets another
+	case held || !quiet: // its nodes must be free before it is admitted again
 	case p.decided && p.decision.Admitted != nil:
 		p.admit(status)
 		return
 	case p.decided && p.decision.Wait != nil:
-		if p.mayTellLater(p.decision.Wait.Reason) {
-			p.tellLater(p.now.Add(farInterval))
+		if p.mayReportLater(p.decision.Wait.Reason) {
+			p.postpone(p.now.Add(farInterval))
 			return
 		}
 		p.wait(status)
@@ -223,37 +225,30 @@ func (p *planner) waiting(status *aiplatformv1alpha1.AIJobStatus) {
 		return
 	}
 	if due := p.seen.Add(firstDecision); p.now.Before(due) {
-		p.tellLater(due)
+		p.postpone(due)
 		return
 	}
-	if p.mayTellLater(aiplatformv1alpha1.ReasonQueued) {
-		p.tellLater(p.now.Add(farInterval))
+	if p.mayReportLater(reasons.Queued) {
+		p.postpone(p.now.Add(farInterval))
 		return
 	}
-	p.queue(status, aiplatformv1alpha1.ReasonQueued, "the job waits for the first decision on it")
+	p.queue(status, reasons.Queued, "the job waits for the first decision on it")
 }
 
-// mayTellLater says whether a manager that has no time for it leaves a new job Pending: it will have its place in time, and nobody need
-// do anything.
-func (p *planner) mayTellLater(reason string) bool {
+// mayReportLater says whether a busy manager leaves a new job Pending: it will be admitted in time, and no user needs to do anything.
+func (p *planner) mayReportLater(reason string) bool {
 	if !p.busy || p.spare || !isNew(p.job) {
 		return false
 	}
 	switch reason {
-	case aiplatformv1alpha1.ReasonQueued, aiplatformv1alpha1.ReasonQuotaReached, aiplatformv1alpha1.ReasonInsufficientCapacity,
-		aiplatformv1alpha1.ReasonWaitingForPreemption, aiplatformv1alpha1.ReasonWaitingBehindGang:
+	case reasons.Queued, reasons.QuotaReached, reasons.InsufficientCapacity,
+		reasons.WaitingForPreemption, reasons.WaitingBehindGang:
 		return true
 	}
 	return false
 }
 
-// tellLater leaves the status as it is until then.
-func (p *planner) tellLater(due time.Time) {
-	p.desired.status = *p.job.Status.DeepCopy()
-	p.lookAgainAt(due)
-}
-
-// active brings a job further that has its place.
+// active continues a job that is admitted.
 func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 	members := p.members()
 	p.count(status, members)
@@ -270,12 +265,12 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 		p.lookAgain(wait)
 		return
 	}
-	if found := p.trouble(status, members); found != nil {
+	if found := p.findProblem(status, members); found != nil {
 		p.fail(status, found, members)
 		return
 	}
 	if status.Phase == aiplatformv1alpha1.AIJobScheduled && status.Members.Active+status.Members.Succeeded == int32(total) {
-		if due := p.told.Add(shortRun); p.mayEndUntold() && p.now.Before(due) {
+		if due := p.written.Add(shortRun); p.mayEndUnreported() && p.now.Before(due) {
 			p.lookAgainAt(due)
 			return
 		}
@@ -287,13 +282,13 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 	}
 }
 
-// mayEndUntold says whether it makes no difference for a while that the job is not told to be Running: its time is not limited, and there
-// is no gang whose members must run together.
-func (p *planner) mayEndUntold() bool {
+// mayEndUnreported says whether it makes no difference for a while that the job is not reported as Running: it has no deadline, and no
+// gang whose members must run together.
+func (p *planner) mayEndUnreported() bool {
 	return p.busy && p.job.Spec.TimeoutSeconds == nil && !isGang(p.job)
 }
 
-// members are the pods of the present try, by index; nil where there is none.
+// members are the pods of the current attempt, by index; nil where there is none.
 func (p *planner) members() []*corev1.Pod {
 	members := make([]*corev1.Pod, membersOf(p.job))
 	attempt := attemptOf(&p.job.Status)
@@ -307,43 +302,43 @@ func (p *planner) members() []*corev1.Pod {
 	return members
 }
 
-// trouble is what ends the try; nil when nothing does.
-func (p *planner) trouble(status *aiplatformv1alpha1.AIJobStatus, members []*corev1.Pod) *failure {
+// findProblem is what ends the attempt; nil when nothing does.
+func (p *planner) findProblem(status *aiplatformv1alpha1.AIJobStatus, members []*corev1.Pod) *failure {
 	if found := findFailure(members); found != nil {
 		return found
 	}
 	if status.Phase == aiplatformv1alpha1.AIJobRunning {
-		if message := p.gone(members, int(status.Members.Cleared)); message != "" {
-			return lossOf(aiplatformv1alpha1.ReasonPodDeleted, message)
+		if message := p.describeGone(members, int(status.Members.Cleared)); message != "" {
+			return lossOf(reasons.PodDeleted, message)
 		}
 		return p.overtime(status)
 	}
 	since := timeOf(status.ScheduledTime, p.now)
-	var told *obstacle
+	var first *delay
 	for _, pod := range members {
-		if pod != nil && started(pod) {
+		if pod != nil && isStarted(pod) {
 			continue
 		}
-		var found obstacle
+		var found delay
 		if pod == nil {
-			found = p.missing(since)
+			found = p.missingPod(since)
 		} else {
-			found = obstacleOf(pod, since)
+			found = delayOf(pod, since)
 		}
 		if !p.now.Before(found.due) {
 			return found.end
 		}
 		p.lookAgainAt(found.due)
-		if told == nil && found.now != "" {
-			told = &found
+		if first == nil && found.now != "" {
+			first = &found
 		}
 	}
-	p.hindered(status, told)
+	p.describeStart(status, first)
 	return nil
 }
 
-// gone says which pods are gone besides those that had succeeded and were cleared away; empty when none is.
-func (p *planner) gone(members []*corev1.Pod, cleared int) string {
+// describeGone names the pods that are gone, except for those that had succeeded and were cleared away; empty when there is none.
+func (p *planner) describeGone(members []*corev1.Pod, cleared int) string {
 	var names []string
 	for member, pod := range members {
 		if pod == nil {
@@ -353,18 +348,18 @@ func (p *planner) gone(members []*corev1.Pod, cleared int) string {
 	switch {
 	case len(names) <= cleared:
 		return ""
-	case cleared > 0: // which of them these were is not known
-		return fmt.Sprintf("%d pods are gone, of which %d had succeeded", len(names), cleared)
+	case cleared > 0: // it is not known which of them these were
+		return fmt.Sprintf("%d pods are gone; only %d of them had succeeded", len(names), cleared)
 	}
 	return "pod " + names[0] + " is gone"
 }
 
-// create makes the pods that are missing, all at once, and deletes those of tries before the last, whose logs nobody needs.
+// create creates the missing pods, all at once, and deletes those of attempts before the last one.
 func (p *planner) create(members []*corev1.Pod) {
 	nodes := placementOf(&p.job.Status)
 	for member, pod := range members {
 		if pod == nil && member < len(nodes) {
-			p.desired.members = append(p.desired.members, placed{int32(member), nodes[member]})
+			p.desired.members = append(p.desired.members, assignedMember{int32(member), nodes[member]})
 		}
 	}
 	if len(p.desired.members) == 0 {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func job() *builders.AIJobBuilder  { return builders.AIJob("infer") }
@@ -32,7 +32,7 @@ func TestAJobWaitsForItsPlace(t *testing.T) {
 	assert.Equal(t, "needs 4 GPUs on nodes that fit, 2 are free", d.status.Message)
 	assert.Equal(t, int32(3), d.status.QueuePosition)
 	assert.Equal(t, map[string]string{
-		"Queued": "True InsufficientCapacity", "Scheduled": "False InsufficientCapacity", "Ready": "True Ready",
+		"Queued": "True InsufficientCapacity", "Scheduled": "False InsufficientCapacity", "Ready": "False InsufficientCapacity",
 	}, conditions(d.status))
 
 	for _, reason := range []string{"QueueNotFound", "ClusterNotFound"} {
@@ -41,13 +41,13 @@ func TestAJobWaitsForItsPlace(t *testing.T) {
 		w.job.Status = d.status
 	}
 	d = plan(w.waits(1, "QuotaReached", "full").observed)
-	assert.Equal(t, "True Ready", conditions(d.status)["Ready"], "the queue has appeared")
+	assert.Equal(t, "False QuotaReached", conditions(d.status)["Ready"], "the queue has appeared")
 }
 
 func TestPlacesInTheQueueAreToldNowAndThen(t *testing.T) {
 	w := worldOf(job()).waits(30, "InsufficientCapacity", "needs 4, 2 are free")
 	w.job.Status = plan(w.observed).status
-	w.told = w.now
+	w.written = w.now
 	for name, test := range map[string]struct {
 		position int
 		after    time.Duration
@@ -75,9 +75,9 @@ func TestAPlaceIsWrittenDownBeforeAnyPodIsMade(t *testing.T) {
 
 	d := plan(w.observed)
 	assert.Empty(t, steps(d))
-	assert.Equal(t, "Scheduled Admitted", short(d.status))
+	assert.Equal(t, "Scheduled AdmittedByQueue", short(d.status))
 	assert.Equal(t, []string{"a", "b"}, placementOf(&d.status))
-	assert.Equal(t, map[string]string{"Queued": "False Admitted", "Scheduled": "True Admitted", "Ready": "True Ready"}, conditions(d.status))
+	assert.Equal(t, map[string]string{"Queued": "False AdmittedByQueue", "Scheduled": "True AdmittedByQueue", "Ready": "False AdmittedByQueue"}, conditions(d.status))
 
 	w.job.Status = d.status
 	assert.Equal(t, "create the Service, create 0 on a, create 1 on b", steps(plan(w.observed)))
@@ -91,7 +91,7 @@ func TestAGangRunsWhenAllItsMembersDo(t *testing.T) {
 	w := worldOf(gang()).scheduled("a", "b")
 	w.pod(0, "a", corev1.PodRunning)
 	last := w.pod(1, "b", corev1.PodPending)
-	assert.Equal(t, "Scheduled Admitted", short(plan(w.observed).status))
+	assert.Equal(t, "Scheduled AdmittedByQueue", short(plan(w.observed).status))
 
 	last.Status.Phase = corev1.PodRunning
 	d := plan(w.at(10 * time.Second).observed)
@@ -166,7 +166,7 @@ func TestEndsOfATry(t *testing.T) {
 		},
 		"no retries": {
 			job: job().Retries(0, time.Second), end: func(w *world) { exit(w.pods[0], 3, "", time.Second) },
-			want: want{status: "DeadLetter RetriesExhausted", message: "failed 1 times, more than spec.retryPolicy.maxRetries 0 allows; last ProgramFailed", exitCode: ptr.To[int32](3)},
+			want: want{status: "DeadLetter RetriesExhausted", message: "failed 1 times, spec.retryPolicy.maxRetries is 0; last ProgramFailed", exitCode: ptr.To[int32](3)},
 		},
 		"one member of a gang fails": {
 			job: gang(), end: func(w *world) { exit(w.pods[1], 3, "", time.Second) },
@@ -177,7 +177,7 @@ func TestEndsOfATry(t *testing.T) {
 			want: want{status: "Retrying ProgramFailed", message: "pod train-1-0", retries: 1, pause: true, exitCode: ptr.To[int32](3)},
 		},
 		"a gang that lost its peers for no known cause": {
-			job: gang(), end: func(w *world) { exit(w.pods[0], 75, "", 0) }, after: podloss.CauseDelay,
+			job: gang(), end: func(w *world) { exit(w.pods[0], 75, "", 0) }, after: podend.CauseDelay,
 			want: want{status: "Retrying PeerLost", retries: 1, pause: true, exitCode: ptr.To[int32](75), place: true},
 		},
 		"evicted": {
@@ -212,11 +212,11 @@ func TestEndsOfATry(t *testing.T) {
 		},
 		"it takes too long": {
 			job: job().Spec(func(s *aiplatformv1alpha1.AIJobSpec) { s.TimeoutSeconds = ptr.To[int64](60) }), end: func(*world) {}, after: time.Minute,
-			want: want{status: "Retrying Timeout", message: "ran longer than spec.timeoutSeconds 60 allows", retries: 1, pause: true, place: true},
+			want: want{status: "Retrying DeadlineExceeded", message: "ran longer than spec.timeoutSeconds (60)", retries: 1, pause: true, place: true},
 		},
 		"it loses its place": {
 			job: job(), end: func(w *world) { w.preempted() },
-			want: want{status: "Queued Preempted", message: "AIJob team/urgent of priority 90 takes the place of this job of priority 50", preemptions: 1, place: true},
+			want: want{status: "Queued Preempted", message: "preempted by AIJob team/urgent (priority 90, this job has 50)", preemptions: 1, place: true},
 		},
 		"it loses its place while it starts": {
 			job: job(), pending: true, end: func(w *world) { w.preempted() },
@@ -228,7 +228,7 @@ func TestEndsOfATry(t *testing.T) {
 		},
 		"its image has no name": {
 			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "InvalidImageName", "couldn't parse") },
-			want: want{status: "Failed InvalidImageName", message: "spec.image is no name of an image: couldn't parse", place: true},
+			want: want{status: "Failed InvalidImageName", message: "spec.image is not a valid image reference: couldn't parse", place: true},
 		},
 		"a Secret is missing": {
 			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "CreateContainerConfigError", `secret "x" not found`) }, after: configPatience,
@@ -240,7 +240,7 @@ func TestEndsOfATry(t *testing.T) {
 		},
 		"its pod is not placed": {
 			job: job(), pending: true, end: func(w *world) { w.pods[0].Spec.NodeName = "" }, after: bindPatience,
-			want: want{status: "Queued PodsNotPlaced", preemptions: 1, place: true},
+			want: want{status: "Queued Unschedulable", preemptions: 1, place: true},
 		},
 		"its pod does not start": {
 			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "ContainerCreating", "") }, after: startPatience,
@@ -292,7 +292,7 @@ func TestEndsOfATry(t *testing.T) {
 			w.job.Status = d.status
 			d = plan(w.observed)
 			for _, pod := range w.pods {
-				if !podEnded(pod) && pod.DeletionTimestamp == nil {
+				if !podend.IsEnded(pod) && pod.DeletionTimestamp == nil {
 					assert.Contains(t, steps(d), "stop "+pod.Name)
 				}
 			}
@@ -309,7 +309,7 @@ func TestNothingEndsATryTooEarly(t *testing.T) {
 	exit(w.pods[0], 75, "", 0)
 	d := plan(w.observed)
 	assert.Equal(t, "Running Running", short(d.status), "the cause may follow")
-	assert.Equal(t, podloss.CauseDelay, d.again)
+	assert.Equal(t, podend.CauseDelay, d.again)
 
 	disrupt(w.pods[1], "DeletionByPodGC")
 	assert.Equal(t, "Queued NodeLost", short(plan(w.observed).status))

@@ -1,58 +1,41 @@
 package aijob
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
-// refusalOf says what the API server's refusal of an object means for the job, of which so many are to be made. Errors that say
-// nothing about the object stay errors.
-func refusalOf(err error, count int64, what string) (*failure, error) {
-	if err == nil {
-		return nil, nil
+// failureOfRefusal says what it means for the job that the API server refuses an object, of which so many are needed.
+func failureOfRefusal(refusal *child.Refusal, count int64) *failure {
+	switch {
+	case refusal.Permanent():
+		return &failure{kind: hopeless, reason: refusal.Reason, message: refusal.Message}
+	case refusal.Reason == reasons.ResourceQuotaExceeded && isQuotaTooSmall(refusal.Message, count):
+		return &failure{kind: hopeless, reason: reasons.QuotaTooSmall,
+			message: refusal.Message + "; the job needs more than the quota allows in all: raise the quota"}
 	}
-	tell := func(kind consequence, reason, remedy string) (*failure, error) {
-		return &failure{kind: kind, reason: reason, message: fmt.Sprintf("the API server refuses %s: %s%s", what, err, remedy)}, nil
-	}
-	switch text := err.Error(); {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause): // the job goes with its namespace
-		return nil, nil
-	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
-		return tell(hopeless, aiplatformv1alpha1.ReasonPodInvalid, "")
-	case apierrors.IsForbidden(err) && strings.Contains(text, "exceeded quota"):
-		if tooSmall(text, count) {
-			return tell(hopeless, aiplatformv1alpha1.ReasonQuotaTooSmall, "; the job needs more than the quota allows in all: raise the quota")
-		}
-		return tell(refused, aiplatformv1alpha1.ReasonResourceQuotaExceeded, "; the job is queued again")
-	case apierrors.IsForbidden(err) && strings.Contains(text, "violates PodSecurity"):
-		return tell(hopeless, aiplatformv1alpha1.ReasonPodSecurityViolation, "")
-	case apierrors.IsForbidden(err):
-		return tell(refused, aiplatformv1alpha1.ReasonPodRejected, "; the job is queued again")
-	}
-	return nil, fmt.Errorf("create %s: %w", what, err)
+	return &failure{kind: refused, reason: refusal.Reason, message: refusal.Message + "; the job is queued again"}
 }
 
 var (
 	quotaRequested = regexp.MustCompile(`requested: ([^ ]+?)(?:, used:|$)`)
-	quotaLimited   = regexp.MustCompile(`limited: ([^ ]+)`)
+	quotaLimited   = regexp.MustCompile(`limited: ([^ ;]+)`)
 )
 
-// tooSmall says whether the message of a quota tells that so many objects never fit: what one requests, times their number, is
+// isQuotaTooSmall says whether the message of a quota tells that so many objects never fit: what one requests, times their number, is
 // more than the limit.
-func tooSmall(message string, count int64) bool {
+func isQuotaTooSmall(message string, count int64) bool {
 	requested, limited := quotaRequested.FindStringSubmatch(message), quotaLimited.FindStringSubmatch(message)
 	if requested == nil || limited == nil {
 		return false
 	}
-	limits := amounts(limited[1])
-	for name, one := range amounts(requested[1]) {
+	limits := parseAmounts(limited[1])
+	for name, one := range parseAmounts(requested[1]) {
 		limit, known := limits[name]
 		if !known {
 			continue
@@ -65,8 +48,8 @@ func tooSmall(message string, count int64) bool {
 	return false
 }
 
-// amounts reads requests.cpu=2,pods=1.
-func amounts(text string) map[string]resource.Quantity {
+// parseAmounts reads requests.cpu=2,pods=1.
+func parseAmounts(text string) map[string]resource.Quantity {
 	list := map[string]resource.Quantity{}
 	for _, part := range strings.Split(text, ",") {
 		name, amount, ok := strings.Cut(part, "=")

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // A job that can never start must not take the place of others every minute.
@@ -16,11 +19,34 @@ func TestPausesAfterRefusalsGrow(t *testing.T) {
 		w := worldOf(job())
 		w.job.Status.PreemptionCount = losses
 		w.scheduled("a")
-		status := refuse(w.observed, &failure{kind: refused, reason: "PodRejected"})
-		assert.Equal(t, "Retrying PodRejected", short(status))
+		status := refuse(w.observed, &failure{kind: refused, reason: "Forbidden"})
+		assert.Equal(t, "Retrying Forbidden", short(status))
 		assert.Equal(t, losses+1, status.PreemptionCount)
 		pause := status.NextRetryTime.Sub(w.now)
 		assert.GreaterOrEqual(t, pause, least, "after %d", losses)
 		assert.LessOrEqual(t, pause, time.Duration(float64(least)*(1+jitter))+time.Second, "after %d", losses)
+	}
+}
+
+func TestConsequencesOfRefusals(t *testing.T) {
+	for name, test := range map[string]struct {
+		refusal child.Refusal
+		want    string
+		kind    consequence
+	}{
+		"Pod Security": {child.Refusal{Reason: reasons.PodSecurityViolation}, reasons.PodSecurityViolation, hopeless},
+		"invalid":      {child.Refusal{Reason: reasons.InvalidSpec}, reasons.InvalidSpec, hopeless},
+		"policy":       {child.Refusal{Reason: reasons.Forbidden}, reasons.Forbidden, refused},
+		"name":         {child.Refusal{Reason: reasons.ObjectConflict}, reasons.ObjectConflict, refused},
+		"quota": {child.Refusal{Reason: reasons.ResourceQuotaExceeded, Message: "exceeded quota: q, requested: requests.cpu=2,pods=1, " +
+			"used: requests.cpu=1,pods=0, limited: requests.cpu=4,pods=10; free or raise the quota"}, reasons.ResourceQuotaExceeded, refused},
+		"quota less than all": {child.Refusal{Reason: reasons.ResourceQuotaExceeded, Message: "exceeded quota: q, requested: " +
+			"requests.cpu=2,pods=1, used: requests.cpu=1,pods=0, limited: requests.cpu=3,pods=10; free it"}, reasons.QuotaTooSmall, hopeless},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := failureOfRefusal(&test.refusal, 2)
+			assert.Equal(t, test.want, found.reason)
+			assert.Equal(t, test.kind, found.kind)
+		})
 	}
 }

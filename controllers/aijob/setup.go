@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/childcache"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // Options of the controller.
@@ -46,14 +46,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 }
 
 func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, options Options) (cache.Cache, error) {
-	children, through, err := childcache.New(mgr, childcache.Options{
+	children, through, err := child.New(mgr, child.Options{
 		Label: aiplatformv1alpha1.LabelAIJob, Namespaces: options.Namespaces,
-		Kinds: map[client.Object]toolscache.TransformFunc{&corev1.Pod{}: barePod, &corev1.Service{}: bareService},
+		Kinds: map[client.Object]toolscache.TransformFunc{&corev1.Pod{}: child.Keep{Containers: []string{container}}.Pods(), &corev1.Service{}: bareService},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the cache of pods and Services: %w", err)
 	}
-	r.children = through
+	r.children = child.Writer{Client: through, Direct: r.Direct}
 	err = children.IndexField(ctx, &corev1.Pod{}, podJobIndex, func(object client.Object) []string {
 		return []string{object.GetLabels()[aiplatformv1alpha1.LabelAIJob]}
 	})
@@ -70,30 +70,6 @@ func jobOfLabel(_ context.Context, object client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
-}
-
-// barePod strips a pod, before it enters the cache, of all that this package does not read.
-func barePod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
-	pod.ManagedFields, pod.Annotations, pod.Finalizers = nil, nil, nil
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
-	bare := corev1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.DisruptionTarget ||
-			(condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse) {
-			bare.Conditions = append(bare.Conditions, condition)
-		}
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name == container {
-			bare.ContainerStatuses = []corev1.ContainerStatus{{Name: status.Name, Image: status.Image, State: status.State}}
-		}
-	}
-	pod.Status = bare
-	return pod, nil
 }
 
 // bareService keeps of a Service only whose it is.

@@ -9,18 +9,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
-	"github.com/dcnlab/spot-training-operator/internal/scheduler"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
 // Source says how AIJobs are admitted.
-func Source() admission.Source {
-	return admission.Source{
+func Source() queueing.Source {
+	return queueing.Source{
 		Kind: kindAIJob, Object: &aiplatformv1alpha1.AIJob{}, List: &aiplatformv1alpha1.AIJobList{},
-		Job: func(object client.Object) (scheduler.Job, admission.State) {
+		Job: func(object client.Object) (scheduler.Job, queueing.State) {
 			job, ok := object.(*aiplatformv1alpha1.AIJob)
 			if !ok {
-				return scheduler.Job{}, admission.Uninvolved
+				return scheduler.Job{}, queueing.Uninvolved
 			}
 			return schedulable(job)
 		},
@@ -29,26 +29,26 @@ func Source() admission.Source {
 
 // schedulable is what the scheduler must know of a job. The status is the only record of its place: a job with assignments holds
 // it, and one whose phase is not Scheduled or Running is giving it back.
-func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, admission.State) {
+func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, queueing.State) {
 	placement := placementOf(&job.Status)
-	state := admission.Uninvolved
+	state := queueing.Uninvolved
 	stopping := job.DeletionTimestamp != nil || ptr.Deref(job.Spec.Cancel, false)
 	switch phase := job.Status.Phase; {
 	case phase == aiplatformv1alpha1.AIJobScheduled || phase == aiplatformv1alpha1.AIJobRunning:
-		state = admission.Holding
-	case waits(job):
+		state = queueing.Holding
+	case isWaiting(job):
 		if !stopping {
-			state = admission.Waiting
+			state = queueing.Waiting
 		}
 		if len(placement) > 0 {
-			state, stopping = admission.Holding, true
+			state, stopping = queueing.Holding, true
 		}
 	default:
 		if len(placement) > 0 {
-			state, stopping = admission.Holding, true
+			state, stopping = queueing.Holding, true
 		}
 	}
-	if state == admission.Uninvolved {
+	if state == queueing.Uninvolved {
 		return scheduler.Job{UID: job.UID, Kind: kindAIJob, Namespace: job.Namespace, Name: job.Name}, state
 	}
 	described := scheduler.Job{
@@ -59,10 +59,10 @@ func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, admission.State)
 		QueuedAt: queuedAt(job), Topology: job.Spec.Gang.Topology,
 		Groups: []scheduler.Group{{
 			Count: int(membersOf(job)), NodeSelector: nodeSelector(job), Tolerations: job.Spec.Tolerations,
-			Requests: admission.RequestsOf(&corev1.PodSpec{Containers: []corev1.Container{{Resources: resourcesOf(job)}}}),
+			Requests: queueing.RequestsOf(&corev1.PodSpec{Containers: []corev1.Container{{Resources: resourcesOf(job)}}}),
 		}},
 	}
-	if state == admission.Holding {
+	if state == queueing.Holding {
 		described.AdmittedAt = timeOf(job.Status.ScheduledTime, job.CreationTimestamp.Time)
 		described.Placement, described.Stopping = placement, stopping
 	}

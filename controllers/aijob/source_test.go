@@ -11,9 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
-	"github.com/dcnlab/spot-training-operator/internal/scheduler"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestSourceTellsTheSchedulerAll(t *testing.T) {
@@ -33,7 +33,7 @@ func TestSourceTellsTheSchedulerAll(t *testing.T) {
 
 	got, state := Source().Job(job)
 
-	assert.Equal(t, admission.Holding, state)
+	assert.Equal(t, queueing.Holding, state)
 	assert.Empty(t, cmp.Diff(scheduler.Job{
 		UID: job.UID, Kind: "AIJob", Namespace: job.Namespace, Name: "train", User: "alice", Queue: "gpus", Cluster: "west", Priority: 80,
 		QueuedAt: builders.Noon.Add(time.Minute), AdmittedAt: builders.Noon.Add(2 * time.Minute), Topology: "topology.kubernetes.io/zone",
@@ -53,23 +53,23 @@ func TestSourceTellsWhoWaitsAndWhoHolds(t *testing.T) {
 		phase    aiplatformv1alpha1.AIJobPhase
 		place    []aiplatformv1alpha1.NodeAssignment
 		edit     func(*aiplatformv1alpha1.AIJob)
-		state    admission.State
+		state    queueing.State
 		stopping bool
 	}{
-		"new":                         {state: admission.Waiting},
-		"queued":                      {phase: "Queued", state: admission.Waiting},
-		"queued, its pods still end":  {phase: "Queued", place: place, state: admission.Holding, stopping: true},
-		"scheduled":                   {phase: "Scheduled", place: place, state: admission.Holding},
-		"running":                     {phase: "Running", place: place, state: admission.Holding},
-		"pausing":                     {phase: "Retrying", state: admission.Uninvolved},
-		"pausing, its pods still end": {phase: "Retrying", place: place, state: admission.Holding, stopping: true},
-		"succeeded":                   {phase: "Succeeded", state: admission.Uninvolved},
-		"failed, its pods still end":  {phase: "DeadLetter", place: place, state: admission.Holding, stopping: true},
-		"to be cancelled while it waits": {phase: "Queued", state: admission.Uninvolved,
+		"new":                         {state: queueing.Waiting},
+		"queued":                      {phase: "Queued", state: queueing.Waiting},
+		"queued, its pods still end":  {phase: "Queued", place: place, state: queueing.Holding, stopping: true},
+		"scheduled":                   {phase: "Scheduled", place: place, state: queueing.Holding},
+		"running":                     {phase: "Running", place: place, state: queueing.Holding},
+		"pausing":                     {phase: "Retrying", state: queueing.Uninvolved},
+		"pausing, its pods still end": {phase: "Retrying", place: place, state: queueing.Holding, stopping: true},
+		"succeeded":                   {phase: "Succeeded", state: queueing.Uninvolved},
+		"failed, its pods still end":  {phase: "DeadLetter", place: place, state: queueing.Holding, stopping: true},
+		"to be cancelled while it waits": {phase: "Queued", state: queueing.Uninvolved,
 			edit: func(j *aiplatformv1alpha1.AIJob) { j.Spec.Cancel = ptr.To(true) }},
-		"to be cancelled while it runs": {phase: "Running", place: place, state: admission.Holding, stopping: true,
+		"to be cancelled while it runs": {phase: "Running", place: place, state: queueing.Holding, stopping: true,
 			edit: func(j *aiplatformv1alpha1.AIJob) { j.Spec.Cancel = ptr.To(true) }},
-		"being deleted": {phase: "Queued", state: admission.Uninvolved,
+		"being deleted": {phase: "Queued", state: queueing.Uninvolved,
 			edit: func(j *aiplatformv1alpha1.AIJob) { j.DeletionTimestamp = &metav1.Time{Time: builders.Noon} }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestSourceTellsWhoWaitsAndWhoHolds(t *testing.T) {
 
 			assert.Equal(t, test.state, state)
 			assert.Equal(t, test.stopping, got.Stopping)
-			if state != admission.Uninvolved {
+			if state != queueing.Uninvolved {
 				assert.Equal(t, placementOf(&job.Status), got.Placement)
 				assert.Equal(t, builders.Noon, got.QueuedAt, "the time of its creation, as long as there is none in the status")
 			}

@@ -19,13 +19,13 @@ func TestPodsThatCannotBeMadeGiveThePlaceBack(t *testing.T) {
 			assert.Equal(t, bindPatience, d.again, "then they are looked for where the cache does not see")
 
 			d = plan(w.at(startPatience - time.Millisecond).observed)
-			assert.Equal(t, "Scheduled Admitted", short(d.status))
+			assert.Equal(t, "Scheduled AdmittedByQueue", short(d.status))
 			assert.Contains(t, steps(d), "create 1 on b")
 			assert.Equal(t, time.Millisecond, d.again)
 
 			d = plan(w.at(startPatience).observed)
 			assert.Equal(t, "Queued PodsNotStarted", short(d.status))
-			assert.Contains(t, d.status.Message, "not all pods could be made within 30m0s")
+			assert.Contains(t, d.status.Message, "not all pods could be created within 30m0s")
 			assert.Equal(t, int32(1), d.status.PreemptionCount)
 		})
 	}
@@ -40,7 +40,7 @@ func TestWhatKeepsAPodFromStartingIsToldAtOnce(t *testing.T) {
 			"ErrImagePull", "not found",
 			"ImagePullFailed",
 			"pod infer-0-0 on node a cannot pull image registry.example.com/infer:1: not found; use another spec.image in a new AIJob, " +
-				"or add the registry's imagePullSecret to the ServiceAccount; the try fails if that is so at 12:05:00Z",
+				"or add the registry's imagePullSecret to the ServiceAccount; the attempt fails if that is so at 12:05:00Z",
 		},
 		"it lacks a Secret": {
 			"CreateContainerConfigError", `secret "x" not found`,
@@ -50,13 +50,13 @@ func TestWhatKeepsAPodFromStartingIsToldAtOnce(t *testing.T) {
 		"its container cannot be made": {
 			"CreateContainerError", "name is reserved",
 			"ContainerStartFailed",
-			"pod infer-0-0 on node a cannot start its container: name is reserved; the try fails if that is so at 12:02:00Z",
+			"pod infer-0-0 on node a cannot start its container: name is reserved; the attempt fails if that is so at 12:02:00Z",
 		},
 		"a secret in what the kubelet says": {
 			"ErrImagePull", "login with password=hunter22 failed",
 			"ImagePullFailed", "password=***",
 		},
-		"nothing is wrong yet": {"ContainerCreating", "", "Admitted", "the pod is being started on node a"},
+		"nothing is wrong yet": {"ContainerCreating", "", "AdmittedByQueue", "the pod is being started on node a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(job()).scheduled("a")
@@ -69,22 +69,22 @@ func TestWhatKeepsAPodFromStartingIsToldAtOnce(t *testing.T) {
 			assert.Equal(t, conditions(before.Status), conditions(d.status), "it has its place all the same")
 			w.job.Status = d.status
 			assert.Equal(t, d.status, plan(w.observed).status, "once")
-			_, event, _, note := newsOf(before, &d.status)
-			if test.reason == "Admitted" {
-				assert.Empty(t, event)
+			event := eventOf(before, &d.status)
+			if test.reason == "AdmittedByQueue" {
+				assert.Nil(t, event)
 			} else {
-				assert.Equal(t, test.reason, event)
-				assert.Equal(t, d.status.Message, note)
+				assert.Equal(t, test.reason, event.Reason)
+				assert.Equal(t, d.status.Message, event.Note)
 			}
 
 			// Then it is mended, and the kubelet tries again.
 			told := w.job.DeepCopy()
 			hung(pod, "ContainerCreating", "")
 			d = plan(w.at(20 * time.Second).observed)
-			assert.Equal(t, "Scheduled Admitted", short(d.status))
+			assert.Equal(t, "Scheduled AdmittedByQueue", short(d.status))
 			assert.Equal(t, "the pod is being started on node a", d.status.Message)
-			_, event, _, _ = newsOf(told, &d.status)
-			assert.Empty(t, event)
+			event = eventOf(told, &d.status)
+			assert.Nil(t, event)
 		})
 	}
 }

@@ -1,41 +1,28 @@
 package aijob
 
 import (
-	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
-
-// longestMessage is what a condition takes.
-const longestMessage = 32768
 
 // set sets a condition; its time changes with its status only.
 func (p *planner) set(status *aiplatformv1alpha1.AIJobStatus, kind string, is metav1.ConditionStatus, reason, message string) {
-	if len(message) > longestMessage {
-		message = strings.ToValidUTF8(message[:longestMessage], "")
-	}
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: kind, Status: is, Reason: reason, Message: message, ObservedGeneration: p.job.Generation,
-		LastTransitionTime: metav1.NewTime(p.now).Rfc3339Copy(),
-	})
+	reporting.Set(&status.Conditions, p.job.Generation, p.now, kind, is, reason, message)
 }
 
-// ready says whether all that the user gave is in order: what the job waits for otherwise is no fault.
-func (p *planner) ready(status *aiplatformv1alpha1.AIJobStatus, reason, message string) {
-	switch reason {
-	case aiplatformv1alpha1.ReasonQueueNotFound, aiplatformv1alpha1.ReasonClusterNotFound:
-		p.set(status, aiplatformv1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
-	default:
-		p.set(status, aiplatformv1alpha1.ConditionReady, metav1.ConditionTrue, aiplatformv1alpha1.ReasonReady, "the operator acts on the job")
-	}
+// isUserProblem says whether what a job waits for is a mistake that a user must correct.
+func isUserProblem(reason string) bool {
+	return reason == reasons.QueueNotFound || reason == reasons.ClusterNotFound
 }
 
-// changed says whether a status has changed in more than figures: those may wait.
-func changed(before, after *aiplatformv1alpha1.AIJobStatus) bool {
+// isChanged says whether a status has changed in more than figures: those may wait.
+func isChanged(before, after *aiplatformv1alpha1.AIJobStatus) bool {
 	return !equality.Semantic.DeepEqual(withoutFigures(before), withoutFigures(after))
 }
 
@@ -48,42 +35,42 @@ func withoutFigures(status *aiplatformv1alpha1.AIJobStatus) *aiplatformv1alpha1.
 	}
 	bare.ObservedGeneration = 0
 	waits := status.Phase == aiplatformv1alpha1.AIJobQueued
-	if waits {
+	if waits && !isUserProblem(bare.Reason) {
 		bare.Reason = ""
 	}
 	for i := range bare.Conditions {
 		condition := &bare.Conditions[i]
 		condition.Message, condition.ObservedGeneration = "", 0
-		if waits && condition.Type != aiplatformv1alpha1.ConditionReady {
+		if waits && !isUserProblem(condition.Reason) {
 			condition.Reason = ""
 		}
 	}
 	return bare
 }
 
-// holdBackFigures keeps figures as they were written for a while, so that many jobs in a queue that moves do not each write with
-// every step of it.
+// holdBackFigures keeps figures as they were written for a while, so that of many jobs in a queue that moves not each writes its status
+// with every step of the queue.
 func (p *planner) holdBackFigures(status *aiplatformv1alpha1.AIJobStatus) {
-	if equality.Semantic.DeepEqual(&p.job.Status, status) {
-		return
-	}
-	if p.job.Status.ObservedGeneration != status.ObservedGeneration {
-		return
-	}
-	if p.busy { // with thousands that wait there would be time for nothing else
-		p.desired.status = *p.job.Status.DeepCopy()
-		p.lookAgain(farInterval)
+	if equality.Semantic.DeepEqual(&p.job.Status, status) || p.job.Status.ObservedGeneration != status.ObservedGeneration {
 		return
 	}
 	interval := figuresInterval
-	if status.QueuePosition > near && p.job.Status.QueuePosition > near {
+	switch {
+	case p.busy: // with thousands of waiting jobs there would be time for nothing else
+		p.postpone(p.now.Add(farInterval))
+		return
+	case p.written.IsZero():
+		return
+	case status.QueuePosition > near && p.job.Status.QueuePosition > near:
 		interval = farInterval
 	}
-	if p.told.IsZero() {
-		return
+	if due := p.written.Add(interval); p.now.Before(due) {
+		p.postpone(due)
 	}
-	if due := p.told.Add(interval); p.now.Before(due) {
-		p.desired.status = *p.job.Status.DeepCopy()
-		p.lookAgainAt(due)
-	}
+}
+
+// postpone leaves the status as it is until then.
+func (p *planner) postpone(due time.Time) {
+	p.desired.status = *p.job.Status.DeepCopy()
+	p.lookAgainAt(due)
 }

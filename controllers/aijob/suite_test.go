@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 var (

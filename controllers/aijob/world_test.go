@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
-	"github.com/dcnlab/spot-training-operator/internal/scheduler"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // world is what a plan observes, built step by step. Its clock stands at noon until it is moved.
@@ -31,20 +31,20 @@ func (w *world) at(after time.Duration) *world {
 
 // admitted has admission give the job these nodes.
 func (w *world) admitted(nodes ...string) *world {
-	w.decided, w.decision = true, admission.Decision{Admitted: &scheduler.Admission{UID: w.job.UID, Nodes: nodes}}
+	w.decided, w.decision = true, queueing.Decision{Admitted: &scheduler.Admission{UID: w.job.UID, Nodes: nodes}}
 	return w
 }
 
 // waits has admission let the job wait.
 func (w *world) waits(position int, reason, message string) *world {
-	w.decided, w.decision = true, admission.Decision{Wait: &scheduler.Wait{Position: position, Reason: reason, Message: message}}
+	w.decided, w.decision = true, queueing.Decision{Wait: &scheduler.Wait{Position: position, Reason: reason, Message: message}}
 	return w
 }
 
 // preempted has admission take the job's place for another.
 func (w *world) preempted() *world {
 	w.decided = true
-	w.decision = admission.Decision{Preempted: &admission.PreemptedBy{Kind: "AIJob", Namespace: "team", Name: "urgent", Priority: 90}}
+	w.decision = queueing.Decision{Preempted: &queueing.PreemptedBy{Kind: "AIJob", Namespace: "team", Name: "urgent", Priority: 90}}
 	return w
 }
 
@@ -52,7 +52,7 @@ func (w *world) preempted() *world {
 func (w *world) scheduled(nodes ...string) *world {
 	w.admitted(nodes...)
 	w.job.Status = plan(w.observed).status
-	w.decision = admission.Decision{}
+	w.decision = queueing.Decision{}
 	return w
 }
 
@@ -133,7 +133,7 @@ func steps(d desired) string {
 		list = append(list, "create the Service")
 	}
 	for _, m := range d.members {
-		list = append(list, fmt.Sprintf("create %d on %s", m.member, m.node))
+		list = append(list, fmt.Sprintf("create %d on %s", m.index, m.node))
 	}
 	if d.requeued {
 		list = append(list, "forget the requeue")

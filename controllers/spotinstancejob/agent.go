@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
@@ -16,24 +17,24 @@ import (
 // setAgent says whether something takes checkpoints. A job that wants none has no such condition.
 func (p *planner) setAgent(status *spotv1alpha1.SpotInstanceJobStatus) {
 	set := func(is metav1.ConditionStatus, reason, message string) {
-		p.set(status, spotv1alpha1.ConditionCheckpointAgentAvailable, is, reason, message)
+		p.set(status, reasons.ConditionCheckpointAgentAvailable, is, reason, message)
 	}
 	if p.job.Spec.CheckpointConfig == nil {
-		meta.RemoveStatusCondition(&status.Conditions, spotv1alpha1.ConditionCheckpointAgentAvailable)
+		meta.RemoveStatusCondition(&status.Conditions, reasons.ConditionCheckpointAgentAvailable)
 		return
 	}
 	if !p.served {
-		set(metav1.ConditionFalse, spotv1alpha1.ReasonCheckpointAgentNotInstalled, "the cluster serves no CheckpointBackup (migration.dcnlab.com), so that "+
+		set(metav1.ConditionFalse, reasons.CheckpointAgentNotInstalled, "the cluster serves no CheckpointBackup (migration.dcnlab.com), so that "+
 			"no checkpoints are taken and a lost replica starts from the beginning: install a checkpoint agent; it is found within seconds")
 		return
 	}
 	if !single(p.job) {
-		set(metav1.ConditionFalse, spotv1alpha1.ReasonSeveralPods, "no checkpoints are taken of a replica of several pods: "+
+		set(metav1.ConditionFalse, reasons.SeveralPods, "no checkpoints are taken of a replica of several pods: "+
 			"set parallelism and completions of spec.jobTemplate.spec to 1, or have the program save by itself")
 		return
 	}
 	if i := slices.IndexFunc(p.backups, p.silent); i >= 0 {
-		set(metav1.ConditionFalse, spotv1alpha1.ReasonCheckpointAgentSilent, fmt.Sprintf(
+		set(metav1.ConditionFalse, reasons.CheckpointAgentSilent, fmt.Sprintf(
 			"nothing has begun with CheckpointBackup %s within %s: see whether the checkpoint agent runs on the node of pod %s",
 			p.backups[i].Key.Name, silentAfter, p.backups[i].Spec.Pod.Name))
 		return
@@ -43,11 +44,11 @@ func (p *planner) setAgent(status *spotv1alpha1.SpotInstanceJobStatus) {
 	case last == nil && status.LastCheckpointTime != nil:
 		// What was said of it stays: its CheckpointBackup is gone.
 	case last == nil:
-		set(metav1.ConditionUnknown, spotv1alpha1.ReasonNoCheckpointYet, "CheckpointBackups are served, and none of this job has ended yet")
+		set(metav1.ConditionUnknown, reasons.NoCheckpointYet, "CheckpointBackups are served, and none of this job has ended yet")
 	case p.images(*last) != nil:
-		set(metav1.ConditionTrue, spotv1alpha1.ReasonCheckpointsTaken, "the last checkpoint was complete")
+		set(metav1.ConditionTrue, reasons.CheckpointsTaken, "the last checkpoint was complete")
 	default:
-		set(metav1.ConditionFalse, spotv1alpha1.ReasonCheckpointFailed, redact.Text(fmt.Sprintf("CheckpointBackup %s failed: %s; see the log of the checkpoint agent",
+		set(metav1.ConditionFalse, reasons.CheckpointFailed, redact.Text(fmt.Sprintf("CheckpointBackup %s failed: %s; see the log of the checkpoint agent",
 			last.Key.Name, cmp.Or(last.Status.Message, p.failureOf(*last)))))
 	}
 }

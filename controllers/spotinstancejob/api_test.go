@@ -14,9 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 )
 
 // trainImage is that of the template.
@@ -26,7 +27,7 @@ const trainImage = "registry.example.com/train:1"
 func (c *cluster) take(node string) time.Time {
 	c.t.Helper()
 	now := time.Now()
-	require.NoError(c.t, preemption.Mark(c.t.Context(), c.Client, node, preemption.Notice{Node: node, Source: preemption.MetadataServer, Time: now}))
+	require.NoError(c.t, nodenotice.Mark(c.t.Context(), c.Client, node, nodenotice.Notice{Node: node, Source: nodenotice.MetadataServer, Time: now}))
 	return now
 }
 
@@ -71,7 +72,7 @@ func TestAPIAJobRunsToItsEnd(t *testing.T) {
 	c.reach(job, "Running", runs(2))
 	assert.Equal(t, map[string]string{
 		"Ready": "True Ready", "CapacityAvailable": "True ReplicasPlaced", "CheckpointAgentAvailable": "False CheckpointAgentNotInstalled",
-	}, reasons(job.Status), "without an agent everything else works")
+	}, conditionsOf(job.Status), "without an agent everything else works")
 	assert.NotNil(t, job.Status.StartTime)
 	c.unchanged(m, job)
 
@@ -116,7 +117,7 @@ func TestAPIAPreemptedReplicaGoesOnElsewhere(t *testing.T) {
 			assert.Equal(t, map[string]string{"bert-0": trainImage, "bert-1": trainImage, "bert-0-r1": image}, c.started)
 			assert.Equal(t, image, job.Status.LastCheckpointImage)
 			c.until("the old Job being gone", func() bool { return len(c.jobNames()) == 2 })
-			assert.Equal(t, "True CheckpointsTaken", reasons(job.Status)["CheckpointAgentAvailable"])
+			assert.Equal(t, "True CheckpointsTaken", conditionsOf(job.Status)["CheckpointAgentAvailable"])
 			c.unchanged(m, job)
 		})
 	}
@@ -169,12 +170,12 @@ func TestAPIAnAgentThatComesLaterIsUsed(t *testing.T) {
 	c.start(nil)
 	job := c.submit(spotJob().Checkpoints(hour))
 	c.reach(job, "Running", runs(2))
-	require.Equal(t, "False CheckpointAgentNotInstalled", reasons(job.Status)["CheckpointAgentAvailable"])
+	require.Equal(t, "False CheckpointAgentNotInstalled", conditionsOf(job.Status)["CheckpointAgentAvailable"])
 
 	serve(t, "v1alpha1")
 	c.version = "v1alpha1"
 	c.reach(job, "seeing the agent", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
-		return reasons(*status)["CheckpointAgentAvailable"] == "Unknown NoCheckpointYet"
+		return conditionsOf(*status)["CheckpointAgentAvailable"] == "Unknown NoCheckpointYet"
 	})
 	c.take(c.podOf(1).Spec.NodeName)
 	c.reach(job, "Running again from a checkpoint", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
@@ -185,7 +186,7 @@ func TestAPIAnAgentThatComesLaterIsUsed(t *testing.T) {
 	serve(t)
 	c.version = ""
 	c.reach(job, "seeing that the agent is gone", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
-		return reasons(*status)["CheckpointAgentAvailable"] == "False CheckpointAgentNotInstalled"
+		return conditionsOf(*status)["CheckpointAgentAvailable"] == "False CheckpointAgentNotInstalled"
 	})
 	assert.Equal(t, spotv1alpha1.JobRunning, job.Status.Phase)
 }
@@ -205,7 +206,7 @@ func TestAPIFailures(t *testing.T) {
 	c.reach(job, "Failed", phase(spotv1alpha1.JobFailed))
 	var message string
 	for _, condition := range job.Status.Conditions {
-		if condition.Type == spotv1alpha1.ConditionFailed {
+		if condition.Type == reasons.ConditionFailed {
 			message = condition.Message
 		}
 	}
@@ -228,7 +229,7 @@ func TestAPIWhatIsMissingIsTold(t *testing.T) {
 		s.CheckpointConfig.CheckpointRepoCredentialRef = &spotv1alpha1.SecretReference{Name: "push"}
 	}))
 	ready := func(want string) func(*spotv1alpha1.SpotInstanceJobStatus) bool {
-		return func(status *spotv1alpha1.SpotInstanceJobStatus) bool { return reasons(*status)["Ready"] == want }
+		return func(status *spotv1alpha1.SpotInstanceJobStatus) bool { return conditionsOf(*status)["Ready"] == want }
 	}
 	c.reach(job, "without its Secret", ready("False SecretNotFound"))
 	assert.Empty(t, c.jobNames(), "nothing starts without it")
@@ -239,7 +240,7 @@ func TestAPIWhatIsMissingIsTold(t *testing.T) {
 	}))
 	c.reach(job, "without its SpotInstanceVM", ready("False SpotInstanceVMNotFound"))
 	c.reach(job, "without room", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
-		return reasons(*status)["CapacityAvailable"] == "False SpotInstanceVMNotFound" && status.Phase == spotv1alpha1.JobProvisioning
+		return conditionsOf(*status)["CapacityAvailable"] == "False SpotInstanceVMNotFound" && status.Phase == spotv1alpha1.JobProvisioning
 	})
 	pod := c.podOf(0)
 	assert.Equal(t, "t4", pod.Labels[spotv1alpha1.LabelSpotInstanceVM], "by which the SpotInstanceVM knows what is asked of it")
@@ -252,7 +253,7 @@ func TestAPIWhatIsMissingIsTold(t *testing.T) {
 	}
 	require.NoError(t, c.Create(t.Context(), vm))
 	c.reach(job, "waiting for an instance", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
-		return reasons(*status)["CapacityAvailable"] == "False Provisioning" && ready("True Ready")(status)
+		return conditionsOf(*status)["CapacityAvailable"] == "False Provisioning" && ready("True Ready")(status)
 	})
 	next := vm.DeepCopy()
 	next.Status.Conditions = []metav1.Condition{{
@@ -260,7 +261,7 @@ func TestAPIWhatIsMissingIsTold(t *testing.T) {
 	}}
 	require.NoError(t, c.Status().Patch(t.Context(), next, client.MergeFrom(vm)))
 	c.reach(job, "told why there is none", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
-		return reasons(*status)["CapacityAvailable"] == "False ZoneExhausted"
+		return conditionsOf(*status)["CapacityAvailable"] == "False ZoneExhausted"
 	})
 	c.full = false
 	c.reach(job, "Running", runs(2))
@@ -278,7 +279,7 @@ func TestAPIAStrangersJobIsLeftAlone(t *testing.T) {
 	c.start(nil)
 	job := c.submit(spotJob())
 	c.reach(job, "in conflict", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
-		return reasons(*status)["Ready"] == "False ObjectConflict" && status.ActiveReplicas == 1
+		return conditionsOf(*status)["Ready"] == "False ObjectConflict" && status.ActiveReplicas == 1
 	})
 	var now batchv1.Job
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(stranger), &now))
@@ -293,7 +294,7 @@ func TestAPIATemplateThatTheServerRefusesIsTold(t *testing.T) {
 		s.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 99999}}
 	}))
 	c.reach(job, "refused", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
-		return reasons(*status)["Ready"] == "False InvalidTemplate"
+		return conditionsOf(*status)["Ready"] == "False InvalidSpec"
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 )
@@ -100,7 +101,7 @@ func (r *Reconciler) ask(ctx context.Context, o observed, backup checkpointbacku
 	case errors.Is(err, checkpointbackup.ErrNotServed):
 		return nil, nil // the next plan says so
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err):
-		return []problem{{spotv1alpha1.ConditionCheckpointAgentAvailable, spotv1alpha1.ReasonCheckpointFailed, err.Error()}}, nil
+		return []problem{{reasons.ConditionCheckpointAgentAvailable, reasons.CheckpointFailed, err.Error()}}, nil
 	}
 	return nil, err
 }
@@ -146,12 +147,12 @@ func (r *Reconciler) create(ctx context.Context, o observed, job *batchv1.Job) (
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause): // the job goes with its namespace
 		return nil, nil
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		return []problem{{spotv1alpha1.ConditionReady, spotv1alpha1.ReasonInvalidTemplate,
+		return []problem{{reasons.ConditionReady, reasons.InvalidSpec,
 			"spec.jobTemplate: the API server refuses the Job of a replica: " + err.Error()}}, nil
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
-		return []problem{{spotv1alpha1.ConditionReady, spotv1alpha1.ReasonForbidden, err.Error() + "; free or raise the quota"}}, nil
+		return []problem{{reasons.ConditionReady, reasons.Forbidden, err.Error() + "; free or raise the quota"}}, nil
 	case apierrors.IsForbidden(err):
-		return []problem{{spotv1alpha1.ConditionReady, spotv1alpha1.ReasonForbidden, err.Error()}}, nil
+		return []problem{{reasons.ConditionReady, reasons.Forbidden, err.Error()}}, nil
 	}
 	return nil, fmt.Errorf("create Job %s: %w", job.Name, err)
 }
@@ -175,7 +176,7 @@ func (r *Reconciler) inTheWay(ctx context.Context, o observed, job *batchv1.Job)
 	case owner != nil && owner.Kind == kindSpotInstanceJob && owner.Name == o.job.Name:
 		return nil, errLeftover
 	}
-	return []problem{{spotv1alpha1.ConditionReady, spotv1alpha1.ReasonObjectConflict, fmt.Sprintf(
+	return []problem{{reasons.ConditionReady, reasons.ObjectConflict, fmt.Sprintf(
 		"Job %s exists and does not belong to this job: delete or rename it, or give this job another name", job.Name)}}, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func built(b *builders.SpotInstanceJobBuilder) *batchv1.Job {
@@ -164,8 +164,8 @@ func TestCapacity(t *testing.T) {
 			w.runs(0, 0, "a")
 			unschedulable(w)
 			status := plan(w.observed).status
-			assert.Equal(t, test.capacity, reasons(status)["CapacityAvailable"])
-			assert.Equal(t, test.ready, reasons(status)["Ready"])
+			assert.Equal(t, test.capacity, conditionsOf(status)["CapacityAvailable"])
+			assert.Equal(t, test.ready, conditionsOf(status)["Ready"])
 			assert.Equal(t, test.phase, status.Phase)
 		})
 	}

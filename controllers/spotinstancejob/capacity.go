@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
@@ -54,7 +55,7 @@ func (p *planner) unplaced() []string {
 // setCapacity says whether every replica has a node, and what is done about it.
 func (p *planner) setCapacity(status *spotv1alpha1.SpotInstanceJobStatus) {
 	set := func(is metav1.ConditionStatus, reason, message string) {
-		p.set(status, spotv1alpha1.ConditionCapacityAvailable, is, reason, message)
+		p.set(status, reasons.ConditionCapacityAvailable, is, reason, message)
 	}
 	unplaced := p.unplaced()
 	who := "replica " + strings.Join(unplaced, ", ")
@@ -64,31 +65,31 @@ func (p *planner) setCapacity(status *spotv1alpha1.SpotInstanceJobStatus) {
 	waiting, ref := p.unschedulable(), p.job.Spec.SpotInstanceVMRef
 	switch {
 	case p.suspended():
-		set(metav1.ConditionUnknown, spotv1alpha1.ReasonSuspended, "no nodes are looked for while spec.jobTemplate.spec.suspend is true")
+		set(metav1.ConditionUnknown, reasons.Suspended, "no nodes are looked for while spec.jobTemplate.spec.suspend is true")
 	case len(unplaced) == 0:
-		set(metav1.ConditionTrue, spotv1alpha1.ReasonReplicasPlaced, "every replica has a node")
+		set(metav1.ConditionTrue, reasons.ReplicasPlaced, "every replica has a node")
 	case len(waiting) == 0:
-		set(metav1.ConditionFalse, spotv1alpha1.ReasonReplicasStarting, "the pod of "+who+" is not placed yet")
+		set(metav1.ConditionFalse, reasons.ReplicasStarting, "the pod of "+who+" is not placed yet")
 	case ref == nil:
-		set(metav1.ConditionFalse, spotv1alpha1.ReasonUnschedulable, fmt.Sprintf(
+		set(metav1.ConditionFalse, reasons.Unschedulable, fmt.Sprintf(
 			"%s finds no room: %s; free some, or name a SpotInstanceVM in spec.spotInstanceVMRef, of which instances are created then",
 			who, scheduling(waiting[0]).Message))
 	case p.vm == nil:
-		set(metav1.ConditionFalse, spotv1alpha1.ReasonSpotInstanceVMNotFound, fmt.Sprintf(
+		set(metav1.ConditionFalse, reasons.SpotInstanceVMNotFound, fmt.Sprintf(
 			"%s finds no room, and SpotInstanceVM %s does not exist: create it, or correct spec.spotInstanceVMRef", who, ref.Name))
 	default:
 		if told := p.vmProblem(); told != nil {
 			set(metav1.ConditionFalse, told.Reason, fmt.Sprintf("%s waits for an instance; SpotInstanceVM %s: %s", who, ref.Name, told.Message))
 			return
 		}
-		set(metav1.ConditionFalse, spotv1alpha1.ReasonProvisioning, fmt.Sprintf(
+		set(metav1.ConditionFalse, reasons.Provisioning, fmt.Sprintf(
 			"%s waits for an instance of SpotInstanceVM %s, which is being created or joins the cluster", who, ref.Name))
 	}
 }
 
 // vmProblem is the condition of the SpotInstanceVM that says why there are no instances; nil for none.
 func (p *planner) vmProblem() *metav1.Condition {
-	for _, kind := range []string{spotv1alpha1.ConditionCredentialsValid, spotv1alpha1.ConditionCapacityAvailable, spotv1alpha1.ConditionReady} {
+	for _, kind := range []string{reasons.ConditionCredentialsValid, reasons.ConditionCapacityAvailable, reasons.ConditionReady} {
 		c := meta.FindStatusCondition(p.vm.Status.Conditions, kind)
 		if c != nil && c.Status == metav1.ConditionFalse {
 			return c

@@ -15,7 +15,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestCheckpointsBySchedule(t *testing.T) {
@@ -79,7 +79,7 @@ func TestCheckpointsBySchedule(t *testing.T) {
 			d := plan(w.observed)
 			assert.Equal(t, test.want, steps(d))
 			assert.Equal(t, test.again, d.again)
-			assert.Equal(t, test.agent, reasons(d.status)["CheckpointAgentAvailable"])
+			assert.Equal(t, test.agent, conditionsOf(d.status)["CheckpointAgentAvailable"])
 		})
 	}
 }

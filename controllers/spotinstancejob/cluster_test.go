@@ -25,10 +25,10 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
-	"github.com/dcnlab/spot-training-operator/test/builders"
-	"github.com/dcnlab/spot-training-operator/test/crash"
-	"github.com/dcnlab/spot-training-operator/test/managers"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/crash"
+	"github.com/dcnlab/spot-training-operator/test/harness/managers"
 )
 
 // cluster is a namespace of a real API server in which the test plays the Job controller, the scheduler, kubelets, the
@@ -95,7 +95,7 @@ func (c *cluster) startAt(at *crash.Cut, now clock.PassiveClock) *manager {
 	c.t.Helper()
 	m := &manager{Traffic: &crash.Traffic{Cut: at}, events: events.NewFakeRecorder(1000)}
 	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{
-		DefaultNamespaces: map[string]cache.Config{c.namespace: {}}, ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: preemption.Trim}},
+		DefaultNamespaces: map[string]cache.Config{c.namespace: {}}, ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: nodenotice.Trim}},
 	}, m.Wrap)
 	reconciler := &Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: now, Recorder: m.events,
@@ -218,7 +218,7 @@ func (c *cluster) place(pod *corev1.Pod) {
 	require.NoError(c.t, c.List(c.t.Context(), &nodes, client.MatchingLabels{"test": c.namespace}))
 	for i := range nodes.Items {
 		is := &nodes.Items[i]
-		if _, noticed := preemption.FromNode(is, time.Now()); noticed || taken[is.Name] || c.dead[is.Name] {
+		if _, noticed := nodenotice.FromNode(is, time.Now()); noticed || taken[is.Name] || c.dead[is.Name] {
 			continue
 		}
 		binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: is.Name}}
@@ -291,7 +291,7 @@ func (c *cluster) reach(job *spotv1alpha1.SpotInstanceJob, what string, is func(
 	c.t.Helper()
 	defer func() {
 		if c.t.Failed() {
-			c.t.Logf("it is %s: %v, %v", job.Status.Phase, job.Status.JobStatuses, reasons(job.Status))
+			c.t.Logf("it is %s: %v, %v", job.Status.Phase, job.Status.JobStatuses, conditionsOf(job.Status))
 		}
 	}()
 	c.until("the job being "+what, func() bool {

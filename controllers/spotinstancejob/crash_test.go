@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/crash"
+	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 )
 
 // life runs a job of two replicas through a preemption to its end. The cluster fails the test by itself when two pods of

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 )
 
 // fate is what becomes of an attempt.
@@ -70,7 +70,7 @@ func (n *node) lost(now time.Time) bool {
 	case n.notice == nil || n.ready:
 		return false
 	}
-	surely := n.notice.Source == preemption.MetadataServer || n.notice.Source == preemption.ComputeOperation
+	surely := n.notice.Source == nodenotice.MetadataServer || n.notice.Source == nodenotice.ComputeOperation
 	return surely && now.After(n.notice.Deadline.Add(lostAfter))
 }
 

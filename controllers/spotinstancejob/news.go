@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
@@ -31,11 +32,11 @@ func newsOf(o observed, after *spotv1alpha1.SpotInstanceJobStatus) []news {
 	}
 	switch after.Phase {
 	case spotv1alpha1.JobRunning:
-		list = append(list, news{corev1.EventTypeNormal, "Running", "Run", fmt.Sprintf("%d replicas run", after.ActiveReplicas)})
+		list = append(list, news{corev1.EventTypeNormal, reasons.EventRunning, "Run", fmt.Sprintf("%d replicas run", after.ActiveReplicas)})
 	case spotv1alpha1.JobSucceeded:
-		list = append(list, news{corev1.EventTypeNormal, "Completed", "Complete", messageOf(after, spotv1alpha1.ConditionComplete)})
+		list = append(list, news{corev1.EventTypeNormal, reasons.EventCompleted, "Complete", messageOf(after, reasons.ConditionComplete)})
 	case spotv1alpha1.JobFailed:
-		list = append(list, news{corev1.EventTypeWarning, "Failed", "Fail", messageOf(after, spotv1alpha1.ConditionFailed)})
+		list = append(list, news{corev1.EventTypeWarning, reasons.EventFailed, "Fail", messageOf(after, reasons.ConditionFailed)})
 	}
 	return list
 }
@@ -55,18 +56,18 @@ func replicaNews(o observed, r *replica, after *spotv1alpha1.ReplicaStatus) []ne
 		if r.current != nil && r.current.Annotations[annotationStartedFrom] != "" {
 			from = "from checkpoint " + r.current.Annotations[annotationStartedFrom]
 		}
-		list = append(list, news{corev1.EventTypeNormal, "ReplicaRestarted", "Restart",
+		list = append(list, news{corev1.EventTypeNormal, reasons.EventReplicaRestarted, "Restart",
 			fmt.Sprintf("replica %d starts again as Job %s, %s", r.index, after.Name, from)})
 	case after.Phase == before.Phase:
 	case after.Phase == spotv1alpha1.ReplicaPreempted:
-		list = append(list, news{corev1.EventTypeWarning, "ReplicaPreempted", "Preempt", told()})
+		list = append(list, news{corev1.EventTypeWarning, reasons.EventReplicaPreempted, "Preempt", told()})
 	case after.Phase == spotv1alpha1.ReplicaFailed:
-		list = append(list, news{corev1.EventTypeWarning, "ReplicaFailed", "Fail", told()})
+		list = append(list, news{corev1.EventTypeWarning, reasons.EventReplicaFailed, "Fail", told()})
 	case after.Phase == spotv1alpha1.ReplicaPending && o.judge(r).message != "":
-		list = append(list, news{corev1.EventTypeWarning, "ReplicaRestarting", "Restart", told()})
+		list = append(list, news{corev1.EventTypeWarning, reasons.EventReplicaRestarting, "Restart", told()})
 	}
 	if after.LastCheckpointImage != "" && after.LastCheckpointImage != before.LastCheckpointImage {
-		list = append(list, news{corev1.EventTypeNormal, "CheckpointCompleted", "Checkpoint",
+		list = append(list, news{corev1.EventTypeNormal, reasons.EventCheckpointSaved, "Checkpoint",
 			fmt.Sprintf("replica %d has checkpoint %s", r.index, after.LastCheckpointImage)})
 	}
 	return list
@@ -75,10 +76,10 @@ func replicaNews(o observed, r *replica, after *spotv1alpha1.ReplicaStatus) []ne
 // conditionNews tells what went wrong with what the job needs.
 func conditionNews(before, after *spotv1alpha1.SpotInstanceJobStatus) []news {
 	var list []news
-	for _, kind := range []string{spotv1alpha1.ConditionReady, spotv1alpha1.ConditionCapacityAvailable, spotv1alpha1.ConditionCheckpointAgentAvailable} {
+	for _, kind := range []string{reasons.ConditionReady, reasons.ConditionCapacityAvailable, reasons.ConditionCheckpointAgentAvailable} {
 		was, is := meta.FindStatusCondition(before.Conditions, kind), meta.FindStatusCondition(after.Conditions, kind)
 		if is == nil || is.Status != metav1.ConditionFalse || (was != nil && was.Status == is.Status && was.Reason == is.Reason) ||
-			is.Reason == spotv1alpha1.ReasonReplicasStarting || after.Phase == spotv1alpha1.JobFailed {
+			is.Reason == reasons.ReplicasStarting || after.Phase == spotv1alpha1.JobFailed {
 			continue
 		}
 		list = append(list, news{corev1.EventTypeWarning, is.Reason, "Watch", is.Message})

@@ -14,9 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 )
 
 // observed is all that a plan is made from.
@@ -41,7 +42,7 @@ type node struct {
 	gone         bool
 	ready        bool
 	outOfService bool
-	notice       *preemption.Notice
+	notice       *nodenotice.Notice
 }
 
 // observe reads from the caches what exists of a job. A node that is not there and Secrets are asked for at the API
@@ -149,7 +150,7 @@ func nodeOf(is *corev1.Node, now time.Time) *node {
 	for _, taint := range is.Spec.Taints {
 		n.outOfService = n.outOfService || taint.Key == corev1.TaintNodeOutOfService
 	}
-	if notice, ok := preemption.FromNode(is, now); ok {
+	if notice, ok := nodenotice.FromNode(is, now); ok {
 		n.notice = &notice
 	}
 	return n
@@ -222,7 +223,7 @@ func (o observed) mayStart() bool {
 	if ended(&o.job.Status) {
 		return false
 	}
-	if reasonOf(o.job, spotv1alpha1.ConditionReady) == spotv1alpha1.ReasonSecretNotFound ||
+	if reasonOf(o.job, reasons.ConditionReady) == reasons.SecretNotFound ||
 		o.job.Status.ObservedGeneration != o.job.Generation {
 		return true
 	}

@@ -14,8 +14,8 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 const hour = time.Hour
@@ -485,8 +485,8 @@ func TestPlan(t *testing.T) {
 
 func TestWhenANodeIsLost(t *testing.T) {
 	now := builders.Noon
-	notice := func(source preemption.Source, ago time.Duration) *preemption.Notice {
-		return &preemption.Notice{Source: source, Deadline: now.Add(-ago)}
+	notice := func(source nodenotice.Source, ago time.Duration) *nodenotice.Notice {
+		return &nodenotice.Notice{Source: source, Deadline: now.Add(-ago)}
 	}
 	tests := map[string]struct {
 		node *node
@@ -496,10 +496,10 @@ func TestWhenANodeIsLost(t *testing.T) {
 		"it does not exist":                       {&node{gone: true}, true},
 		"an administrator says so":                {&node{outOfService: true, ready: true}, true},
 		"it does not answer":                      {&node{}, false},
-		"its provider has surely taken it":        {&node{notice: notice(preemption.MetadataServer, time.Minute)}, true},
-		"its provider has, and yet it answers":    {&node{ready: true, notice: notice(preemption.ComputeOperation, time.Minute)}, false},
-		"its time has hardly passed":              {&node{notice: notice(preemption.MetadataServer, 10*time.Second)}, false},
-		"an autoscaler may not have taken it yet": {&node{notice: notice(preemption.Taint, hour)}, false},
+		"its provider has surely taken it":        {&node{notice: notice(nodenotice.MetadataServer, time.Minute)}, true},
+		"its provider has, and yet it answers":    {&node{ready: true, notice: notice(nodenotice.ComputeOperation, time.Minute)}, false},
+		"its time has hardly passed":              {&node{notice: notice(nodenotice.MetadataServer, 10*time.Second)}, false},
+		"an autoscaler may not have taken it yet": {&node{notice: notice(nodenotice.Taint, hour)}, false},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) { assert.Equal(t, test.want, test.node.lost(now)) })

@@ -17,7 +17,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
-	"github.com/dcnlab/spot-training-operator/internal/childcache"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // Options of the controller.
@@ -53,7 +53,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 }
 
 func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, options Options) (cache.Cache, error) {
-	children, through, err := childcache.New(mgr, childcache.Options{
+	children, through, err := child.New(mgr, child.Options{
 		Label: spotv1alpha1.LabelSpotInstanceJob, Namespaces: options.Namespaces,
 		Kinds: map[client.Object]toolscache.TransformFunc{&corev1.Pod{}: barePod, &batchv1.Job{}: bareJob},
 	})

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
@@ -169,10 +170,10 @@ func (p *planner) succeed(status *spotv1alpha1.SpotInstanceJobStatus, winner *ba
 	if status.StartTime == nil {
 		status.StartTime = winner.Status.StartTime.DeepCopy()
 	}
-	p.set(status, spotv1alpha1.ConditionComplete, metav1.ConditionTrue, spotv1alpha1.ReasonReplicaSucceeded,
+	p.set(status, reasons.ConditionComplete, metav1.ConditionTrue, reasons.ReplicaSucceeded,
 		fmt.Sprintf("Job %s has ended well; the other replicas are stopped", winner.Name))
-	p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionTrue, spotv1alpha1.ReasonReady, "the job is complete")
-	meta.RemoveStatusCondition(&status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
+	p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Ready, "the job is complete")
+	meta.RemoveStatusCondition(&status.Conditions, reasons.ConditionCapacityAvailable)
 }
 
 // fail writes the end of a job all of whose replicas have failed for good.
@@ -186,9 +187,9 @@ func (p *planner) fail(status *spotv1alpha1.SpotInstanceJobStatus) {
 		}
 	}
 	message := redact.Text("every replica has failed for good; " + strings.Join(why, "; "))
-	p.set(status, spotv1alpha1.ConditionFailed, metav1.ConditionTrue, spotv1alpha1.ReasonAllReplicasFailed, message)
-	p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionFalse, spotv1alpha1.ReasonAllReplicasFailed, message)
-	meta.RemoveStatusCondition(&status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
+	p.set(status, reasons.ConditionFailed, metav1.ConditionTrue, reasons.AllReplicasFailed, message)
+	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.AllReplicasFailed, message)
+	meta.RemoveStatusCondition(&status.Conditions, reasons.ConditionCapacityAvailable)
 }
 
 // longestMessage is what a condition takes.
@@ -214,16 +215,16 @@ func (p *planner) setReady(status *spotv1alpha1.SpotInstanceJobStatus) {
 	ref := p.job.Spec.SpotInstanceVMRef
 	switch {
 	case p.secretProblem != "":
-		p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionFalse, spotv1alpha1.ReasonSecretNotFound, p.secretProblem)
+		p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.SecretNotFound, p.secretProblem)
 		p.lookAgain(secretRetry)
 	case ref != nil && p.vm == nil:
-		p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionFalse, spotv1alpha1.ReasonSpotInstanceVMNotFound, fmt.Sprintf(
+		p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.SpotInstanceVMNotFound, fmt.Sprintf(
 			"spec.spotInstanceVMRef: SpotInstanceVM %s does not exist in namespace %s, so that no instance is created when a replica finds no room: "+
 				"create it, or correct the name", ref.Name, p.job.Namespace))
 	case p.suspended():
-		p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionTrue, spotv1alpha1.ReasonSuspended,
+		p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Suspended,
 			"the replicas are stopped, because spec.jobTemplate.spec.suspend is true")
 	default:
-		p.set(status, spotv1alpha1.ConditionReady, metav1.ConditionTrue, spotv1alpha1.ReasonReady, "the replicas are kept running")
+		p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Ready, "the replicas are kept running")
 	}
 }

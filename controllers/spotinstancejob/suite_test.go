@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/apiserver"
-	crds "github.com/dcnlab/spot-training-operator/test/checkpointbackup"
+	crds "github.com/dcnlab/spot-training-operator/test/fakes/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 // api has no CheckpointBackups until a test installs them.

@@ -14,8 +14,8 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // world is what a plan observes, built step by step. Its clock stands at noon until it is moved.
@@ -78,7 +78,7 @@ func (w *world) knows(job *batchv1.Job, phase spotv1alpha1.ReplicaPhase) {
 // notice puts one onto a node, so long ago.
 func (w *world) notice(on string, ago time.Duration) {
 	at := w.now.Add(-ago)
-	w.nodes[on].notice = &preemption.Notice{Node: on, Source: preemption.MetadataServer, Time: at, Deadline: at.Add(preemption.Grace)}
+	w.nodes[on].notice = &nodenotice.Notice{Node: on, Source: nodenotice.MetadataServer, Time: at, Deadline: at.Add(nodenotice.Grace)}
 }
 
 // backup adds a checkpoint that was asked for so long ago.
@@ -195,8 +195,8 @@ func replicaPhases(status spotv1alpha1.SpotInstanceJobStatus) map[string]spotv1a
 	return phases
 }
 
-// reasons are the conditions of a status, in short.
-func reasons(status spotv1alpha1.SpotInstanceJobStatus) map[string]string {
+// conditionsOf are the conditions of a status, in short.
+func conditionsOf(status spotv1alpha1.SpotInstanceJobStatus) map[string]string {
 	short := map[string]string{}
 	for _, c := range status.Conditions {
 		short[c.Type] = string(c.Status) + " " + c.Reason

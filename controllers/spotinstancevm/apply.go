@@ -19,7 +19,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 )
 
 // actsAtOnce bounds what is done at the same time for one SpotInstanceVM.
@@ -335,7 +335,7 @@ func (r *Reconciler) revoke(ctx context.Context, one deed) error {
 // markNode leaves a notice on the node of an instance that the provider stopped.
 func (r *Reconciler) markNode(ctx context.Context, one deed) error {
 	i := instance{ProvisionedInstance: *one.entry}
-	err := preemption.Mark(ctx, r.Client, one.name, noticeOf(&i, r.Clock.Now()))
+	err := nodenotice.Mark(ctx, r.Client, one.name, noticeOf(&i, r.Clock.Now()))
 	return ignoreGone(err)
 }
 

@@ -21,14 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
-	"github.com/dcnlab/spot-training-operator/test/fakegce"
-	"github.com/dcnlab/spot-training-operator/test/managers"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
+	"github.com/dcnlab/spot-training-operator/test/harness/managers"
 )
 
 // patience bounds every wait for the manager.
@@ -147,7 +147,7 @@ func (c *cluster) start(f *fuse) *manager {
 	c.running = m
 	namespaces := map[string]cache.Config{c.namespace: {}}
 	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{
-		DefaultNamespaces: namespaces, ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: preemption.Trim}},
+		DefaultNamespaces: namespaces, ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: nodenotice.Trim}},
 	}, m.wrap)
 	uncached, err := client.New(mgr.GetConfig(), client.Options{Scheme: c.Scheme()})
 	require.NoError(c.t, err)
@@ -165,7 +165,7 @@ func (c *cluster) start(f *fuse) *manager {
 			return &fused{provider, f}, nil
 		},
 		Joining: &KubeadmJoining{Client: uncached, Direct: mgr.GetAPIReader(), Namespace: c.namespace},
-		Uses:    func([]string) (map[string]admission.NodeUse, bool) { return nil, true },
+		Uses:    func([]string) (map[string]queueing.NodeUse, bool) { return nil, true },
 		Queued:  podsWithoutPlace,
 	}
 	err = m.reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 4, ListInterval: m.interval, Namespaces: namespaces})

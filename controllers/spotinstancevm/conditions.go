@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
 // verdict is what one condition is to say.
@@ -26,9 +26,9 @@ func (p *planner) conditions() {
 		kind string
 		is   verdict
 	}{
-		{spotv1alpha1.ConditionCredentialsValid, p.credentialsVerdict()},
-		{spotv1alpha1.ConditionCapacityAvailable, capacity},
-		{spotv1alpha1.ConditionReady, p.readyVerdict(capacity)},
+		{reasons.ConditionCredentialsValid, p.credentialsVerdict()},
+		{reasons.ConditionCapacityAvailable, capacity},
+		{reasons.ConditionReady, p.readyVerdict(capacity)},
 	} {
 		meta.SetStatusCondition(&p.d.status.Conditions, metav1.Condition{
 			Type: c.kind, Status: c.is.status, Reason: c.is.reason, Message: c.is.message,
@@ -59,10 +59,10 @@ func (p *planner) credentialsVerdict() verdict {
 	}
 	for _, began := range p.listed {
 		if !began.IsZero() {
-			return verdict{metav1.ConditionTrue, spotv1alpha1.ReasonReady, "the provider accepts the credentials"}
+			return verdict{metav1.ConditionTrue, reasons.Ready, "the provider accepts the credentials"}
 		}
 	}
-	return verdict{metav1.ConditionUnknown, spotv1alpha1.ReasonProvisioning, "the provider has not been asked yet"}
+	return verdict{metav1.ConditionUnknown, reasons.Provisioning, "the provider has not been asked yet"}
 }
 
 func (p *planner) capacityVerdict() verdict {
@@ -78,7 +78,7 @@ func (p *planner) capacityVerdict() verdict {
 	case len(p.packing.Misfits) > 0:
 		return misfit(p.packing.Misfits[0].Name).verdict()
 	case p.crowded:
-		return verdict{metav1.ConditionFalse, spotv1alpha1.ReasonMaxInstancesReached, fmt.Sprintf(
+		return verdict{metav1.ConditionFalse, reasons.MaxInstancesReached, fmt.Sprintf(
 			"pods wait for room, and spec.maxInstances (%d) are in use: raise it, or wait until a job ends", p.most())}
 	case p.short != nil:
 		return p.short.verdict(p.most())
@@ -95,13 +95,13 @@ func (p *planner) capacityVerdict() verdict {
 	}
 	switch {
 	case asked > 0:
-		return verdict{metav1.ConditionUnknown, spotv1alpha1.ReasonProvisioning, "an instance has been asked for"}
+		return verdict{metav1.ConditionUnknown, reasons.Provisioning, "an instance has been asked for"}
 	case len(p.demand) > 0 && p.d.hold.trouble.is() && p.d.hold.holds(p.now, p.vm.Generation):
 		return p.d.hold.trouble.verdict()
 	case joining > 0:
-		return verdict{metav1.ConditionTrue, spotv1alpha1.ReasonProvisioning, "instances are joining the cluster"}
+		return verdict{metav1.ConditionTrue, reasons.Provisioning, "instances are joining the cluster"}
 	default:
-		return verdict{metav1.ConditionTrue, spotv1alpha1.ReasonReady, "the instances that were asked for were granted"}
+		return verdict{metav1.ConditionTrue, reasons.Ready, "the instances that were asked for were granted"}
 	}
 }
 
@@ -119,7 +119,7 @@ func (p *planner) tooLarge() verdict {
 			lacks = append(lacks, fmt.Sprintf("%d %s of %d", r.needs, r.name, r.room))
 		}
 	}
-	return verdict{metav1.ConditionFalse, spotv1alpha1.ReasonPodDoesNotFit, fmt.Sprintf(
+	return verdict{metav1.ConditionFalse, reasons.PodDoesNotFit, fmt.Sprintf(
 		"pod %s requests more than an instance of type %s has for pods (%s): choose a larger spec.gcp.machineType or spec.gpu.count, or lower "+
 			"the requests of the job", pod.Name, p.vm.Spec.GCP.MachineType, strings.Join(lacks, ", "))}
 }
@@ -129,12 +129,12 @@ func (p *planner) readyVerdict(capacity verdict) verdict {
 	case worst.is():
 		return worst.verdict()
 	case p.deleting():
-		return verdict{metav1.ConditionFalse, spotv1alpha1.ReasonDeleting, "the instances are being deleted"}
+		return verdict{metav1.ConditionFalse, reasons.Deleting, "the instances are being deleted"}
 	case p.none != nil:
 		return capacity
-	case capacity.reason == spotv1alpha1.ReasonProvisioning:
-		return verdict{metav1.ConditionTrue, spotv1alpha1.ReasonProvisioning, capacity.message}
+	case capacity.reason == reasons.Provisioning:
+		return verdict{metav1.ConditionTrue, reasons.Provisioning, capacity.message}
 	default:
-		return verdict{metav1.ConditionTrue, spotv1alpha1.ReasonReady, "instances are created as pods need them"}
+		return verdict{metav1.ConditionTrue, reasons.Ready, "instances are created as pods need them"}
 	}
 }

@@ -29,10 +29,10 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 )
 
 // Joining makes instances nodes of this cluster.
@@ -63,7 +63,7 @@ type Reconciler struct {
 	// Joining makes instances nodes.
 	Joining Joining
 	// Uses tells what admission by queues knows of nodes; false while it does not know yet.
-	Uses func(nodes []string) (map[string]admission.NodeUse, bool)
+	Uses func(nodes []string) (map[string]queueing.NodeUse, bool)
 	// Queued makes the pods that a TrainingJob is going to have when it waits in a queue for nothing but room for them.
 	Queued func(*mlv1.TrainingJob) []*corev1.Pod
 

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/fakegce"
+	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
 )
 
 // story is something that a manager brings to an end, even when it crashes on the way and another one takes over.

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
@@ -55,7 +56,7 @@ func secretOf(vm *spotv1alpha1.SpotInstanceVM, jobs []spotv1alpha1.SpotInstanceJ
 // secretIn holds that a Secret lies in the namespace of who refers to it.
 func secretIn(namespace string, ref *spotv1alpha1.SecretReference, field string) (string, trouble) {
 	if ref.Namespace != "" && ref.Namespace != namespace {
-		return "", trouble{reason: spotv1alpha1.ReasonSecretNotFound, credentials: true, message: fmt.Sprintf(
+		return "", trouble{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"%s.namespace: is %s: only Secrets of the object's own namespace are read: copy the Secret to namespace %s and remove the field",
 			field, ref.Namespace, namespace)}
 	}
@@ -91,13 +92,13 @@ func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedNam
 	err := r.Direct.Get(ctx, secret, &is)
 	switch {
 	case apierrors.IsNotFound(err):
-		known.trouble = trouble{reason: spotv1alpha1.ReasonSecretNotFound, credentials: true, message: fmt.Sprintf(
+		known.trouble = trouble{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"Secret %s with the credentials does not exist in namespace %s: create it with the key %s, or correct the reference to it",
 			secret.Name, secret.Namespace, credentialsKey)}
 	case err != nil:
 		return nil, trouble{}, fmt.Errorf("read Secret %s: %w", secret.Name, err)
 	case len(is.Data[credentialsKey]) == 0:
-		known.trouble = trouble{reason: spotv1alpha1.ReasonSecretNotFound, credentials: true, message: fmt.Sprintf(
+		known.trouble = trouble{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"Secret %s has no key %s: put the JSON key of a service account there", secret.Name, credentialsKey)}
 	default:
 		known.content = is.Data[credentialsKey]

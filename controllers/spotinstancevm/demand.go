@@ -12,7 +12,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 )
 
 // demandOf are the pods that need instances: those that the scheduler finds no room for, and those that run on a node
@@ -111,6 +111,6 @@ func refusal(pod *corev1.Pod) *corev1.PodCondition {
 
 // going says whether the node will be gone soon.
 func going(node *corev1.Node, now time.Time) bool {
-	_, ok := preemption.FromNode(node, now)
+	_, ok := nodenotice.FromNode(node, now)
 	return ok
 }

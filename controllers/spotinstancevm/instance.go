@@ -6,10 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 )
 
 // phase of an instance's life. Each has a file of its own that decides what happens in it.
@@ -37,12 +37,12 @@ type instance struct {
 
 	node *corev1.Node // nil when there is none
 	// notice that is on the node, if noticed.
-	notice  preemption.Notice
+	notice  nodenotice.Notice
 	noticed bool
 	// pods of jobs that are on the node and have not ended.
 	pods []*corev1.Pod
 	// use is what admission by queues knows of the node; nil when it knows nothing.
-	use *admission.NodeUse
+	use *queueing.NodeUse
 	// rechecked says that pods were read from the API server itself.
 	rechecked bool
 

@@ -7,8 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/cloud/history"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
 )
 
 // defaultJoinTimeout is that of the API, for objects from before it was a default.
@@ -66,7 +67,7 @@ func labelsOfNode(vm *spotv1alpha1.SpotInstanceVM) map[string]string {
 
 // pricesOfNode say on the node what its instance costs.
 func pricesOfNode(vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.ProvisionedInstance) map[string]string {
-	return history.NodeAnnotations(vm, entry.Zone, entry.ProvisioningModel)
+	return zonehistory.NodeAnnotations(vm, entry.Zone, entry.ProvisioningModel)
 }
 
 // holds says whether all has each of some.
@@ -82,12 +83,12 @@ func holds(all, some map[string]string) bool {
 func (p *planner) becomeReady(i *instance) {
 	i.ReadyTime = &metav1.Time{Time: p.now}
 	i.Message = ""
-	if p.d.hold.trouble.reason == spotv1alpha1.ReasonJoinFailed {
+	if p.d.hold.trouble.reason == reasons.JoinFailed {
 		p.d.hold = hold{}
 	}
 	took := p.now.Sub(i.CreationTime.Time)
 	zone, model := i.Zone, string(i.ProvisioningModel)
-	p.tell(corev1.EventTypeNormal, "InstanceReady", "Join",
+	p.tell(corev1.EventTypeNormal, reasons.EventInstanceReady, "Join",
 		fmt.Sprintf("instance %s is a ready node after %s", i.Name, took.Round(time.Second)),
 		func(c counter) { c.Ready(zone, model, took) })
 	p.ready(i)
@@ -110,8 +111,8 @@ func (p *planner) tooLate(i *instance) {
 	}
 	message := fmt.Sprintf("instance %s did not become a ready node within spec.joinTimeout (%s): %s: read its serial console, "+
 		"and see whether the image has kubelet, kubeadm and a container runtime and reaches the API server", i.Name, joinTimeout(p.vm), what)
-	p.tell(corev1.EventTypeWarning, "JoinTimedOut", "Join", message, nil)
-	p.trouble = trouble{reason: spotv1alpha1.ReasonJoinFailed, message: message}
+	p.tell(corev1.EventTypeWarning, reasons.JoinFailed, "Join", message, nil)
+	p.trouble = trouble{reason: reasons.JoinFailed, message: message}
 	p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.trouble, 0)
 	p.condemn(i, "it did not become a ready node in time")
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
@@ -47,7 +48,7 @@ func (k *KubeadmJoining) Metadata(ctx context.Context, vm *spotv1alpha1.SpotInst
 	}
 	metadata, err := nodejoin.Metadata(join, &vm.Spec, key)
 	if err != nil {
-		return nil, &setupError{spotv1alpha1.ReasonInvalidSpec, err.Error()}
+		return nil, &setupError{reasons.InvalidSpec, err.Error()}
 	}
 	return metadata, nil
 }
@@ -63,7 +64,7 @@ func (k *KubeadmJoining) joinOf(ctx context.Context, vm *spotv1alpha1.SpotInstan
 		tokens := nodejoin.Tokens{Client: k.Client, Reader: k.Direct}
 		join.Token, err = tokens.Make(ctx, join.Instance, joinTimeout(vm)+tokenSpare)
 		if apierrors.IsForbidden(err) { // somebody must allow it
-			err = &setupError{spotv1alpha1.ReasonPermissionDenied, err.Error()}
+			err = &setupError{reasons.PermissionDenied, err.Error()}
 		}
 	}
 	return join, err
@@ -94,13 +95,13 @@ func explained(err error) error {
 	switch apierrors.ReasonForError(err) {
 	case "", "NotFound":
 	case "Forbidden":
-		return &setupError{spotv1alpha1.ReasonPermissionDenied, err.Error()}
+		return &setupError{reasons.PermissionDenied, err.Error()}
 	default:
 		return err
 	}
-	reason := spotv1alpha1.ReasonInvalidSpec
+	reason := reasons.InvalidSpec
 	if strings.Contains(err.Error(), "SecretRef") {
-		reason = spotv1alpha1.ReasonSecretNotFound
+		reason = reasons.SecretNotFound
 	}
 	return &setupError{reason, err.Error()}
 }

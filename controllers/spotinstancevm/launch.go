@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
@@ -81,7 +82,7 @@ func (p *planner) refused(i *instance) {
 	r := &i.memo.create
 	class := cloud.ClassOf(r.err)
 	count := func(c counter) { c.Refused(i.Zone, p.vm.Spec.GCP.MachineType, string(class)) }
-	p.tell(corev1.EventTypeWarning, "InstanceRefused", "Create",
+	p.tell(corev1.EventTypeWarning, reasons.EventInstanceRefused, "Create",
 		fmt.Sprintf("instance %s (%s) was refused in zone %s: %s", i.Name, i.ProvisioningModel, i.Zone, short(r.err)), count)
 	if !refusedOffer(r.err) {
 		p.trouble = troubleOf(r.err, "an instance")

@@ -13,9 +13,10 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
-	"github.com/dcnlab/spot-training-operator/test/fakegce"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
 )
 
 func TestAPIInstancesComeWithPodsAndGoWithoutThem(t *testing.T) {
@@ -34,8 +35,8 @@ func TestAPIInstancesComeWithPodsAndGoWithoutThem(t *testing.T) {
 		assert.True(t, entry.JoinedCluster)
 		assert.NotNil(t, entry.ReadyTime)
 	}
-	assert.True(t, meta.IsStatusConditionTrue(now.Status.Conditions, spotv1alpha1.ConditionReady), "%+v", now.Status.Conditions)
-	assert.True(t, meta.IsStatusConditionTrue(now.Status.Conditions, spotv1alpha1.ConditionCredentialsValid))
+	assert.True(t, meta.IsStatusConditionTrue(now.Status.Conditions, reasons.ConditionReady), "%+v", now.Status.Conditions)
+	assert.True(t, meta.IsStatusConditionTrue(now.Status.Conditions, reasons.ConditionCredentialsValid))
 	eventually(t, "the tokens to be revoked", func() bool { c.schedule(); return len(c.tokens()) == 0 })
 
 	for _, pod := range pods {
@@ -62,7 +63,7 @@ func TestAPIAReplacementIsAskedForWithinASecondOfTheNotice(t *testing.T) {
 
 	c.gce.ForgetCalls()
 	noticed := time.Now()
-	require.NoError(t, preemption.Mark(t.Context(), c.Client, lost, preemption.Notice{Time: noticed, Source: preemption.MetadataServer}))
+	require.NoError(t, nodenotice.Mark(t.Context(), c.Client, lost, nodenotice.Notice{Time: noticed, Source: nodenotice.MetadataServer}))
 	var asked time.Time
 	eventually(t, "the request for the replacement", func() bool {
 		for _, request := range c.gce.Requests() {
@@ -147,10 +148,10 @@ func TestAPIAStockoutEverywhereIsAConditionAndThenAFallback(t *testing.T) {
 	vm := c.vm("t4")
 	c.pod("t4", "bert", 0)
 	now := c.await(vm, "the condition", func(vm *spotv1alpha1.SpotInstanceVM) bool {
-		return meta.IsStatusConditionFalse(vm.Status.Conditions, spotv1alpha1.ConditionCapacityAvailable) && vm.Status.Instances == 0
+		return meta.IsStatusConditionFalse(vm.Status.Conditions, reasons.ConditionCapacityAvailable) && vm.Status.Instances == 0
 	})
-	condition := meta.FindStatusCondition(now.Status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
-	assert.Equal(t, spotv1alpha1.ReasonZoneExhausted, condition.Reason)
+	condition := meta.FindStatusCondition(now.Status.Conditions, reasons.ConditionCapacityAvailable)
+	assert.Equal(t, reasons.ZoneExhausted, condition.Reason)
 	assert.Contains(t, condition.Message, "spec.allowStandardFallback")
 
 	now = c.now(vm)
@@ -169,9 +170,9 @@ func TestAPIWithoutCredentialsNothingIsAskedFor(t *testing.T) {
 	c.pod("t4", "bert", 0)
 	for _, one := range []*spotv1alpha1.SpotInstanceVM{vm, other} {
 		now := c.await(one, "the condition", func(vm *spotv1alpha1.SpotInstanceVM) bool {
-			return meta.IsStatusConditionFalse(vm.Status.Conditions, spotv1alpha1.ConditionCredentialsValid)
+			return meta.IsStatusConditionFalse(vm.Status.Conditions, reasons.ConditionCredentialsValid)
 		})
-		assert.Equal(t, spotv1alpha1.ReasonSecretNotFound, meta.FindStatusCondition(now.Status.Conditions, "Ready").Reason)
+		assert.Equal(t, reasons.SecretNotFound, meta.FindStatusCondition(now.Status.Conditions, "Ready").Reason)
 	}
 	assert.NotContains(t, m.log(), "Create")
 
@@ -210,8 +211,8 @@ func TestAPIAnInstanceThatDoesNotJoinIsGivenUp(t *testing.T) {
 	now.Status.ProvisionedInstances[0].CreationTime = &metav1.Time{Time: time.Now().Add(-2 * time.Minute)}
 	require.NoError(t, c.Status().Update(t.Context(), now))
 	now = c.await(vm, "the condition", func(vm *spotv1alpha1.SpotInstanceVM) bool {
-		ready := meta.FindStatusCondition(vm.Status.Conditions, spotv1alpha1.ConditionReady)
-		return ready.Reason == spotv1alpha1.ReasonJoinFailed && len(vm.Status.ProvisionedInstances) == 0
+		ready := meta.FindStatusCondition(vm.Status.Conditions, reasons.ConditionReady)
+		return ready.Reason == reasons.JoinFailed && len(vm.Status.ProvisionedInstances) == 0
 	})
 	assert.Empty(t, c.gce.Instances(), "it is not paid for any longer: %+v", now.Status)
 	eventually(t, "its token to be revoked", func() bool { return len(c.tokens()) == 0 })

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -36,7 +37,7 @@ func TestAnInstanceWithATaintWithoutATimeIsDeletedInTheEnd(t *testing.T) {
 // That the next instance exists says nothing of whether its image can join.
 func TestAnInstanceThatExistsDoesNotEndThePauseAfterOneThatDidNotJoin(t *testing.T) {
 	for reason, kept := range map[string]bool{
-		spotv1alpha1.ReasonJoinFailed: true, spotv1alpha1.ReasonPodDoesNotFit: true, spotv1alpha1.ReasonQuotaExceeded: false,
+		reasons.JoinFailed: true, reasons.PodDoesNotFit: true, reasons.ProviderQuotaExceeded: false,
 	} {
 		s := aScene(waiting("0"), has("t4-x", spotv1alpha1.InstancePlanned, remembers(memo{create: done()}), func(_ *scene, i *instance) {
 			i.seen = &cloud.Instance{Name: i.Name, Zone: i.Zone, State: "RUNNING", Created: noon}

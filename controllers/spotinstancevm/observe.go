@@ -10,12 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
-	"github.com/dcnlab/spot-training-operator/internal/cloud/history"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 )
 
 // observed is all that a plan is made from.
@@ -38,15 +39,15 @@ type observed struct {
 	// listed is when the last list of each zone that succeeded began.
 	listed map[string]time.Time
 
-	pods      []*corev1.Pod                 // with the label of the SpotInstanceVM
-	queued    []gang                        // that wait in a queue, the one that has waited longest first
-	nodes     map[string]*corev1.Node       // of these pods and of the instances, by name
-	podsOn    map[string][]*corev1.Pod      // of any namespace that have not ended, by node
-	uses      map[string]*admission.NodeUse // of the nodes of instances
-	unsure    bool                          // what else is there is not known yet
-	rechecked map[string]bool               // nodes whose pods were read from the API server itself
-	instances []*instance                   // those in the status
-	strangers []inventory.Found             // those that are ours and not in the status
+	pods      []*corev1.Pod                // with the label of the SpotInstanceVM
+	queued    []gang                       // that wait in a queue, the one that has waited longest first
+	nodes     map[string]*corev1.Node      // of these pods and of the instances, by name
+	podsOn    map[string][]*corev1.Pod     // of any namespace that have not ended, by node
+	uses      map[string]*queueing.NodeUse // of the nodes of instances
+	unsure    bool                         // what else is there is not known yet
+	rechecked map[string]bool              // nodes whose pods were read from the API server itself
+	instances []*instance                  // those in the status
+	strangers []inventory.Found            // those that are ours and not in the status
 
 	pace Pace
 	// newName and newID make the end of a name, and a request ID.
@@ -56,8 +57,8 @@ type observed struct {
 // observe reads what exists, from the cache and from the inventory.
 func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) (observed, *inventory.Inventory, error) {
 	o := observed{
-		now: r.Clock.Now(), vm: vm, memo: r.memory.copyOf(vm.UID), zones: history.Order(vm, r.Clock.Now()), exhausted: r.exhaustion.of(vm),
-		listed: map[string]time.Time{}, nodes: map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, uses: map[string]*admission.NodeUse{}, rechecked: map[string]bool{},
+		now: r.Clock.Now(), vm: vm, memo: r.memory.copyOf(vm.UID), zones: zonehistory.Order(vm, r.Clock.Now()), exhausted: r.exhaustion.of(vm),
+		listed: map[string]time.Time{}, nodes: map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, uses: map[string]*queueing.NodeUse{}, rechecked: map[string]bool{},
 		newName: r.newName, newID: r.newID, pace: r.Pace,
 	}
 	account, err := r.observeAccess(ctx, &o)
@@ -123,7 +124,7 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 	followed, err := r.inventories.Follow(ctx, key, account, zones)
 	if err != nil {
 		o.access = trouble{
-			reason: spotv1alpha1.ReasonPermissionDenied, credentials: true,
+			reason: reasons.PermissionDenied, credentials: true,
 			message: "the credentials cannot be used: " + short(err) + ": put the JSON key of a service account under " + credentialsKey,
 		}
 		before := r.inventories.Followed(key)
@@ -293,7 +294,7 @@ func (o *observed) attach(i *instance) *instance {
 	}
 	i.node = o.nodes[i.Name]
 	if i.node != nil {
-		i.notice, i.noticed = preemption.FromNode(i.node, o.now)
+		i.notice, i.noticed = nodenotice.FromNode(i.node, o.now)
 	}
 	i.use = o.uses[i.Name]
 	i.pods, i.rechecked = o.podsOn[i.Name], o.rechecked[i.Name]

@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 )
 
 // podLists lists pods from the API server by the indices of the cache, and finds nothing else. Something happens after the first list.
@@ -76,7 +76,7 @@ func TestAPIAPodThatIsBoundWhileItIsObservedIsNotCountedTwice(t *testing.T) {
 			},
 			Interval: time.Minute, Clock: clock.RealClock{}, Changed: func(types.NamespacedName) {},
 		}),
-		Uses:    func([]string) (map[string]admission.NodeUse, bool) { return nil, true },
+		Uses:    func([]string) (map[string]queueing.NodeUse, bool) { return nil, true },
 		Metrics: metrics.NewSpotInstances(prometheus.NewRegistry()),
 		newName: func() string { return "extra" }, newID: func() string { return "id" },
 	}

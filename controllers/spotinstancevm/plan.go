@@ -8,10 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
-	"github.com/dcnlab/spot-training-operator/internal/cloud/history"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
 )
 
 // verb of an act.
@@ -204,10 +205,10 @@ func (p *planner) confirm(i *instance) {
 	}
 	i.Message = ""
 	// That it exists says nothing of whether it will join, or help the pods that wait.
-	if why := p.d.hold.trouble.reason; why != spotv1alpha1.ReasonJoinFailed && why != spotv1alpha1.ReasonPodDoesNotFit {
+	if why := p.d.hold.trouble.reason; why != reasons.JoinFailed && why != reasons.PodDoesNotFit {
 		p.d.hold = hold{}
 	}
-	p.tell(corev1.EventTypeNormal, "InstanceCreated", "Create",
+	p.tell(corev1.EventTypeNormal, reasons.EventInstanceCreated, "Create",
 		"instance "+i.Name+" ("+string(i.ProvisioningModel)+") exists in zone "+i.Zone, nil)
 }
 
@@ -232,7 +233,7 @@ func (p *planner) adopt() {
 		})
 		p.mirror(i)
 		p.instances = append(p.instances, i)
-		p.tell(corev1.EventTypeWarning, "InstanceAdopted", "Adopt",
+		p.tell(corev1.EventTypeWarning, reasons.EventInstanceAdopted, "Adopt",
 			"instance "+i.Name+" in zone "+i.Zone+" has the labels of this SpotInstanceVM and was not in its status", nil)
 	}
 }
@@ -241,7 +242,7 @@ func (p *planner) adopt() {
 func (p *planner) condemn(i *instance, why string) {
 	i.State = spotv1alpha1.InstanceDeleting
 	i.Message = why
-	p.tell(corev1.EventTypeNormal, "InstanceDeleting", "Delete", "instance "+i.Name+" in zone "+i.Zone+" is deleted: "+why, nil)
+	p.tell(corev1.EventTypeNormal, reasons.EventInstanceDeleting, "Delete", "instance "+i.Name+" in zone "+i.Zone+" is deleted: "+why, nil)
 }
 
 // abandon decides that an entry goes under which nothing exists.
@@ -302,9 +303,9 @@ func (p *planner) finish() {
 func (p *planner) learn() {
 	after := p.vm.DeepCopy()
 	after.Status = p.d.status
-	history.Follow(p.vm, after, p.now)
+	zonehistory.Follow(p.vm, after, p.now)
 	for _, zone := range p.stockouts {
-		history.Stockout(after, zone, p.now)
+		zonehistory.Stockout(after, zone, p.now)
 	}
 	p.d.status.Zones = after.Status.Zones
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -313,18 +314,18 @@ func TestPlanWaitsAfterTroubleUntilTheSpecChanges(t *testing.T) {
 	s := aScene(waiting("0"), has("t4-x", spotv1alpha1.InstancePlanned, remembers(memo{create: failed(cloud.Invalid)})))
 	d := plan(s.observed)
 	assert.Equal(t, firstHold, d.again)
-	ready := meta.FindStatusCondition(d.status.Conditions, spotv1alpha1.ConditionReady)
-	assert.Equal(t, spotv1alpha1.ReasonInvalidSpec, ready.Reason)
+	ready := meta.FindStatusCondition(d.status.Conditions, reasons.ConditionReady)
+	assert.Equal(t, reasons.InvalidSpec, ready.Reason)
 
 	next := aScene(waiting("0"), func(s *scene) { s.memo.hold = d.hold })
 	assert.Empty(t, plan(next.observed).acts, "nothing is asked for meanwhile")
-	assert.Equal(t, spotv1alpha1.ReasonInvalidSpec, meta.FindStatusCondition(plan(next.observed).status.Conditions, "Ready").Reason)
+	assert.Equal(t, reasons.InvalidSpec, meta.FindStatusCondition(plan(next.observed).status.Conditions, "Ready").Reason)
 	next.now = noon.Add(firstHold)
 	assert.NotEmpty(t, plan(next.observed).acts, "then it is tried again")
 	next.now = noon
 	next.vm.Generation++
 	assert.NotEmpty(t, plan(next.observed).acts, "a new spec is tried at once")
-	assert.Equal(t, spotv1alpha1.ReasonProvisioning, meta.FindStatusCondition(plan(next.observed).status.Conditions, "Ready").Reason)
+	assert.Equal(t, reasons.Provisioning, meta.FindStatusCondition(plan(next.observed).status.Conditions, "Ready").Reason)
 }
 
 func TestConditions(t *testing.T) {
@@ -352,7 +353,7 @@ func TestConditions(t *testing.T) {
 		},
 		"a quota is what the user can mend": {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota)),
-			map[string]string{"Ready": "False QuotaExceeded", "CapacityAvailable": "False QuotaExceeded", "CredentialsValid": "True Ready"},
+			map[string]string{"Ready": "False ProviderQuotaExceeded", "CapacityAvailable": "False ProviderQuotaExceeded", "CredentialsValid": "True Ready"},
 		},
 		"more pods than instances": {
 			aScene(waiting("0", "1"), func(s *scene) { s.vm.Spec.MaxInstances = 1 }, has("t4-x", running)),
@@ -368,7 +369,7 @@ func TestConditions(t *testing.T) {
 		},
 		"the Secret is missing": {
 			aScene(func(s *scene) {
-				s.access = trouble{reason: spotv1alpha1.ReasonSecretNotFound, message: "no", credentials: true}
+				s.access = trouble{reason: reasons.SecretNotFound, message: "no", credentials: true}
 			}),
 			map[string]string{"Ready": "False SecretNotFound", "CapacityAvailable": "True Ready", "CredentialsValid": "False SecretNotFound"},
 		},

@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 )
 
 // afterDeadline is how long after the announced end of an instance that runs on all the same it is deleted, once no pod
@@ -24,7 +25,7 @@ func (p *planner) preempted(i *instance) {
 		}
 		i.PreemptionNoticeTime = &metav1.Time{Time: seen}
 		zone, machineType := i.Zone, p.vm.Spec.GCP.MachineType
-		p.tell(corev1.EventTypeWarning, "InstancePreempted", "Preempt", p.farewell(i), func(c counter) { c.Preempted(zone, machineType) })
+		p.tell(corev1.EventTypeWarning, reasons.InstancePreempted, "Preempt", p.farewell(i), func(c counter) { c.Preempted(zone, machineType) })
 	}
 	if i.node != nil && !i.noticed && i.node.DeletionTimestamp == nil {
 		p.do(actMark, i.Name)
@@ -77,12 +78,12 @@ func (p *planner) causeOf(i *instance) string {
 }
 
 // noticeOf is what is left on the node of an instance that the provider stopped.
-func noticeOf(i *instance, now time.Time) preemption.Notice {
+func noticeOf(i *instance, now time.Time) nodenotice.Notice {
 	seen := now
 	if i.PreemptionNoticeTime != nil {
 		seen = i.PreemptionNoticeTime.Time
 	}
-	return preemption.Notice{
-		Node: i.Name, Source: preemption.ComputeOperation, Detail: "state " + string(i.State), Time: seen, Deadline: seen.Add(preemption.Grace),
+	return nodenotice.Notice{
+		Node: i.Name, Source: nodenotice.ComputeOperation, Detail: "state " + string(i.State), Time: seen, Deadline: seen.Add(nodenotice.Grace),
 	}
 }

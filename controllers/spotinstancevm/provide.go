@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
@@ -154,7 +155,7 @@ func (p *planner) provide() {
 		if i.AssignedJob != "" {
 			note += " for " + i.AssignedJob
 		}
-		p.tell(corev1.EventTypeNormal, "InstanceRequested", "Create", note, nil)
+		p.tell(corev1.EventTypeNormal, reasons.EventInstanceRequested, "Create", note, nil)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 )
 
@@ -50,7 +50,7 @@ func (s *shortage) verdict(most int) verdict {
 	if s.alone > most {
 		remedy = "raise it, or give the job fewer or smaller workers"
 	}
-	return verdict{metav1.ConditionFalse, spotv1alpha1.ReasonMaxInstancesReached, fmt.Sprintf(
+	return verdict{metav1.ConditionFalse, reasons.MaxInstancesReached, fmt.Sprintf(
 		"%s waits in its queue for room for all its pods, which takes %d further instances, more than spec.maxInstances (%d) leaves: %s",
 		s.job, s.needed, most, remedy)}
 }

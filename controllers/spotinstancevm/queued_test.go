@@ -14,8 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // queued is a TrainingJob of so many workers, which need so many cores each, that has waited in its queue for so long.
@@ -133,7 +134,7 @@ func TestRoomForJobsInQueues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := plan(test.scene.observed)
 			assert.Equal(t, test.acts, outlineOf(d).Acts)
-			is := meta.FindStatusCondition(d.status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
+			is := meta.FindStatusCondition(d.status.Conditions, reasons.ConditionCapacityAvailable)
 			require.NotNil(t, is)
 			assert.Equal(t, test.capacity, string(is.Status)+" "+is.Reason)
 			assert.Contains(t, is.Message, test.message)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
 // defaultIdleTimeout is that of the API, for objects from before it was a default.
@@ -108,7 +108,7 @@ func (p *planner) idle(i *instance) {
 
 func misfit(pod string) trouble {
 	return trouble{
-		reason: spotv1alpha1.ReasonPodDoesNotFit,
+		reason: reasons.PodDoesNotFit,
 		message: fmt.Sprintf("pod %s is not scheduled although an empty instance has the room for it: look at the pod's events; its node "+
 			"selector, its tolerations or its volumes may keep it off", pod),
 	}

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 )
 
 func allocatable(cpu, memory string) corev1.ResourceList {
@@ -33,7 +33,7 @@ func aScene(edits ...func(*scene)) *scene {
 		shape:  &cloud.Shape{MilliCPU: 4000, MemoryBytes: 15 << 30},
 		listed: map[string]time.Time{"a": noon.Add(-time.Second), "b": noon.Add(-time.Second)},
 		nodes:  map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, rechecked: map[string]bool{}, pace: defaultPace,
-		uses:    map[string]*admission.NodeUse{},
+		uses:    map[string]*queueing.NodeUse{},
 		newName: func() string { names++; return fmt.Sprintf("new%d", names) }, newID: func() string { names++; return fmt.Sprintf("id%d", names) },
 	}}
 	for _, edit := range edits {
@@ -134,7 +134,7 @@ func runs(pod string) func(*scene, *instance) {
 func uses(cpu string, jobs bool) func(*scene, *instance) {
 	return func(s *scene, i *instance) {
 		taken := resource.MustParse(cpu)
-		s.uses[i.Name] = &admission.NodeUse{Taken: capacity.Resources{MilliCPU: taken.MilliValue()}, Jobs: jobs}
+		s.uses[i.Name] = &queueing.NodeUse{Taken: capacity.Resources{MilliCPU: taken.MilliValue()}, Jobs: jobs}
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
@@ -38,30 +38,30 @@ func troubleOf(err error, doing string) trouble {
 	switch cloud.ClassOf(err) {
 	case cloud.Permission:
 		return trouble{
-			reason: spotv1alpha1.ReasonPermissionDenied, credentials: true,
+			reason: reasons.PermissionDenied, credentials: true,
 			message: fmt.Sprintf("the provider refused %s: %s: give the service account the role that docs/spot.md names, "+
 				"or correct the Secret of the credentials", doing, text),
 		}
 	case cloud.Invalid, cloud.NotFound:
 		return trouble{
-			reason:  spotv1alpha1.ReasonInvalidSpec,
+			reason:  reasons.InvalidSpec,
 			message: fmt.Sprintf("the provider does not take %s: %s: correct the spec", doing, text),
 		}
 	case cloud.Quota:
 		return trouble{
-			reason: spotv1alpha1.ReasonQuotaExceeded,
+			reason: reasons.ProviderQuotaExceeded,
 			message: fmt.Sprintf("%s: %s: have the quota of the project raised, name zones of other regions in "+
 				"spec.gcp.zones, or lower spec.maxInstances", doing, text),
 		}
 	case cloud.Stockout:
 		return trouble{
-			reason: spotv1alpha1.ReasonZoneExhausted,
+			reason: reasons.ZoneExhausted,
 			message: fmt.Sprintf("%s: %s: name more zones in spec.gcp.zones, another machine type, or set "+
 				"spec.allowStandardFallback", doing, text),
 		}
 	default:
 		return trouble{
-			reason:  spotv1alpha1.ReasonProviderUnavailable,
+			reason:  reasons.ProviderUnavailable,
 			message: fmt.Sprintf("%s: %s: it is tried again; nothing needs to be done unless this stays", doing, text),
 		}
 	}

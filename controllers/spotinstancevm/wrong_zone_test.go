@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
@@ -21,7 +22,7 @@ func TestAPIAZoneThatDoesNotExistDoesNotHoldUpDeletion(t *testing.T) {
 	now.Spec.GCP.Zones = append(now.Spec.GCP.Zones, "us-central9-z")
 	require.NoError(t, c.Update(t.Context(), now))
 	c.await(vm, "the mistake to be told", func(vm *spotv1alpha1.SpotInstanceVM) bool {
-		ready := meta.FindStatusCondition(vm.Status.Conditions, spotv1alpha1.ConditionReady)
+		ready := meta.FindStatusCondition(vm.Status.Conditions, reasons.ConditionReady)
 		return ready.Status == metav1.ConditionFalse && strings.Contains(ready.Message, "us-central9-z")
 	})
 
@@ -36,9 +37,9 @@ func TestAPIAMachineTypeThatCannotBeLookedUpIsNotCalledTooSmall(t *testing.T) {
 	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.GCP.Zone, vm.Spec.GCP.Zones = "us-central9-z", nil })
 	c.pod("t4", "bert", 0)
 	now := c.await(vm, "the mistake to be told", func(vm *spotv1alpha1.SpotInstanceVM) bool {
-		return meta.IsStatusConditionFalse(vm.Status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
+		return meta.IsStatusConditionFalse(vm.Status.Conditions, reasons.ConditionCapacityAvailable)
 	})
-	capacity := meta.FindStatusCondition(now.Status.Conditions, spotv1alpha1.ConditionCapacityAvailable)
-	require.Equal(t, spotv1alpha1.ReasonInvalidSpec, capacity.Reason, capacity.Message)
+	capacity := meta.FindStatusCondition(now.Status.Conditions, reasons.ConditionCapacityAvailable)
+	require.Equal(t, reasons.InvalidSpec, capacity.Reason, capacity.Message)
 	require.Contains(t, capacity.Message, "us-central9-z")
 }

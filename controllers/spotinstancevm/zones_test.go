@@ -83,7 +83,7 @@ func TestTroubleSaysWhatToDo(t *testing.T) {
 	for class, want := range map[cloud.Class]struct{ reason, remedy string }{
 		cloud.Permission:  {"PermissionDenied", "give the service account the role"},
 		cloud.Invalid:     {"InvalidSpec", "correct the spec"},
-		cloud.Quota:       {"QuotaExceeded", "have the quota of the project raised"},
+		cloud.Quota:       {"ProviderQuotaExceeded", "have the quota of the project raised"},
 		cloud.Stockout:    {"ZoneExhausted", "name more zones"},
 		cloud.Transient:   {"ProviderUnavailable", "it is tried again"},
 		cloud.RateLimited: {"ProviderUnavailable", "it is tried again"},

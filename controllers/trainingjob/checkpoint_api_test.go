@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // agentServer plays the checkpoint agent of replica 0.
@@ -100,7 +103,7 @@ func TestAPIAJobWithCheckpointsKeepsToItsWrites(t *testing.T) {
 	c := newCluster(t)
 	agent := c.playAgent(report.Report{Phase: report.PhaseSyncing})
 	m := c.start(nil)
-	job := c.submit(inStorage(minio()).Namespace(c.namespace).Workers(4))
+	job := c.submit(builders.TrainingJob("bert").InStorage(builders.S3Storage()).Namespace(c.namespace).Workers(4))
 	pods := c.startPods(c.workers(job, 0))
 	c.runWithAgent(pods...)
 	c.await(job, "Running", state(mlv1.StateRunning))
@@ -167,17 +170,17 @@ func TestAPIAJobStartsOnceTheJobThatItResumesFromHasACheckpoint(t *testing.T) {
 	c.playAgent(syncingReport())
 	m := c.start(nil)
 	next := c.submit(builders.TrainingJob("next").Checkpoints().ResumeFrom("first"))
-	c.await(next, "waiting", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mlv1.ReasonResumeSourceNotFound })
+	c.await(next, "waiting", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == reasons.ResumeSourceNotFound })
 	first := c.submit(builders.TrainingJob("first").Checkpoints())
 	c.runWithAgent(c.startPods(c.workers(first, 0))...)
-	c.await(first, "a checkpoint", func(job *mlv1.TrainingJob) bool { return hasCheckpoint(&job.Status) })
+	c.await(first, "a checkpoint", func(job *mlv1.TrainingJob) bool { return build.HasCheckpoint(&job.Status) })
 	m.lookAgain(next, 1)
 
 	workers := c.workers(next, 0)
 
 	pod := workers.Spec.Template.Spec
 	require.Equal(t, report.RestoreContainer, pod.InitContainers[0].Name)
-	assert.Equal(t, "/resume/first/"+string(first.UID), variables(pod.InitContainers[0])["RESUME_FROM"])
+	assert.Contains(t, pod.InitContainers[0].Env, corev1.EnvVar{Name: "RESUME_FROM", Value: "/resume/first/" + string(first.UID)})
 	started := c.await(next, "starting", func(job *mlv1.TrainingJob) bool { return job.Status.ResumeSource != nil })
 	assert.Equal(t, "pvc://first-checkpoints/first/"+string(first.UID), started.Status.ResumeSource.URI)
 }

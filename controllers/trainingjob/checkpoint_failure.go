@@ -6,20 +6,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
 // exitNoCheckpoint is what the restore container ends with when what resumeFrom names cannot be used (EX_DATAERR).
 const exitNoCheckpoint = 65
 
-// restoreFailure fills in the failure of the init container that brings a checkpoint back; false when that did not fail.
-// The training has not begun then.
-func restoreFailure(pod *corev1.Pod, found *failure) bool {
-	ended := restoreEnd(pod)
-	if ended == nil || ended.ExitCode == 0 || ended.ExitCode == podloss.ExitTerminated && workerProgram.WasDeleted(pod) {
-		return false
+// restoreEnd says why the init container that restores a checkpoint failed; nil when it did not. The training has not begun then.
+func restoreEnd(pod *corev1.Pod, worker string) *podend.End {
+	ended := restoreState(pod)
+	if ended == nil || ended.ExitCode == 0 || ended.ExitCode == podend.ExitTerminated && workerProgram.WasDeleted(pod) {
+		return nil
 	}
 	words := strings.TrimSpace(ended.Message)
 	if last, ok := report.Parse([]byte(words)); ok {
@@ -32,39 +31,37 @@ func restoreFailure(pod *corev1.Pod, found *failure) bool {
 		words = ": " + clip(words, maxMessage)
 	}
 	if ended.ExitCode == exitNoCheckpoint {
-		found.exitCode = ended.ExitCode // other codes are not the training's, which the failure policy speaks of
-		found.reason = mlv1.ReasonCheckpointNotFound
-		found.message = found.who + " found no checkpoint to resume from" + words + "; correct spec.checkpoint.resumeFrom in a new job"
-		return true
+		return &podend.End{
+			Reason: reasons.CheckpointNotFound, ExitCode: ended.ExitCode, // other codes are not the training's, which the failure policy names
+			Message: worker + " found no checkpoint to resume from" + words + "; correct spec.checkpoint.resumeFrom in a new job",
+		}
 	}
 	how := fmt.Sprintf("ended with exit code %d", ended.ExitCode)
 	if ended.Reason == "OOMKilled" {
 		how = "was killed for using too much memory (exit code 137)"
 	}
-	found.reason = mlv1.ReasonRestoreFailed
-	found.message = fmt.Sprintf("the container %s of %s %s%s", report.RestoreContainer, found.who, how, words)
-	return true
+	return &podend.End{Reason: reasons.RestoreFailed, Message: fmt.Sprintf("the container %s of %s %s%s", report.RestoreContainer, worker, how, words)}
 }
 
-// blameStorage takes the blame from workers that gave up waiting for replica 0 while that brings back a checkpoint: a storage
-// that does not answer for long must not use up the backoff limit.
-func blameStorage(o observed, found *failure) *failure {
-	if found.disrupted || found.exitCode != podloss.ExitPeerLost {
+// blameStorage turns the failure of workers that gave up waiting for replica 0 while that restores a checkpoint into a loss: a storage that
+// does not answer for long must not use up the backoff limit.
+func (o *observed) blameStorage(found *failure) *failure {
+	if found.Lost || found.ExitCode != podend.ExitPeerLost {
 		return found
 	}
-	reason, message := restoring(o)
+	reason, message := o.restoring()
 	if reason == "" {
 		return found
 	}
 	blamed := *found
-	blamed.disrupted, blamed.message = true, found.message+"; "+message
-	if reason != mlv1.ReasonWorkersStarting {
-		blamed.reason = reason
+	blamed.Lost, blamed.Message = true, found.Message+"; "+message
+	if reason != reasons.WorkersStarting {
+		blamed.Reason = reason
 	}
 	return &blamed
 }
 
-func restoreEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+func restoreState(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	for _, status := range pod.Status.InitContainerStatuses {
 		if status.Name == report.RestoreContainer {
 			return status.State.Terminated

@@ -9,9 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestARestoreThatFailsIsNoFailureOfTheTraining(t *testing.T) {
@@ -26,20 +27,20 @@ func TestARestoreThatFailsIsNoFailureOfTheTraining(t *testing.T) {
 
 	none := failing(65, said(t, report.Report{Phase: report.PhaseDone, Problem: problem}))
 	assert.Equal(t, mlv1.StateFailed, none.status.State, "to try again is of no use")
-	assert.Equal(t, mlv1.ReasonCheckpointNotFound, none.status.Reason)
+	assert.Equal(t, reasons.CheckpointNotFound, none.status.Reason)
 	assert.Equal(t, "worker 0 (pod bert-training-0-a0) found no checkpoint to resume from: /checkpoints/run has no valid checkpoint; correct spec.checkpoint.resumeFrom in a new job", none.status.FailureReason)
 
 	other := failing(1, "panic: nil map")
 	assert.Equal(t, mlv1.StateRestarting, other.status.State)
-	assert.Equal(t, mlv1.ReasonRestoreFailed, other.status.Reason)
+	assert.Equal(t, reasons.RestoreFailed, other.status.Reason)
 	assert.Equal(t, "the container checkpoint-restore of worker 0 (pod bert-training-0-a0) ended with exit code 1: panic: nil map", other.status.FailureReason)
 }
 
 func TestAStorageThatDoesNotAnswerUsesUpNoBackoffLimit(t *testing.T) {
-	job := inStorage(minio()).Workers(2).BackoffLimit(0).ResumeFrom("latest").Obj()
+	job := builders.TrainingJob("bert").InStorage(builders.S3Storage()).Workers(2).BackoffLimit(0).ResumeFrom("latest").Obj()
 	workers := builders.Workers(job).Obj()
-	gaveUp := builders.Pod(workers, 1).Failed(podloss.ExitPeerLost).Obj()
-	o := see(job, workers, builders.Pod(workers, 0).At("10.0.0.10").InitRunning(report.RestoreContainer).Obj(), gaveUp).after(podloss.CauseDelay)
+	gaveUp := builders.Pod(workers, 1).Failed(podend.ExitPeerLost).Obj()
+	o := see(job, workers, builders.Pod(workers, 0).At("10.0.0.10").InitRunning(report.RestoreContainer).Obj(), gaveUp).after(podend.CauseDelay)
 	problem := &report.Problem{Reason: report.ReasonStorageUnreachable, Message: "minio:9000 does not answer", Since: builders.Noon}
 
 	d := plan(serving(o, report.Report{Phase: report.PhaseRestoring, Problem: problem}))
@@ -55,7 +56,7 @@ func TestAStorageThatDoesNotAnswerUsesUpNoBackoffLimit(t *testing.T) {
 func TestNewsOfCheckpointsAreToldOnce(t *testing.T) {
 	status := func(c *mlv1.CheckpointStatus, ready metav1.ConditionStatus, reason string) *mlv1.TrainingJobStatus {
 		return &mlv1.TrainingJobStatus{State: mlv1.StateRunning, Checkpoint: c, Conditions: []metav1.Condition{
-			{Type: mlv1.ConditionCheckpointReady, Status: ready, Reason: reason, Message: "m"},
+			{Type: reasons.ConditionCheckpointReady, Status: ready, Reason: reason, Message: "m"},
 		}}
 	}
 	request := func(state mlv1.CheckpointRequestState) *mlv1.CheckpointRequest {
@@ -93,9 +94,9 @@ func TestNewsOfCheckpointsAreToldOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, n := range checkpointNews(test.before, test.after) {
-				require.Contains(t, []string{corev1.EventTypeNormal, corev1.EventTypeWarning}, n.kind)
-				got = append(got, n.kind+" "+n.reason+" "+n.note)
+			for _, n := range checkpointEvents(test.before, test.after) {
+				require.Contains(t, []string{corev1.EventTypeNormal, corev1.EventTypeWarning}, n.Type)
+				got = append(got, n.Type+" "+n.Reason+" "+n.Note)
 			}
 			assert.Equal(t, test.want, got)
 		})

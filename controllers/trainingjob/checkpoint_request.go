@@ -5,8 +5,10 @@ import (
 	"encoding/hex"
 	"regexp"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
 // plainID is a request's id that can be written into a file and a URL as it is.
@@ -24,46 +26,46 @@ func requestID(job *mlv1.TrainingJob) string {
 
 // followRequest has a checkpoint taken for each new value of the annotation, and keeps in the status what became of it.
 // The id in the status makes one request of one value, whichever manager follows it.
-func followRequest(o observed, d *desired) {
-	id := requestID(o.job)
+func (p *planner) followRequest() {
+	id := requestID(p.job)
 	if id == "" {
 		return
 	}
 	next := mlv1.CheckpointRequest{ID: id, State: mlv1.CheckpointRequestPending}
-	if c := o.job.Status.Checkpoint; c != nil && c.Request != nil && c.Request.ID == id {
+	if c := p.job.Status.Checkpoint; c != nil && c.Request != nil && c.Request.ID == id {
 		next = *c.Request
 	}
 	if next.State == mlv1.CheckpointRequestPending {
-		answer(o, d, &next)
+		p.answer(&next)
 	}
-	if d.status.Checkpoint == nil {
-		d.status.Checkpoint = &mlv1.CheckpointStatus{}
+	if p.status.Checkpoint == nil {
+		p.status.Checkpoint = &mlv1.CheckpointStatus{}
 	}
-	d.status.Checkpoint.Request = &next
+	p.status.Checkpoint.Request = &next
 }
 
 // answer brings a pending request up to date.
-func answer(o observed, d *desired, request *mlv1.CheckpointRequest) {
-	if v := viewAgent(o); v.sync != nil && v.sync.Request != nil && v.sync.Request.ID == request.ID {
+func (p *planner) answer(request *mlv1.CheckpointRequest) {
+	if v := p.viewAgent(); v.sync != nil && v.sync.Request != nil && v.sync.Request.ID == request.ID {
 		said := v.sync.Request
 		switch said.State {
 		case report.RequestDone:
-			request.State, request.Path, request.Message = mlv1.CheckpointRequestDone, placeOf(o.job, said.Path), quoted(o.job, said.Message)
+			request.State, request.Path, request.Message = mlv1.CheckpointRequestDone, placeOf(p.job, said.Path), quoted(p.job, said.Message)
 			return
 		case report.RequestFailed:
-			request.State, request.Message = mlv1.CheckpointRequestFailed, quoted(o.job, said.Message)
+			request.State, request.Message = mlv1.CheckpointRequestFailed, quoted(p.job, said.Message)
 			return
 		}
 	}
 	switch {
-	case !checkpointsEnabled(o.job):
+	case !build.CheckpointsEnabled(p.job):
 		request.State = mlv1.CheckpointRequestFailed
 		request.Message = "this job keeps no checkpoints: set spec.checkpoint and spec.checkpoint.enabled when creating it"
-	case finished(&d.status):
+	case isFinished(&p.status):
 		request.State, request.Message = mlv1.CheckpointRequestFailed, "the job ended before a checkpoint was taken for this request"
-	case d.agent == "":
+	case p.agent == "":
 		request.Message = "waits until the training runs"
 	default:
-		d.ask, request.Message = request.ID, "waits for the training, which takes the checkpoint after its present step"
+		p.ask, request.Message = request.ID, "waits for the training, which takes the checkpoint after its present step"
 	}
 }

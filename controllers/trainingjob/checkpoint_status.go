@@ -2,10 +2,14 @@ package trainingjob
 
 import (
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,9 +17,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/progress"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
 const (
@@ -41,17 +46,17 @@ type agentView struct {
 }
 
 // viewAgent puts together what the pod, its last words and the last scrape tell of the agent.
-func viewAgent(o observed) agentView {
+func (o *observed) viewAgent() agentView {
 	var v agentView
-	if o.report != nil && o.report.agent == agentURL(o) { // not that of an earlier attempt
+	if o.report != nil && o.report.agent == o.agentURL() { // not that of an earlier attempt
 		v.present, v.sync = true, o.report.Report
 	}
-	pod := presentMaster(o)
+	pod := o.presentMaster()
 	if pod == nil {
 		v.ended = true
-		if fits(o) {
-			v.present = v.present || o.farewell.agent
-			v.listen(o.farewell.sync, o.farewell.restored)
+		if o.isFinalOfAttempt() {
+			v.present = v.present || o.final.agent
+			v.listen(o.final.sync, o.final.restored)
 		}
 		return v
 	}
@@ -98,10 +103,10 @@ func agentWords(pod *corev1.Pod) (sync, restored string, present bool) {
 }
 
 // presentMaster is the pod of replica 0 of the present attempt; nil when there is none.
-func presentMaster(o observed) *corev1.Pod {
+func (o *observed) presentMaster() *corev1.Pod {
 	var pods []*corev1.Pod
 	for _, pod := range o.pods {
-		if ofPresentAttempt(o, pod) {
+		if o.ofPresentAttempt(pod) {
 			pods = append(pods, pod)
 		}
 	}
@@ -109,44 +114,44 @@ func presentMaster(o observed) *corev1.Pod {
 }
 
 // ofPresentAttempt says whether a pod belongs to the workers, or to those that were just stopped.
-func ofPresentAttempt(o observed, pod *corev1.Pod) bool {
+func (o *observed) ofPresentAttempt(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && (o.workers == nil || owner.UID == o.workers.UID)
 }
 
 // followAgent brings what the agent reports into the status, and has it asked again.
-func followAgent(o observed, d *desired) {
-	if o.job.Spec.Checkpoint == nil {
+func (p *planner) followAgent() {
+	if p.job.Spec.Checkpoint == nil {
 		return
 	}
-	d.agent = agentURL(o)
-	v := viewAgent(o)
+	p.agent = p.agentURL()
+	v := p.viewAgent()
 	if v.sync != nil {
-		d.reportAgent(o, v)
+		p.reportAgent(v)
 	}
 	switch {
 	case v.crashing != "":
-		d.condition(o, mlv1.ConditionCheckpointReady, false, mlv1.ReasonAgentCrashing,
+		p.condition(reasons.ConditionCheckpointReady, false, reasons.CheckpointSidecarCrashing,
 			"the checkpoint agent does not stay up, so that checkpoints are not kept safe: "+clip(v.crashing, maxMessage))
 	case v.present && v.ended:
-		d.reportUnstored(o, v)
+		p.reportUnstored(v)
 	}
 }
 
 // reportAgent makes the status say what is in the storage.
-func (d *desired) reportAgent(o observed, v agentView) {
+func (p *planner) reportAgent(v agentView) {
 	status := &mlv1.CheckpointStatus{}
-	if d.status.Checkpoint != nil {
-		status = d.status.Checkpoint.DeepCopy()
+	if p.status.Checkpoint != nil {
+		status = p.status.Checkpoint.DeepCopy()
 	}
 	if newest := v.sync.Newest; newest != nil {
-		status.Path, status.Epoch, status.Step, status.SizeBytes = placeOf(o.job, newest.Path), newest.Epoch, newest.Step, newest.SizeBytes
+		status.Path, status.Epoch, status.Step, status.SizeBytes = placeOf(p.job, newest.Path), newest.Epoch, newest.Step, newest.SizeBytes
 		status.Time, status.ClaimName, status.Kept = nil, "", int32(v.sync.Kept) //nolint:gosec // a count of directories
 		if !newest.Time.IsZero() {
 			status.Time = ptr.To(metav1.NewTime(newest.Time.UTC().Truncate(time.Second)))
 		}
-		if usesClaim(o.job) {
-			status.ClaimName = claimName(o.job)
+		if build.UsesClaim(p.job) {
+			status.ClaimName = build.ClaimName(p.job)
 		}
 	}
 	restored := v.sync.Restored
@@ -154,26 +159,26 @@ func (d *desired) reportAgent(o observed, v agentView) {
 		restored = v.restored.Restored
 	}
 	if restored != nil {
-		status.RestoredFrom = placeOf(resolved(o.job, o.resume), restored.Path)
-		if o.workers != nil {
-			status.RestoredAttempt = attemptOf(o.workers)
+		status.RestoredFrom = placeOf(build.ResolveResume(p.job, p.resume), restored.Path)
+		if p.workers != nil {
+			status.RestoredAttempt = build.AttemptOf(p.workers)
 		}
 	} else if v.restored != nil {
 		status.RestoredFrom, status.RestoredAttempt = "", 0
 	}
-	status.Skipped = skipped(resolved(o.job, o.resume), v)
-	if len(status.Skipped) == 0 && d.status.Checkpoint != nil {
-		status.Skipped = d.status.Checkpoint.Skipped // what was found before this attempt is still so
+	status.Skipped = skipped(build.ResolveResume(p.job, p.resume), v)
+	if len(status.Skipped) == 0 && p.status.Checkpoint != nil {
+		status.Skipped = p.status.Checkpoint.Skipped // what was found before this attempt is still so
 	}
 	if status.Path != "" || status.RestoredFrom != "" || len(status.Skipped) > 0 || status.Request != nil {
-		d.status.Checkpoint = status
+		p.status.Checkpoint = status
 	}
 	if problem := v.sync.Problem; problem != nil {
-		d.condition(o, mlv1.ConditionCheckpointReady, false, reasonOf(problem), clip(problem.Message, maxMessage))
+		p.condition(reasons.ConditionCheckpointReady, false, reasonOf(problem), clip(problem.Message, maxMessage))
 		return
 	}
-	if checkpointsEnabled(o.job) {
-		d.condition(o, mlv1.ConditionCheckpointReady, true, mlv1.ReasonStorageReady, "checkpoints are kept "+whereKept(o.job))
+	if build.CheckpointsEnabled(p.job) {
+		p.condition(reasons.ConditionCheckpointReady, true, reasons.StorageReady, "checkpoints are kept "+whereKept(p.job))
 	}
 }
 
@@ -195,14 +200,14 @@ func skipped(job *mlv1.TrainingJob, v agentView) []mlv1.CheckpointSkipped {
 }
 
 // reportUnstored says, at the end of the workers, that the training made a checkpoint which is not in the storage.
-func (d *desired) reportUnstored(o observed, v agentView) {
-	ended, ok := lastReport(o)
+func (p *planner) reportUnstored(v agentView) {
+	ended, ok := p.lastReport()
 	if !ok || ended.Checkpoint == nil {
 		return
 	}
 	stored := int64(0)
-	if d.status.Checkpoint != nil {
-		stored = d.status.Checkpoint.Step
+	if p.status.Checkpoint != nil {
+		stored = p.status.Checkpoint.Step
 	}
 	made := ended.Checkpoint
 	if made.Step <= stored {
@@ -212,57 +217,57 @@ func (d *desired) reportUnstored(o observed, v agentView) {
 	if v.sync != nil && v.sync.Problem != nil {
 		why = clip(v.sync.Problem.Message, maxMessage)
 	}
-	d.condition(o, mlv1.ConditionCheckpointReady, false, mlv1.ReasonCheckpointNotStored, fmt.Sprintf(
+	p.condition(reasons.ConditionCheckpointReady, false, reasons.CheckpointNotStored, fmt.Sprintf(
 		"the last checkpoint of the training, of epoch %d and step %d, is not in the storage: %s", made.Epoch, made.Step, why))
 }
 
 // restoring says what the job waits for while replica 0 brings back a checkpoint.
-func restoring(o observed) (reason, message string) {
-	v := viewAgent(o)
+func (o *observed) restoring() (reason, message string) {
+	v := o.viewAgent()
 	if v.ended || v.sync == nil || v.sync.Phase != report.PhaseRestoring {
 		return "", ""
 	}
 	if problem := v.sync.Problem; problem != nil {
 		return reasonOf(problem), "no checkpoint could be brought back yet: " + clip(problem.Message, maxMessage)
 	}
-	return mlv1.ReasonWorkersStarting, "replica 0 brings back a checkpoint"
+	return reasons.WorkersStarting, "replica 0 brings back a checkpoint"
 }
 
 // readyBefore says that checkpoints can be kept, where nothing but the agent could tell otherwise.
-func readyBefore(o observed, d *desired) {
-	if !checkpointsEnabled(o.job) || usesStore(o.job) || o.missingClaim != "" {
+func (p *planner) readyBefore() {
+	if !build.CheckpointsEnabled(p.job) || build.UsesStore(p.job) || p.missingClaim != "" {
 		return
 	}
-	known := meta.FindStatusCondition(d.status.Conditions, mlv1.ConditionCheckpointReady)
-	if known != nil && known.Status == metav1.ConditionFalse && !holds(known.Reason) {
+	known := meta.FindStatusCondition(p.status.Conditions, reasons.ConditionCheckpointReady)
+	if known != nil && known.Status == metav1.ConditionFalse && !keepsFromStarting(known.Reason) {
 		return // until an agent says otherwise
 	}
-	d.condition(o, mlv1.ConditionCheckpointReady, true, mlv1.ReasonStorageReady, "checkpoints are kept "+whereKept(o.job))
+	p.condition(reasons.ConditionCheckpointReady, true, reasons.StorageReady, "checkpoints are kept "+whereKept(p.job))
 }
 
-// holds says whether checkpoints are the reason why a job was not started.
-func holds(reason string) bool {
-	return reason == mlv1.ReasonStorageNotSupported || reason == mlv1.ReasonClaimNotFound || reason == mlv1.ReasonResumeSourceNotFound
+// keepsFromStarting says whether checkpoints are the reason why a job was not started.
+func keepsFromStarting(reason string) bool {
+	return reason == reasons.StorageNotSupported || reason == reasons.ClaimNotFound || reason == reasons.ResumeSourceNotFound
 }
 
 // reportWorkersCheckpoint takes a worker's own word for its newest checkpoint, unless an agent tells what is in the
 // storage.
-func (d *desired) reportWorkersCheckpoint(o observed, c *progress.Checkpoint) {
-	if c == nil || viewAgent(o).present {
+func (p *planner) reportWorkersCheckpoint(c *progress.Checkpoint) {
+	if c == nil || p.viewAgent().present {
 		return
 	}
 	status := &mlv1.CheckpointStatus{Path: c.Path, Epoch: c.Epoch, Step: c.Step, SizeBytes: c.SizeBytes}
-	if usesClaim(o.job) { // the path in the volume can be given as resumeFrom of another job
-		status.Path, status.ClaimName = strings.TrimPrefix(c.Path, checkpointMount), claimName(o.job)
+	if build.UsesClaim(p.job) { // the path in the volume can be given as resumeFrom of another job
+		status.Path, status.ClaimName = strings.TrimPrefix(c.Path, build.CheckpointMount), build.ClaimName(p.job)
 	}
 	if !c.Time.IsZero() {
 		status.Time = ptr.To(metav1.NewTime(c.Time))
 	}
-	if before := d.status.Checkpoint; before != nil {
+	if before := p.status.Checkpoint; before != nil {
 		status.RestoredFrom, status.RestoredAttempt = before.RestoredFrom, before.RestoredAttempt
 		status.Skipped, status.Request = before.Skipped, before.Request
 	}
-	d.status.Checkpoint = status
+	p.status.Checkpoint = status
 }
 
 // validReason is what the API server takes as a condition's reason.
@@ -278,12 +283,12 @@ func reasonOf(problem *report.Problem) string {
 // placeOf is a checkpoint's path as it can be given as resumeFrom: the path in the volume, or a URI.
 func placeOf(job *mlv1.TrainingJob, at string) string {
 	at = clip(at, maxPath)
-	if claim, _, ok := resumeClaim(job); ok {
-		if below, mounted := strings.CutPrefix(at, resumeMount+"/"); mounted {
+	if claim, _, ok := build.ResumeClaim(job); ok {
+		if below, mounted := strings.CutPrefix(at, build.ResumeMount+"/"); mounted {
 			return "pvc://" + claim + "/" + below
 		}
 	}
-	if below, mounted := strings.CutPrefix(at, checkpointMount+"/"); mounted {
+	if below, mounted := strings.CutPrefix(at, build.CheckpointMount+"/"); mounted {
 		return "/" + below
 	}
 	return at
@@ -292,7 +297,7 @@ func placeOf(job *mlv1.TrainingJob, at string) string {
 // whereKept says in words where checkpoints are kept.
 func whereKept(job *mlv1.TrainingJob) string {
 	storage := &job.Spec.Checkpoint.Storage
-	switch storageType(job) {
+	switch build.StorageType(job) {
 	case mlv1.StorageS3:
 		return "in the S3 bucket " + storage.S3Bucket
 	case mlv1.StorageGCS:
@@ -302,7 +307,7 @@ func whereKept(job *mlv1.TrainingJob) string {
 	case mlv1.StorageNFS:
 		return "on the NFS server " + storage.NFSServer
 	}
-	return "on the claim " + claimName(job)
+	return "on the claim " + build.ClaimName(job)
 }
 
 // quoted are words of others as the status repeats them.
@@ -315,4 +320,32 @@ func clip(text string, most int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most-3], "") + "..."
+}
+
+// agentURL is where replica 0's agent is asked; empty when none runs.
+func (o *observed) agentURL() string {
+	var last *corev1.Pod
+	for _, pod := range o.pods {
+		if replicaOf(pod) != "0" || pod.Status.PodIP == "" || !agentRuns(pod) || !o.ofPresentAttempt(pod) {
+			continue
+		}
+		if last == nil || last.CreationTimestamp.Before(&pod.CreationTimestamp) {
+			last = pod
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	port := strconv.Itoa(int(build.AgentPort(o.job, o.settings)))
+	return "http://" + net.JoinHostPort(last.Status.PodIP, port)
+}
+
+// agentRuns says whether the pod has a container of the agent that can be asked.
+func agentRuns(pod *corev1.Pod) bool {
+	for _, status := range pod.Status.InitContainerStatuses {
+		if status.State.Running != nil && (status.Name == report.RestoreContainer || status.Name == report.AgentContainer) {
+			return true
+		}
+	}
+	return false
 }

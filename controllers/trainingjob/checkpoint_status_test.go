@@ -16,9 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/progress"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 const agentAddress = "http://10.0.0.10:9464"
@@ -42,7 +43,7 @@ func stored(path string, step int64) *report.Checkpoint {
 }
 
 func readyCondition(d desired) string {
-	ready := meta.FindStatusCondition(d.status.Conditions, mlv1.ConditionCheckpointReady)
+	ready := meta.FindStatusCondition(d.status.Conditions, reasons.ConditionCheckpointReady)
 	if ready == nil {
 		return ""
 	}
@@ -77,7 +78,7 @@ func TestTheStatusSaysWhatIsInTheStorage(t *testing.T) {
 }
 
 func TestAProblemOfTheStorageIsACondition(t *testing.T) {
-	job := runningJob(t, inStorage(minio()))
+	job := runningJob(t, builders.TrainingJob("bert").InStorage(builders.S3Storage()))
 	workers := builders.Workers(job).Obj()
 	o := see(job, workers, builders.Pod(workers, 0).Running().InitRunning(report.AgentContainer).Obj())
 	assert.Empty(t, readyCondition(plan(o)), "nothing is known before the agent has said something")
@@ -97,11 +98,11 @@ func TestAProblemOfTheStorageIsACondition(t *testing.T) {
 	assert.Less(t, len(text), 1100)
 
 	crashing := builders.Pod(workers, 0).Running().InitWaiting(report.AgentContainer, "CrashLoopBackOff", "back-off 10s").Obj()
-	assert.Contains(t, readyCondition(plan(see(job, workers, crashing))), "False AgentCrashing: ")
+	assert.Contains(t, readyCondition(plan(see(job, workers, crashing))), "False CheckpointSidecarCrashing: ")
 }
 
 func TestARestoreThatWaitsIsWhatTheJobWaitsFor(t *testing.T) {
-	job := inStorage(minio()).Workers(2).ResumeFrom("latest").Obj()
+	job := builders.TrainingJob("bert").InStorage(builders.S3Storage()).Workers(2).ResumeFrom("latest").Obj()
 	workers := builders.Workers(job).Obj()
 	restoring := builders.Pod(workers, 0).At("10.0.0.10").InitRunning(report.RestoreContainer).Obj()
 	o := see(job, workers, restoring, builders.Pod(workers, 1).Running().Obj())
@@ -111,7 +112,7 @@ func TestARestoreThatWaitsIsWhatTheJobWaitsFor(t *testing.T) {
 	assert.Empty(t, d.scrape)
 
 	d = plan(serving(o, report.Report{Phase: report.PhaseRestoring}))
-	assert.Equal(t, mlv1.ReasonWorkersStarting, d.status.Reason)
+	assert.Equal(t, reasons.WorkersStarting, d.status.Reason)
 	assert.Equal(t, "replica 0 brings back a checkpoint", waitingMessage(&d.status))
 
 	problem := &report.Problem{Reason: report.ReasonCredentialsMissing, Message: "there is no Secret keys", Since: builders.Noon}
@@ -122,7 +123,7 @@ func TestARestoreThatWaitsIsWhatTheJobWaitsFor(t *testing.T) {
 	assert.Equal(t, "False CredentialsMissing: there is no Secret keys", readyCondition(d))
 
 	image := builders.Pod(workers, 0).InitWaiting(report.RestoreContainer, "ImagePullBackOff", "no such tag").Obj()
-	assert.Equal(t, mlv1.ReasonImagePullFailed, plan(see(job, workers, image)).status.Reason)
+	assert.Equal(t, reasons.ImagePullFailed, plan(see(job, workers, image)).status.Reason)
 }
 
 func TestWhatWasRestoredIsKnownFromTheInitContainer(t *testing.T) {
@@ -153,7 +154,7 @@ func TestWhatWasRestoredIsKnownFromTheInitContainer(t *testing.T) {
 func TestLastWordsOfTheAgent(t *testing.T) {
 	trained := `{"training_epoch": 7, "training_checkpoint_path": "/checkpoints/bert/uid-of-bert/checkpoint-step-700",
 		"training_checkpoint_epoch": 7, "training_checkpoint_step": 700}`
-	job := runningJob(t, inStorage(minio()))
+	job := runningJob(t, builders.TrainingJob("bert").InStorage(builders.S3Storage()))
 	workers := builders.Workers(job).Obj()
 	uploaded := said(t, report.Report{Phase: report.PhaseDone, Newest: stored("s3://models/x/checkpoint-step-700", 700), Kept: 3})
 	problem := &report.Problem{Reason: report.ReasonStorageUnreachable, Message: "minio:9000 does not answer", Since: builders.Noon}
@@ -190,10 +191,10 @@ func TestLastWordsOfTheAgent(t *testing.T) {
 			}
 			o := see(test.job, workers, pod.Obj())
 			if test.gone {
-				var heard farewells
+				var heard finalMessages
 				heard.note(pod.Obj())
 				o = see(test.job, nil)
-				o.farewell = heard.of(client.ObjectKeyFromObject(job))
+				o.final = heard.of(client.ObjectKeyFromObject(job))
 			}
 			d := plan(o)
 			assert.Equal(t, test.state, d.status.State)
@@ -208,7 +209,7 @@ func TestLastWordsOfTheAgent(t *testing.T) {
 }
 
 func TestAJobEndsOnlyWhenItsAgentHas(t *testing.T) {
-	job := runningJob(t, inStorage(minio()))
+	job := runningJob(t, builders.TrainingJob("bert").InStorage(builders.S3Storage()))
 	workers := builders.Workers(job).Obj()
 	ended := builders.Pod(workers, 0).Succeeded("{}").Obj()
 	ended.Status.Phase = corev1.PodRunning // until its sidecar has ended
@@ -237,7 +238,7 @@ func TestAPodOfAnOlderOperatorHasNoAgent(t *testing.T) {
 }
 
 func TestAStoppedJobIsGivenTheTimeToStoreItsCheckpoint(t *testing.T) {
-	job := runningJob(t, inStorage(minio()))
+	job := runningJob(t, builders.TrainingJob("bert").InStorage(builders.S3Storage()))
 	job.Spec.Suspend = ptr.To(true)
 	workers := builders.Workers(job).Obj()
 	pod := builders.Pod(workers, 0).Running().InitRunning(report.AgentContainer).Obj()

@@ -1,183 +1,161 @@
 package trainingjob
 
 import (
-	"encoding/json"
-	"maps"
-	"strconv"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 )
 
-// labels are on every child.
-func labels(job *mlv1.TrainingJob) map[string]string {
-	return map[string]string{mlv1.LabelTrainingJob: job.Name, mlv1.LabelTrainingJobCompact: job.Name}
+// childKind is a row of the table of what belongs to a job.
+type childKind struct {
+	// empty returns a new object of the kind.
+	empty func() client.Object
+	name  func(*mlv1.TrainingJob) string
+	// isWanted says whether the job should have the child; nil: every job.
+	isWanted func(*observed) bool
+	build    func(*observed) client.Object
+	// first says that pods wait for the child: in a burst of new jobs all jobs get these before any job gets the rest.
+	first bool
+	// stays says that the cleanup policy All does not delete it.
+	stays bool
 }
 
-// child is the metadata of a child of the job.
-func child(job *mlv1.TrainingJob, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name: name, Namespace: job.Namespace, Labels: labels(job),
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, mlv1.GroupVersion.WithKind(kindTrainingJob))},
-	}
+var childKinds = []childKind{
+	{
+		empty: func() client.Object { return &corev1.ServiceAccount{} }, name: build.ServiceAccountName, first: true, stays: true,
+		isWanted: func(o *observed) bool { return o.job.Spec.ServiceAccountName == "" },
+		build:    func(o *observed) client.Object { return build.ServiceAccount(o.job) },
+	},
+	{
+		empty: func() client.Object { return &corev1.PersistentVolumeClaim{} }, name: build.ClaimName, first: true, stays: true,
+		isWanted: func(o *observed) bool { return build.CreatesClaim(o.job) },
+		build:    func(o *observed) client.Object { return build.Claim(o.job) },
+	},
+	{
+		empty: func() client.Object { return &networkingv1.NetworkPolicy{} }, name: build.PolicyName, first: true,
+		isWanted: func(o *observed) bool { return build.IsIsolated(o.job, o.settings) },
+		build:    func(o *observed) client.Object { return build.NetworkPolicy(o.job, o.settings) },
+	},
+	{empty: func() client.Object { return &batchv1.Job{} }, name: build.WorkersName, first: true, build: (*observed).buildWorkers},
+	{
+		empty: func() client.Object { return &corev1.ConfigMap{} }, name: build.ConfigName,
+		build: func(o *observed) client.Object { return build.ConfigMap(o.job) },
+	},
+	{
+		empty: func() client.Object { return &corev1.Service{} }, name: build.HeadlessName,
+		build: func(o *observed) client.Object { return build.HeadlessService(o.job) },
+	},
+	{
+		empty: func() client.Object { return &corev1.Service{} }, name: build.MasterName,
+		build: func(o *observed) client.Object { return build.MasterService(o.job) },
+	},
+	{
+		empty: func() client.Object { return &corev1.Service{} }, name: build.TensorBoardName,
+		isWanted: func(o *observed) bool { return build.TensorBoardEnabled(o.job) },
+		build:    func(o *observed) client.Object { return build.TensorBoardService(o.job) },
+	},
 }
 
 // Children are all objects that a new job gets. The admission webhooks ask the cluster about them before the job is
 // stored. The job has the defaults of the API server.
-func Children(job *mlv1.TrainingJob, settings Settings) []client.Object {
-	return children(observed{job: job, settings: settings}, 0)
+func Children(job *mlv1.TrainingJob, settings build.Settings) []client.Object {
+	o := observed{job: job, settings: settings}
+	return o.wanted(false)
 }
 
-func buildServiceAccount(job *mlv1.TrainingJob) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{ObjectMeta: child(job, serviceAccountName(job)), AutomountServiceAccountToken: ptr.To(false)}
-}
-
-// buildHeadless publishes every worker under its host name as soon as it has an address, because workers look for one
-// another before they are ready.
-func buildHeadless(job *mlv1.TrainingJob) *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: child(job, headlessName(job)),
-		Spec: corev1.ServiceSpec{
-			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
-			Selector: map[string]string{mlv1.LabelTrainingJob: job.Name},
-			Ports: append([]corev1.ServicePort{servicePort("master", job.Spec.Networking.MasterPort)},
-				frameworkServicePorts(job, false)...),
-		},
+// wanted are the children that the job should have, or only those that its pods wait for.
+func (o *observed) wanted(first bool) []client.Object {
+	var list []client.Object
+	for _, kind := range childKinds {
+		if (first && !kind.first) || (kind.isWanted != nil && !kind.isWanted(o)) {
+			continue
+		}
+		list = append(list, kind.build(o))
 	}
+	return list
 }
 
-// buildMaster leads to replica 0. It is headless too: it saves a cluster address and the proxy rules per job.
-func buildMaster(job *mlv1.TrainingJob) *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: child(job, masterName(job)),
-		Spec: corev1.ServiceSpec{
-			ClusterIP: corev1.ClusterIPNone,
-			Selector:  map[string]string{mlv1.LabelTrainingJob: job.Name, batchv1.JobCompletionIndexAnnotation: "0"},
-			Ports: append([]corev1.ServicePort{
-				servicePort("metrics", job.Spec.Monitoring.MetricsPort), servicePort("master", job.Spec.Networking.MasterPort),
-			}, frameworkServicePorts(job, true)...),
-		},
-	}
-}
-
-func servicePort(name string, port int32) corev1.ServicePort {
-	return corev1.ServicePort{Name: name, Port: port, TargetPort: intstr.FromInt32(port), Protocol: corev1.ProtocolTCP}
-}
-
-// buildConfig holds the settings of the training as files, for programs that rather read files than the environment.
-func buildConfig(job *mlv1.TrainingJob) *corev1.ConfigMap {
-	networking, _ := json.Marshal(map[string]any{
-		"backend": backend(job), "masterAddress": masterAddress(job), "masterPort": job.Spec.Networking.MasterPort,
-		"rdmaEnabled": ptr.Deref(job.Spec.Networking.RDMAEnabled, false), "worldSize": job.Spec.NumWorkers,
-	}) // a map of scalars always has a JSON form
-	return &corev1.ConfigMap{
-		ObjectMeta: child(job, configName(job)),
-		Data: frameworkFiles(job, map[string]string{
-			"framework": string(job.Spec.Framework), "model": job.Spec.Model, "dataset": job.Spec.Dataset,
-			"hyperparameters.json": hyperparametersJSON(job), "networking.json": string(networking),
-		}),
-	}
-}
-
-// buildClaim is owned by the job only when it is to be deleted with it: by default checkpoints outlive the job.
-func buildClaim(job *mlv1.TrainingJob) *corev1.PersistentVolumeClaim {
-	storage := job.Spec.Checkpoint.Storage
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: child(job, claimName(job)),
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: storage.AccessModes, StorageClassName: storage.StorageClassName,
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceStorage: ptr.Deref(storage.Size, resource.MustParse("10Gi")),
-			}},
-		},
-	}
-	if len(claim.Spec.AccessModes) == 0 {
-		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-	}
-	if storage.RetentionPolicy != mlv1.ClaimDelete {
-		claim.OwnerReferences = nil
-	}
-	return claim
-}
-
-// buildWorkers is the Indexed Job of one attempt. Any failed pod fails the whole Job: whether and when it is started
-// again is for the operator to say, because the workers can only go on together. Those of elasticSpec can without one.
-func buildWorkers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batchv1.Job {
-	workers := job.Spec.NumWorkers
-	meta := child(job, workersName(job))
-	meta.Annotations = attemptAnnotations(job, attempt)
-	pod := podSpec(job, settings)
-	addCheckpointAgent(&pod, job, settings, attempt)
-	built := &batchv1.Job{
-		ObjectMeta: meta,
-		Spec: batchv1.JobSpec{
-			CompletionMode: ptr.To(batchv1.IndexedCompletion),
-			Completions:    ptr.To(workers), Parallelism: ptr.To(workers), BackoffLimit: ptr.To[int32](0),
-			PodReplacementPolicy: ptr.To(batchv1.Failed),
-			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
-				{Action: batchv1.PodFailurePolicyActionFailJob, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
-					{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
-				}},
-				{Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
-					ContainerName: ptr.To(workerContainer), Operator: batchv1.PodFailurePolicyOnExitCodesOpNotIn, Values: []int32{0},
-				}},
-			}},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels(job), Annotations: attemptAnnotations(job, attempt)},
-				Spec:       pod,
-			},
-		},
-	}
-	askForInstances(job, &built.Spec.Template)
-	elasticSpec(job, settings, &built.Spec)
-	return built
-}
-
-func attemptAnnotations(job *mlv1.TrainingJob, attempt int32) map[string]string {
-	// There are at least as many starts as restarts. A status from before starts were counted says less.
-	start := max(job.Status.StartCount, attempt)
-	return map[string]string{
-		mlv1.AnnotationAttempt: strconv.Itoa(int(attempt)), mlv1.AnnotationStart: strconv.Itoa(int(start)),
-	}
-}
-
-// attemptOf is the number of restarts before this Job was made.
-func attemptOf(workers *batchv1.Job) int32 { return countIn(workers, mlv1.AnnotationAttempt) }
-
-// startOf is the number of starts before this Job was made. Jobs from before starts were counted have that of restarts.
-func startOf(workers *batchv1.Job) int32 {
-	return max(countIn(workers, mlv1.AnnotationStart), attemptOf(workers))
-}
-
-func countIn(workers *batchv1.Job, annotation string) int32 {
-	n, err := strconv.ParseInt(workers.Annotations[annotation], 10, 32)
-	if err != nil {
-		return 0
-	}
-	return int32(n)
-}
-
-// countStart notes that the workers that exist were started. It is in the status before they are ever replaced.
-func countStart(o observed, d *desired) {
+// buildWorkers builds the Job of the present attempt, or of the next one while there is none.
+func (o *observed) buildWorkers() client.Object {
+	attempt := o.job.Status.RestartCount
 	if o.workers != nil {
-		d.status.StartCount = max(d.status.StartCount, startOf(o.workers)+1)
+		attempt = build.AttemptOf(o.workers)
+	}
+	workers := build.Workers(build.ResolveResume(o.job, o.resume), o.settings, attempt)
+	o.joinGang(workers)
+	o.joinQueue(workers)
+	return workers
+}
+
+// childKey identifies a child of a job.
+func childKey(object client.Object) string { return fmt.Sprintf("%T/%s", object, object.GetName()) }
+
+// observeChildren reads the children from the cache. They are not copied: nothing changes them.
+func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
+	o.children = map[string]client.Object{}
+	for _, kind := range childKinds {
+		object, name := kind.empty(), kind.name(o.job)
+		err := r.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, object, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read %T %s: %w", object, name, err)
+		}
+		if err != nil {
+			continue
+		}
+		_, claim := object.(*corev1.PersistentVolumeClaim) // may outlive its job
+		if metav1.IsControlledBy(object, o.job) || claim && build.CreatesClaim(o.job) {
+			o.children[childKey(object)] = object
+		}
+	}
+	o.workers, _ = o.children[childKey(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: build.WorkersName(o.job)}})].(*batchv1.Job)
+	return nil
+}
+
+// lacksServices says whether the workers exist and what they do not wait for does not.
+func (o *observed) lacksServices() bool {
+	if o.workers == nil {
+		return false
+	}
+	for _, kind := range childKinds {
+		if object := kind.empty(); !kind.first && kind.isWanted == nil {
+			object.SetName(kind.name(o.job))
+			if o.children[childKey(object)] == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cleanUp deletes the children that cleanupPolicy All deletes.
+func (p *planner) cleanUp() {
+	for _, kind := range childKinds {
+		object := kind.empty()
+		object.SetName(kind.name(p.job))
+		if live := p.children[childKey(object)]; live != nil && !kind.stays {
+			p.remove(live)
+		}
 	}
 }
 
-// replicaLabels are the labels of a pod with replica-id added; nil when it is there or not yet known.
-func replicaLabels(pod *corev1.Pod) map[string]string {
-	index, ok := pod.Annotations[batchv1.JobCompletionIndexAnnotation]
-	if !ok || pod.Labels[mlv1.LabelReplicaID] == index {
-		return nil
+// distinctKinds are empty objects of the kinds of children, each kind once.
+func distinctKinds() []client.Object {
+	var list []client.Object
+	for _, kind := range childKinds {
+		object := kind.empty()
+		if !slices.ContainsFunc(list, func(o client.Object) bool { return reflect.TypeOf(o) == reflect.TypeOf(object) }) {
+			list = append(list, object)
+		}
 	}
-	with := maps.Clone(pod.Labels)
-	with[mlv1.LabelReplicaID] = index
-	return with
+	return list
 }

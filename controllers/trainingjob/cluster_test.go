@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -23,13 +25,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/internal/progress"
-	"github.com/dcnlab/spot-training-operator/internal/scheduler"
-	"github.com/dcnlab/spot-training-operator/test/builders"
-	"github.com/dcnlab/spot-training-operator/test/crash"
-	"github.com/dcnlab/spot-training-operator/test/managers"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/crash"
+	"github.com/dcnlab/spot-training-operator/test/harness/managers"
 )
 
 // patience bounds every wait for the manager.
@@ -51,6 +53,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
+	t.Parallel() // each cluster is a namespace of its own
 	config := api.Config(t)
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
@@ -93,11 +96,11 @@ func (c *cluster) start(at *crash.Cut) *manager {
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
 		Metrics:  metrics.NewTrainingJobs(m.registry, 10),
-		Settings: Settings{WorkerImage: "worker:1", AgentImage: "agent:1", AgentPort: c.agentPort},
+		Settings: build.Settings{WorkerImage: "worker:1", AgentImage: "agent:1", AgentPort: c.agentPort},
 	}
 	if c.admits {
-		decider := admission.New(mgr, admission.Options{Schedule: scheduler.Schedule})
-		decider.Add(Source(reconciler.Settings, admission.PriorityClasses(mgr.GetCache())))
+		decider := queueing.New(mgr, queueing.Options{Schedule: scheduler.Schedule})
+		decider.Add(Source(reconciler.Settings, queueing.PriorityClasses(mgr.GetCache())))
 		require.NoError(c.t, mgr.Add(decider))
 		reconciler.Admission = decider
 	}
@@ -161,8 +164,8 @@ func (c *cluster) workers(job *mlv1.TrainingJob, attempt int32) *batchv1.Job {
 	c.t.Helper()
 	var workers batchv1.Job
 	eventually(c.t, fmt.Sprintf("the Job of attempt %d", attempt), func() bool {
-		err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: workersName(job)}, &workers)
-		return err == nil && attemptOf(&workers) == attempt
+		err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: build.WorkersName(job)}, &workers)
+		return err == nil && build.AttemptOf(&workers) == attempt
 	})
 	return &workers
 }
@@ -214,7 +217,7 @@ func (c *cluster) end(code int32, message string, pods ...*corev1.Pod) {
 }
 
 func containerStatus(state corev1.ContainerState) []corev1.ContainerStatus {
-	return []corev1.ContainerStatus{{Name: workerContainer, Image: "worker:1", State: state}}
+	return []corev1.ContainerStatus{{Name: build.WorkerContainer, Image: "worker:1", State: state}}
 }
 
 func (c *cluster) become(pod *corev1.Pod, status corev1.PodStatus) {

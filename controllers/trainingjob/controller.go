@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -28,36 +28,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/internal/progress"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
+	"github.com/dcnlab/spot-training-operator/internal/training/cost"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
-
-// Settings are what the operator's installation says about training jobs.
-type Settings struct {
-	// WorkerImage is the image of workers whose job names none.
-	WorkerImage string
-	// TensorBoardImage is the image of TensorBoard beside jobs that name none.
-	TensorBoardImage string
-	// Namespace is the manager's own; empty when it does not run in the cluster.
-	Namespace string
-	// IsolateJobs isolates the pods of jobs that do not say whether they are to be.
-	IsolateJobs bool
-	// AgentImage is the image of the checkpoint agent: the operator's own.
-	AgentImage string
-	// AgentPort is where the agent listens in its pod; 0 for the default.
-	AgentPort int32
-}
-
-// DefaultImage is the image of the workers of a job that names none; empty when the training worker does not know the
-// framework.
-func (s Settings) DefaultImage(name mlv1.Framework) string {
-	if known, ok := framework.For(name); !ok || !known.HasDefaultImage() {
-		return ""
-	}
-	return s.WorkerImage
-}
 
 // Reconciler runs TrainingJobs.
 type Reconciler struct {
@@ -72,20 +50,20 @@ type Reconciler struct {
 	// Progress reads what workers report.
 	Progress *progress.Scraper
 	// Admission decides upon jobs with an AIJobQueue; nil: they wait.
-	Admission admission.Decider
+	Admission queueing.Decider
 	// Metrics counts what happens.
 	Metrics *metrics.TrainingJobs
 	// Settings of the installation.
-	Settings Settings
+	Settings build.Settings
 
 	// uncached reads and writes objects of kinds that the cluster may not serve: the cache would wait for them.
-	uncached  client.Client
-	minor     putOff
-	rest      turn
-	farewells farewells
-	served    servedKinds
-	ledger    ledger
-	prices    priceList
+	uncached      client.Client
+	pacer         reporting.Pacer
+	rest          turn
+	finalMessages finalMessages
+	served        servedKinds
+	ledger        cost.Ledger
+	prices        cost.Prices
 }
 
 // Options of the controller.
@@ -102,9 +80,6 @@ const podJobIndex = "training-job"
 // firstStart is the queue priority of a job that was just created: in a burst all jobs get their workers before any
 // gets the rest of its objects.
 const firstStart = 10
-
-// retryLeftover is when to look again for children of an earlier job of the same name.
-const retryLeftover = 500 * time.Millisecond
 
 // +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/status,verbs=patch
@@ -135,10 +110,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return fmt.Errorf("make a client without a cache: %w", err)
 	}
+	r.ledger.Program = &workerProgram
 	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if pod, ok := object.(*corev1.Pod); ok {
-			r.farewells.note(pod)
-			r.ledger.note(pod, r.Clock.Now())
+			r.finalMessages.note(pod)
+			r.ledger.Note(pod, r.Clock.Now())
 		}
 		name, ok := object.GetLabels()[mlv1.LabelTrainingJob]
 		if !ok {
@@ -153,16 +129,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Named("trainingjob").
 		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: options.Concurrency}).
 		Watches(&mlv1.TrainingJob{}, &newJobsFirst{}).
-		Watches(&batchv1.Job{}, byLabel, builder.WithPredicates(visibleChange())).
-		Watches(&corev1.Service{}, byLabel).
-		Watches(&corev1.ConfigMap{}, byLabel).
-		Watches(&corev1.ServiceAccount{}, byLabel).
-		Watches(&corev1.PersistentVolumeClaim{}, byLabel).
-		Watches(&networkingv1.NetworkPolicy{}, byLabel).
 		Watches(&corev1.Pod{}, byLabel, builder.WithPredicates(visibleChange())).
 		WatchesRawSource(source.TypedChannel(options.Reported, reported))
+	for _, kind := range distinctKinds() {
+		controller = controller.Watches(kind, byLabel, builder.WithPredicates(visibleChange()))
+	}
 	if r.Admission != nil {
-		controller = controller.WatchesRawSource(r.Admission.Changes(kindTrainingJob))
+		controller = controller.WatchesRawSource(r.Admission.Changes(build.Kind))
 	}
 	if err := r.watchSpot(ctx, mgr, controller); err != nil {
 		return err
@@ -186,8 +159,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	result, err := r.reconcile(ctx, &job)
-	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
-		result, err = ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	if again, ok := child.RetryAfter(err); ok {
+		result, err = ctrl.Result{RequeueAfter: again}, nil
 	}
 	r.Metrics.Reconciled(job.Namespace, job.Name, r.Clock.Since(start), errorType(err))
 	return result, err
@@ -200,23 +173,18 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 	}
 	d := plan(o)
 	if d.deleteSelf {
-		return ctrl.Result{}, r.remove(ctx, job)
+		return ctrl.Result{}, r.writer().Delete(ctx, job)
 	}
 	r.Progress.Follow(client.ObjectKeyFromObject(job), progress.Target{
 		Metrics: d.scrape, Agent: d.agent, Request: cmp.Or(d.urgent, d.ask), Urgent: d.urgent != "",
 	})
-	if o.lacksRest() {
+	if o.lacksServices() {
 		defer r.rest.take(ctx)()
 	}
 	err = r.apply(ctx, o, d)
-	if errors.Is(err, errLeftover) {
-		return ctrl.Result{RequeueAfter: retryLeftover}, nil
-	}
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // the job goes with its namespace
-		return ctrl.Result{}, nil
-	}
-	if reason, message, permanent := userError(err); reason != "" && o.job.Status.State != mlv1.StateRunning {
-		d, err = refused(o, reason, message, permanent), nil
+	var refusal *child.Refusal
+	if errors.As(err, &refusal) && o.job.Status.State != mlv1.StateRunning {
+		d, err = refused(o, refusal.Reason, refusal.Message, refusal.Reason == reasons.InvalidSpec), nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -225,9 +193,9 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: ptr.To(0)}, nil
 	}
 	hideSecrets(o.job, &d.status)
-	chargeCost(o, &d.status)
+	o.chargeCost(&d.status)
 	if o.priceUnread {
-		d.lookAgain(retryPrice)
+		d.lookAgain(cost.RetryPrice)
 	}
 	wait, err := r.report(ctx, o, &d.status)
 	if err != nil {
@@ -243,9 +211,9 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 func (r *Reconciler) forget(job types.NamespacedName) {
 	r.Progress.Forget(job)
 	r.Metrics.Forget(job.Namespace, job.Name)
-	r.minor.settle(job)
-	r.farewells.forget(job)
-	r.ledger.forget(job)
+	r.pacer.Forget(job)
+	r.finalMessages.forget(job)
+	r.ledger.Forget(job)
 }
 
 func errorType(err error) string {

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/cost"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/internal/training/cost"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // costPod is a pod on a node since so many minutes after noon.
@@ -47,61 +47,61 @@ func minute(n int) time.Time { return builders.Noon.Add(time.Duration(n) * time.
 func TestLedger(t *testing.T) {
 	job := builders.TrainingJob("bert").Obj()
 	key := client.ObjectKeyFromObject(job)
-	of := func(uid string, start int) use { return use{node: "node-" + uid, start: minute(start)} }
-	until := func(u use, end int) use { u.end = minute(end); return u }
+	of := func(uid string, start int) cost.Use { return cost.Use{Node: "node-" + uid, Start: minute(start)} }
+	until := func(u cost.Use, end int) cost.Use { u.End = minute(end); return u }
 	written := func(at int) *mlv1.CostStatus { return &mlv1.CostStatus{Time: ptr.To(metav1.NewTime(minute(at)))} }
 
 	t.Run("a pod that runs", func(t *testing.T) {
-		var l ledger
-		assert.Equal(t, []use{of("a", 1)}, l.uses(job, []*corev1.Pod{costPod("a", 1)}, minute(5)))
+		l := cost.Ledger{Program: &workerProgram}
+		assert.Equal(t, []cost.Use{of("a", 1)}, l.Uses(job, []*corev1.Pod{costPod("a", 1)}, minute(5)))
 	})
 	t.Run("a pod that no kubelet has taken yet", func(t *testing.T) {
-		var l ledger
+		l := cost.Ledger{Program: &workerProgram}
 		pod := costPod("a", 1)
 		pod.Status.StartTime = nil
-		assert.Empty(t, l.uses(job, []*corev1.Pod{pod}, minute(5)))
+		assert.Empty(t, l.Uses(job, []*corev1.Pod{pod}, minute(5)))
 	})
 	t.Run("a pod that ended, and is looked at later", func(t *testing.T) {
-		var l ledger
-		assert.Equal(t, []use{until(of("a", 1), 3)}, l.uses(job, []*corev1.Pod{endedAt(costPod("a", 1), 3)}, minute(5)))
+		l := cost.Ledger{Program: &workerProgram}
+		assert.Equal(t, []cost.Use{until(of("a", 1), 3)}, l.Uses(job, []*corev1.Pod{endedAt(costPod("a", 1), 3)}, minute(5)))
 	})
 	t.Run("a pod whose end only an event brought", func(t *testing.T) {
-		var l ledger
-		l.note(costPod("a", 1), minute(1))
-		l.note(endedAt(costPod("a", 1), 3), minute(3))
-		assert.Equal(t, []use{until(of("a", 1), 3)}, l.uses(job, nil, minute(9)))
+		l := cost.Ledger{Program: &workerProgram}
+		l.Note(costPod("a", 1), minute(1))
+		l.Note(endedAt(costPod("a", 1), 3), minute(3))
+		assert.Equal(t, []cost.Use{until(of("a", 1), 3)}, l.Uses(job, nil, minute(9)))
 	})
 	t.Run("a pod that vanished without a word ended when that was seen", func(t *testing.T) {
-		var l ledger
-		l.note(costPod("a", 1), minute(1))
-		assert.Equal(t, []use{until(of("a", 1), 4)}, l.uses(job, nil, minute(4)))
-		assert.Equal(t, []use{until(of("a", 1), 4)}, l.uses(job, nil, minute(9)), "and not later")
+		l := cost.Ledger{Program: &workerProgram}
+		l.Note(costPod("a", 1), minute(1))
+		assert.Equal(t, []cost.Use{until(of("a", 1), 4)}, l.Uses(job, nil, minute(4)))
+		assert.Equal(t, []cost.Use{until(of("a", 1), 4)}, l.Uses(job, nil, minute(9)), "and not later")
 	})
 	t.Run("an evicted pod, which has no container that ended", func(t *testing.T) {
-		var l ledger
+		l := cost.Ledger{Program: &workerProgram}
 		evicted := costPod("a", 1)
 		evicted.Status.Phase = corev1.PodFailed
-		l.note(evicted, minute(4))
-		assert.Equal(t, []use{until(of("a", 1), 4)}, l.uses(job, []*corev1.Pod{evicted}, minute(9)))
+		l.Note(evicted, minute(4))
+		assert.Equal(t, []cost.Use{until(of("a", 1), 4)}, l.Uses(job, []*corev1.Pod{evicted}, minute(9)))
 	})
 	t.Run("what is written is forgotten, what runs or ended later is not", func(t *testing.T) {
-		var l ledger
-		l.note(endedAt(costPod("a", 1), 3), minute(3))
-		l.note(endedAt(costPod("b", 1), 8), minute(8))
-		l.note(costPod("c", 1), minute(1))
-		l.settle(key, written(5), minute(5))
-		assert.ElementsMatch(t, []use{until(of("b", 1), 8), of("c", 1)}, l.uses(job, []*corev1.Pod{costPod("c", 1)}, minute(9)))
-		l.settle(key, nil, minute(9))
-		l.forget(key)
-		assert.Empty(t, l.jobs)
+		l := cost.Ledger{Program: &workerProgram}
+		l.Note(endedAt(costPod("a", 1), 3), minute(3))
+		l.Note(endedAt(costPod("b", 1), 8), minute(8))
+		l.Note(costPod("c", 1), minute(1))
+		l.Settle(key, written(5), minute(5))
+		assert.ElementsMatch(t, []cost.Use{until(of("b", 1), 8), of("c", 1)}, l.Uses(job, []*corev1.Pod{costPod("c", 1)}, minute(9)))
+		l.Settle(key, nil, minute(9))
+		l.Forget(key)
+		assert.Empty(t, l.Uses(job, nil, minute(9)))
 	})
 	t.Run("pods of an earlier job of the name, and of others", func(t *testing.T) {
-		var l ledger
-		l.note(costPod("a", -1), minute(0))
+		l := cost.Ledger{Program: &workerProgram}
+		l.Note(costPod("a", -1), minute(0))
 		stranger := costPod("b", 1)
 		stranger.Annotations = nil
-		l.note(stranger, minute(1))
-		assert.Empty(t, l.uses(job, nil, minute(2)))
+		l.Note(stranger, minute(1))
+		assert.Empty(t, l.Uses(job, nil, minute(2)))
 	})
 }
 
@@ -131,6 +131,7 @@ func TestAPriceThatCannotBeReadHoldsUpTheCostAlone(t *testing.T) {
 	}
 	nodes := &reader{node: node, refuses: true}
 	r := &Reconciler{Direct: nodes}
+	r.ledger.Program = &workerProgram
 	job := builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
 		s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	}).Obj()
@@ -145,7 +146,7 @@ func TestAPriceThatCannotBeReadHoldsUpTheCostAlone(t *testing.T) {
 	assert.True(t, unread.priceUnread)
 	status := job.Status.DeepCopy()
 	status.CurrentEpoch++
-	chargeCost(unread, status)
+	unread.chargeCost(status)
 	assert.Equal(t, job.Status.Cost, status.Cost, "what is not known is not charged")
 	assert.True(t, look(2, endedAt(costPod("a", 1), 2)).priceUnread)
 	assert.Equal(t, 1, nodes.reads, "it is not asked for in each reconciliation")
@@ -201,7 +202,8 @@ func TestCostRidesOnOtherChanges(t *testing.T) {
 			if test.changes {
 				status.CurrentEpoch++
 			}
-			chargeCost(observed{job: job, now: minute(test.now), usages: test.usages}, status)
+			o := observed{job: job, now: minute(test.now), usages: test.usages}
+			o.chargeCost(status)
 			assert.Equal(t, test.want, status.Cost)
 		})
 	}

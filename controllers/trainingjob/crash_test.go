@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,8 +17,8 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/test/builders"
-	"github.com/dcnlab/spot-training-operator/test/crash"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 )
 
 // jobsSeen remembers the Jobs that existed under a name.
@@ -31,7 +33,7 @@ func (c *cluster) jobsSeen(job *mlv1.TrainingJob) func() []types.UID {
 		// A Job of the test's own is the last of the watch: all before it has been seen then.
 		last := &batchv1.Job{}
 		last.GenerateName, last.Namespace = "last-", c.namespace
-		last.Spec.Template = buildWorkers(job, Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, 0).Spec.Template
+		last.Spec.Template = build.Workers(job, build.Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, 0).Spec.Template
 		require.NoError(c.t, c.Create(c.t.Context(), last))
 		var seen []types.UID
 		for event := range watch.ResultChan() {

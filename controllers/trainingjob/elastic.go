@@ -7,13 +7,16 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
@@ -22,61 +25,61 @@ const elasticPatience = 30 * time.Second
 
 // planElastic follows workers that can come and go one by one: the training goes on as long as replica 0, which gathers
 // the others and keeps the checkpoints, and enough of the others are there.
-func planElastic(o observed, d *desired, pods []*corev1.Pod) {
-	members := membersOf(pods, o.job.Spec.NumWorkers)
+func (p *planner) planElastic(pods []*corev1.Pod) {
+	members := membersOf(pods, p.job.Spec.NumWorkers)
 	var found *failure
-	if slices.ContainsFunc(members, podloss.Failed) || len(pods) == 0 {
-		found = findFailure(o.workers, members)
+	if slices.ContainsFunc(members, podend.HasFailed) || len(pods) == 0 {
+		found = findFailure(p.workers, members)
 	}
 	if found != nil {
-		found = blameNotice(o, blameStorage(o, blameNode(o, o.workers, found)))
-		if wait := causeMayFollow(o.now, members); wait > 0 && !found.disrupted {
-			d.lookAgain(wait)
+		found = p.blameNotice(p.blameStorage(p.blameNode(p.workers, found)))
+		if wait := causeMayFollow(p.now, members); wait > 0 && !found.Lost {
+			p.lookAgain(wait)
 			return
 		}
 	}
-	if ends := countFailures(o, d, pods); ends != nil {
-		fail(o, d, ends.reason, ends.message)
+	if ends := p.countFailures(pods); ends != nil {
+		p.fail(ends.reason, ends.message)
 		return // once that is written, planFinished deletes the Job, which would go on replacing its pods
 	}
 	if found != nil {
-		// As it was written: a failure that is told already is no news.
-		said := redact.Text(found.message, plainSecrets(o.job)...)
-		if d.status.FailureReason != said || d.status.LastFailure == nil {
-			d.status.FailureReason, d.status.LastFailure = said, found.status(o.now)
+		// As it was written: a failure is reported once.
+		said := redact.Text(found.Message, plainSecrets(p.job)...)
+		if p.status.FailureReason != said || p.status.LastFailure == nil {
+			p.status.FailureReason, p.status.LastFailure = said, found.status(p.now)
 		}
-		if !canGoOn(o.job, members) {
-			restartElastic(o, d, *found)
+		if !canGoOn(p.job, members) {
+			p.restartElastic(*found)
 			return
 		}
 	}
-	if leaveOneByOne(o, d, members) {
+	if p.leaveOneByOne(members) {
 		return
 	}
-	d.apply = children(o, attemptOf(o.workers))
+	p.apply = p.wanted(false)
 	for _, pod := range members {
-		if with := replicaLabels(pod); with != nil && pod.DeletionTimestamp == nil {
-			d.label[pod] = with
+		if with := build.ReplicaLabels(pod); with != nil && pod.DeletionTimestamp == nil {
+			p.label[pod] = with
 		}
 	}
-	d.status.Workers.Active, d.status.Workers.Succeeded = countWorkers(slices.DeleteFunc(slices.Clone(members), podloss.Failed))
-	d.scrape = metricsURL(o.job, members)
-	missing := d.status.Workers.Active+d.status.Workers.Succeeded < d.status.Workers.Total
+	p.status.Workers.Active, p.status.Workers.Succeeded = countWorkers(slices.DeleteFunc(slices.Clone(members), podend.HasFailed))
+	p.scrape = metricsURL(p.job, members)
+	missing := p.status.Workers.Active+p.status.Workers.Succeeded < p.status.Workers.Total
 	switch {
-	case !missing && !leaving(pods, o.job.Spec.NumWorkers):
-		running(o, d)
-	case d.status.State == mlv1.StateRunning || mayBegin(o, d, members):
-		reason, message := incomplete(o, d, members, found)
-		runningWithFewer(o, d, reason, message)
+	case !missing && !hasLeavers(pods, p.job.Spec.NumWorkers):
+		p.setRunning()
+	case p.status.State == mlv1.StateRunning || p.mayBegin(members):
+		reason, message := p.describeIncomplete(members, found)
+		p.setRunningWithFewer(reason, message)
 	default:
-		reason, message := waitingFor(o, d, members)
-		initializing(o, d, reason, message)
+		reason, message := p.describeWaiting(members)
+		p.setInitializing(reason, message)
 	}
 }
 
-// resizable says whether the pods of the Job can come and go one by one. It is asked of the Job and not of the spec,
+// isResizable says whether the pods of the Job can come and go one by one. It is asked of the Job and not of the spec,
 // because an earlier version of the operator may have made it.
-func resizable(workers *batchv1.Job) bool { return workers.Spec.BackoffLimitPerIndex != nil }
+func isResizable(workers *batchv1.Job) bool { return workers.Spec.BackoffLimitPerIndex != nil }
 
 // membersOf are the pods that stand for the replicas from 0 to size: of those with the same index the newest.
 func membersOf(pods []*corev1.Pod, size int32) []*corev1.Pod {
@@ -104,13 +107,13 @@ func membersOf(pods []*corev1.Pod, size int32) []*corev1.Pod {
 func compareAge(a, b *corev1.Pod) int {
 	return cmp.Or(
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-		cmp.Compare(alive(a), alive(b)),
+		cmp.Compare(isAlive(a), isAlive(b)),
 		cmp.Compare(a.Name, b.Name),
 	)
 }
 
-func alive(pod *corev1.Pod) int {
-	if podloss.Failed(pod) {
+func isAlive(pod *corev1.Pod) int {
+	if podend.HasFailed(pod) {
 		return 0
 	}
 	return 1
@@ -121,8 +124,8 @@ func indexOf(pod *corev1.Pod) (int32, bool) {
 	return int32(index), err == nil
 }
 
-// leaving says whether pods still run that the present size has no place for.
-func leaving(pods []*corev1.Pod, size int32) bool {
+// hasLeavers says whether pods still run that the present size has no place for.
+func hasLeavers(pods []*corev1.Pod, size int32) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
 		index, ok := indexOf(pod)
 		return ok && index >= size && pod.Status.Phase == corev1.PodRunning
@@ -131,21 +134,21 @@ func leaving(pods []*corev1.Pod, size int32) bool {
 
 // countFailures counts the workers that failed by themselves and were, or are being, replaced; it returns how the job
 // ends when one of these failures does not allow that. Workers that only lost another are not counted: it is.
-func countFailures(o observed, d *desired, pods []*corev1.Pod) *verdict {
+func (p *planner) countFailures(pods []*corev1.Pod) *outcome {
 	var failures []failure
 	for _, pod := range pods {
-		if index, ok := indexOf(pod); !ok || index >= o.job.Spec.NumWorkers || !ending(pod) || workerProgram.ExitCode(pod) == podloss.ExitPeerLost {
+		if index, ok := indexOf(pod); !ok || index >= p.job.Spec.NumWorkers || !isEnding(pod) || workerProgram.ExitCode(pod) == podend.ExitPeerLost {
 			continue
 		}
-		if how := blameNotice(o, podFailure(pod)); !how.disrupted {
+		if how := p.blameNotice(podFailure(pod)); !how.Lost {
 			failures = append(failures, *how)
 		}
 	}
-	known := d.status.Workers.Failed // of this attempt; both counts are written together
-	d.status.Workers.Failed = max(known, int32(len(failures)))
-	d.status.WorkerFailures += d.status.Workers.Failed - known
-	job := o.job.DeepCopy()
-	job.Status.WorkerFailures = d.status.WorkerFailures - 1 // those before the last one
+	known := p.status.Workers.Failed // of this attempt; both counts are written together
+	p.status.Workers.Failed = max(known, int32(len(failures)))
+	p.status.WorkerFailures += p.status.Workers.Failed - known
+	job := p.job.DeepCopy()
+	job.Status.WorkerFailures = p.status.WorkerFailures - 1 // those before the last one
 	for _, how := range failures {
 		if judged := judge(job, how); !judged.restart {
 			return &judged
@@ -158,7 +161,7 @@ func countFailures(o observed, d *desired, pods []*corev1.Pod) *verdict {
 func canGoOn(job *mlv1.TrainingJob, members []*corev1.Pod) bool {
 	lost := int32(0)
 	for _, pod := range members {
-		if !podloss.Failed(pod) {
+		if !podend.HasFailed(pod) {
 			continue
 		}
 		if replicaOf(pod) == "0" {
@@ -170,86 +173,86 @@ func canGoOn(job *mlv1.TrainingJob, members []*corev1.Pod) bool {
 }
 
 // restartElastic starts the whole job again. What made it necessary is counted once, as a restart.
-func restartElastic(o observed, d *desired, found failure) {
-	if !found.disrupted && found.reason != mlv1.ReasonPeerLost && d.status.WorkerFailures > o.job.Status.WorkerFailures {
-		d.status.WorkerFailures--
+func (p *planner) restartElastic(found failure) {
+	if !found.Lost && found.Reason != reasons.PeerLost && p.status.WorkerFailures > p.job.Status.WorkerFailures {
+		p.status.WorkerFailures--
 	}
-	restart(o, d, found)
-	d.status.Workers.Failed = 0 // what is counted there belongs to the attempt that is over
+	p.restart(found)
+	p.status.Workers.Failed = 0 // what is counted there belongs to the attempt that is over
 }
 
 // mayBegin says whether a job that does not run yet goes on with fewer workers than it should have: those that are
 // missing cannot come now, or let wait for them long.
-func mayBegin(o observed, d *desired, members []*corev1.Pod) bool {
-	if d.status.Workers.Active < o.job.Spec.Elastic.MinWorkers {
+func (p *planner) mayBegin(members []*corev1.Pod) bool {
+	if p.status.Workers.Active < p.job.Spec.Elastic.MinWorkers {
 		return false
 	}
-	if first := masterPod(members); first == nil || first.Status.Phase != corev1.PodRunning || !ready(first) {
+	if first := masterPod(members); first == nil || first.Status.Phase != corev1.PodRunning || !isReady(first) {
 		return false
 	}
-	left := o.workers.CreationTimestamp.Add(elasticPatience).Sub(o.now)
+	left := p.workers.CreationTimestamp.Add(elasticPatience).Sub(p.now)
 	if left <= 0 {
 		return true
 	}
-	d.lookAgain(left)
-	hindered := int32(0)
+	p.lookAgain(left)
+	stuck := int32(0)
 	for _, pod := range members {
-		reason, _ := stuck(pod)
-		if reason != "" && unsettled(o.now, pod) <= 0 {
-			hindered++
+		reason, _ := describeObstacle(pod)
+		if reason != "" && settlingTime(p.now, pod) <= 0 {
+			stuck++
 		}
 	}
-	return d.status.Workers.Active+hindered >= d.status.Workers.Total
+	return p.status.Workers.Active+stuck >= p.status.Workers.Total
 }
 
-// incomplete says why not all workers of a training that goes on take part.
-func incomplete(o observed, d *desired, members []*corev1.Pod, found *failure) (reason, message string) {
-	count := fmt.Sprintf("%d of %d workers run", d.status.Workers.Active, d.status.Workers.Total)
-	if least := o.job.Spec.Elastic.MinWorkers; d.status.Workers.Active < least {
+// describeIncomplete says why not all workers of a training that goes on take part.
+func (p *planner) describeIncomplete(members []*corev1.Pod, found *failure) (reason, message string) {
+	count := fmt.Sprintf("%d of %d workers run", p.status.Workers.Active, p.status.Workers.Total)
+	if least := p.job.Spec.Elastic.MinWorkers; p.status.Workers.Active < least {
 		count += fmt.Sprintf(", and the training waits until %d do", least)
 	} else if found != nil {
-		count = fmt.Sprintf("goes on with %d of %d workers", d.status.Workers.Active, d.status.Workers.Total)
+		count = fmt.Sprintf("goes on with %d of %d workers", p.status.Workers.Active, p.status.Workers.Total)
 	}
 	message = count
 	if found != nil {
-		message += ": " + found.message
-	} else if hindrance := hindrance(o, d, members); hindrance != "" {
-		message += ": " + hindrance
+		message += ": " + found.Message
+	} else if why := p.describeMissing(members); why != "" {
+		message += ": " + why
 	}
 	switch {
 	case found != nil:
-		return mlv1.ReasonWorkerLost, message
-	case o.job.Status.Workers != nil && o.job.Status.Workers.Total != o.job.Spec.NumWorkers,
-		leaving(o.podsOf(o.workers.UID), o.job.Spec.NumWorkers):
-		return mlv1.ReasonRescaling, message
-	case d.status.State == mlv1.StateRunning && d.status.Reason == mlv1.ReasonWorkersRunning && len(members) < int(d.status.Workers.Total):
-		return mlv1.ReasonWorkerLost, message // its pod is gone without a trace
-	case d.status.State == mlv1.StateRunning:
-		return d.status.Reason, message
+		return reasons.WorkerLost, message
+	case p.job.Status.Workers != nil && p.job.Status.Workers.Total != p.job.Spec.NumWorkers,
+		hasLeavers(p.podsOf(p.workers.UID), p.job.Spec.NumWorkers):
+		return reasons.Rescaling, message
+	case p.status.State == mlv1.StateRunning && p.status.Reason == reasons.WorkersRunning && len(members) < int(p.status.Workers.Total):
+		return reasons.WorkerLost, message // its pod is gone without a trace
+	case p.status.State == mlv1.StateRunning:
+		return p.status.Reason, message
 	}
-	return mlv1.ReasonWorkersStarting, message
+	return reasons.WorkersStarting, message
 }
 
-// hindrance says why a worker that is missing does not start; empty when nothing is known to be wrong.
-func hindrance(o observed, d *desired, members []*corev1.Pod) string {
+// describeMissing says why a worker that is missing does not start; empty when nothing is known to be wrong.
+func (p *planner) describeMissing(members []*corev1.Pod) string {
 	for _, pod := range members {
-		if left := unsettled(o.now, pod); left > 0 {
-			d.lookAgain(left)
-		} else if reason, message := stuck(pod); reason != "" {
-			_, message = waitingForInstance(o, reason, message)
+		if left := settlingTime(p.now, pod); left > 0 {
+			p.lookAgain(left)
+		} else if reason, message := describeObstacle(pod); reason != "" {
+			_, message = p.waitingForInstance(reason, message)
 			return message
 		}
 	}
 	return ""
 }
 
-// runningWithFewer is the state of an elastic training that goes on although not all its workers take part.
-func runningWithFewer(o observed, d *desired, reason, message string) {
-	if d.status.StartTime == nil {
-		d.status.StartTime = ptr.To(metav1.NewTime(o.now))
+// setRunningWithFewer is the state of an elastic training that goes on although not all its workers take part.
+func (p *planner) setRunningWithFewer(reason, message string) {
+	if p.status.StartTime == nil {
+		p.status.StartTime = ptr.To(metav1.NewTime(p.now))
 	}
-	d.enter(mlv1.StateRunning, reason)
-	d.condition(o, mlv1.ConditionInitialized, true, reason, message)
-	d.condition(o, mlv1.ConditionRunning, true, reason, message)
-	d.conclude(o, mlv1.ConditionRestarting, reason, message)
+	p.enter(mlv1.StateRunning, reason)
+	p.condition(reasons.ConditionInitialized, true, reason, message)
+	p.condition(reasons.ConditionRunning, true, reason, message)
+	p.conclude(reasons.ConditionRestarting, reason, message)
 }

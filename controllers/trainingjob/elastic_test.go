@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // elastic is a job of two workers, between one and four.
@@ -49,7 +52,7 @@ func jobSize(t *testing.T, d desired) int32 {
 }
 
 func message(d desired) string {
-	return meta.FindStatusCondition(d.status.Conditions, mlv1.ConditionRunning).Message
+	return meta.FindStatusCondition(d.status.Conditions, reasons.ConditionRunning).Message
 }
 
 func TestElasticWorkersGrowInPlace(t *testing.T) {
@@ -59,19 +62,19 @@ func TestElasticWorkersGrowInPlace(t *testing.T) {
 	job.Spec.NumWorkers = 4
 
 	asked := plan(see(job, small, pods...))
-	lookingLike(t, trainingIn(mlv1.ReasonRescaling, mlv1.WorkersStatus{Total: 4, Active: 2}), withoutAgain(asked))
+	lookingLike(t, trainingIn(reasons.Rescaling, mlv1.WorkersStatus{Total: 4, Active: 2}), withoutAgain(asked))
 	assert.Equal(t, int32(4), jobSize(t, asked))
 	assert.Equal(t, "2 of 4 workers run", message(asked))
 
 	job.Status = asked.status
 	starting := append(slices.Clone(pods), builders.Pod(large, 2).Running().Obj(), builders.Pod(large, 3).Unschedulable("full").Obj())
 	waits := plan(see(job, large, starting...).after(time.Minute))
-	lookingLike(t, trainingIn(mlv1.ReasonRescaling, mlv1.WorkersStatus{Total: 4, Active: 3}), withoutAgain(waits))
+	lookingLike(t, trainingIn(reasons.Rescaling, mlv1.WorkersStatus{Total: 4, Active: 3}), withoutAgain(waits))
 	assert.Contains(t, message(waits), "3 of 4 workers run: pod bert-training-3-a0 fits on no node: full")
 
 	job.Status = waits.status
 	done := plan(see(job, large, runningPods(job, 0)...))
-	lookingLike(t, trainingIn(mlv1.ReasonWorkersRunning, mlv1.WorkersStatus{Total: 4, Active: 4}), done)
+	lookingLike(t, trainingIn(reasons.WorkersRunning, mlv1.WorkersStatus{Total: 4, Active: 4}), done)
 	assert.Equal(t, int32(4), done.status.Resources.Workers)
 }
 
@@ -88,7 +91,7 @@ func TestElasticWorkersShrinkInPlace(t *testing.T) {
 	small := builders.Workers(job).Obj()
 
 	asked := plan(see(job, builders.Workers(job).Size(4).Obj(), pods...))
-	lookingLike(t, trainingIn(mlv1.ReasonRescaling, mlv1.WorkersStatus{Total: 2, Active: 2}), asked)
+	lookingLike(t, trainingIn(reasons.Rescaling, mlv1.WorkersStatus{Total: 2, Active: 2}), asked)
 	assert.Equal(t, int32(2), jobSize(t, asked))
 
 	job.Status = asked.status
@@ -96,11 +99,11 @@ func TestElasticWorkersShrinkInPlace(t *testing.T) {
 		return builders.Pod(small, replica).Running().Deleting(time.Minute).Obj()
 	}
 	leaving := plan(see(job, small, pods[0], pods[1], leave(2), leave(3)))
-	lookingLike(t, trainingIn(mlv1.ReasonRescaling, mlv1.WorkersStatus{Total: 2, Active: 2}), leaving)
+	lookingLike(t, trainingIn(reasons.Rescaling, mlv1.WorkersStatus{Total: 2, Active: 2}), leaving)
 
 	job.Status = leaving.status
 	gone := plan(see(job, small, pods[0], pods[1], builders.Pod(small, 2).Failed(143).Deleting(time.Minute).Obj()))
-	lookingLike(t, trainingIn(mlv1.ReasonWorkersRunning, mlv1.WorkersStatus{Total: 2, Active: 2}), gone)
+	lookingLike(t, trainingIn(reasons.WorkersRunning, mlv1.WorkersStatus{Total: 2, Active: 2}), gone)
 	assert.Zero(t, gone.status.WorkerFailures, "what was taken away did not fail")
 }
 
@@ -154,7 +157,7 @@ func TestTheOthersGoOnWhenAnElasticWorkerIsLost(t *testing.T) {
 	failed := builders.Pod(workers, 1).Failed(137).Obj()
 
 	lost := plan(see(job, workers, first, failed))
-	want := trainingIn(mlv1.ReasonWorkerLost, mlv1.WorkersStatus{Total: 2, Active: 1, Failed: 1})
+	want := trainingIn(reasons.WorkerLost, mlv1.WorkersStatus{Total: 2, Active: 1, Failed: 1})
 	want.FailureReason = "worker 1 (pod bert-training-1-a0) was killed by signal 9 (exit code 137)"
 	lookingLike(t, want, lost)
 	assert.Equal(t, "goes on with 1 of 2 workers: "+want.FailureReason, message(lost))
@@ -167,14 +170,14 @@ func TestTheOthersGoOnWhenAnElasticWorkerIsLost(t *testing.T) {
 
 	again := builders.Pod(workers, 1).Again(10 * time.Second)
 	returning := plan(see(job, workers, first, failed, again.Obj()))
-	want = trainingIn(mlv1.ReasonWorkerLost, mlv1.WorkersStatus{Total: 2, Active: 1, Failed: 1})
+	want = trainingIn(reasons.WorkerLost, mlv1.WorkersStatus{Total: 2, Active: 1, Failed: 1})
 	want.FailureReason = job.Status.FailureReason
 	lookingLike(t, want, returning)
 	assert.Equal(t, "1 of 2 workers run", message(returning))
 
 	job.Status = returning.status
 	rejoined := plan(see(job, workers, first, failed, again.Running().Obj()))
-	want = trainingIn(mlv1.ReasonWorkersRunning, mlv1.WorkersStatus{Total: 2, Active: 2, Failed: 1})
+	want = trainingIn(reasons.WorkersRunning, mlv1.WorkersStatus{Total: 2, Active: 2, Failed: 1})
 	want.FailureReason = job.Status.FailureReason
 	lookingLike(t, want, rejoined)
 	assert.Zero(t, rejoined.status.RestartCount)
@@ -193,7 +196,7 @@ func TestALossOfAnElasticWorkerIsNotCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := plan(see(job, workers, first, pod))
 			assert.Equal(t, mlv1.StateRunning, d.status.State)
-			assert.Equal(t, mlv1.ReasonWorkerLost, d.status.Reason)
+			assert.Equal(t, reasons.WorkerLost, d.status.Reason)
 			assert.Zero(t, d.status.WorkerFailures)
 			assert.False(t, d.status.LastFailure.Counted)
 			assert.Empty(t, d.delete)
@@ -202,10 +205,10 @@ func TestALossOfAnElasticWorkerIsNotCounted(t *testing.T) {
 	ending := builders.Pod(workers, 1).Running().Obj()
 	ending.Status.Conditions = nil
 	unready := plan(see(job, workers, first, ending))
-	assert.Equal(t, mlv1.ReasonWorkersRunning, unready.status.Reason, "how a worker ends is seen a moment later")
+	assert.Equal(t, reasons.WorkersRunning, unready.status.Reason, "how a worker ends is seen a moment later")
 	assert.Equal(t, int32(1), unready.status.Workers.Active)
 	vanished := plan(see(job, workers, first))
-	assert.Equal(t, mlv1.ReasonWorkerLost, vanished.status.Reason, "a pod that is gone without a trace is lost too")
+	assert.Equal(t, reasons.WorkerLost, vanished.status.Reason, "a pod that is gone without a trace is lost too")
 }
 
 func TestWhenAnElasticJobRestarts(t *testing.T) {
@@ -252,7 +255,7 @@ func TestAFailureWhileAnElasticJobIsResized(t *testing.T) {
 	job.Spec.NumWorkers = 4
 
 	worker := plan(see(job, workers, builders.Pod(workers, 0).Running().Obj(), builders.Pod(workers, 1).Failed(1).Obj()))
-	assert.Equal(t, mlv1.ReasonWorkerLost, worker.status.Reason)
+	assert.Equal(t, reasons.WorkerLost, worker.status.Reason)
 	assert.Equal(t, int32(4), jobSize(t, worker), "it is resized all the same")
 
 	master := plan(see(job, workers, builders.Pod(workers, 0).Failed(1).Obj(), builders.Pod(workers, 1).Running().Obj()))
@@ -272,8 +275,8 @@ func TestFailuresOfElasticWorkersUseUpTheBackoffLimit(t *testing.T) {
 
 	d := plan(see(job, workers, append(pods, builders.Pod(workers, 1).Again(time.Minute).Failed(1).Obj())...))
 	assert.Equal(t, mlv1.StateFailed, d.status.State)
-	assert.Equal(t, mlv1.ReasonBackoffLimitExceeded, d.status.Reason)
-	assert.Contains(t, d.status.FailureReason, "failed 2 times, more than backoffLimit 1 allows")
+	assert.Equal(t, reasons.BackoffLimitExceeded, d.status.Reason)
+	assert.Contains(t, d.status.FailureReason, "failed 2 times, backoffLimit is 1")
 }
 
 func TestElasticWorkersThatMustNotBeReplacedEndTheJob(t *testing.T) {
@@ -282,10 +285,10 @@ func TestElasticWorkersThatMustNotBeReplacedEndTheJob(t *testing.T) {
 		code   int32
 		reason string
 	}{
-		"a wrong setting":           {elastic(), 64, mlv1.ReasonNonRetryableExitCode},
-		"restartPolicy is Never":    {elastic().RestartPolicy(mlv1.RestartNever), 1, mlv1.ReasonRestartPolicyNever},
-		"no failure is allowed":     {elastic().BackoffLimit(0), 1, mlv1.ReasonBackoffLimitExceeded},
-		"restartPolicy is ExitCode": {elastic().RestartPolicy(mlv1.RestartExitCode), 3, mlv1.ReasonNonRetryableExitCode},
+		"a wrong setting":           {elastic(), 64, reasons.NonRetryableExitCode},
+		"restartPolicy is Never":    {elastic().RestartPolicy(mlv1.RestartNever), 1, reasons.RestartPolicyNever},
+		"no failure is allowed":     {elastic().BackoffLimit(0), 1, reasons.BackoffLimitExceeded},
+		"restartPolicy is ExitCode": {elastic().RestartPolicy(mlv1.RestartExitCode), 3, reasons.NonRetryableExitCode},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := runningJob(t, test.job)
@@ -323,7 +326,7 @@ func TestAnElasticJobBeginsWithFewerWhenTheOthersCannotCome(t *testing.T) {
 			d := plan(see(job, workers, test.pods...).after(test.at))
 			assert.Equal(t, test.want, d.status.State)
 			if test.want == mlv1.StateRunning {
-				assert.Equal(t, mlv1.ReasonWorkersStarting, d.status.Reason)
+				assert.Equal(t, reasons.WorkersStarting, d.status.Reason)
 			}
 		})
 	}
@@ -338,7 +341,7 @@ func TestAJobOfAnEarlierVersionIsRestartedToBeResized(t *testing.T) {
 
 	d := plan(see(job, old, pods...))
 	assert.Equal(t, mlv1.StateRestarting, d.status.State)
-	assert.Equal(t, mlv1.ReasonRescaled, d.status.Reason)
+	assert.Equal(t, reasons.Rescaled, d.status.Reason)
 }
 
 func TestWhichJobsAreResizedInPlace(t *testing.T) {
@@ -361,9 +364,9 @@ func TestWhichJobsAreResizedInPlace(t *testing.T) {
 		"another framework":             {with(func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkJAX }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, test.want, resizesInPlace(test.job, Settings{WorkerImage: "worker:1"}))
-			workers := buildWorkers(test.job, Settings{WorkerImage: "worker:1"}, 0)
-			assert.Equal(t, test.want, resizable(workers))
+			assert.Equal(t, test.want, build.ResizesInPlace(test.job, build.Settings{WorkerImage: "worker:1"}))
+			workers := build.Workers(test.job, build.Settings{WorkerImage: "worker:1"}, 0)
+			assert.Equal(t, test.want, isResizable(workers))
 			assert.Equal(t, test.want, workers.Spec.SuccessPolicy != nil)
 		})
 	}
@@ -371,35 +374,35 @@ func TestWhichJobsAreResizedInPlace(t *testing.T) {
 
 func TestWhatCannotBeResizedInPlaceIsToldBeforeItStarts(t *testing.T) {
 	jax := elastic().Rescale(mlv1.RescaleInPlace).Spec(func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkJAX }).Obj()
-	_, message := misfitOfElastic(jax)
+	_, message := build.ElasticProblem(jax)
 	assert.Equal(t, "InPlace needs framework pytorch, but spec.framework is jax: use Restart", message)
 
 	queued := elastic().Rescale(mlv1.RescaleInPlace).Obj()
-	queued.Labels = map[string]string{kueueQueue: "research"}
-	field, message := Misfit(queued)
+	queued.Labels = map[string]string{build.KueueQueueLabel: "research"}
+	field, message := build.Check(queued)
 	assert.Equal(t, "spec.elastic.rescalePolicy", field, "the webhook refuses it")
 	assert.Contains(t, message, "InPlace does not go with a queue")
 	d := plan(see(queued, nil))
 	assert.Equal(t, mlv1.StatePending, d.status.State)
-	assert.Equal(t, mlv1.ReasonInvalidSpec, d.status.Reason)
+	assert.Equal(t, reasons.InvalidSpec, d.status.Reason)
 	assert.Contains(t, waitingMessage(&d.status), message)
 
 	for _, fits := range []*mlv1.TrainingJob{elastic().Obj(), elastic().Rescale(mlv1.RescaleInPlace).Obj(), elastic().Rescale(mlv1.RescaleRestart).Obj()} {
-		_, message := misfitOfElastic(fits)
+		_, message := build.ElasticProblem(fits)
 		assert.Empty(t, message)
 	}
 }
 
 func TestTheGangOfAnElasticJobIsTheLeastThatCanTrain(t *testing.T) {
 	job := elastic().Workers(4).Elastic(2, 4).Obj()
-	assert.Equal(t, int32(2), gangSize(see(job, nil)))
-	assert.Equal(t, int32(2), gangSize(see(job, builders.Workers(job).Obj())))
-	assert.Equal(t, int32(4), gangSize(see(elastic().Workers(4).Rescale(mlv1.RescaleRestart).Obj(), nil)))
+	assert.Equal(t, int32(2), newPlanner(see(job, nil)).gangSize())
+	assert.Equal(t, int32(2), newPlanner(see(job, builders.Workers(job).Obj())).gangSize())
+	assert.Equal(t, int32(4), newPlanner(see(elastic().Workers(4).Rescale(mlv1.RescaleRestart).Obj(), nil)).gangSize())
 }
 
 func TestTheEnvironmentOfAnElasticWorker(t *testing.T) {
 	set := map[string]string{}
-	for _, variable := range buildWorkers(elastic().Obj(), Settings{}, 0).Spec.Template.Spec.Containers[0].Env {
+	for _, variable := range build.Workers(elastic().Obj(), build.Settings{}, 0).Spec.Template.Spec.Containers[0].Env {
 		set[variable.Name] = variable.Value
 	}
 	for name, value := range map[string]string{
@@ -409,7 +412,7 @@ func TestTheEnvironmentOfAnElasticWorker(t *testing.T) {
 	} {
 		assert.Equal(t, value, set[name], name)
 	}
-	for _, name := range notElastic {
+	for _, name := range build.NotElastic {
 		assert.NotContains(t, set, name)
 	}
 	assert.Contains(t, set, "PET_NODE_RANK")
@@ -434,9 +437,11 @@ func TestWhatIsToldOfElasticWorkers(t *testing.T) {
 		"nothing":           {at(run, "WorkersRunning", 2), at(run, "WorkersRunning", 2), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told []string
-			tellElastic(test.before, test.after, func(_, reason, _, note string) { told = append(told, reason+": "+note) })
-			assert.Equal(t, test.want, told)
+			var got []string
+			for _, event := range elasticEvents(test.before, test.after) {
+				got = append(got, event.Reason+": "+event.Note)
+			}
+			assert.Equal(t, test.want, got)
 		})
 	}
 }

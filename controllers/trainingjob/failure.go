@@ -1,7 +1,6 @@
 package trainingjob
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,57 +18,71 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
-	"github.com/dcnlab/spot-training-operator/internal/progress"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
 
 const (
-	// workerProgram is the container whose end is that of its pod.
-	workerProgram = podloss.Program(workerContainer)
-
 	firstBackoff = 10 * time.Second
 	maxBackoff   = 5 * time.Minute
 )
 
+// workerProgram is the container whose end is that of its pod.
+var workerProgram = podend.Program{
+	Container: build.WorkerContainer,
+	Remedies: map[string]string{
+		reasons.OutOfMemory:          "raise spec.resources.limits.memory or lower spec.hyperparameters.batchSize",
+		reasons.StorageLimitExceeded: "raise spec.resources.limits.ephemeral-storage, or write to the checkpoint storage",
+		reasons.ContainerStartFailed: "correct spec.command, or spec.image",
+		reasons.PodPreempted:         "to prevent it, give the job a higher spec.scheduling.priority",
+		reasons.Evicted:              "a PodDisruptionBudget that selects the job's pods prevents such evictions",
+		reasons.NodePressure:         "set spec.resources.requests to what a worker really uses",
+		reasons.NodeTainted:          "to stay on such nodes, add the taint to spec.scheduling.tolerations",
+	},
+	LastWords: func(message string) string {
+		if figures, ok := progress.ParseTermination(message); ok {
+			return figures.Message
+		}
+		return message
+	},
+}
+
 // failure is what made an attempt fail.
 type failure struct {
-	reason    string // a reason constant of the API
-	message   string
-	exitCode  int32 // 0 when no container ended
-	disrupted bool  // lost to preemption, eviction or its node, not to the training
+	podend.End
 
-	who                string // the worker in words; empty when no single one is the cause
+	worker             string // the worker in words; empty when no single one is the cause
 	replica, pod, node string // empty when not known
 }
 
 // status is the failure as it stands in the status.
 func (f failure) status(now time.Time) *mlv1.FailureStatus {
 	last := &mlv1.FailureStatus{
-		Reason: f.reason, PodName: f.pod, NodeName: f.node, Counted: !f.disrupted, Time: ptr.To(metav1.NewTime(now)),
+		Reason: f.Reason, PodName: f.pod, NodeName: f.node, Counted: !f.Lost, Time: ptr.To(metav1.NewTime(now)),
 	}
 	if replica, err := strconv.ParseInt(f.replica, 10, 32); err == nil {
 		last.Worker = ptr.To(int32(replica))
 	}
-	if f.exitCode != 0 {
-		last.ExitCode = ptr.To(f.exitCode)
+	if f.ExitCode != 0 {
+		last.ExitCode = ptr.To(f.ExitCode)
 	}
 	return last
 }
 
-// findFailure says what made the attempt fail; nil when it did not. Workers that only followed, because their peer was
-// gone or because they were stopped then, are not what is looked for.
+// lostTo is the same failure, explained by a loss.
+func (f failure) lostTo(reason, detail string) *failure {
+	f.End = workerProgram.LossOf(reason, f.worker, detail)
+	return &f
+}
+
+// findFailure says what made the attempt fail; nil when it did not. Workers that only ended because their peer was gone, or because they
+// were stopped then, are not the cause.
 func findFailure(workers *batchv1.Job, pods []*corev1.Pod) *failure {
-	if !slices.ContainsFunc(pods, podloss.Failed) {
+	if !slices.ContainsFunc(pods, podend.HasFailed) {
 		return jobFailure(workers)
 	}
-	first := slices.MinFunc(endingOf(pods), func(a, b *corev1.Pod) int {
-		return cmp.Or(
-			cmp.Compare(rank(a), rank(b)),
-			workerProgram.EndOf(a).Compare(workerProgram.EndOf(b)),
-			cmp.Compare(replicaOf(a), replicaOf(b)),
-		)
-	})
-	return podFailure(first)
+	return podFailure(workerProgram.Cause(endingOf(pods)))
 }
 
 // causeMayFollow is how long to wait for the end of another worker before those that failed are judged; 0 for not at all.
@@ -76,109 +91,39 @@ func causeMayFollow(now time.Time, pods []*corev1.Pod) time.Duration {
 }
 
 func endingOf(pods []*corev1.Pod) []*corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !ending(pod) })
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !isEnding(pod) })
 }
 
-// rank orders failed pods by how likely each is the cause of the others: a disruption before a failure of its own,
-// and both before those that may follow from another's end. Of these the first is the cause: one that was deleted
-// before another lost it, but not one that the Job controller deleted then.
-func rank(pod *corev1.Pod) int {
-	code := workerProgram.ExitCode(pod)
-	switch {
-	case lossOf(pod) != nil:
-		return 0
-	case workerProgram.WasDeleted(pod) || code == podloss.ExitPeerLost:
-		return 3
-	case code == podloss.ExitTerminated:
-		return 2
-	default:
-		return 1
-	}
-}
-
-// ending says whether the pod failed, or will have when its sidecars have ended too, which bring away the last checkpoint.
-func ending(pod *corev1.Pod) bool { return podloss.Failed(pod) || workerProgram.ExitCode(pod) != 0 }
+// isEnding says whether the pod failed, or will have when its sidecars have ended too, which store the last checkpoint.
+func isEnding(pod *corev1.Pod) bool { return podend.HasFailed(pod) || workerProgram.ExitCode(pod) != 0 }
 
 // failureOf begins the failure that a pod is the cause of.
-func failureOf(pod *corev1.Pod) *failure {
-	who := fmt.Sprintf("worker %s (pod %s", replicaOf(pod), pod.Name)
-	if pod.Spec.NodeName != "" {
-		who += " on node " + pod.Spec.NodeName
-	}
-	return &failure{who: who + ")", replica: replicaOf(pod), pod: pod.Name, node: pod.Spec.NodeName}
+func failureOf(pod *corev1.Pod) failure {
+	worker := fmt.Sprintf("worker %s (%s)", replicaOf(pod), podend.InWords(pod))
+	return failure{worker: worker, replica: replicaOf(pod), pod: pod.Name, node: pod.Spec.NodeName}
 }
 
 // podFailure says how a pod failed or was lost.
 func podFailure(pod *corev1.Pod) *failure {
 	found := failureOf(pod)
-	if lost := lossOf(pod); lost != nil {
-		found.reason, found.disrupted, found.message = lost.reason, true, lost.of(found.who)
-		return found
+	found.End = workerProgram.EndOf(pod, found.worker)
+	if reason, _ := workerProgram.Loss(pod); reason == "" {
+		if end := restoreEnd(pod, found.worker); end != nil {
+			found.End = *end
+		}
 	}
-	if restoreFailure(pod, found) {
-		return found
-	}
-	ended := workerProgram.Terminated(pod)
-	// A pod that was deleted by hand ends on its SIGTERM: that is not the training's doing either.
-	if workerProgram.WasDeleted(pod) && (ended == nil || ended.ExitCode == 0 || ended.ExitCode == podloss.ExitTerminated) {
-		found.reason, found.disrupted, found.message = mlv1.ReasonPodDeleted, true, found.who+" was deleted"
-		return found
-	}
-	if podloss.OverStorageLimit(pod) {
-		found.reason = mlv1.ReasonStorageLimitExceeded
-		found.message = fmt.Sprintf("%s was evicted for what it wrote to its node: %s; raise spec.resources.limits.ephemeral-storage, "+
-			"or write to the checkpoint storage", found.who, strings.TrimSpace(pod.Status.Message))
-		return found
-	}
-	if ended == nil || ended.ExitCode == 0 {
-		why := cmp.Or(strings.TrimSpace(pod.Status.Reason+" "+pod.Status.Message), "no container ended")
-		found.reason, found.message = mlv1.ReasonWorkerFailed, found.who+" failed: "+why
-		return found
-	}
-	how, remedy := "", ""
-	found.exitCode = ended.ExitCode
-	found.reason, how, remedy = endOfContainer(ended)
-	found.message = found.who + " " + how + lastWords(ended) + remedy
-	return found
-}
-
-// endOfContainer classifies an exit code other than 0.
-func endOfContainer(ended *corev1.ContainerStateTerminated) (reason, how, remedy string) {
-	code := ended.ExitCode
-	switch {
-	case ended.Reason == "OOMKilled":
-		return mlv1.ReasonOutOfMemory, "was killed for using more memory than its limit (exit code 137)",
-			"; raise spec.resources.limits.memory or lower spec.hyperparameters.batchSize"
-	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
-		return mlv1.ReasonContainerStartFailed, fmt.Sprintf("could not start its program (exit code %d)", code),
-			"; correct spec.command, or spec.image"
-	case code == podloss.ExitPeerLost:
-		return mlv1.ReasonPeerLost, fmt.Sprintf("ended with exit code %d, having lost another worker", code), ""
-	case code > podloss.FirstSignalCode:
-		return mlv1.ReasonWorkerKilled, fmt.Sprintf("was killed by signal %d (exit code %d)", code-podloss.FirstSignalCode, code), ""
-	}
-	return mlv1.ReasonWorkerFailed, fmt.Sprintf("ended with exit code %d", code), ""
-}
-
-// lastWords is what a worker said when it ended: the message of the contract, or its last log lines.
-func lastWords(ended *corev1.ContainerStateTerminated) string {
-	words := strings.TrimSpace(ended.Message)
-	if figures, ok := progress.ParseTermination(words); ok {
-		words = figures.Message
-	}
-	return podloss.LastWords(words)
+	return &found
 }
 
 // jobFailure is what the Job controller knows of a failure whose pods are gone.
 func jobFailure(workers *batchv1.Job) *failure {
 	for _, condition := range workers.Status.Conditions {
 		if (condition.Type == batchv1.JobFailed || condition.Type == batchv1.JobFailureTarget) && condition.Status == corev1.ConditionTrue {
-			disrupted := strings.Contains(condition.Message, string(corev1.DisruptionTarget))
-			reason := mlv1.ReasonWorkerFailed
-			if disrupted {
-				reason = mlv1.ReasonDisrupted
+			end := podend.End{Reason: reasons.ProgramFailed, Message: condition.Reason + ": " + condition.Message}
+			if strings.Contains(condition.Message, string(corev1.DisruptionTarget)) {
+				end.Reason, end.Lost = reasons.Disrupted, true
 			}
-			return &failure{reason: reason, disrupted: disrupted, message: condition.Reason + ": " + condition.Message}
+			return &failure{End: end}
 		}
 	}
 	return nil
@@ -188,60 +133,60 @@ func replicaOf(pod *corev1.Pod) string {
 	return pod.Annotations[batchv1.JobCompletionIndexAnnotation]
 }
 
-// verdict is what becomes of a job after a failure.
-type verdict struct {
+// outcome is what becomes of a job after a failure.
+type outcome struct {
 	restart bool
 	reason  string // of the end, when it is one
 	message string
 }
 
-// judge decides whether the job is started again. Disruptions always are, and do not use up the backoff limit.
-func judge(job *mlv1.TrainingJob, found failure) verdict {
+// judge decides whether the job is started again. After a loss it always is, which does not use up the backoff limit.
+func judge(job *mlv1.TrainingJob, found failure) outcome {
 	policy := job.Spec.FailurePolicy
-	if found.disrupted {
-		return verdict{restart: true}
+	if found.Lost {
+		return outcome{restart: true}
 	}
 	limit := ptr.Deref(policy.BackoffLimit, 3)
 	failures := job.Status.RestartCount - job.Status.DisruptionCount + job.Status.WorkerFailures
 	switch {
-	case found.reason == mlv1.ReasonCheckpointNotFound:
-		return verdict{reason: found.reason, message: found.message}
+	case found.Reason == reasons.CheckpointNotFound:
+		return outcome{reason: found.Reason, message: found.Message}
 	case policy.RestartPolicy == mlv1.RestartNever:
-		return verdict{reason: mlv1.ReasonRestartPolicyNever, message: "restartPolicy is Never: " + found.message}
-	case slices.Contains(policy.NonRetryableExitCodes, found.exitCode):
-		return verdict{reason: mlv1.ReasonNonRetryableExitCode, message: found.message}
-	case policy.RestartPolicy == mlv1.RestartExitCode && found.exitCode != 0 && found.exitCode != podloss.ExitPeerLost && found.exitCode < podloss.FirstSignalCode:
-		return verdict{
-			reason:  mlv1.ReasonNonRetryableExitCode,
-			message: fmt.Sprintf("restartPolicy ExitCode restarts after codes of %d and more only: %s", podloss.FirstSignalCode, found.message),
+		return outcome{reason: reasons.RestartPolicyNever, message: "restartPolicy is Never: " + found.Message}
+	case slices.Contains(policy.NonRetryableExitCodes, found.ExitCode):
+		return outcome{reason: reasons.NonRetryableExitCode, message: found.Message}
+	case policy.RestartPolicy == mlv1.RestartExitCode && found.ExitCode != 0 && found.ExitCode != podend.ExitPeerLost && found.ExitCode < podend.FirstSignalCode:
+		return outcome{
+			reason:  reasons.NonRetryableExitCode,
+			message: fmt.Sprintf("restartPolicy ExitCode only restarts after exit codes from %d: %s", podend.FirstSignalCode, found.Message),
 		}
 	case failures >= limit:
-		return verdict{
-			reason:  mlv1.ReasonBackoffLimitExceeded,
-			message: fmt.Sprintf("failed %d times, more than backoffLimit %d allows; last: %s", failures+1, limit, found.message),
+		return outcome{
+			reason:  reasons.BackoffLimitExceeded,
+			message: fmt.Sprintf("failed %d times, backoffLimit is %d; last: %s", failures+1, limit, found.Message),
 		}
 	}
-	return verdict{restart: true}
+	return outcome{restart: true}
 }
 
-// lostBeforeItRan says whether the attempt that was lost last is one whose workers never all ran: a cluster that takes
-// away what it has just given is not to be asked again at once.
-func lostBeforeItRan(status *mlv1.TrainingJobStatus) bool {
-	ran := meta.FindStatusCondition(status.Conditions, mlv1.ConditionRunning)
+// wasLostBeforeItRan says whether the attempt that was lost last is one whose workers never all ran: a cluster that takes away what it has
+// just given must not be asked again at once.
+func wasLostBeforeItRan(status *mlv1.TrainingJobStatus) bool {
+	ran := meta.FindStatusCondition(status.Conditions, reasons.ConditionRunning)
 	return ran != nil && status.LastRestartTime != nil && status.RestartCount > 1 && status.LastRestartTime.After(ran.LastTransitionTime.Time)
 }
 
-// backoff is the pause before the next attempt. There is none after a loss, a rescaling or a first failure, so
-// that training goes on at once; from then on it doubles. A jitter of up to a quarter, which is the same for the same
-// attempt, keeps jobs that failed together from coming back together.
+// backoff is the pause before the next attempt. There is none after a loss, a rescaling or a first failure, so that the training continues
+// at once; from then on it doubles. A jitter of up to a quarter, which is the same for the same attempt, keeps jobs that failed together
+// from restarting together.
 func backoff(job *mlv1.TrainingJob) time.Duration {
 	failures := job.Status.RestartCount - job.Status.DisruptionCount
 	pause := firstBackoff
 	switch {
-	case job.Status.Reason == mlv1.ReasonRescaled:
+	case job.Status.Reason == reasons.Rescaled:
 		return 0
-	case isLoss(job.Status.Reason):
-		if !lostBeforeItRan(&job.Status) {
+	case podend.IsLoss(job.Status.Reason):
+		if !wasLostBeforeItRan(&job.Status) {
 			return 0
 		}
 	case failures <= 1:

@@ -14,7 +14,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestFindFailureNamesTheCause(t *testing.T) {
@@ -22,17 +24,17 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 	workers := builders.Workers(job).Obj()
 	pod := func(replica int) *builders.PodBuilder { return builders.Pod(workers, replica) }
 	lost := func(reason, message string) *failure {
-		return &failure{reason: reason, disrupted: true, message: message}
+		return &failure{End: podend.End{Reason: reason, Lost: true, Message: message}}
 	}
 	because := func(reason string, code int32, message string) *failure {
-		return &failure{reason: reason, exitCode: code, message: message}
+		return &failure{End: podend.End{Reason: reason, ExitCode: code, Message: message}}
 	}
-	failed := func(code int32, message string) *failure { return because(mlv1.ReasonWorkerFailed, code, message) }
-	killed := func(code int32, message string) *failure { return because(mlv1.ReasonWorkerKilled, code, message) }
+	failed := func(code int32, message string) *failure { return because(reasons.ProgramFailed, code, message) }
+	killed := func(code int32, message string) *failure { return because(reasons.ProgramKilled, code, message) }
 	const (
-		prio   = "; to keep its place, give the job a higher spec.scheduling.priority"
-		peer   = " ended with exit code 75, having lost another worker"
-		budget = "; a PodDisruptionBudget that selects the job's pods holds such evictions back"
+		prio   = "; to prevent it, give the job a higher spec.scheduling.priority"
+		peer   = " ended with exit code 75 after it lost contact to another pod of the job"
+		budget = "; a PodDisruptionBudget that selects the job's pods prevents such evictions"
 	)
 
 	tests := map[string]struct {
@@ -76,15 +78,15 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 		},
 		"too much memory": {
 			pods: []*corev1.Pod{pod(0).OutOfMemory().Obj()},
-			want: &failure{
-				reason: mlv1.ReasonOutOfMemory, exitCode: 137,
-				message: "worker 0 (pod bert-training-0-a0) was killed for using more memory than its limit (exit code 137)" +
+			want: &failure{End: podend.End{
+				Reason: reasons.OutOfMemory, ExitCode: 137,
+				Message: "worker 0 (pod bert-training-0-a0) was killed for using more memory than its limit (exit code 137)" +
 					"; raise spec.resources.limits.memory or lower spec.hyperparameters.batchSize",
-			},
+			}},
 		},
 		"a pod that failed before any container ended": {
 			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("UnexpectedAdmissionError", "no GPU left").Obj()},
-			want: lost(mlv1.ReasonNodeRefused, "worker 0 (pod bert-training-0-a0) was refused by the kubelet of its node: UnexpectedAdmissionError: no GPU left"),
+			want: lost(reasons.NodeRefused, "worker 0 (pod bert-training-0-a0) was refused by the kubelet of its node: UnexpectedAdmissionError: no GPU left"),
 		},
 		"a pod that failed and says nothing at all": {
 			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("", "").Obj()},
@@ -92,38 +94,38 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 		},
 		"an eviction by the kubelet is a disruption": {
 			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("Evicted", "low on memory").Obj()},
-			want: lost(mlv1.ReasonNodePressure, "worker 0 (pod bert-training-0-a0) was evicted by the kubelet of its node, which was short of a resource: "+
+			want: lost(reasons.NodePressure, "worker 0 (pod bert-training-0-a0) was evicted by the kubelet because its node was short of a resource: "+
 				"Evicted: low on memory; set spec.resources.requests to what a worker really uses"),
 		},
 		"a shutdown of the node is a disruption": {
 			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("Terminated", "node shutdown").Obj()},
-			want: lost(mlv1.ReasonNodeShutdown, "worker 0 (pod bert-training-0-a0) was stopped because its node was shut down: Terminated: node shutdown"),
+			want: lost(reasons.NodeShutdown, "worker 0 (pod bert-training-0-a0) was stopped because its node was shut down: Terminated: node shutdown"),
 		},
 		"preemption is a disruption, whatever the exit code": {
 			pods: []*corev1.Pod{pod(2).Failed(137).Disrupted("PreemptionByScheduler", "for a more important pod").Obj()},
-			want: lost(mlv1.ReasonPreempted, "worker 2 (pod bert-training-2-a0) was preempted for a pod of higher priority: "+
+			want: lost(reasons.PodPreempted, "worker 2 (pod bert-training-2-a0) was preempted for a pod with a higher priority: "+
 				"PreemptionByScheduler: for a more important pod"+prio),
 		},
 		"a disruption before its pod has ended": {
 			pods: []*corev1.Pod{pod(2).Running().Disrupted("DeletionByTaintManager", "node gone").Deleting(time.Minute).Obj()},
-			want: lost(mlv1.ReasonNodeTainted, "worker 2 (pod bert-training-2-a0) had to leave its node, which got a taint with the effect NoExecute: "+
-				"DeletionByTaintManager: node gone; if the job may stay on such nodes, add the taint to spec.scheduling.tolerations"),
+			want: lost(reasons.NodeTainted, "worker 2 (pod bert-training-2-a0) was evicted because its node got a taint with the effect NoExecute: "+
+				"DeletionByTaintManager: node gone; to stay on such nodes, add the taint to spec.scheduling.tolerations"),
 		},
 		"a disruption goes before a failure of its own": {
 			pods: []*corev1.Pod{
 				pod(0).Failed(1).After(-time.Second).Obj(),
 				pod(1).Failed(143).Disrupted("EvictionByEvictionAPI", "drained").Obj(),
 			},
-			want: lost(mlv1.ReasonEvicted, "worker 1 (pod bert-training-1-a0) was evicted through the API, as kubectl drain does: "+
+			want: lost(reasons.Evicted, "worker 1 (pod bert-training-1-a0) was evicted through the API, as kubectl drain does: "+
 				"EvictionByEvictionAPI: drained"+budget),
 		},
 		"a deleted pod that still ends": {
 			pods: []*corev1.Pod{pod(1).Running().Deleting(time.Minute).Obj()},
-			want: lost(mlv1.ReasonPodDeleted, "worker 1 (pod bert-training-1-a0) was deleted"),
+			want: lost(reasons.PodDeleted, "worker 1 (pod bert-training-1-a0) was deleted"),
 		},
 		"a deleted pod that ended on SIGTERM": {
 			pods: []*corev1.Pod{pod(1).Failed(143).Deleting(time.Minute).Obj()},
-			want: lost(mlv1.ReasonPodDeleted, "worker 1 (pod bert-training-1-a0) was deleted"),
+			want: lost(reasons.PodDeleted, "worker 1 (pod bert-training-1-a0) was deleted"),
 		},
 		"SIGTERM without a deletion is a failure": {
 			pods: []*corev1.Pod{pod(1).Failed(143).Obj()},
@@ -146,15 +148,15 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 		},
 		"the deleted pod, not those that lost it as their peer": {
 			pods: []*corev1.Pod{pod(0).Failed(75).After(time.Second).Obj(), pod(1).Running().Deleting(time.Minute).Obj()},
-			want: lost(mlv1.ReasonPodDeleted, "worker 1 (pod bert-training-1-a0) was deleted"),
+			want: lost(reasons.PodDeleted, "worker 1 (pod bert-training-1-a0) was deleted"),
 		},
 		"the lost peer, not those that the Job controller deleted then": {
 			pods: []*corev1.Pod{pod(0).Running().Deleting(61 * time.Second).Obj(), pod(1).Failed(75).Obj()},
-			want: because(mlv1.ReasonPeerLost, 75, "worker 1 (pod bert-training-1-a0)"+peer),
+			want: because(reasons.PeerLost, 75, "worker 1 (pod bert-training-1-a0)"+peer),
 		},
 		"the lost peer, not those that the Job controller deleted then and that ended on SIGTERM": {
 			pods: []*corev1.Pod{pod(0).Failed(143).After(2 * time.Second).Deleting(61 * time.Second).Obj(), pod(1).Failed(75).Obj()},
-			want: because(mlv1.ReasonPeerLost, 75, "worker 1 (pod bert-training-1-a0)"+peer),
+			want: because(reasons.PeerLost, 75, "worker 1 (pod bert-training-1-a0)"+peer),
 		},
 		"the culprit that had already ended when the Job controller deleted it": {
 			pods: []*corev1.Pod{
@@ -173,43 +175,43 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 		},
 		"a pod that wrote more than its limit failed by its own doing, though the kubelet calls it evicted": {
 			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("Evicted", "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ").Obj()},
-			want: because(mlv1.ReasonStorageLimitExceeded, 0, "worker 0 (pod bert-training-0-a0) was evicted for what it wrote to its node: "+
+			want: because(reasons.StorageLimitExceeded, 0, "worker 0 (pod bert-training-0-a0) was evicted: ephemeral-storage limit exceeded: "+
 				"Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.; raise spec.resources.limits.ephemeral-storage, "+
 				"or write to the checkpoint storage"),
 		},
 		"a program that cannot be started": {
 			pods: []*corev1.Pod{pod(0).Failed(128).For("StartError").Saying("exec: train: not found").Obj()},
-			want: because(mlv1.ReasonContainerStartFailed, 128, "worker 0 (pod bert-training-0-a0) could not start its program (exit code 128): "+
+			want: because(reasons.ContainerStartFailed, 128, "worker 0 (pod bert-training-0-a0) could not start its program (exit code 128): "+
 				"exec: train: not found; correct spec.command, or spec.image"),
 		},
 		"the kubelet's eviction of a pod whose node is short of memory": {
 			pods: []*corev1.Pod{pod(0).Failed(137).Stopped("Evicted", "The node was low on resource: memory.").Disrupted("TerminationByKubelet", "The node was low on resource: memory.").Obj()},
-			want: lost(mlv1.ReasonNodePressure, "worker 0 (pod bert-training-0-a0) was evicted by the kubelet of its node, which was short of a resource: "+
+			want: lost(reasons.NodePressure, "worker 0 (pod bert-training-0-a0) was evicted by the kubelet because its node was short of a resource: "+
 				"TerminationByKubelet: The node was low on resource: memory.; set spec.resources.requests to what a worker really uses"),
 		},
 		"the kubelet's preemption for a critical pod": {
 			pods: []*corev1.Pod{pod(0).Failed(137).Stopped("Preempting", "").Disrupted("TerminationByKubelet", "for a critical pod").Obj()},
-			want: lost(mlv1.ReasonPreempted, "worker 0 (pod bert-training-0-a0) was preempted for a pod of higher priority: TerminationByKubelet: for a critical pod"+prio),
+			want: lost(reasons.PodPreempted, "worker 0 (pod bert-training-0-a0) was preempted for a pod with a higher priority: TerminationByKubelet: for a critical pod"+prio),
 		},
 		"the shutdown of a node": {
 			pods: []*corev1.Pod{pod(0).Failed(143).Stopped("Terminated", "").Disrupted("TerminationByKubelet", "node shutdown").Obj()},
-			want: lost(mlv1.ReasonNodeShutdown, "worker 0 (pod bert-training-0-a0) was stopped because its node was shut down: TerminationByKubelet: node shutdown"),
+			want: lost(reasons.NodeShutdown, "worker 0 (pod bert-training-0-a0) was stopped because its node was shut down: TerminationByKubelet: node shutdown"),
 		},
 		"a pod whose node no longer exists": {
 			pods: []*corev1.Pod{pod(0).On("n1").Failed(0).Disrupted("DeletionByPodGC", "node is gone").Obj()},
-			want: lost(mlv1.ReasonNodeLost, "worker 0 (pod bert-training-0-a0 on node n1) was lost with its node: DeletionByPodGC: node is gone"),
+			want: lost(reasons.NodeLost, "worker 0 (pod bert-training-0-a0 on node n1) was lost with its node: DeletionByPodGC: node is gone"),
 		},
 		"a node that has no room": {
 			pods: []*corev1.Pod{pod(0).FailedWithoutContainer("OutOfcpu", "too little").Obj()},
-			want: lost(mlv1.ReasonNodeRefused, "worker 0 (pod bert-training-0-a0) was refused by the kubelet of its node: OutOfcpu: too little"),
+			want: lost(reasons.NodeRefused, "worker 0 (pod bert-training-0-a0) was refused by the kubelet of its node: OutOfcpu: too little"),
 		},
 		"a disruption of a kind that this version does not know": {
 			pods: []*corev1.Pod{pod(0).Failed(143).Disrupted("DeletionBySomething", "why not").Obj()},
-			want: lost(mlv1.ReasonDisrupted, "worker 0 (pod bert-training-0-a0) was lost: DeletionBySomething: why not"),
+			want: lost(reasons.Disrupted, "worker 0 (pod bert-training-0-a0) was lost: DeletionBySomething: why not"),
 		},
 		"a lost peer when nothing else is known": {
 			pods: []*corev1.Pod{pod(0).Failed(75).Obj()},
-			want: because(mlv1.ReasonPeerLost, 75, "worker 0 (pod bert-training-0-a0)"+peer),
+			want: because(reasons.PeerLost, 75, "worker 0 (pod bert-training-0-a0)"+peer),
 		},
 		"the Job's word when its pods are gone": {
 			workers: builders.Workers(job).Condition(batchv1.JobFailed, "PodFailurePolicy", "Container trainer exited with 1").Obj(),
@@ -218,7 +220,7 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 		"the Job's word of a disruption": {
 			workers: builders.Workers(job).
 				Condition(batchv1.JobFailureTarget, "PodFailurePolicy", "Pod has condition DisruptionTarget matching").Obj(),
-			want: lost(mlv1.ReasonDisrupted, "PodFailurePolicy: Pod has condition DisruptionTarget matching"),
+			want: lost(reasons.Disrupted, "PodFailurePolicy: Pod has condition DisruptionTarget matching"),
 		},
 	}
 	for name, test := range tests {
@@ -227,7 +229,7 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 				test.workers = workers
 			}
 			assert.Empty(t, cmp.Diff(test.want, findFailure(test.workers, test.pods), cmp.AllowUnexported(failure{}),
-				cmpopts.IgnoreFields(failure{}, "who", "replica", "pod", "node")))
+				cmpopts.IgnoreFields(failure{}, "worker", "replica", "pod", "node")))
 		})
 	}
 }
@@ -238,70 +240,70 @@ func TestLastWordsAreBounded(t *testing.T) {
 
 	found := findFailure(workers, []*corev1.Pod{builders.Pod(workers, 0).Failed(1).Saying(log).Obj()})
 
-	assert.True(t, strings.HasSuffix(found.message, "the end"), "the end of a log says more than its beginning")
-	assert.Less(t, len([]rune(found.message)), 1024+100)
+	assert.True(t, strings.HasSuffix(found.Message, "the end"), "the end of a log says more than its beginning")
+	assert.Less(t, len([]rune(found.Message)), 1024+100)
 }
 
 func TestJudge(t *testing.T) {
 	restarted := func(restarts, disruptions int32) mlv1.TrainingJobStatus {
 		return mlv1.TrainingJobStatus{RestartCount: restarts, DisruptionCount: disruptions}
 	}
-	crash := failure{exitCode: 1, message: "crash"}
+	crash := failure{End: podend.End{ExitCode: 1, Message: "crash"}}
 	tests := map[string]struct {
 		job   *builders.TrainingJobBuilder
 		found failure
-		want  verdict
+		want  outcome
 	}{
 		"the first failure is forgiven": {
 			job: builders.TrainingJob("a"), found: crash,
-			want: verdict{restart: true},
+			want: outcome{restart: true},
 		},
 		"the last failure within backoffLimit is forgiven": {
 			job: builders.TrainingJob("a").Status(restarted(2, 0)), found: crash,
-			want: verdict{restart: true},
+			want: outcome{restart: true},
 		},
 		"one failure more than backoffLimit ends the job": {
 			job: builders.TrainingJob("a").Status(restarted(3, 0)), found: crash,
-			want: verdict{reason: mlv1.ReasonBackoffLimitExceeded, message: "failed 4 times, more than backoffLimit 3 allows; last: crash"},
+			want: outcome{reason: reasons.BackoffLimitExceeded, message: "failed 4 times, backoffLimit is 3; last: crash"},
 		},
 		"backoffLimit 0 forgives nothing": {
 			job: builders.TrainingJob("a").BackoffLimit(0), found: crash,
-			want: verdict{reason: mlv1.ReasonBackoffLimitExceeded, message: "failed 1 times, more than backoffLimit 0 allows; last: crash"},
+			want: outcome{reason: reasons.BackoffLimitExceeded, message: "failed 1 times, backoffLimit is 0; last: crash"},
 		},
 		"restarts after disruptions do not use up backoffLimit": {
 			job: builders.TrainingJob("a").Status(restarted(12, 10)), found: crash,
-			want: verdict{restart: true},
+			want: outcome{restart: true},
 		},
 		"a disruption is forgiven after backoffLimit is used up": {
-			job: builders.TrainingJob("a").Status(restarted(3, 0)), found: failure{disrupted: true},
-			want: verdict{restart: true},
+			job: builders.TrainingJob("a").Status(restarted(3, 0)), found: failure{End: podend.End{Lost: true}},
+			want: outcome{restart: true},
 		},
 		"a disruption is forgiven with restartPolicy Never": {
-			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartNever), found: failure{disrupted: true},
-			want: verdict{restart: true},
+			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartNever), found: failure{End: podend.End{Lost: true}},
+			want: outcome{restart: true},
 		},
 		"restartPolicy Never ends the job at the first failure": {
 			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartNever), found: crash,
-			want: verdict{reason: mlv1.ReasonRestartPolicyNever, message: "restartPolicy is Never: crash"},
+			want: outcome{reason: reasons.RestartPolicyNever, message: "restartPolicy is Never: crash"},
 		},
 		"a non-retryable exit code ends the job": {
-			job: builders.TrainingJob("a"), found: failure{exitCode: 64, message: "bad usage"},
-			want: verdict{reason: mlv1.ReasonNonRetryableExitCode, message: "bad usage"},
+			job: builders.TrainingJob("a"), found: failure{End: podend.End{ExitCode: 64, Message: "bad usage"}},
+			want: outcome{reason: reasons.NonRetryableExitCode, message: "bad usage"},
 		},
 		"restartPolicy ExitCode ends the job after a code below 128": {
-			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartExitCode), found: failure{exitCode: 127, message: "no program"},
-			want: verdict{
-				reason:  mlv1.ReasonNonRetryableExitCode,
-				message: "restartPolicy ExitCode restarts after codes of 128 and more only: no program",
+			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartExitCode), found: failure{End: podend.End{ExitCode: 127, Message: "no program"}},
+			want: outcome{
+				reason:  reasons.NonRetryableExitCode,
+				message: "restartPolicy ExitCode only restarts after exit codes from 128: no program",
 			},
 		},
 		"restartPolicy ExitCode restarts after a signal": {
-			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartExitCode), found: failure{exitCode: 137},
-			want: verdict{restart: true},
+			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartExitCode), found: failure{End: podend.End{ExitCode: 137}},
+			want: outcome{restart: true},
 		},
 		"restartPolicy ExitCode restarts when no container ended": {
 			job: builders.TrainingJob("a").RestartPolicy(mlv1.RestartExitCode), found: failure{},
-			want: verdict{restart: true},
+			want: outcome{restart: true},
 		},
 	}
 	for name, test := range tests {
@@ -317,41 +319,41 @@ func TestBackoff(t *testing.T) {
 		least  time.Duration
 	}{
 		"none after the first failure": {
-			status: mlv1.TrainingJobStatus{RestartCount: 1, Reason: mlv1.ReasonWorkerFailed},
+			status: mlv1.TrainingJobStatus{RestartCount: 1, Reason: reasons.ProgramFailed},
 		},
 		"10s after the second failure": {
-			status: mlv1.TrainingJobStatus{RestartCount: 2, Reason: mlv1.ReasonWorkerFailed}, least: 10 * time.Second,
+			status: mlv1.TrainingJobStatus{RestartCount: 2, Reason: reasons.ProgramFailed}, least: 10 * time.Second,
 		},
 		"20s after the third failure": {
-			status: mlv1.TrainingJobStatus{RestartCount: 3, Reason: mlv1.ReasonWorkerFailed}, least: 20 * time.Second,
+			status: mlv1.TrainingJobStatus{RestartCount: 3, Reason: reasons.ProgramFailed}, least: 20 * time.Second,
 		},
 		"5m at the most": {
-			status: mlv1.TrainingJobStatus{RestartCount: 900, Reason: mlv1.ReasonWorkerFailed}, least: 5 * time.Minute,
+			status: mlv1.TrainingJobStatus{RestartCount: 900, Reason: reasons.ProgramFailed}, least: 5 * time.Minute,
 		},
 		"disruptions before do not count": {
-			status: mlv1.TrainingJobStatus{RestartCount: 7, DisruptionCount: 5, Reason: mlv1.ReasonOutOfMemory}, least: 10 * time.Second,
+			status: mlv1.TrainingJobStatus{RestartCount: 7, DisruptionCount: 5, Reason: reasons.OutOfMemory}, least: 10 * time.Second,
 		},
 		"none after a disruption": {
-			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 1, Reason: mlv1.ReasonDisrupted},
+			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 1, Reason: reasons.Disrupted},
 		},
 		"none after the loss of a node": {
-			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 4, Reason: mlv1.ReasonNodeLost},
+			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 4, Reason: reasons.NodeLost},
 		},
 		"none after the loss of an attempt that ran": {
 			status: mlv1.TrainingJobStatus{
-				RestartCount: 2, DisruptionCount: 2, Reason: mlv1.ReasonPreempted, LastRestartTime: ptr.To(metav1.NewTime(builders.Noon)),
-				Conditions: []metav1.Condition{{Type: mlv1.ConditionRunning, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(builders.Noon)}},
+				RestartCount: 2, DisruptionCount: 2, Reason: reasons.PodPreempted, LastRestartTime: ptr.To(metav1.NewTime(builders.Noon)),
+				Conditions: []metav1.Condition{{Type: reasons.ConditionRunning, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(builders.Noon)}},
 			},
 		},
 		"10s after the loss of an attempt that never ran": {
 			status: mlv1.TrainingJobStatus{
-				RestartCount: 2, DisruptionCount: 2, Reason: mlv1.ReasonPreempted, LastRestartTime: ptr.To(metav1.NewTime(builders.Noon.Add(time.Minute))),
-				Conditions: []metav1.Condition{{Type: mlv1.ConditionRunning, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(builders.Noon)}},
+				RestartCount: 2, DisruptionCount: 2, Reason: reasons.PodPreempted, LastRestartTime: ptr.To(metav1.NewTime(builders.Noon.Add(time.Minute))),
+				Conditions: []metav1.Condition{{Type: reasons.ConditionRunning, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(builders.Noon)}},
 			},
 			least: 10 * time.Second,
 		},
 		"none after a change of the number of workers": {
-			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 1, Reason: mlv1.ReasonRescaled},
+			status: mlv1.TrainingJobStatus{RestartCount: 4, DisruptionCount: 1, Reason: reasons.Rescaled},
 		},
 	}
 	for name, test := range tests {
@@ -368,7 +370,7 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestBackoffOfJobsThatFailedTogetherDiffers(t *testing.T) {
-	status := mlv1.TrainingJobStatus{RestartCount: 2, Reason: mlv1.ReasonWorkerFailed}
+	status := mlv1.TrainingJobStatus{RestartCount: 2, Reason: reasons.ProgramFailed}
 	pauses := map[time.Duration]bool{}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		pauses[backoff(builders.TrainingJob(name).Status(status).Obj())] = true

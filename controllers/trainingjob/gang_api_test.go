@@ -3,6 +3,8 @@ package trainingjob
 import (
 	"testing"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -10,8 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
-	"github.com/dcnlab/spot-training-operator/test/gangs"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/fakes/gangs"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestAPIAGangSchedulerThatIsInstalledLaterIsFound(t *testing.T) {
@@ -26,7 +29,7 @@ func TestAPIAGangSchedulerThatIsInstalledLaterIsFound(t *testing.T) {
 			spec.Scheduling = &mlv1.Scheduling{SchedulerName: scheduler}
 		}))
 	}
-	missing := func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mlv1.ReasonGangNotServed }
+	missing := func(job *mlv1.TrainingJob) bool { return job.Status.Reason == reasons.GangNotServed }
 	first, second := by("first", "volcano"), by("second", "scheduler-plugins-scheduler")
 	told := c.await(first, "told that Volcano is missing", missing)
 	assert.Contains(t, waitingMessage(&told.Status), "install Volcano")
@@ -59,8 +62,8 @@ func TestAPIAGangSchedulerThatIsInstalledLaterIsFound(t *testing.T) {
 		c.end(0, "", pods...)
 		c.await(job, "completed", state(mlv1.StateCompleted))
 		eventually(t, "the end of the PodGroup", func() bool {
-			return client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: workersName(job)}, group(version))) == nil &&
-				c.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: workersName(job)}, group(version)) != nil
+			return client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: build.WorkersName(job)}, group(version))) == nil &&
+				c.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: build.WorkersName(job)}, group(version)) != nil
 		})
 	}
 }
@@ -75,7 +78,7 @@ func group(version string) *unstructured.Unstructured {
 func (c *cluster) minMember(job *mlv1.TrainingJob, version string) int64 {
 	c.t.Helper()
 	of := group(version)
-	require.NoError(c.t, c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: workersName(job)}, of))
+	require.NoError(c.t, c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: build.WorkersName(job)}, of))
 	assert.Equal(c.t, job.UID, of.GetOwnerReferences()[0].UID)
 	size, _, err := unstructured.NestedInt64(of.Object, "spec", "minMember")
 	require.NoError(c.t, err)

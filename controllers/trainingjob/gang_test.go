@@ -5,6 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
+	"github.com/dcnlab/spot-training-operator/internal/child"
+
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,7 +20,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // scheduledBy is a job of four workers, of 2 CPUs each, with a scheduler and annotations.
@@ -35,16 +41,16 @@ func TestWhoStartsTheWorkersTogether(t *testing.T) {
 		scheduler string
 		named     bool
 	}{
-		"Kubernetes, where it can, for more than one worker": {scheduledBy("", nil), nil, gangKubernetes, false},
-		"Kubernetes under the name of its scheduler":         {scheduledBy("default-scheduler", nil), nil, gangKubernetes, false},
+		"Kubernetes, where it can, for more than one worker": {scheduledBy("", nil), nil, gang.Kubernetes, false},
+		"Kubernetes under the name of its scheduler":         {scheduledBy("default-scheduler", nil), nil, gang.Kubernetes, false},
 		"nobody for one worker":                              {builders.TrainingJob("bert"), nil, "", false},
-		"Kubernetes for one worker that asks for it":         {builders.TrainingJob("bert"), on, gangKubernetes, false},
-		"Volcano by its scheduler":                           {scheduledBy("volcano", nil), nil, gangVolcano, true},
+		"Kubernetes for one worker that asks for it":         {builders.TrainingJob("bert"), on, gang.Kubernetes, false},
+		"Volcano by its scheduler":                           {scheduledBy("volcano", nil), nil, gang.Volcano, true},
 		"nobody, though Volcano schedules":                   {scheduledBy("volcano", nil), off, "", false},
-		"scheduler-plugins by its scheduler":                 {scheduledBy("scheduler-plugins-scheduler", nil), nil, gangCoscheduling, true},
+		"scheduler-plugins by its scheduler":                 {scheduledBy("scheduler-plugins-scheduler", nil), nil, gang.Coscheduling, true},
 		"a scheduler of another name":                        {scheduledBy("mine", nil), nil, "", false},
 		"a scheduler of another name, by the annotation": {
-			scheduledBy("mine", map[string]string{mlv1.AnnotationGangScheduler: "coscheduling"}), nil, gangCoscheduling, true,
+			scheduledBy("mine", map[string]string{mlv1.AnnotationGangScheduler: "coscheduling"}), nil, gang.Coscheduling, true,
 		},
 		"nobody, by the annotation": {scheduledBy("volcano", map[string]string{mlv1.AnnotationGangScheduler: "none"}), nil, "", false},
 	} {
@@ -56,7 +62,7 @@ func TestWhoStartsTheWorkersTogether(t *testing.T) {
 				}
 				job.Spec.Scheduling.Gang = test.gang
 			}
-			scheduler, named := gangScheduler(job)
+			scheduler, named := gang.SchedulerOf(job)
 			assert.Equal(t, test.scheduler, scheduler)
 			assert.Equal(t, test.named, named)
 		})
@@ -65,14 +71,14 @@ func TestWhoStartsTheWorkersTogether(t *testing.T) {
 
 func TestPodGroups(t *testing.T) {
 	for name, test := range map[string]struct {
-		gang gang
+		gang observedGang
 		job  *mlv1.TrainingJob
 		spec string
 		pod  func(*testing.T, *corev1.PodTemplateSpec)
 	}{
 		"of Volcano": {
-			gang{scheduler: gangVolcano, version: "v1beta1", named: true},
-			scheduledBy("volcano", map[string]string{volcanoQueue: "research"}).Obj(),
+			observedGang{scheduler: gang.Volcano, version: "v1beta1", named: true},
+			scheduledBy("volcano", map[string]string{"scheduling.volcano.sh/queue-name": "research"}).Obj(),
 			`{"minMember": 4, "minResources": {"cpu": "8"}, "priorityClassName": "high", "queue": "research"}`,
 			func(t *testing.T, pod *corev1.PodTemplateSpec) {
 				assert.Equal(t, "bert-training", pod.Annotations["scheduling.k8s.io/group-name"])
@@ -80,8 +86,8 @@ func TestPodGroups(t *testing.T) {
 			},
 		},
 		"of scheduler-plugins": {
-			gang{scheduler: gangCoscheduling, version: "v1alpha1", named: true},
-			scheduledBy("", map[string]string{mlv1.AnnotationGangScheduler: gangCoscheduling}).Obj(),
+			observedGang{scheduler: gang.Coscheduling, version: "v1alpha1", named: true},
+			scheduledBy("", map[string]string{mlv1.AnnotationGangScheduler: gang.Coscheduling}).Obj(),
 			`{"minMember": 4, "minResources": {"cpu": "8"}}`,
 			func(t *testing.T, pod *corev1.PodTemplateSpec) {
 				assert.Equal(t, "bert-training", pod.Labels["scheduling.x-k8s.io/pod-group"])
@@ -89,7 +95,7 @@ func TestPodGroups(t *testing.T) {
 			},
 		},
 		"of Kubernetes": {
-			gang{scheduler: gangKubernetes, version: "v1alpha2"}, scheduledBy("", nil).Obj(),
+			observedGang{scheduler: gang.Kubernetes, version: "v1alpha2"}, scheduledBy("", nil).Obj(),
 			`{"schedulingPolicy": {"gang": {"minCount": 4}}, "priorityClassName": "high"}`,
 			func(t *testing.T, pod *corev1.PodTemplateSpec) {
 				assert.Equal(t, &corev1.PodSchedulingGroup{PodGroupName: ptr.To("bert-training")}, pod.Spec.SchedulingGroup)
@@ -137,7 +143,7 @@ func TestTheGangOfAnElasticJobIsWhatItNeeds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := see(test.job.Obj(), nil)
-			o.gang = gang{scheduler: gangVolcano, version: "v1beta1", named: true}
+			o.gang = observedGang{scheduler: gang.Volcano, version: "v1beta1", named: true}
 			size, _, err := unstructured.NestedInt64(plan(o).apply[0].(*unstructured.Unstructured).Object, "spec", "minMember")
 			require.NoError(t, err)
 			assert.Equal(t, test.want, size)
@@ -148,16 +154,16 @@ func TestTheGangOfAnElasticJobIsWhatItNeeds(t *testing.T) {
 func TestAGangSchedulerThatIsNotServedKeepsTheJobPending(t *testing.T) {
 	for name, test := range map[string]struct {
 		job     *builders.TrainingJobBuilder
-		gang    gang
+		gang    observedGang
 		message string
 	}{
 		"Volcano": {
-			scheduledBy("volcano", nil), gang{scheduler: gangVolcano, named: true},
-			"the workers are to be started together by volcano, but the cluster does not serve PodGroup.scheduling.volcano.sh: " +
+			scheduledBy("volcano", nil), observedGang{scheduler: gang.Volcano, named: true},
+			"the workers must be started together by volcano, but the cluster does not serve PodGroup.scheduling.volcano.sh: " +
 				"install Volcano, or set spec.scheduling.gang to false",
 		},
 		"a word that means nothing": {
-			scheduledBy("", nil), gang{scheduler: "vulcano", named: true},
+			scheduledBy("", nil), observedGang{scheduler: "vulcano", named: true},
 			`annotation ml.example.com/gang-scheduler: "vulcano" is none of volcano, coscheduling, kubernetes and none: correct it`,
 		},
 	} {
@@ -166,7 +172,7 @@ func TestAGangSchedulerThatIsNotServedKeepsTheJobPending(t *testing.T) {
 			o.gang = test.gang
 			d := plan(o)
 			assert.Equal(t, mlv1.StatePending, d.status.State)
-			assert.Equal(t, mlv1.ReasonGangNotServed, d.status.Reason)
+			assert.Equal(t, reasons.GangNotServed, d.status.Reason)
 			assert.Equal(t, test.message, waitingMessage(&d.status))
 			assert.Equal(t, "False GangNotServed", outlineOf(d).Conditions["Admitted"])
 			assert.Equal(t, lookForKinds, d.again, "it may be installed later")
@@ -174,7 +180,7 @@ func TestAGangSchedulerThatIsNotServedKeepsTheJobPending(t *testing.T) {
 		})
 	}
 	unnamed := see(scheduledBy("", nil).Obj(), nil)
-	unnamed.gang = gang{scheduler: gangKubernetes}
+	unnamed.gang = observedGang{scheduler: gang.Kubernetes}
 	assert.Empty(t, plan(unnamed).delete)
 	assert.Equal(t, []string{"ServiceAccount bert-training", "Job bert-training, attempt 0"}, outlineOf(plan(unnamed)).Apply,
 		"what Kubernetes does not serve is done without")
@@ -187,22 +193,22 @@ func TestSamePodGroup(t *testing.T) {
 		return &unstructured.Unstructured{Object: content}
 	}
 	want := group(`{"minMember": 4, "minResources": {"cpu": "8"}}`)
-	assert.True(t, sameGroup(want, group(`{"minMember": 4, "minResources": {"cpu": "8"}, "queue": "default"}`)), "defaults do not count")
-	assert.False(t, sameGroup(want, group(`{"minMember": 2, "minResources": {"cpu": "8"}}`)))
-	assert.False(t, sameGroup(want, group(`{"minMember": 4}`)))
+	assert.True(t, gang.IsSame(want, group(`{"minMember": 4, "minResources": {"cpu": "8"}, "queue": "default"}`)), "defaults do not count")
+	assert.False(t, gang.IsSame(want, group(`{"minMember": 2, "minResources": {"cpu": "8"}}`)))
+	assert.False(t, gang.IsSame(want, group(`{"minMember": 4}`)))
 }
 
 // queued is a job that waits in a LocalQueue of Kueue.
 func queued() *builders.TrainingJobBuilder {
 	return builders.TrainingJob("bert").Workers(2).Deadline(100).BackoffLimit(0).
-		Labels(map[string]string{kueueQueue: "team-a", "kueue.x-k8s.io/priority-class": "urgent", "kueue.x-k8s.io/max-exec-time-seconds": "60", "other": "x"}).
+		Labels(map[string]string{build.KueueQueueLabel: "team-a", "kueue.x-k8s.io/priority-class": "urgent", "kueue.x-k8s.io/max-exec-time-seconds": "60", "other": "x"}).
 		Annotations(map[string]string{"kueue.x-k8s.io/podset-required-topology": "rack"})
 }
 
 // queuedWorkers is the Job of a job that waits, as it is in the manager's cache.
 func queuedWorkers(job *mlv1.TrainingJob, suspended bool, condition corev1.ConditionStatus, at time.Duration) *batchv1.Job {
 	workers := builders.Workers(job).Obj()
-	workers.Labels[kueueQueue], workers.Spec.Suspend = "team-a", &suspended
+	workers.Labels[build.KueueQueueLabel], workers.Spec.Suspend = "team-a", &suspended
 	if condition != "" {
 		workers.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: condition, LastTransitionTime: metav1.NewTime(builders.Noon.Add(at))}}
 	}
@@ -212,7 +218,7 @@ func queuedWorkers(job *mlv1.TrainingJob, suspended bool, condition corev1.Condi
 func TestAQueuedJobIsMadeForKueue(t *testing.T) {
 	job := queued().Obj()
 	o := see(job, nil)
-	assert.Equal(t, mlv1.ReasonKueueNotServed, plan(o).status.Reason)
+	assert.Equal(t, reasons.KueueNotServed, plan(o).status.Reason)
 
 	o.kueue = true
 	d := plan(o)
@@ -222,17 +228,17 @@ func TestAQueuedJobIsMadeForKueue(t *testing.T) {
 	assert.True(t, *workers.Spec.Suspend, "Kueue starts it")
 	assert.Equal(t, map[string]string{
 		"training-job": "bert", "trainingjob": "bert",
-		kueueQueue: "team-a", "kueue.x-k8s.io/priority-class": "urgent", "kueue.x-k8s.io/max-exec-time-seconds": "60",
+		build.KueueQueueLabel: "team-a", "kueue.x-k8s.io/priority-class": "urgent", "kueue.x-k8s.io/max-exec-time-seconds": "60",
 	}, workers.Labels)
 	assert.Equal(t, "rack", workers.Spec.Template.Annotations["kueue.x-k8s.io/podset-required-topology"])
 	assert.Nil(t, workers.Spec.PodFailurePolicy, "pods that Kueue stops must not fail the Job")
 
-	job.Labels[kueueQueue] = "team-b"
+	job.Labels[build.KueueQueueLabel] = "team-b"
 	running := see(job, queuedWorkers(job, false, corev1.ConditionFalse, 0))
 	for _, object := range plan(running).apply {
 		if again, ok := object.(*batchv1.Job); ok {
-			assert.Equal(t, "team-a", again.Labels[kueueQueue], "the queue of a Job does not change")
-			assert.False(t, drifted(again, running.workers), "what Kueue changed is not fought")
+			assert.Equal(t, "team-a", again.Labels[build.KueueQueueLabel], "the queue of a Job does not change")
+			assert.False(t, child.HasDrifted(again, running.workers), "what Kueue changed is not fought")
 		}
 	}
 }
@@ -249,13 +255,13 @@ func TestTheLifeOfAQueuedJob(t *testing.T) {
 	workers := builders.Workers(job).Obj()
 	waits := look(queuedWorkers(job, true, corev1.ConditionTrue, 0), 0)
 	assert.Equal(t, mlv1.StatePending, waits.State)
-	assert.Equal(t, mlv1.ReasonQueued, waits.Reason)
+	assert.Equal(t, reasons.Queued, waits.Reason)
 	assert.Equal(t, "False Queued", waits.Conditions["Admitted"])
 
 	admitted := look(queuedWorkers(job, false, corev1.ConditionFalse, time.Minute), time.Minute)
 	assert.Equal(t, mlv1.StateInitializing, admitted.State)
 	assert.Equal(t, "True AdmittedByQueue", admitted.Conditions["Admitted"])
-	assert.Equal(t, mlv1.ReasonWorkersStarting, admitted.Reason, "its pods have only just been asked for")
+	assert.Equal(t, reasons.WorkersStarting, admitted.Reason, "its pods have only just been asked for")
 
 	old := []*corev1.Pod{
 		builders.Pod(workers, 0).Running().Created(time.Minute).Obj(), builders.Pod(workers, 1).Running().Created(time.Minute).Obj(),
@@ -265,7 +271,7 @@ func TestTheLifeOfAQueuedJob(t *testing.T) {
 	stopped := builders.Pod(workers, 0).Failed(143).Created(time.Minute).Deleting(3 * time.Minute).Obj()
 	evicted := look(queuedWorkers(job, true, corev1.ConditionFalse, time.Minute), 2*time.Minute, stopped, old[1])
 	assert.Equal(t, mlv1.StateSuspended, evicted.State)
-	assert.Equal(t, mlv1.ReasonEvictedByQueue, evicted.Reason)
+	assert.Equal(t, reasons.EvictedByQueue, evicted.Reason)
 	assert.Equal(t, "True EvictedByQueue", evicted.Conditions["Suspended"])
 	assert.Equal(t, "False Queued", evicted.Conditions["Admitted"])
 	assert.Empty(t, evicted.Delete)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,14 +15,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
-// kueueQueue is the label by which Kueue manages a job.
-const kueueQueue = "kueue.x-k8s.io/queue-name"
-
 // kueueLabels are the labels of a TrainingJob that its Job gets for Kueue.
-var kueueLabels = []string{kueueQueue, "kueue.x-k8s.io/priority-class", "kueue.x-k8s.io/max-exec-time-seconds"}
+var kueueLabels = []string{build.KueueQueueLabel, "kueue.x-k8s.io/priority-class", "kueue.x-k8s.io/max-exec-time-seconds"}
 
 // kueueTopology begins the annotations by which pods ask Kueue for a topology.
 const kueueTopology = "kueue.x-k8s.io/podset-"
@@ -28,18 +28,15 @@ const kueueTopology = "kueue.x-k8s.io/podset-"
 // kueueWorkload is the kind that a cluster with Kueue serves.
 var kueueWorkload = schema.GroupKind{Group: "kueue.x-k8s.io", Kind: "Workload"}
 
-// queueName is the LocalQueue of Kueue that the job waits in; empty when it waits in none.
-func queueName(job *mlv1.TrainingJob) string { return job.Labels[kueueQueue] }
-
 // joinQueue has a new Job wait for Kueue, which starts it, and may stop it and start it again. Kueue does so by the Job's
 // suspension, at which a Job counts its stopped pods as failed; so no number of failures fails such a Job, and it is
 // for the operator alone to judge them. What Kueue puts into the Job, as node selectors, stays as it is.
-func joinQueue(o observed, workers *batchv1.Job) {
+func (o *observed) joinQueue(workers *batchv1.Job) {
 	from := o.job.Labels
 	if o.workers != nil { // a Job that runs keeps its queue, whatever becomes of the label of the TrainingJob
 		from = o.workers.Labels
 	}
-	if from[kueueQueue] == "" {
+	if from[build.KueueQueueLabel] == "" {
 		return
 	}
 	for _, name := range kueueLabels {
@@ -56,20 +53,20 @@ func joinQueue(o observed, workers *batchv1.Job) {
 	workers.Spec.BackoffLimit, workers.Spec.PodFailurePolicy = ptr.To[int32](math.MaxInt32), nil
 }
 
-// queueObstacle says why a job that is to wait in a queue cannot; empty when it can.
-func queueObstacle(o observed) (reason, message string) {
-	if queueName(o.job) == "" || o.kueue {
+// kueueObstacle says why a job that is to wait in a queue cannot; empty when it can.
+func (o *observed) kueueObstacle() (reason, message string) {
+	if build.LocalQueue(o.job) == "" || o.kueue {
 		return "", ""
 	}
-	return mlv1.ReasonKueueNotServed, fmt.Sprintf(
+	return reasons.KueueNotServed, fmt.Sprintf(
 		"the label %s names LocalQueue %s, but the cluster does not serve %s: install Kueue, or remove the label",
-		kueueQueue, queueName(o.job), kueueWorkload)
+		build.KueueQueueLabel, build.LocalQueue(o.job), kueueWorkload)
 }
 
-// heldByQueue says whether Kueue does not let the Job run, or its pods have not yet all been stopped or not yet been
+// isHeldByKueue says whether Kueue does not let the Job run, or its pods have not yet all been stopped or not yet been
 // asked for again.
-func heldByQueue(workers *batchv1.Job) bool {
-	if workers.Labels[kueueQueue] == "" {
+func isHeldByKueue(workers *batchv1.Job) bool {
+	if workers.Labels[build.KueueQueueLabel] == "" {
 		return false
 	}
 	if ptr.Deref(workers.Spec.Suspend, false) {
@@ -93,7 +90,7 @@ func suspensionOf(workers *batchv1.Job) *batchv1.JobCondition {
 // being deleted.
 func sinceAdmission(workers *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
 	resumed := suspensionOf(workers)
-	if workers.Labels[kueueQueue] == "" || resumed == nil {
+	if workers.Labels[build.KueueQueueLabel] == "" || resumed == nil {
 		return pods
 	}
 	since := resumed.LastTransitionTime.Time
@@ -101,7 +98,7 @@ func sinceAdmission(workers *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
 	for _, pod := range pods {
 		ended := workerProgram.Terminated(pod)
 		endedSince := ended != nil && pod.DeletionTimestamp == nil && !ended.FinishedAt.Time.Before(since)
-		if !pod.CreationTimestamp.Time.Before(since) || !podloss.Failed(pod) || endedSince {
+		if !pod.CreationTimestamp.Time.Before(since) || !podend.HasFailed(pod) || endedSince {
 			present = append(present, pod)
 		}
 	}
@@ -117,33 +114,33 @@ func startedAt(workers *batchv1.Job) time.Time {
 	return start
 }
 
-// planQueued is the plan while Kueue does not let the Job run.
-func planQueued(o observed, d *desired) {
-	before := &o.job.Status
-	admitted := meta.IsStatusConditionTrue(before.Conditions, mlv1.ConditionAdmitted)
+// planHeldByKueue is the plan while Kueue does not let the Job run.
+func (p *planner) planHeldByKueue() {
+	before := &p.job.Status
+	admitted := meta.IsStatusConditionTrue(before.Conditions, reasons.ConditionAdmitted)
 	evicted := (admitted && (before.State == mlv1.StateRunning || before.State == mlv1.StateInitializing)) ||
-		(before.State == mlv1.StateSuspended && before.Reason == mlv1.ReasonEvictedByQueue)
+		(before.State == mlv1.StateSuspended && before.Reason == reasons.EvictedByQueue)
 	if !evicted {
-		hold(o, d, mlv1.ReasonQueued, fmt.Sprintf("waits for Kueue to admit it through LocalQueue %s: kubectl get workloads -n %s",
-			o.workers.Labels[kueueQueue], o.job.Namespace))
+		p.setPending(reasons.Queued, fmt.Sprintf("waiting for Kueue to admit it through LocalQueue %s: kubectl get workloads -n %s",
+			p.workers.Labels[build.KueueQueueLabel], p.job.Namespace))
 		return
 	}
-	suspendedFor(o, d, mlv1.ReasonEvictedByQueue, fmt.Sprintf(
-		"Kueue took back the resources of LocalQueue %s, and the job waits for them again: kubectl get workloads -n %s",
-		o.workers.Labels[kueueQueue], o.job.Namespace))
+	p.setSuspendedFor(reasons.EvictedByQueue, fmt.Sprintf(
+		"evicted by Kueue from LocalQueue %s; waiting for readmission: kubectl get workloads -n %s",
+		p.workers.Labels[build.KueueQueueLabel], p.job.Namespace))
 }
 
-// evictedByQueue says whether the job is suspended because its queue took its resources back.
-func evictedByQueue(o observed) bool {
-	return withdrawn(o) || o.workers != nil && heldByQueue(o.workers) && o.workers.DeletionTimestamp == nil &&
-		meta.IsStatusConditionTrue(o.job.Status.Conditions, mlv1.ConditionSuspended)
+// isEvicted says whether the job is suspended because its queue took its resources back.
+func (o *observed) isEvicted() bool {
+	return o.isAwaitingReadmission() || o.workers != nil && isHeldByKueue(o.workers) && o.workers.DeletionTimestamp == nil &&
+		meta.IsStatusConditionTrue(o.job.Status.Conditions, reasons.ConditionSuspended)
 }
 
-// leaveQueue deletes the Job of a queued or elastic job that has failed, which would otherwise go on making pods and holding
+// deleteHeldJob deletes the Job of a queued or elastic job that has failed, which would otherwise go on making pods and holding
 // its quota.
-func leaveQueue(o observed, d *desired) {
-	if o.workers != nil && (o.workers.Labels[kueueQueue] != "" || resizable(o.workers)) && o.workers.DeletionTimestamp == nil &&
-		d.status.State == mlv1.StateFailed && !jobComplete(o.workers) {
-		d.remove(o.workers)
+func (p *planner) deleteHeldJob() {
+	if p.workers != nil && (p.workers.Labels[build.KueueQueueLabel] != "" || isResizable(p.workers)) && p.workers.DeletionTimestamp == nil &&
+		p.status.State == mlv1.StateFailed && !jobComplete(p.workers) {
+		p.remove(p.workers)
 	}
 }

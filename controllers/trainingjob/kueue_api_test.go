@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -25,9 +27,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/apiserver"
-	"github.com/dcnlab/spot-training-operator/test/builders"
-	"github.com/dcnlab/spot-training-operator/test/gangs"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/fakes/gangs"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // kueueFlavor is what Kueue gives a job: a place for its pods.
@@ -43,11 +46,11 @@ func TestAPIKueueAdmitsEvictsAndAdmitsAgain(t *testing.T) {
 	c := newQueueingCluster(t)
 	m := c.start(nil)
 	c.startKueue()
-	job := c.submit(builders.TrainingJob("bert").Workers(2).BackoffLimit(0).Labels(map[string]string{kueueQueue: "team-a"}).
+	job := c.submit(builders.TrainingJob("bert").Workers(2).BackoffLimit(0).Labels(map[string]string{build.KueueQueueLabel: "team-a"}).
 		Spec(func(spec *mlv1.TrainingJobSpec) {
 			spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 		}))
-	job = c.await(job, "waiting for Kueue", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mlv1.ReasonQueued })
+	job = c.await(job, "waiting for Kueue", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == reasons.Queued })
 	assert.Equal(t, mlv1.StatePending, job.Status.State)
 
 	c.createAllOf(kueueFlavor)
@@ -68,7 +71,7 @@ func TestAPIKueueAdmitsEvictsAndAdmitsAgain(t *testing.T) {
 	}
 	c.jobController(evicted, true)
 	job = c.await(job, "suspended", state(mlv1.StateSuspended))
-	assert.Equal(t, mlv1.ReasonEvictedByQueue, job.Status.Reason)
+	assert.Equal(t, reasons.EvictedByQueue, job.Status.Reason)
 
 	c.setActive(true)
 	again := c.awaitSuspension(job, false)
@@ -222,7 +225,7 @@ func (c *cluster) awaitSuspension(job *mlv1.TrainingJob, suspended bool) *batchv
 	c.t.Helper()
 	var workers batchv1.Job
 	eventually(c.t, fmt.Sprintf("the Job with suspend %v", suspended), func() bool {
-		err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: workersName(job)}, &workers)
+		err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: build.WorkersName(job)}, &workers)
 		return err == nil && ptr.Deref(workers.Spec.Suspend, false) == suspended
 	})
 	return &workers

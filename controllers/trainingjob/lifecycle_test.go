@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestAPIBuildersHaveTheDefaultsOfTheAPI(t *testing.T) {
@@ -207,7 +208,7 @@ func TestAPISuspendAndResume(t *testing.T) {
 
 	c.suspend(job, true)
 	c.gone(first.DeepCopy())
-	now := c.await(job, "being suspended", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mlv1.ReasonSuspended })
+	now := c.await(job, "being suspended", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == reasons.Suspended })
 	assert.Equal(t, mlv1.StateRunning, now.Status.State, "the pods still end")
 	c.collectGarbage()
 	job = c.await(job, "Suspended", state(mlv1.StateSuspended))

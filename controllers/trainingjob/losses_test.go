@@ -11,8 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func tainted(keys ...string) *node {
@@ -29,14 +30,14 @@ func TestATaintIsToldAsWhatItStandsFor(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"unreachable": {tainted(corev1.TaintNodeUnreachable), mlv1.ReasonNodeLost, "was lost with its node: the node has the taint node.kubernetes.io/unreachable"},
-		"not ready":   {tainted(corev1.TaintNodeNotReady), mlv1.ReasonNodeLost, "was lost with its node: the node has the taint node.kubernetes.io/not-ready"},
-		"gone":        {&node{gone: true}, mlv1.ReasonNodeLost, "was lost with its node: the node no longer exists"},
-		"silent":      {&node{}, mlv1.ReasonNodeLost, "was lost with its node: the node is not ready"},
+		"unreachable": {tainted(corev1.TaintNodeUnreachable), reasons.NodeLost, "was lost with its node: the node has the taint node.kubernetes.io/unreachable"},
+		"not ready":   {tainted(corev1.TaintNodeNotReady), reasons.NodeLost, "was lost with its node: the node has the taint node.kubernetes.io/not-ready"},
+		"gone":        {&node{gone: true}, reasons.NodeLost, "was lost with its node: the node no longer exists"},
+		"silent":      {&node{}, reasons.NodeLost, "was lost with its node: the node is not ready"},
 		"maintenance": {
-			tainted("example.com/maintenance"), mlv1.ReasonNodeTainted,
-			"had to leave its node, which got a taint with the effect NoExecute: example.com/maintenance:NoExecute; " +
-				"if the job may stay on such nodes, add the taint to spec.scheduling.tolerations",
+			tainted("example.com/maintenance"), reasons.NodeTainted,
+			"was evicted because its node got a taint with the effect NoExecute: example.com/maintenance:NoExecute; " +
+				"to stay on such nodes, add the taint to spec.scheduling.tolerations",
 		},
 	}
 	for name, test := range tests {
@@ -64,23 +65,23 @@ func TestATaintIsToldAsWhatItStandsFor(t *testing.T) {
 func TestALostPeerWhoseNodeDiedIsALossAndIsNotCounted(t *testing.T) {
 	job := runningJob(t, builders.TrainingJob("bert").Workers(2).BackoffLimit(0))
 	workers := builders.Workers(job).Obj()
-	follower, silent := builders.Pod(workers, 0).On("n0").Failed(podloss.ExitPeerLost).Obj(), builders.Pod(workers, 1).On("n1").Running().Obj()
+	follower, silent := builders.Pod(workers, 0).On("n0").Failed(podend.ExitPeerLost).Obj(), builders.Pod(workers, 1).On("n1").Running().Obj()
 	o := see(job, workers, follower, silent)
-	require.Equal(t, []*corev1.Pod{silent}, doubtful(o.pods), "its node is to be asked")
+	require.Equal(t, []*corev1.Pod{silent}, unexplained(o.pods), "its node is to be asked")
 
 	o.nodes = map[string]*node{"n1": {}}
 	d := plan(o)
-	assert.Equal(t, mlv1.ReasonNodeLost, d.status.Reason, "at once: there is no other cause to wait for")
+	assert.Equal(t, reasons.NodeLost, d.status.Reason, "at once: there is no other cause to wait for")
 	assert.Equal(t, "worker 1 (pod bert-training-1-a0 on node n1) was lost with its node: the node is not ready", d.status.FailureReason)
 	assert.Equal(t, int32(1), d.status.DisruptionCount)
 
 	o.nodes = map[string]*node{"n1": {ready: true}}
 	assert.Equal(t, mlv1.StateRunning, plan(o).status.State, "the cause may still follow")
-	counted := plan(o.after(podloss.CauseDelay))
+	counted := plan(o.after(podend.CauseDelay))
 	assert.Equal(t, mlv1.StateFailed, counted.status.State)
-	assert.Equal(t, mlv1.ReasonPeerLost, counted.status.LastFailure.Reason)
+	assert.Equal(t, reasons.PeerLost, counted.status.LastFailure.Reason)
 	assert.True(t, counted.status.LastFailure.Counted)
-	assert.Equal(t, ptr.To[int32](podloss.ExitPeerLost), counted.status.LastFailure.ExitCode)
+	assert.Equal(t, ptr.To[int32](podend.ExitPeerLost), counted.status.LastFailure.ExitCode)
 }
 
 func TestNodesAreAskedOnlyWhenNothingElseTells(t *testing.T) {
@@ -92,14 +93,14 @@ func TestNodesAreAskedOnlyWhenNothingElseTells(t *testing.T) {
 		"one was preempted":        {pod(0).Failed(143).Disrupted("PreemptionByScheduler", "").Obj(), pod(1).Running().Obj()},
 		"all ended having lost it": {pod(0).Failed(75).Obj(), pod(1).Failed(137).Obj()},
 	} {
-		t.Run(name, func(t *testing.T) { assert.Empty(t, doubtful(pods)) })
+		t.Run(name, func(t *testing.T) { assert.Empty(t, unexplained(pods)) })
 	}
 }
 
 func TestNodeOf(t *testing.T) {
 	ready := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	silent := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}}}
-	assert.Empty(t, nodeOf(ready, false).lost())
-	assert.Equal(t, "the node is not ready", nodeOf(silent, false).lost())
-	assert.Equal(t, "the node no longer exists", nodeOf(&corev1.Node{}, true).lost())
+	assert.Empty(t, nodeOf(ready, false).whyLost())
+	assert.Equal(t, "the node is not ready", nodeOf(silent, false).whyLost())
+	assert.Equal(t, "the node no longer exists", nodeOf(&corev1.Node{}, true).whyLost())
 }

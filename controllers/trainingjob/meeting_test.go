@@ -13,20 +13,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // Tests of what happens where two features meet.
-
-func TestPodsThatCanFollowOthersOfTheirJobBringTheCheckpointBack(t *testing.T) {
-	both := []string{"checkpoint-restore", "checkpoint-agent"}
-	queued := inStorage(minio()).Labels(map[string]string{kueueQueue: "team"}).Obj()
-	assert.Equal(t, both, containerNames(podOf(queued, 0).InitContainers), "Kueue stops and starts a Job")
-	resized := inStorage(minio()).Workers(2).Elastic(1, 4).Obj()
-	assert.Equal(t, both, containerNames(podOf(resized, 0).InitContainers), "an elastic Job replaces its pods")
-}
 
 func TestAFailedElasticJobIsDeletedOnlyWhenThatIsWritten(t *testing.T) {
 	job := runningJob(t, elastic().BackoffLimit(0))
@@ -46,11 +39,11 @@ func TestAFailureIsSeenWhileTheAgentStillSendsTheCheckpoint(t *testing.T) {
 	workers := builders.Workers(job).Obj()
 	cause := builders.Pod(workers, 0).OutOfMemory().Obj()
 	cause.Status.Phase = corev1.PodRunning // its sidecar runs
-	follower := builders.Pod(workers, 1).Failed(podloss.ExitPeerLost).Obj()
+	follower := builders.Pod(workers, 1).Failed(podend.ExitPeerLost).Obj()
 
 	d := plan(see(job, workers, cause, follower).after(time.Minute))
 
-	assert.Equal(t, mlv1.ReasonOutOfMemory, d.status.LastFailure.Reason)
+	assert.Equal(t, reasons.OutOfMemory, d.status.LastFailure.Reason)
 	assert.Contains(t, d.status.FailureReason, "worker 0")
 	assert.Equal(t, int32(1), d.status.WorkerFailures)
 }
@@ -71,25 +64,24 @@ func TestAConditionThatIsSetTwiceHasNotChanged(t *testing.T) {
 	job := builders.TrainingJob("bert").Obj()
 	since := metav1.NewTime(builders.Noon.Add(-time.Hour))
 	job.Status.Conditions = []metav1.Condition{{
-		Type: mlv1.ConditionCheckpointReady, Status: metav1.ConditionFalse, Reason: "AgentCrashing", LastTransitionTime: since,
+		Type: reasons.ConditionCheckpointReady, Status: metav1.ConditionFalse, Reason: "CheckpointSidecarCrashing", LastTransitionTime: since,
 	}}
-	o := see(job, nil)
-	d := desired{status: *job.Status.DeepCopy()}
+	p := newPlanner(see(job, nil))
 
-	d.condition(o, mlv1.ConditionCheckpointReady, true, mlv1.ReasonStorageReady, "")
-	d.condition(o, mlv1.ConditionCheckpointReady, false, "AgentCrashing", "")
+	p.condition(reasons.ConditionCheckpointReady, true, reasons.StorageReady, "")
+	p.condition(reasons.ConditionCheckpointReady, false, "CheckpointSidecarCrashing", "")
 
-	assert.Equal(t, since, meta.FindStatusCondition(d.status.Conditions, mlv1.ConditionCheckpointReady).LastTransitionTime)
+	assert.Equal(t, since, meta.FindStatusCondition(p.status.Conditions, reasons.ConditionCheckpointReady).LastTransitionTime)
 }
 
 func TestAPodThatIsDeletedWhileItRestoresIsNoFailure(t *testing.T) {
 	workers := builders.Workers(builders.TrainingJob("bert").Checkpoints().Obj()).Obj()
-	pod := builders.Pod(workers, 0).InitEnded(report.RestoreContainer, podloss.ExitTerminated, "").FailedToInit().Deleting(time.Minute).Obj()
+	pod := builders.Pod(workers, 0).InitEnded(report.RestoreContainer, podend.ExitTerminated, "").FailedToInit().Deleting(time.Minute).Obj()
 
 	found := podFailure(pod)
 
-	assert.True(t, found.disrupted)
-	assert.Equal(t, mlv1.ReasonPodDeleted, found.reason)
+	assert.True(t, found.Lost)
+	assert.Equal(t, reasons.PodDeleted, found.Reason)
 }
 
 func TestAWorkerRunsWhateverBecomesOfItsSidecars(t *testing.T) {
@@ -106,14 +98,14 @@ func TestATargetThatIsReachedIsNotLostToTheDeadline(t *testing.T) {
 	job := runningJob(t, builders.TrainingJob("bert").Workers(1).Deadline(60))
 	job.Spec.SuccessPolicy = &mlv1.SuccessPolicy{TargetAccuracy: ptr.To(0.9)}
 	job.Status.Conditions = append(job.Status.Conditions, metav1.Condition{
-		Type: mlv1.ConditionStopping, Status: metav1.ConditionTrue, Reason: mlv1.ReasonTargetReached,
+		Type: reasons.ConditionStopping, Status: metav1.ConditionTrue, Reason: reasons.TargetReached,
 		Message: "accuracy 0.95 is at least 0.9", LastTransitionTime: metav1.NewTime(builders.Noon.Add(50 * time.Second)),
 	})
 
 	d := plan(see(job, nil).after(2 * time.Minute)) // its workers are stopped
 
 	assert.Equal(t, mlv1.StateCompleted, d.status.State)
-	assert.Equal(t, mlv1.ReasonTargetReached, d.status.Reason)
+	assert.Equal(t, reasons.TargetReached, d.status.Reason)
 }
 
 func TestAnImageOfTheAgentThatCannotBePulledIsNotTheJobs(t *testing.T) {
@@ -121,9 +113,9 @@ func TestAnImageOfTheAgentThatCannotBePulledIsNotTheJobs(t *testing.T) {
 	workers := builders.Workers(job).Obj()
 	pod := builders.Pod(workers, 0).InitWaiting(report.AgentContainer, "ErrImagePull", "not found").Obj()
 
-	reason, message := stuck(pod)
+	reason, message := describeObstacle(pod)
 
-	assert.Equal(t, mlv1.ReasonImagePullFailed, reason)
-	assert.Contains(t, message, "of the checkpoint agent")
+	assert.Equal(t, reasons.ImagePullFailed, reason)
+	assert.Contains(t, message, "of container checkpoint-agent")
 	assert.NotContains(t, message, "spec.image,")
 }

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,43 +16,37 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/cost"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
-	"github.com/dcnlab/spot-training-operator/internal/progress"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/training/cost"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
 // observed is all that a plan is made from.
 type observed struct {
 	now      time.Time
-	settings Settings
+	settings build.Settings
 
-	job            *mlv1.TrainingJob
-	workers        *batchv1.Job // nil when it does not exist
-	pods           []*corev1.Pod
-	serviceAccount *corev1.ServiceAccount
-	headless       *corev1.Service
-	master         *corev1.Service
-	tensorBoard    *corev1.Service
-	config         *corev1.ConfigMap
-	claim          *corev1.PersistentVolumeClaim // the claim that the operator makes
-	policy         *networkingv1.NetworkPolicy
+	job      *mlv1.TrainingJob
+	children map[string]client.Object // that exist, by childKey
+	workers  *batchv1.Job             // of the children; nil when it does not exist
+	pods     []*corev1.Pod
 
 	missingClaim string             // a claim that the spec names and that does not exist
 	resume       *mlv1.ResumeSource // where the job that resumeFrom names keeps its checkpoints; nil when that is not known
 	figures      *observedFigures
 	report       *observedReport // nil when there is none
-	farewell     *farewell
+	final        *finalMessage
 	usages       []cost.Usage // of nodes, since the cost was last written
 	priceUnread  bool         // of one of these nodes: nothing can be charged yet
 
-	gang     gang
-	kueue    bool               // the cluster serves Kueue's kinds
-	decision admission.Decision // of the AIJobQueue that the spec names
+	gang     observedGang
+	kueue    bool              // the cluster serves Kueue's kinds
+	decision queueing.Decision // of the AIJobQueue that the spec names
 
 	nodes           map[string]*node             // those of doubtful pods, by name
-	notices         map[string]preemption.Notice // of all nodes that go, by name
+	notices         map[string]nodenotice.Notice // of all nodes that go, by name
 	unnoticed       map[string]bool              // nodes of the status that are there and have no notice any more
 	spotVM          *spotv1alpha1.SpotInstanceVM // that the spec names; nil when it does not exist
 	creationRefused string                       // why the Job controller could not create pods; empty when not known
@@ -75,27 +70,8 @@ type observedFigures struct {
 // itself, and only while the job has no workers, because the cache holds the operator's own objects only.
 func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observed, error) {
 	o := observed{now: r.Clock.Now(), settings: r.Settings, job: job}
-	children := []struct {
-		name string
-		into client.Object
-		keep func(client.Object)
-	}{
-		{workersName(job), &batchv1.Job{}, func(c client.Object) { o.workers = c.(*batchv1.Job) }},
-		{headlessName(job), &corev1.Service{}, func(c client.Object) { o.headless = c.(*corev1.Service) }},
-		{masterName(job), &corev1.Service{}, func(c client.Object) { o.master = c.(*corev1.Service) }},
-		{tensorBoardName(job), &corev1.Service{}, func(c client.Object) { o.tensorBoard = c.(*corev1.Service) }},
-		{configName(job), &corev1.ConfigMap{}, func(c client.Object) { o.config = c.(*corev1.ConfigMap) }},
-		{serviceAccountName(job), &corev1.ServiceAccount{}, func(c client.Object) { o.serviceAccount = c.(*corev1.ServiceAccount) }},
-		{policyName(job), &networkingv1.NetworkPolicy{}, func(c client.Object) { o.policy = c.(*networkingv1.NetworkPolicy) }},
-	}
-	for _, child := range children {
-		err := r.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: child.name}, child.into)
-		if client.IgnoreNotFound(err) != nil {
-			return o, fmt.Errorf("read %T %s: %w", child.into, child.name, err)
-		}
-		if err == nil && metav1.IsControlledBy(child.into, job) {
-			child.keep(child.into)
-		}
+	if err := r.observeChildren(ctx, &o); err != nil {
+		return o, err
 	}
 	if err := r.observeLostWorkers(ctx, &o); err != nil {
 		return o, err
@@ -126,7 +102,7 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 	if err := r.observeRefusal(ctx, &o); err != nil {
 		return o, err
 	}
-	o.farewell = r.farewells.of(client.ObjectKeyFromObject(job))
+	o.final = r.finalMessages.of(client.ObjectKeyFromObject(job))
 	if figures, at, ok := r.Progress.Latest(client.ObjectKeyFromObject(job)); ok {
 		o.figures = &observedFigures{Figures: figures, time: at}
 	}
@@ -136,16 +112,16 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 	return o, nil
 }
 
-// observeLostWorkers reads the Job of a running training from the API server when it is not in the cache: somebody
-// deleted it, or only took away the label by which the cache finds it.
+// observeLostWorkers reads the Job of a running training from the API server when it is not in the cache: it was deleted, or only lost the
+// label by which the cache finds it.
 func (r *Reconciler) observeLostWorkers(ctx context.Context, o *observed) error {
 	if o.workers != nil || o.job.Status.State != mlv1.StateRunning {
 		return nil
 	}
 	var workers batchv1.Job
-	err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: workersName(o.job)}, &workers)
+	err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: build.WorkersName(o.job)}, &workers)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read Job %s from the API server: %w", workersName(o.job), err)
+		return fmt.Errorf("read Job %s from the API server: %w", build.WorkersName(o.job), err)
 	}
 	if err == nil && metav1.IsControlledBy(&workers, o.job) {
 		o.workers = &workers
@@ -156,7 +132,7 @@ func (r *Reconciler) observeLostWorkers(ctx context.Context, o *observed) error 
 // observeResumeSource finds out where the job that resumeFrom names keeps its checkpoints, once it has one. What is known
 // stays so: the checkpoints outlive their job.
 func (r *Reconciler) observeResumeSource(ctx context.Context, o *observed) error {
-	name := resumeJob(o.job)
+	name := build.ResumeJob(o.job)
 	if name == "" {
 		return nil
 	}
@@ -171,27 +147,17 @@ func (r *Reconciler) observeResumeSource(ctx context.Context, o *observed) error
 	if err != nil {
 		return fmt.Errorf("read TrainingJob %s: %w", name, err)
 	}
-	if hasCheckpoint(&other.Status) {
-		o.resume = sourceOf(&other)
+	if build.HasCheckpoint(&other.Status) {
+		o.resume = build.SourceOf(&other)
 	}
 	return nil
 }
 
 func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
-	if createsClaim(o.job) {
-		claim := &corev1.PersistentVolumeClaim{}
-		err := r.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: claimName(o.job)}, claim)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read claim %s: %w", claimName(o.job), err)
-		}
-		if err == nil {
-			o.claim = claim
-		}
-	}
 	if o.workers != nil {
 		return nil
 	}
-	for _, name := range namedClaims(resolved(o.job, o.resume)) {
+	for _, name := range build.NamedClaims(build.ResolveResume(o.job, o.resume)) {
 		claim := &metav1.PartialObjectMetadata{}
 		claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 		err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, claim)
@@ -220,7 +186,7 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 }
 
 // podsOf returns the pods of the Job with the UID.
-func (o observed) podsOf(uid types.UID) []*corev1.Pod {
+func (o *observed) podsOf(uid types.UID) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, pod := range o.pods {
 		if owner := metav1.GetControllerOf(pod); owner != nil && owner.UID == uid {

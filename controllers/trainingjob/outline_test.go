@@ -2,9 +2,12 @@ package trainingjob
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
@@ -13,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // outline is a plan in short, so that a test can state all of it.
@@ -65,16 +68,34 @@ func outlineOf(d desired) outline {
 func titleOf(object client.Object) string {
 	switch o := object.(type) {
 	case *batchv1.Job:
-		return fmt.Sprintf("Job %s, attempt %d", o.Name, attemptOf(o))
+		return fmt.Sprintf("Job %s, attempt %d", o.Name, build.AttemptOf(o))
 	case *corev1.Pod:
 		return "Pod " + o.Name
 	}
-	return kindOf(object) + " " + object.GetName()
+	kind := object.GetObjectKind().GroupVersionKind().Kind // of a PodGroup
+	if kind == "" {
+		kind = reflect.TypeOf(object).Elem().Name()
+	}
+	return kind + " " + object.GetName()
 }
 
 // see is what is observed of a job at noon, with its workers and pods.
 func see(job *mlv1.TrainingJob, workers *batchv1.Job, pods ...*corev1.Pod) observed {
-	return observed{now: builders.Noon, settings: Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, job: job, workers: workers, pods: pods}
+	o := observed{
+		now: builders.Noon, settings: build.Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, job: job, pods: pods, workers: workers,
+		children: map[string]client.Object{},
+	}
+	if workers != nil {
+		o.with(workers)
+	}
+	return o
+}
+
+// with has children exist.
+func (o *observed) with(children ...client.Object) {
+	for _, object := range children {
+		o.children[childKey(object)] = object
+	}
 }
 
 // after is what is observed later.

@@ -3,6 +3,8 @@ package trainingjob
 import (
 	"testing"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // change changes an object as another manager does.
@@ -58,7 +61,7 @@ func TestAPIWhatOthersAddStaysAndWhatTheyChangeIsPutBack(t *testing.T) {
 	t.Run("a port of the master Service", func(t *testing.T) {
 		var service corev1.Service
 		c.change(&service, "bert-master", func() { service.Spec.Ports[0].Port = 1 })
-		want := buildMaster(builders.TrainingJob("bert").Obj()).Spec.Ports
+		want := build.MasterService(builders.TrainingJob("bert").Obj()).Spec.Ports
 		eventually(t, "the Service being put back", func() bool {
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(&service), &service)
 			return err == nil && equality.Semantic.DeepEqual(want, service.Spec.Ports)
@@ -115,7 +118,7 @@ func TestAPIAJobThatIsDeletedUnderARunningTrainingIsStartedAgain(t *testing.T) {
 	require.NoError(t, c.Delete(t.Context(), workers, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 
 	now := c.await(job, "Restarting", state(mlv1.StateRestarting))
-	assert.Equal(t, "the Job bert-training was deleted", now.Status.FailureReason)
+	assert.Equal(t, "Job bert-training was deleted", now.Status.FailureReason)
 	c.collectGarbage()
 	c.workers(job, 1)
 }
@@ -130,11 +133,11 @@ func TestAPIAForeignObjectIsLeftAlone(t *testing.T) {
 	m := c.start(nil)
 	job := c.submit(builders.TrainingJob("bert"))
 
-	now := c.await(job, "in conflict", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mlv1.ReasonObjectConflict })
+	now := c.await(job, "in conflict", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == reasons.ObjectConflict })
 
 	assert.Equal(t, mlv1.StateInitializing, now.Status.State)
 	assert.Equal(t, "False ObjectConflict", outlineOf(desired{status: now.Status}).Conditions["Initialized"])
-	assert.Equal(t, "ConfigMap bert-config exists and does not belong to this job: delete or rename it, or give the job another name",
+	assert.Equal(t, "ConfigMap bert-config exists and does not belong to this TrainingJob: delete or rename it, or give the TrainingJob another name",
 		waitingMessage(&now.Status))
 	m.lookAgain(job, 3)
 	after := &corev1.ConfigMap{}
@@ -142,12 +145,12 @@ func TestAPIAForeignObjectIsLeftAlone(t *testing.T) {
 	assert.Empty(t, cmp.Diff(foreign, after), "somebody else's object must not be touched")
 
 	require.NoError(t, c.Delete(t.Context(), foreign))
-	c.await(job, "going on", func(job *mlv1.TrainingJob) bool { return job.Status.Reason != mlv1.ReasonObjectConflict })
+	c.await(job, "going on", func(job *mlv1.TrainingJob) bool { return job.Status.Reason != reasons.ObjectConflict })
 }
 
 func TestAPIAClaimKeptFromAnEarlierJobOfThisNameIsUsed(t *testing.T) {
 	c := newCluster(t)
-	kept := buildClaim(builders.TrainingJob("bert").Namespace(c.namespace).Checkpoints().Obj())
+	kept := build.Claim(builders.TrainingJob("bert").Namespace(c.namespace).Checkpoints().Obj())
 	require.NoError(t, c.Create(t.Context(), kept))
 	c.start(nil)
 
@@ -164,7 +167,7 @@ func TestAPIAMissingClaimKeepsTheJobPendingUntilItExists(t *testing.T) {
 	m := c.start(nil)
 	job := c.submit(builders.TrainingJob("bert").Claim("shared"))
 
-	now := c.await(job, "waiting for its claim", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mlv1.ReasonClaimNotFound })
+	now := c.await(job, "waiting for its claim", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == reasons.ClaimNotFound })
 	assert.Equal(t, mlv1.StatePending, now.Status.State)
 	assert.Equal(t, "False ClaimNotFound", outlineOf(desired{status: now.Status}).Conditions["CheckpointReady"])
 	assert.Len(t, c.versions(job), 1, "it has no children yet")
@@ -213,7 +216,7 @@ func TestAPIAPodTemplateThatTheAPIRefusesFailsTheJob(t *testing.T) {
 
 			now := c.await(job, "Failed", state(mlv1.StateFailed))
 
-			assert.Equal(t, mlv1.ReasonInvalidSpec, now.Status.Reason)
+			assert.Equal(t, reasons.InvalidSpec, now.Status.Reason)
 			assert.Contains(t, now.Status.FailureReason, test.why)
 			c.settled(m, job)
 			err := c.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: name + "-training"}, &batchv1.Job{})
@@ -239,7 +242,7 @@ func TestAPIAQuotaKeepsTheJobPendingUntilItIsRaised(t *testing.T) {
 
 	job := c.submit(builders.TrainingJob("bert"))
 
-	now := c.await(job, "refused", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == mlv1.ReasonQuotaExceeded })
+	now := c.await(job, "refused", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == reasons.ResourceQuotaExceeded })
 	assert.Equal(t, mlv1.StatePending, now.Status.State)
 	assert.Contains(t, waitingMessage(&now.Status), "exceeded quota")
 

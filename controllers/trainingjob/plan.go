@@ -6,21 +6,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // overdue is how long after its grace period a pod is given up: the kubelet of its node no longer answers, and the
 // training must not wait for it.
 const overdue = 15 * time.Second
 
-// retryRefused is when to try again what the API server or somebody else's object did not allow.
+// retryRefused is when to try again what the API server refused, or the object of another owner prevented.
 const retryRefused = 5 * time.Second
 
 // desired is what should be.
@@ -51,175 +54,151 @@ type desired struct {
 	again time.Duration
 }
 
-// plan decides everything. It is a pure function of what was observed.
-func plan(o observed) desired {
-	d := desired{status: *o.job.Status.DeepCopy(), label: map[*corev1.Pod]map[string]string{}}
-	d.status.ObservedGeneration = o.job.Generation
-	if finished(&d.status) {
-		planFinished(o, &d)
-		followAgent(o, &d)
-		followRequest(o, &d)
-		d.agent, d.ask = "", ""
-		return d
-	}
-	countStart(o, &d)
-	suspend := ptr.Deref(o.job.Spec.Suspend, false)
-	if !suspend && !evictedByQueue(o) {
-		resumed(o, &d)
-	}
-	if reason, message := obstacle(o); reason != "" && o.workers == nil && !suspend {
-		hold(o, &d, reason, message)
-		d.status.Admission = nil
-		followRequest(o, &d)
-		return d
-	}
-	admit(o, &d)
-	followSpot(o, &d)
-	readFigures(o, &d)
-	followAgent(o, &d)
-	judgeSuccess(o, &d)
-	switch {
-	case suspend:
-		planSuspended(o, &d)
-	case planAdmission(o, &d):
-	case planEnd(o, &d):
-	case o.workers == nil:
-		planStart(o, &d)
-	default:
-		planAttempt(o, &d)
-	}
-	followRequest(o, &d)
-	if finished(&d.status) || suspend {
-		releaseGang(o, &d)
-	}
-	if deadline := deadlineOf(o, &d); deadline != nil && !finished(&d.status) && o.now.Before(*deadline) {
-		d.lookAgain(deadline.Sub(o.now))
-	}
-	return d
+// planner makes one plan.
+type planner struct {
+	observed
+	desired
 }
 
-// obstacle names what keeps the job from being started; empty when nothing does.
-func obstacle(o observed) (reason, message string) {
-	if problem := frameworkProblem(o.job); problem != nil {
-		return mlv1.ReasonFrameworkNotSupported, problem.Error()
+// plan decides everything. It is a pure function of what was observed.
+func plan(o observed) desired {
+	p := newPlanner(o)
+	p.label = map[*corev1.Pod]map[string]string{}
+	if isFinished(&p.status) {
+		p.planFinished()
+		p.followAgent()
+		p.followRequest()
+		p.agent, p.ask = "", ""
+		return p.desired
 	}
-	if from := resumeSource(o.job); strings.HasPrefix(from, "/") && !checkpointsEnabled(o.job) || from == resumeLatest && !checkpointsEnabled(o.job) {
-		return mlv1.ReasonStorageNotSupported,
+	p.countStart()
+	suspend := ptr.Deref(o.job.Spec.Suspend, false)
+	if !suspend && !p.isEvicted() {
+		p.setResumed()
+	}
+	if reason, message := p.findObstacle(); reason != "" && o.workers == nil && !suspend {
+		p.setPending(reason, message)
+		p.status.Admission = nil
+		p.followRequest()
+		return p.desired
+	}
+	p.setAdmission()
+	p.followSpot()
+	p.readFigures()
+	p.followAgent()
+	p.judgeSuccess()
+	switch {
+	case suspend:
+		p.planSuspended()
+	case p.planAdmission():
+	case p.planEnd():
+	case o.workers == nil:
+		p.planStart()
+	default:
+		p.planAttempt()
+	}
+	p.followRequest()
+	if isFinished(&p.status) || suspend {
+		p.releaseGang()
+	}
+	if deadline := p.deadlineOf(); deadline != nil && !isFinished(&p.status) && o.now.Before(*deadline) {
+		p.lookAgain(deadline.Sub(o.now))
+	}
+	return p.desired
+}
+
+func newPlanner(o observed) *planner {
+	p := &planner{observed: o, desired: desired{status: *o.job.Status.DeepCopy()}}
+	p.status.ObservedGeneration = o.job.Generation
+	return p
+}
+
+// findObstacle names what keeps the job from being started; empty when nothing does.
+func (o *observed) findObstacle() (reason, message string) {
+	if problem := build.FrameworkProblem(o.job); problem != nil {
+		return reasons.FrameworkNotSupported, problem.Error()
+	}
+	if from := build.ResumeFrom(o.job); strings.HasPrefix(from, "/") && !build.CheckpointsEnabled(o.job) || from == build.ResumeLatest && !build.CheckpointsEnabled(o.job) {
+		return reasons.StorageNotSupported,
 			"spec.checkpoint.resumeFrom: needs the job's own storage, but spec.checkpoint.enabled is false: enable it or write a URI such as pvc://claim/path"
 	}
-	if name := resumeJob(o.job); name != "" && o.resume == nil {
-		return mlv1.ReasonResumeSourceNotFound, fmt.Sprintf(
+	if name := build.ResumeJob(o.job); name != "" && o.resume == nil {
+		return reasons.ResumeSourceNotFound, fmt.Sprintf(
 			"spec.checkpoint.resumeFrom: there is no TrainingJob %s with a checkpoint in namespace %s: create it and wait for its first, or correct the name", name, o.job.Namespace)
 	}
-	if field, message := misfitOfElastic(o.job); message != "" {
-		return mlv1.ReasonInvalidSpec, field + ": " + message
+	if field, message := build.ElasticProblem(o.job); message != "" {
+		return reasons.InvalidSpec, field + ": " + message
 	}
 	if o.missingClaim != "" {
-		return mlv1.ReasonClaimNotFound, fmt.Sprintf(
+		return reasons.ClaimNotFound, fmt.Sprintf(
 			"there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.checkpoint", o.missingClaim, o.job.Namespace)
 	}
 	if reason, message := twoQueues(o.job); reason != "" {
 		return reason, message
 	}
-	if reason, message := queueObstacle(o); reason != "" {
+	if reason, message := o.kueueObstacle(); reason != "" {
 		return reason, message
 	}
-	return gangObstacle(o)
-}
-
-func resumeSource(job *mlv1.TrainingJob) string {
-	if job.Spec.Checkpoint == nil {
-		return ""
-	}
-	return job.Spec.Checkpoint.ResumeFrom
+	return o.gangObstacle()
 }
 
 // refused is the plan after the API server refused an object: the job waits with the reason in its status or, when its
 // spec can never be met, fails.
 func refused(o observed, reason, message string, permanent bool) desired {
-	d := desired{status: *o.job.Status.DeepCopy()}
-	d.status.ObservedGeneration = o.job.Generation
-	resumed(o, &d)
-	if permanent {
-		fail(o, &d, reason, message)
-		return d
+	p := newPlanner(o)
+	p.setResumed()
+	switch {
+	case permanent:
+		p.fail(reason, message)
+		return p.desired
+	case o.workers == nil:
+		p.setPending(reason, message)
+	default:
+		p.setInitializing(reason, message)
 	}
-	if o.workers == nil {
-		hold(o, &d, reason, message)
-	} else {
-		initializing(o, &d, reason, message)
-	}
-	d.lookAgain(retryRefused)
-	return d
+	p.lookAgain(retryRefused)
+	return p.desired
 }
 
 // planStart makes the children, once no worker of an earlier attempt runs any more and the backoff is over.
-func planStart(o observed, d *desired) {
-	if d.status.State == mlv1.StateRunning {
-		lost := failure{reason: mlv1.ReasonJobDeleted, disrupted: true, message: "the Job " + workersName(o.job) + " was deleted"}
-		d.status.LastFailure = lost.status(o.now)
-		restart(o, d, lost)
+func (p *planner) planStart() {
+	if p.status.State == mlv1.StateRunning {
+		lost := failure{End: workerProgram.LossOf(reasons.JobDeleted, "Job "+build.WorkersName(p.job), "")}
+		p.status.LastFailure = lost.status(p.now)
+		p.restart(lost)
 		return
 	}
-	if wait := lingering(o, d); wait > 0 {
-		if d.status.State != mlv1.StateRestarting {
-			initializing(o, d, mlv1.ReasonWorkersStarting, "pods of earlier workers are ending")
+	if wait := p.lingeringTime(); wait > 0 {
+		if p.status.State != mlv1.StateRestarting {
+			p.setInitializing(reasons.WorkersStarting, "pods of earlier workers are ending")
 		}
-		d.lookAgain(wait)
+		p.lookAgain(wait)
 		return
 	}
-	if d.status.State == mlv1.StateRestarting && d.status.LastRestartTime != nil {
-		if wait := d.status.LastRestartTime.Add(backoff(o.job)).Sub(o.now); wait > 0 {
-			d.lookAgain(wait)
+	if p.status.State == mlv1.StateRestarting && p.status.LastRestartTime != nil {
+		if wait := p.status.LastRestartTime.Add(backoff(p.job)).Sub(p.now); wait > 0 {
+			p.lookAgain(wait)
 			return
 		}
 	}
-	d.apply = append(gangObjects(o), firstChildren(o, d.status.RestartCount)...)
-	d.more = true
+	p.apply = append(p.gangObjects(), p.wanted(true)...)
+	p.more = true
 }
 
-// firstChildren are what the pods of an attempt wait for: in a burst of new jobs these are made for all jobs before
-// the rest is made for any.
-func firstChildren(o observed, attempt int32) []client.Object {
-	var list []client.Object
-	if o.job.Spec.ServiceAccountName == "" {
-		list = append(list, buildServiceAccount(o.job))
-	}
-	if createsClaim(o.job) {
-		list = append(list, buildClaim(o.job))
-	}
-	if isolated(o.job, o.settings) {
-		list = append(list, buildPolicy(o.job, o.settings))
-	}
-	workers := buildWorkers(resolved(o.job, o.resume), o.settings, attempt)
-	joinGang(o, workers)
-	joinQueue(o, workers)
-	return append(list, workers)
-}
-
-// children are all objects of the job.
-func children(o observed, attempt int32) []client.Object {
-	list := append(firstChildren(o, attempt), buildConfig(o.job), buildHeadless(o.job), buildMaster(o.job))
-	if tensorBoardEnabled(o.job) {
-		list = append(list, buildTensorBoard(o.job))
-	}
-	return list
-}
-
-// lingering is how long to wait at the most for pods of an earlier attempt; 0 when none runs. They must be gone before
+// lingeringTime is how long to wait at most for pods of an earlier attempt; 0 when none runs. They must be gone before
 // others start, because these would take their host names and read the checkpoints that they still write. The garbage
 // collector deletes them with their Job; pods that were orphaned are deleted here.
-func lingering(o observed, d *desired) time.Duration {
+func (p *planner) lingeringTime() time.Duration {
 	var wait time.Duration
-	for _, pod := range o.pods {
+	for _, pod := range p.pods {
 		if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
-		limit := time.Duration(gracePeriod(o.job))*time.Second + overdue
+		limit := time.Duration(build.GracePeriod(p.job))*time.Second + overdue
 		if pod.DeletionTimestamp != nil { // which is when it should be gone
-			limit = pod.DeletionTimestamp.Add(overdue).Sub(o.now)
+			limit = pod.DeletionTimestamp.Add(overdue).Sub(p.now)
 		} else if metav1.GetControllerOf(pod) == nil {
-			d.remove(pod)
+			p.remove(pod)
 		}
 		wait = max(wait, limit)
 	}
@@ -227,132 +206,127 @@ func lingering(o observed, d *desired) time.Duration {
 }
 
 // planAttempt follows the workers that exist.
-func planAttempt(o observed, d *desired) {
-	pods := sinceAdmission(o.workers, o.podsOf(o.workers.UID))
+func (p *planner) planAttempt() {
+	pods := sinceAdmission(p.workers, p.podsOf(p.workers.UID))
 	switch {
-	case o.workers.DeletionTimestamp != nil:
+	case p.workers.DeletionTimestamp != nil:
 		return // its end brings us back
-	case attemptOf(o.workers) < d.status.RestartCount:
-		hurry(o, d)
-		d.remove(o.workers)
+	case build.AttemptOf(p.workers) < p.status.RestartCount:
+		p.shortenGrace()
+		p.remove(p.workers)
 		return
-	case heldByQueue(o.workers):
-		planQueued(o, d)
+	case isHeldByKueue(p.workers):
+		p.planHeldByKueue()
 		return
-	case succeeded(o.workers, pods):
-		complete(o, d)
+	case hasSucceeded(p.workers, pods):
+		p.complete()
 		return
-	case resizable(o.workers) && o.job.Spec.Elastic != nil:
-		planElastic(o, d, pods)
+	case isResizable(p.workers) && p.job.Spec.Elastic != nil:
+		p.planElastic(pods)
 		return
 	}
-	if found := findFailure(o.workers, pods); found != nil {
-		found = blameNotice(o, blameStorage(o, blameNode(o, o.workers, found)))
-		if wait := causeMayFollow(o.now, pods); wait > 0 && !found.disrupted {
-			d.lookAgain(wait)
+	if found := findFailure(p.workers, pods); found != nil {
+		found = p.blameNotice(p.blameStorage(p.blameNode(p.workers, found)))
+		if wait := causeMayFollow(p.now, pods); wait > 0 && !found.Lost {
+			p.lookAgain(wait)
 			return
 		}
-		planFailure(o, d, *found)
+		p.planFailure(*found)
 		return
 	}
-	if leaveTogether(o, d, pods) {
+	if p.leaveTogether(pods) {
 		return
 	}
-	if size := ptr.Deref(o.workers.Spec.Completions, 0); size != o.job.Spec.NumWorkers {
-		restart(o, d, failure{reason: mlv1.ReasonRescaled, disrupted: true, message: fmt.Sprintf(
-			"spec.numWorkers changed from %d to %d", size, o.job.Spec.NumWorkers)})
+	if size := ptr.Deref(p.workers.Spec.Completions, 0); size != p.job.Spec.NumWorkers {
+		p.restart(failure{End: podend.End{Reason: reasons.Rescaled, Lost: true, Message: fmt.Sprintf(
+			"spec.numWorkers changed from %d to %d", size, p.job.Spec.NumWorkers)}})
 		return
 	}
-	d.apply = children(o, attemptOf(o.workers))
+	p.apply = p.wanted(false)
 	for _, pod := range pods {
-		if with := replicaLabels(pod); with != nil && pod.DeletionTimestamp == nil {
-			d.label[pod] = with
+		if with := build.ReplicaLabels(pod); with != nil && pod.DeletionTimestamp == nil {
+			p.label[pod] = with
 		}
 	}
-	d.status.Workers.Active, d.status.Workers.Succeeded = countWorkers(pods)
-	d.status.Workers.Failed = 0 // those that are known failed in an earlier attempt
-	if d.status.Workers.Active+d.status.Workers.Succeeded >= d.status.Workers.Total {
-		running(o, d)
-	} else if d.status.State != mlv1.StateRunning {
-		reason, message := waitingFor(o, d, pods)
-		initializing(o, d, reason, message)
+	p.status.Workers.Active, p.status.Workers.Succeeded = countWorkers(pods)
+	p.status.Workers.Failed = 0 // those that are known failed in an earlier attempt
+	if p.status.Workers.Active+p.status.Workers.Succeeded >= p.status.Workers.Total {
+		p.setRunning()
+	} else if p.status.State != mlv1.StateRunning {
+		reason, message := p.describeWaiting(pods)
+		p.setInitializing(reason, message)
 	}
-	d.scrape = metricsURL(o.job, pods)
+	p.scrape = metricsURL(p.job, pods)
 }
 
-func planFailure(o observed, d *desired, found failure) {
-	judged := judge(o.job, found)
-	d.status.LastFailure = found.status(o.now)
+func (p *planner) planFailure(found failure) {
+	judged := judge(p.job, found)
+	p.status.LastFailure = found.status(p.now)
 	if judged.restart {
-		restart(o, d, found)
+		p.restart(found)
 		return
 	}
-	d.status.Workers.Failed = countFailed(o.podsOf(o.workers.UID))
-	fail(o, d, judged.reason, judged.message)
+	p.status.Workers.Failed = countFailed(p.podsOf(p.workers.UID))
+	p.fail(judged.reason, judged.message)
 }
 
 // planSuspended stops the workers, by deleting their Job. The Job's own suspension would count the stopped pods as
 // failures.
-func planSuspended(o observed, d *desired) {
-	if o.workers != nil {
-		d.remove(o.workers)
-		stoppingWorkers(o, d)
+func (p *planner) planSuspended() {
+	if p.workers != nil {
+		p.remove(p.workers)
+		p.setStopping()
 		return
 	}
-	if wait := lingering(o, d); wait > 0 {
-		stoppingWorkers(o, d)
-		d.lookAgain(wait)
+	if wait := p.lingeringTime(); wait > 0 {
+		p.setStopping()
+		p.lookAgain(wait)
 		return
 	}
-	suspended(o, d)
+	p.setSuspended()
 }
 
 // planFinished deletes what the clean-up policy says, and the job itself when its time to live is over.
-func planFinished(o observed, d *desired) {
-	if ttl := o.job.Spec.TTLSecondsAfterFinished; ttl != nil && d.status.CompletionTime != nil {
-		left := d.status.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(o.now)
+func (p *planner) planFinished() {
+	if ttl := p.job.Spec.TTLSecondsAfterFinished; ttl != nil && p.status.CompletionTime != nil {
+		left := p.status.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(p.now)
 		if left <= 0 {
-			d.deleteSelf = true
+			p.deleteSelf = true
 			return
 		}
-		d.lookAgain(left)
+		p.lookAgain(left)
 	}
-	leaveQueue(o, d)
-	switch o.job.Spec.CleanupPolicy {
+	p.deleteHeldJob()
+	switch p.job.Spec.CleanupPolicy {
 	case mlv1.CleanupAll:
-		d.remove(o.workers)
-		d.remove(o.headless)
-		d.remove(o.master)
-		d.remove(o.tensorBoard)
-		d.remove(o.config)
-		d.remove(o.policy)
+		p.cleanUp()
 	case mlv1.CleanupRunning:
 		// No pod of a Job that is complete runs; one that seems to is only behind in the cache.
-		if o.workers == nil || jobComplete(o.workers) {
+		if p.workers == nil || jobComplete(p.workers) {
 			return
 		}
-		for _, pod := range o.podsOf(o.workers.UID) {
+		for _, pod := range p.podsOf(p.workers.UID) {
 			if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
-				d.remove(pod)
+				p.remove(pod)
 			}
 		}
 	}
 }
 
-func pastDeadline(o observed, d *desired) bool {
-	deadline := deadlineOf(o, d)
-	return deadline != nil && !o.now.Before(*deadline)
+func (p *planner) pastDeadline() bool {
+	deadline := p.deadlineOf()
+	return deadline != nil && !p.now.Before(*deadline)
 }
 
 // deadlineOf is the end of activeDeadlineSeconds; nil when there is none or the job has not started. Like a Job's, it
-// begins anew when the job is resumed.
-func deadlineOf(o observed, d *desired) *time.Time {
-	seconds := o.job.Spec.FailurePolicy.ActiveDeadlineSeconds
-	if seconds == nil || d.status.StartTime == nil || ptr.Deref(o.job.Spec.Suspend, false) || evictedByQueue(o) {
+// begins again when the job is resumed.
+func (p *planner) deadlineOf() *time.Time {
+	seconds := p.job.Spec.FailurePolicy.ActiveDeadlineSeconds
+	if seconds == nil || p.status.StartTime == nil || ptr.Deref(p.job.Spec.Suspend, false) || p.isEvicted() {
 		return nil
 	}
-	start := d.status.StartTime.Time
-	if resumed := resumedAt(&d.status); resumed.After(start) {
+	start := p.status.StartTime.Time
+	if resumed := resumedAt(&p.status); resumed.After(start) {
 		start = resumed
 	}
 	deadline := start.Add(time.Duration(*seconds) * time.Second)
@@ -366,9 +340,9 @@ func jobComplete(workers *batchv1.Job) bool {
 	})
 }
 
-// succeeded says whether every worker ended with exit code 0. The pods tell before the Job controller does, which
+// hasSucceeded says whether every worker ended with exit code 0. The pods tell before the Job controller does, which
 // gathers their ends for a second.
-func succeeded(workers *batchv1.Job, pods []*corev1.Pod) bool {
+func hasSucceeded(workers *batchv1.Job, pods []*corev1.Pod) bool {
 	if jobComplete(workers) {
 		return true
 	}
@@ -378,7 +352,7 @@ func succeeded(workers *batchv1.Job, pods []*corev1.Pod) bool {
 			done[replicaOf(pod)] = true
 		}
 	}
-	if resizable(workers) { // one that was lost at the very end need not come back
+	if isResizable(workers) { // one that was lost at the very end need not come back
 		return done["0"]
 	}
 	return len(done) == int(ptr.Deref(workers.Spec.Completions, 0))
@@ -389,7 +363,7 @@ func countWorkers(pods []*corev1.Pod) (active, succeeded int32) {
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded:
 			succeeded++
-		case pod.Status.Phase == corev1.PodRunning && ready(pod):
+		case pod.Status.Phase == corev1.PodRunning && isReady(pod):
 			active++
 		}
 	}
@@ -400,10 +374,10 @@ func countFailed(pods []*corev1.Pod) int32 {
 	return int32(len(slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.Status.Phase != corev1.PodFailed })))
 }
 
-// ready says whether the training of a pod runs, whatever becomes of its sidecars.
-func ready(pod *corev1.Pod) bool {
+// isReady says whether the training of a pod runs, whatever becomes of its sidecars.
+func isReady(pod *corev1.Pod) bool {
 	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == workerContainer && status.Ready {
+		if status.Name == build.WorkerContainer && status.Ready {
 			return true
 		}
 	}
@@ -415,28 +389,8 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// remove deletes an object; nil pointers, which stand for objects that do not exist, are passed over.
-func (d *desired) remove(object client.Object) {
-	switch o := object.(type) {
-	case *batchv1.Job:
-		if o == nil {
-			return
-		}
-	case *corev1.Service:
-		if o == nil {
-			return
-		}
-	case *corev1.ConfigMap:
-		if o == nil {
-			return
-		}
-	case *networkingv1.NetworkPolicy:
-		if o == nil {
-			return
-		}
-	}
-	d.delete = append(d.delete, object)
-}
+// remove deletes an object.
+func (d *desired) remove(object client.Object) { d.delete = append(d.delete, object) }
 
 // expel deletes a pod with what is left of its grace period.
 func (d *desired) expel(pod *corev1.Pod, grace int64) {

@@ -6,15 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // conditionsOf are what conditions must be in each state. A condition that is not named may be anything that its own
@@ -135,7 +136,7 @@ func worlds(of *mlv1.TrainingJob, passed time.Duration) map[string]observed {
 			"a pod that was lost":          see(job, workers, pod(0).Failed(143).Disrupted("Preempted", "").Obj()),
 			"pods that run long":           see(job, workers, each(func(r int) *corev1.Pod { return pod(r).Running().Obj() })...).after(2 * time.Hour),
 		} {
-			if o.workers == nil || attemptOf(o.workers) >= 0 {
+			if o.workers == nil || build.AttemptOf(o.workers) >= 0 {
 				all[title+wish] = o.after(passed)
 			}
 		}
@@ -213,15 +214,4 @@ func TestReportWritesOnlyMinorChangesLate(t *testing.T) {
 			assert.Equal(t, test.minor, onlyMinor(&base, after))
 		})
 	}
-}
-
-func TestAMinorChangeWaitsOnceAndNotForever(t *testing.T) {
-	var minor putOff
-	key := types.NamespacedName{Namespace: "a", Name: "b"}
-
-	assert.Equal(t, minorDelay, minor.wait(key, builders.Noon))
-	assert.Equal(t, time.Second, minor.wait(key, builders.Noon.Add(minorDelay-time.Second)))
-	assert.Zero(t, minor.wait(key, builders.Noon.Add(minorDelay)))
-	minor.settle(key)
-	assert.Equal(t, minorDelay, minor.wait(key, builders.Noon.Add(time.Hour)), "the next change waits anew")
 }

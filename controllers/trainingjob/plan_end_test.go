@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,7 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestCompletion(t *testing.T) {
@@ -34,25 +37,25 @@ func TestCompletion(t *testing.T) {
 	}{
 		"as soon as all pods have succeeded": {
 			observed: see(job, workers.Obj(), pod(0).Succeeded("").Obj(), pod(1).Succeeded("").Obj()),
-			want:     completed(mlv1.ReasonTrainingCompleted), message: "all workers ended with exit code 0",
+			want:     completed(reasons.TrainingCompleted), message: "all workers ended with exit code 0",
 		},
 		"by the Job's word when its pods are gone": {
 			observed: see(job, builders.Workers(job).Condition(batchv1.JobComplete, "CompletionsReached", "").Obj()),
-			want:     completed(mlv1.ReasonTrainingCompleted), message: "all workers ended with exit code 0",
+			want:     completed(reasons.TrainingCompleted), message: "all workers ended with exit code 0",
 		},
 		"early, for the target is reached": {
 			observed: see(job, workers.Obj(), pod(1).Succeeded("").Obj(),
 				pod(0).Succeeded(`{"reason": "TargetReached", "message": "accuracy 0.96 is at least 0.95"}`).Obj()),
-			want: completed(mlv1.ReasonTargetReached), message: "accuracy 0.96 is at least 0.95",
+			want: completed(reasons.TargetReached), message: "accuracy 0.96 is at least 0.95",
 		},
 		"early, for the training no longer improves": {
 			observed: see(job, workers.Obj(), pod(1).Succeeded("").Obj(),
 				pod(0).Succeeded(`{"reason": "EarlyStopped", "message": "no improvement for 5 epochs"}`).Obj()),
-			want: completed(mlv1.ReasonEarlyStopped), message: "no improvement for 5 epochs",
+			want: completed(reasons.EarlyStopped), message: "no improvement for 5 epochs",
 		},
 		"with a reason of the worker's own, which is not the API's": {
 			observed: see(job, workers.Obj(), pod(0).Succeeded(`{"reason": "Bored"}`).Obj(), pod(1).Succeeded("").Obj()),
-			want:     completed(mlv1.ReasonTrainingCompleted), message: "all workers ended with exit code 0",
+			want:     completed(reasons.TrainingCompleted), message: "all workers ended with exit code 0",
 		},
 	}
 	for name, test := range tests {
@@ -61,7 +64,7 @@ func TestCompletion(t *testing.T) {
 
 			lookingLike(t, test.want, got)
 			for _, condition := range got.status.Conditions {
-				if condition.Type == mlv1.ConditionComplete {
+				if condition.Type == reasons.ConditionComplete {
 					assert.Equal(t, test.message, condition.Message)
 				}
 			}
@@ -74,8 +77,8 @@ func TestTwoPodsOfOneReplicaAreNotTwoReplicas(t *testing.T) {
 	workers := builders.Workers(job).Obj()
 	first, second := builders.Pod(workers, 0).Succeeded("").Obj(), builders.Pod(workers, 1).Succeeded("").Obj()
 
-	assert.False(t, succeeded(workers, []*corev1.Pod{first, first}))
-	assert.True(t, succeeded(workers, []*corev1.Pod{first, second}))
+	assert.False(t, hasSucceeded(workers, []*corev1.Pod{first, first}))
+	assert.True(t, hasSucceeded(workers, []*corev1.Pod{first, second}))
 }
 
 func TestTheStatusOfACompletedJobTellsAll(t *testing.T) {
@@ -98,9 +101,9 @@ func TestTheStatusOfACompletedJobTellsAll(t *testing.T) {
 	assert.Empty(t, cmp.Diff(mlv1.TrainingJobStatus{
 		ObservedGeneration: 2,
 		StartCount:         1,
-		State:              mlv1.StateCompleted, Phase: mlv1.PhaseSucceeded, Reason: mlv1.ReasonTrainingCompleted,
+		State:              mlv1.StateCompleted, Phase: mlv1.PhaseSucceeded, Reason: reasons.TrainingCompleted,
 		Conditions: []metav1.Condition{
-			condition("Admitted", "AdmittedUnqueued", "the job asks for no queue and is admitted at once", "True", noon, 2),
+			condition("Admitted", "AdmittedUnqueued", "admitted at once because the job names no queue", "True", noon, 2),
 			condition("CheckpointReady", "StorageReady", "checkpoints are kept on the claim bert-checkpoints", "True", noon, 2),
 			condition("Initialized", "WorkersRunning", "all 1 workers run", "True", noon, 1),
 			condition("Running", "TrainingCompleted", ended, "False", end, 2),
@@ -133,7 +136,7 @@ func TestAJobThatEndsBeforeItIsSeenRunningStartedWithItsWorkers(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	exceeded := outline{
-		State: mlv1.StateFailed, Reason: mlv1.ReasonDeadlineExceeded, FailureReason: "ran longer than activeDeadlineSeconds 100",
+		State: mlv1.StateFailed, Reason: reasons.DeadlineExceeded, FailureReason: "ran longer than activeDeadlineSeconds 100",
 		Workers: mlv1.WorkersStatus{Total: 1},
 	}
 	t.Run("is looked for in time", func(t *testing.T) {
@@ -156,7 +159,7 @@ func TestDeadline(t *testing.T) {
 
 		job.Status = saving.status
 		saved := see(job, nil).after(110 * time.Second)
-		saved.farewell = &farewell{owner: workers.UID, created: job.CreationTimestamp, message: lastWordsOfEpoch7}
+		saved.final = &finalMessage{owner: workers.UID, created: job.CreationTimestamp, message: lastWordsOfEpoch7}
 		ended := plan(saved)
 		want := exceeded
 		want.Conditions = conditions{
@@ -186,7 +189,7 @@ func TestDeadline(t *testing.T) {
 		want.Restarts = 1
 		want.Workers.Failed = 1
 		want.Conditions = conditions{
-			"Admitted": admitted, "Initialized": "False WorkerFailed", "Running": "False DeadlineExceeded", "Failed": "True DeadlineExceeded",
+			"Admitted": admitted, "Initialized": "False ProgramFailed", "Running": "False DeadlineExceeded", "Failed": "True DeadlineExceeded",
 			"Restarting": "False DeadlineExceeded",
 		}
 		lookingLike(t, want, plan(see(job, nil).after(100*time.Second)))
@@ -215,7 +218,7 @@ func TestDeadline(t *testing.T) {
 		job.Status = resumed.status
 		assert.Equal(t, mlv1.StateRunning, plan(see(job, workers, runningPods(job, 0)...).after(time.Hour+99*time.Second)).status.State)
 		late := plan(see(job, workers, runningPods(job, 0)...).after(time.Hour + 100*time.Second))
-		assert.NotNil(t, stopping(&late.status))
+		assert.NotNil(t, stoppingCondition(&late.status))
 	})
 	t.Run("does not fail a job that is being suspended again", func(t *testing.T) {
 		job := suspendedJob(t, builders.TrainingJob("bert").Deadline(100))
@@ -268,7 +271,7 @@ func TestTimeToLive(t *testing.T) {
 }
 
 func TestCleanup(t *testing.T) {
-	all := []string{"Job bert-training, attempt 0", "Service bert-headless", "Service bert-master", "ConfigMap bert-config"}
+	all := []string{"Job bert-training, attempt 0", "ConfigMap bert-config", "Service bert-headless", "Service bert-master"}
 	tests := map[string]struct {
 		policy mlv1.CleanupPolicy
 		want   []string
@@ -285,8 +288,7 @@ func TestCleanup(t *testing.T) {
 			pod := func(replica int) *builders.PodBuilder { return builders.Pod(workers, replica) }
 			o := see(job, workers,
 				pod(0).Failed(1).Obj(), pod(1).Running().Obj(), pod(2).Running().Deleting(time.Minute).Obj(), pod(3).Succeeded("").Obj())
-			o.headless, o.master, o.config = buildHeadless(job), buildMaster(job), buildConfig(job)
-			o.serviceAccount, o.claim = buildServiceAccount(job), buildClaim(job)
+			o.with(build.HeadlessService(job), build.MasterService(job), build.ConfigMap(job), build.ServiceAccount(job), build.Claim(job))
 
 			assert.Equal(t, test.want, outlineOf(plan(o)).Delete)
 
@@ -313,23 +315,23 @@ func TestRefusals(t *testing.T) {
 		want    outline
 	}{
 		"a spec that can never be met fails the job": {
-			refused: refused(pending, mlv1.ReasonInvalidSpec, "bad affinity", true),
+			refused: refused(pending, reasons.InvalidSpec, "bad affinity", true),
 			want: outline{
-				State: mlv1.StateFailed, Reason: mlv1.ReasonInvalidSpec, FailureReason: "bad affinity",
+				State: mlv1.StateFailed, Reason: reasons.InvalidSpec, FailureReason: "bad affinity",
 				Conditions: conditions{"Running": "False InvalidSpec", "Failed": "True InvalidSpec"},
 			},
 		},
 		"a quota keeps the job Pending": {
-			refused: refused(pending, mlv1.ReasonForbidden, "exceeded quota", false),
+			refused: refused(pending, reasons.Forbidden, "exceeded quota", false),
 			want: outline{
-				State: mlv1.StatePending, Reason: mlv1.ReasonForbidden, Again: 5 * time.Second,
+				State: mlv1.StatePending, Reason: reasons.Forbidden, Again: 5 * time.Second,
 				Conditions: conditions{"Initialized": "False Forbidden"},
 			},
 		},
 		"a stranger's Service keeps a job whose workers exist Initializing": {
-			refused: refused(started, mlv1.ReasonObjectConflict, "Service bert-master exists", false),
+			refused: refused(started, reasons.ObjectConflict, "Service bert-master exists", false),
 			want: outline{
-				State: mlv1.StateInitializing, Reason: mlv1.ReasonObjectConflict, Again: 5 * time.Second,
+				State: mlv1.StateInitializing, Reason: reasons.ObjectConflict, Again: 5 * time.Second,
 				Conditions: conditions{"Initialized": "False ObjectConflict", "Running": "False ObjectConflict"},
 			},
 		},

@@ -4,13 +4,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // runningJob is a job whose workers all run since noon.
@@ -54,10 +57,10 @@ func TestARestartIsWrittenDownBeforeItIsDone(t *testing.T) {
 	intent := plan(see(job, workers, builders.Pod(workers, 0).Running().Obj(), builders.Pod(workers, 1).Failed(1).Obj()))
 
 	restarting := outline{
-		State: mlv1.StateRestarting, Reason: mlv1.ReasonWorkerFailed, Restarts: 1, FailureReason: crashed,
+		State: mlv1.StateRestarting, Reason: reasons.ProgramFailed, Restarts: 1, FailureReason: crashed,
 		Workers: mlv1.WorkersStatus{Total: 2, Failed: 1},
 		Conditions: conditions{
-			"Admitted": admitted, "Initialized": "False WorkerFailed", "Running": "False WorkerFailed", "Restarting": "True WorkerFailed",
+			"Admitted": admitted, "Initialized": "False ProgramFailed", "Running": "False ProgramFailed", "Restarting": "True ProgramFailed",
 		},
 	}
 	lookingLike(t, restarting, intent)
@@ -90,15 +93,15 @@ func TestARestartedJobRunsAgain(t *testing.T) {
 	running := plan(see(job, workers, runningPods(job, 1)...).after(time.Minute))
 
 	lookingLike(t, outline{
-		Apply: all, State: mlv1.StateRestarting, Reason: mlv1.ReasonWorkersStarting, Restarts: 1,
+		Apply: all, State: mlv1.StateRestarting, Reason: reasons.WorkersStarting, Restarts: 1,
 		FailureReason: job.Status.FailureReason, Workers: mlv1.WorkersStatus{Total: 2},
 		Conditions: conditions{
-			"Admitted": admitted, "Initialized": "False WorkersStarting", "Running": "False WorkersStarting", "Restarting": "True WorkerFailed",
+			"Admitted": admitted, "Initialized": "False WorkersStarting", "Running": "False WorkersStarting", "Restarting": "True ProgramFailed",
 		},
 	}, starting)
 	lookingLike(t, outline{
 		Apply: all, Scrape: "http://10.0.0.10:8080/metrics",
-		State: mlv1.StateRunning, Reason: mlv1.ReasonWorkersRunning, Restarts: 1,
+		State: mlv1.StateRunning, Reason: reasons.WorkersRunning, Restarts: 1,
 		FailureReason: job.Status.FailureReason, Workers: mlv1.WorkersStatus{Total: 2, Active: 2},
 		Conditions: conditions{
 			"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "True WorkersRunning", "Restarting": "False WorkersRunning",
@@ -128,12 +131,12 @@ func TestADisruptionRestartsAtOnceAndIsCountedApart(t *testing.T) {
 	d := plan(see(job, workers, builders.Pod(workers, 0).Failed(75).Obj(), lost))
 
 	lookingLike(t, outline{
-		State: mlv1.StateRestarting, Reason: mlv1.ReasonPreempted, Restarts: 1, Disruptions: 1,
-		FailureReason: "worker 1 (pod bert-training-1-a0) was preempted for a pod of higher priority: PreemptionByScheduler: for another" +
-			"; to keep its place, give the job a higher spec.scheduling.priority",
+		State: mlv1.StateRestarting, Reason: reasons.PodPreempted, Restarts: 1, Disruptions: 1,
+		FailureReason: "worker 1 (pod bert-training-1-a0) was preempted for a pod with a higher priority: PreemptionByScheduler: for another" +
+			"; to prevent it, give the job a higher spec.scheduling.priority",
 		Workers: mlv1.WorkersStatus{Total: 2, Failed: 2},
 		Conditions: conditions{
-			"Admitted": admitted, "Initialized": "False Preempted", "Running": "False Preempted", "Restarting": "True Preempted",
+			"Admitted": admitted, "Initialized": "False PodPreempted", "Running": "False PodPreempted", "Restarting": "True PodPreempted",
 		},
 	}, d)
 	job.Status = d.status
@@ -166,8 +169,8 @@ func TestAJobThatSomebodyDeletesUnderARunningTrainingIsARestart(t *testing.T) {
 	d := plan(see(job, nil, runningPods(job, 0)...))
 
 	lookingLike(t, outline{
-		State: mlv1.StateRestarting, Reason: mlv1.ReasonJobDeleted, Restarts: 1, Disruptions: 1,
-		FailureReason: "the Job bert-training was deleted", Workers: mlv1.WorkersStatus{Total: 2},
+		State: mlv1.StateRestarting, Reason: reasons.JobDeleted, Restarts: 1, Disruptions: 1,
+		FailureReason: "Job bert-training was deleted", Workers: mlv1.WorkersStatus{Total: 2},
 		Conditions: conditions{
 			"Admitted": admitted, "Initialized": "False JobDeleted", "Running": "False JobDeleted", "Restarting": "True JobDeleted",
 		},
@@ -183,15 +186,15 @@ func TestFailuresThatEndTheJob(t *testing.T) {
 	}{
 		"restartPolicy Never": {
 			job: builders.TrainingJob("bert").Workers(2).RestartPolicy(mlv1.RestartNever), code: 1,
-			reason: mlv1.ReasonRestartPolicyNever, message: "restartPolicy is Never: " + crashed,
+			reason: reasons.RestartPolicyNever, message: "restartPolicy is Never: " + crashed,
 		},
 		"an exit code that says that the settings are wrong": {
 			job: builders.TrainingJob("bert").Workers(2), code: 64,
-			reason: mlv1.ReasonNonRetryableExitCode, message: "worker 1 (pod bert-training-1-a0) ended with exit code 64",
+			reason: reasons.NonRetryableExitCode, message: "worker 1 (pod bert-training-1-a0) ended with exit code 64",
 		},
 		"more failures than backoffLimit": {
 			job: builders.TrainingJob("bert").Workers(2).BackoffLimit(0), code: 1,
-			reason: mlv1.ReasonBackoffLimitExceeded, message: "failed 1 times, more than backoffLimit 0 allows; last: " + crashed,
+			reason: reasons.BackoffLimitExceeded, message: "failed 1 times, backoffLimit is 0; last: " + crashed,
 		},
 	}
 	for name, test := range tests {
@@ -223,7 +226,7 @@ func TestAnElasticJobThatIsRescaledRestartsWithItsNewSize(t *testing.T) {
 	intent := plan(see(job, workers, pods...))
 
 	lookingLike(t, outline{
-		State: mlv1.StateRestarting, Reason: mlv1.ReasonRescaled, Restarts: 1, Disruptions: 1,
+		State: mlv1.StateRestarting, Reason: reasons.Rescaled, Restarts: 1, Disruptions: 1,
 		FailureReason: "spec.numWorkers changed from 2 to 3", Workers: mlv1.WorkersStatus{Total: 3},
 		Conditions: conditions{
 			"Admitted": admitted, "Initialized": "False Rescaled", "Running": "False Rescaled", "Restarting": "True Rescaled",
@@ -234,5 +237,5 @@ func TestAnElasticJobThatIsRescaledRestartsWithItsNewSize(t *testing.T) {
 	assert.Equal(t, []string{"Job bert-training, attempt 0"}, outlineOf(plan(see(job, workers, pods...))).Delete)
 	next := plan(see(job, nil))
 	require.Len(t, next.apply, 2)
-	assert.Equal(t, buildWorkers(job, Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, 1), next.apply[1])
+	assert.Equal(t, build.Workers(job, build.Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, 1), next.apply[1])
 }

@@ -4,16 +4,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/stretchr/testify/assert"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
-const admitted = "True " + mlv1.ReasonAdmittedUnqueued
+const admitted = "True " + reasons.AdmittedUnqueued
 
 func TestANewJobIsStartedInTwoStages(t *testing.T) {
 	tests := map[string]struct {
@@ -85,60 +88,60 @@ func TestWorkersStart(t *testing.T) {
 	}{
 		"no pod exists yet: wait, and look whether one could be created": {
 			observed: see(job, workers).after(4 * time.Second),
-			want:     with(waiting(mlv1.ReasonWorkersStarting, 0), func(o *outline) { o.Again = 6 * time.Second }),
+			want:     with(waiting(reasons.WorkersStarting, 0), func(o *outline) { o.Again = 6 * time.Second }),
 			message:  "0 of 2 workers run",
 		},
 		"no pod could be created": {
 			observed: see(job, workers).after(11 * time.Second),
-			want:     with(waiting(mlv1.ReasonPodCreationFailed, 0), func(o *outline) { o.Again = podCreation }),
+			want:     with(waiting(reasons.PodCreationFailed, 0), func(o *outline) { o.Again = podCreation }),
 			message:  "2 of 2 pods could not be created: see the events of the Job, kubectl describe job bert-training -n default",
 		},
 		"the quota allows one of two pods": {
 			observed: refusedBy(see(job, workers, pod(0).Running().Obj()).after(11*time.Second),
 				`Error creating: pods "bert-training-1-x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1`),
-			want: with(waiting(mlv1.ReasonQuotaExceeded, 1), func(o *outline) { o.Scrape = "http://10.0.0.10:8080/metrics" }),
+			want: with(waiting(reasons.ResourceQuotaExceeded, 1), func(o *outline) { o.Scrape = "http://10.0.0.10:8080/metrics" }),
 			message: `1 of 2 pods could not be created: pods "bert-training-1-x" is forbidden: exceeded quota: small, ` +
-				`requested: pods=1, used: pods=1, limited: pods=1; free or raise the quota, or lower spec.numWorkers or spec.resources`,
+				`requested: pods=1, used: pods=1, limited: pods=1; free or raise the quota, or request less`,
 		},
 		"the namespace does not allow such pods": {
 			observed: refusedBy(see(job, workers).after(11*time.Second), `Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest": hostPort`),
-			want:     waiting(mlv1.ReasonPodSecurityViolated, 0),
+			want:     waiting(reasons.PodSecurityViolation, 0),
 			message: `2 of 2 pods could not be created: pods "x" is forbidden: violates PodSecurity "restricted:latest": hostPort` +
-				`; correct spec.securityContext, or use another namespace`,
+				`; correct the security context, or use another namespace`,
 		},
 		"a webhook refuses the pods": {
 			observed: refusedBy(see(job, workers).after(11*time.Second), `Error creating: admission webhook "w" denied the request`),
-			want:     waiting(mlv1.ReasonPodCreationFailed, 0),
+			want:     waiting(reasons.PodCreationFailed, 0),
 			message:  `2 of 2 pods could not be created: admission webhook "w" denied the request`,
 		},
 		"one of two runs and its metrics are read": {
 			observed: see(job, workers, pod(0).Running().Obj(), pod(1).Obj()),
-			want:     with(waiting(mlv1.ReasonWorkersStarting, 1), func(o *outline) { o.Scrape = "http://10.0.0.10:8080/metrics" }),
+			want:     with(waiting(reasons.WorkersStarting, 1), func(o *outline) { o.Scrape = "http://10.0.0.10:8080/metrics" }),
 			message:  "1 of 2 workers run",
 		},
 		"a pod fits on no node": {
 			observed: see(job, workers, pod(0).Obj(), pod(1).Unschedulable("0/3 nodes are available").Obj()),
-			want:     waiting(mlv1.ReasonUnschedulable, 0),
+			want:     waiting(reasons.Unschedulable, 0),
 			message:  "pod bert-training-1-a0 fits on no node: 0/3 nodes are available; lower spec.resources, widen spec.scheduling, or add nodes",
 		},
 		"an image cannot be pulled": {
 			observed: see(job, workers, pod(0).Waiting("ImagePullBackOff", "no such tag").Obj()),
-			want:     waiting(mlv1.ReasonImagePullFailed, 0),
+			want:     waiting(reasons.ImagePullFailed, 0),
 			message:  "pod bert-training-0-a0 cannot pull image trainer:1: no such tag; correct spec.image, or name a Secret for its registry in spec.imagePullSecrets",
 		},
 		"a container lacks a Secret": {
 			observed: see(job, workers, pod(0).Waiting("CreateContainerConfigError", "secret wandb not found").Obj()),
-			want:     waiting(mlv1.ReasonContainerConfigError, 0),
-			message:  "pod bert-training-0-a0 cannot start its container: secret wandb not found; once what it misses exists in namespace default it starts by itself",
+			want:     waiting(reasons.ContainerConfigError, 0),
+			message:  "pod bert-training-0-a0 cannot start its container: secret wandb not found; once what it lacks exists in namespace default it starts by itself",
 		},
 		"a container is being created": {
 			observed: see(job, workers, pod(0).Waiting("ContainerCreating", "").Obj(), pod(1).Obj()),
-			want:     waiting(mlv1.ReasonWorkersStarting, 0),
+			want:     waiting(reasons.WorkersStarting, 0),
 			message:  "0 of 2 workers run",
 		},
 		"pods without replica-id get it": {
 			observed: see(job, workers, pod(0).Unlabelled().Obj(), pod(1).Unlabelled().Obj()),
-			want: with(waiting(mlv1.ReasonWorkersStarting, 0), func(o *outline) {
+			want: with(waiting(reasons.WorkersStarting, 0), func(o *outline) {
 				o.Label = []string{"bert-training-0-a0 replica-id=0", "bert-training-1-a0 replica-id=1"}
 			}),
 			message: "0 of 2 workers run",
@@ -147,7 +150,7 @@ func TestWorkersStart(t *testing.T) {
 			observed: see(job, workers, pod(0).Running().Obj(), pod(1).Running().Obj()),
 			want: outline{
 				Apply: all, Scrape: "http://10.0.0.10:8080/metrics",
-				State: mlv1.StateRunning, Reason: mlv1.ReasonWorkersRunning, Workers: mlv1.WorkersStatus{Total: 2, Active: 2},
+				State: mlv1.StateRunning, Reason: reasons.WorkersRunning, Workers: mlv1.WorkersStatus{Total: 2, Active: 2},
 				Conditions: conditions{"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "True WorkersRunning"},
 			},
 			message: "all 2 workers run",
@@ -155,7 +158,7 @@ func TestWorkersStart(t *testing.T) {
 		"one runs and the other has already succeeded": {
 			observed: see(job, workers, pod(0).Succeeded("").Obj(), pod(1).Running().Obj()),
 			want: outline{
-				Apply: all, State: mlv1.StateRunning, Reason: mlv1.ReasonWorkersRunning,
+				Apply: all, State: mlv1.StateRunning, Reason: reasons.WorkersRunning,
 				Workers:    mlv1.WorkersStatus{Total: 2, Active: 1, Succeeded: 1},
 				Conditions: conditions{"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "True WorkersRunning"},
 			},
@@ -192,22 +195,22 @@ func TestObstaclesKeepAJobPending(t *testing.T) {
 	}{
 		"a framework whose image must be named": {
 			job:    builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkJAX }),
-			reason: mlv1.ReasonFrameworkNotSupported,
+			reason: reasons.FrameworkNotSupported,
 			message: "spec.image: is missing: the operator's training worker has no JAX: name an image with your program, " +
 				"for example one made from python:3.12 with pip install jax",
 		},
 		"a framework of a later version": {
 			job:    builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) { s.Framework = "caffe" }),
-			reason: mlv1.ReasonFrameworkNotSupported,
+			reason: reasons.FrameworkNotSupported,
 			message: "spec.framework: this version of the operator does not run caffe: " +
 				"use pytorch, tensorflow, jax, ray, mpi or xgboost",
 		},
 		"a path in a volume that the job does not have": {
-			job: checkpoint(off, from("latest")), reason: mlv1.ReasonStorageNotSupported,
+			job: checkpoint(off, from("latest")), reason: reasons.StorageNotSupported,
 			message: "spec.checkpoint.resumeFrom: needs the job's own storage, but spec.checkpoint.enabled is false: enable it or write a URI such as pvc://claim/path",
 		},
 		"a claim that does not exist": {
-			job: builders.TrainingJob("bert").Claim("shared"), missing: "shared", reason: mlv1.ReasonClaimNotFound,
+			job: builders.TrainingJob("bert").Claim("shared"), missing: "shared", reason: reasons.ClaimNotFound,
 			message: "there is no PersistentVolumeClaim shared in namespace default: create it, or correct spec.checkpoint",
 		},
 		"nothing: checkpoints that are turned off":                 {job: checkpoint(s3, off)},
@@ -231,7 +234,7 @@ func TestObstaclesKeepAJobPending(t *testing.T) {
 			want := outline{
 				State: mlv1.StatePending, Reason: test.reason, Conditions: conditions{"Initialized": "False " + test.reason},
 			}
-			if test.reason != mlv1.ReasonFrameworkNotSupported {
+			if test.reason != reasons.FrameworkNotSupported {
 				want.Conditions["CheckpointReady"] = "False " + test.reason
 				want.Again = 15 * time.Second
 			}
@@ -289,7 +292,7 @@ func TestNoAttemptStartsWhilePodsOfAnEarlierOneRun(t *testing.T) {
 			if test.want.More {
 				test.want.State, test.want.Conditions = mlv1.StatePending, conditions{"Admitted": admitted}
 			} else {
-				test.want.State, test.want.Reason = mlv1.StateInitializing, mlv1.ReasonWorkersStarting
+				test.want.State, test.want.Reason = mlv1.StateInitializing, reasons.WorkersStarting
 				test.want.Conditions = conditions{
 					"Admitted": admitted, "Initialized": "False WorkersStarting", "Running": "False WorkersStarting",
 				}
@@ -313,7 +316,7 @@ func TestPodsOfAnEarlierJobOfThisNameDoNotCount(t *testing.T) {
 }
 
 func TestAJobMadeByAnotherVersionWithoutAnAttemptIsItsFirst(t *testing.T) {
-	assert.Zero(t, attemptOf(&batchv1.Job{}))
+	assert.Zero(t, build.AttemptOf(&batchv1.Job{}))
 }
 
 // refusedBy is what is observed when the Job controller said why it does not create pods.

@@ -10,7 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // suspendedJob is a job that ran and was suspended at noon.
@@ -25,9 +26,9 @@ func suspendedJob(t *testing.T, b *builders.TrainingJobBuilder) *mlv1.TrainingJo
 
 func TestANewJobThatIsSuspendedGetsNoChildren(t *testing.T) {
 	lookingLike(t, outline{
-		State: mlv1.StateSuspended, Reason: mlv1.ReasonSuspended, Workers: mlv1.WorkersStatus{Total: 1},
+		State: mlv1.StateSuspended, Reason: reasons.Suspended, Workers: mlv1.WorkersStatus{Total: 1},
 		Conditions: conditions{
-			"Admitted": admitted, "Suspended": "True SuspendedBySpec", "Running": "False SuspendedBySpec", "Initialized": "False SuspendedBySpec",
+			"Admitted": admitted, "Suspended": "True Suspended", "Running": "False Suspended", "Initialized": "False Suspended",
 		},
 	}, plan(see(builders.TrainingJob("bert").Suspended().Obj(), nil)))
 }
@@ -40,9 +41,9 @@ func TestSuspendStopsTheWorkersAndThenSaysSo(t *testing.T) {
 
 	want := outline{
 		Delete: []string{"Job bert-training, attempt 0"},
-		State:  mlv1.StateRunning, Reason: mlv1.ReasonSuspended, Workers: mlv1.WorkersStatus{Total: 2, Active: 2},
+		State:  mlv1.StateRunning, Reason: reasons.Suspended, Workers: mlv1.WorkersStatus{Total: 2, Active: 2},
 		Conditions: conditions{
-			"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "True WorkersRunning", "Suspended": "False SuspendedBySpec",
+			"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "True WorkersRunning", "Suspended": "False Suspended",
 		},
 	}
 	lookingLike(t, want, stopping)
@@ -53,9 +54,9 @@ func TestSuspendStopsTheWorkersAndThenSaysSo(t *testing.T) {
 	lookingLike(t, want, plan(see(job, nil, ending)))
 
 	lookingLike(t, outline{
-		State: mlv1.StateSuspended, Reason: mlv1.ReasonSuspended, Workers: mlv1.WorkersStatus{Total: 2},
+		State: mlv1.StateSuspended, Reason: reasons.Suspended, Workers: mlv1.WorkersStatus{Total: 2},
 		Conditions: conditions{
-			"Admitted": admitted, "Initialized": "False SuspendedBySpec", "Running": "False SuspendedBySpec", "Suspended": "True SuspendedBySpec",
+			"Admitted": admitted, "Initialized": "False Suspended", "Running": "False Suspended", "Suspended": "True Suspended",
 		},
 	}, plan(see(job, nil)))
 }
@@ -123,7 +124,7 @@ func TestARestartThatIsSuspendedIsNoLongerRestarting(t *testing.T) {
 	job.Spec.Suspend = ptr.To(true)
 
 	job.Status = plan(see(job, nil)).status
-	assert.Equal(t, "False SuspendedBySpec", outlineOf(desired{status: job.Status}).Conditions["Restarting"])
+	assert.Equal(t, "False Suspended", outlineOf(desired{status: job.Status}).Conditions["Restarting"])
 
 	job.Spec.Suspend = nil
 	assert.Equal(t, []string{"ServiceAccount bert-training", "Job bert-training, attempt 3"}, outlineOf(plan(see(job, nil))).Apply,

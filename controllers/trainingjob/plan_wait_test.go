@@ -10,25 +10,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestALostPeerIsNotJudgedBeforeItsCauseCouldBeSeen(t *testing.T) {
 	job := runningJob(t, builders.TrainingJob("bert").Workers(2))
 	workers := builders.Workers(job).Obj()
-	follower := builders.Pod(workers, 0).Failed(podloss.ExitPeerLost).Obj()
+	follower := builders.Pod(workers, 0).Failed(podend.ExitPeerLost).Obj()
 
 	early := plan(see(job, workers, follower, builders.Pod(workers, 1).Running().Obj()))
 	assert.Equal(t, mlv1.StateRunning, early.status.State, "nothing is decided yet")
 	assert.Zero(t, early.status.RestartCount)
-	assert.Equal(t, podloss.CauseDelay, early.again)
+	assert.Equal(t, podend.CauseDelay, early.again)
 
 	cause := plan(see(job, workers, follower, builders.Pod(workers, 1).Failed(137).Obj()))
 	require.Equal(t, mlv1.StateRestarting, cause.status.State)
 	assert.Contains(t, cause.status.FailureReason, "worker 1 ", "the worker that was killed is named, not the one that lost it")
 
-	none := plan(see(job, workers, follower, builders.Pod(workers, 1).Running().Obj()).after(podloss.CauseDelay))
+	none := plan(see(job, workers, follower, builders.Pod(workers, 1).Running().Obj()).after(podend.CauseDelay))
 	require.Equal(t, mlv1.StateRestarting, none.status.State, "the wait is bounded")
 	assert.Contains(t, none.status.FailureReason, "worker 0 ")
 }
@@ -44,10 +45,10 @@ func TestTheSchedulersWordIsToldOnlyWhenItLasts(t *testing.T) {
 	}
 
 	first := plan(see(job, workers, refused))
-	assert.Equal(t, mlv1.ReasonWorkersStarting, first.status.Reason)
+	assert.Equal(t, reasons.WorkersStarting, first.status.Reason)
 	assert.Equal(t, scheduling, first.again)
 
 	later := plan(see(job, workers, refused).after(scheduling + time.Second))
-	assert.Equal(t, mlv1.ReasonUnschedulable, later.status.Reason)
+	assert.Equal(t, reasons.Unschedulable, later.status.Reason)
 	assert.Contains(t, waitingMessage(&later.status), "no GPU left")
 }

@@ -1,59 +1,321 @@
 package trainingjob
 
 import (
-	"context"
-	"sync"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// newJobsFirst enqueues TrainingJobs, those that were just created before all others.
-type newJobsFirst struct {
-	handler.EnqueueRequestForObject
-}
+// Priorities in an AIJobQueue.
+const (
+	highestPriority = 100
+	defaultPriority = 50
+)
 
-// Create implements handler.EventHandler.
-func (n *newJobsFirst) Create(ctx context.Context, created event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request])
-	if !ok || created.IsInInitialList || created.Object == nil {
-		n.EnqueueRequestForObject.Create(ctx, created, queue)
-		return
+// bindPatience is how long the workers of a job may not fit on the nodes that the queue assigned before the job is evicted: pods of others
+// use the nodes, or the nodes have changed.
+const bindPatience = 30 * time.Second
+
+// Source says how TrainingJobs are admitted. The function tells the value of a PriorityClass; false when there is none of the
+// name.
+func Source(settings build.Settings, priorityOf func(class string) (int32, bool)) queueing.Source {
+	return queueing.Source{
+		Kind: build.Kind, Object: &mlv1.TrainingJob{}, List: &mlv1.TrainingJobList{},
+		Job: func(object client.Object) (scheduler.Job, queueing.State) {
+			job, ok := object.(*mlv1.TrainingJob)
+			if !ok || admissionState(job) == queueing.Uninvolved {
+				return scheduler.Job{}, queueing.Uninvolved
+			}
+			return schedulable(job, settings, priorityOf), admissionState(job)
+		},
 	}
-	prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(firstStart)},
-		reconcile.Request{NamespacedName: client.ObjectKeyFromObject(created.Object)})
 }
 
-// restPatience is how long a job waits for its turn to get what its pods do not wait for.
-const restPatience = 2 * time.Second
-
-// lacksRest says whether the workers exist and something beside them does not.
-func (o observed) lacksRest() bool {
-	return o.workers != nil && (o.headless == nil || o.master == nil || o.config == nil)
-}
-
-// turn lets one job after another do something. In a burst of new jobs it leaves the API server's time to the creation
-// of pods. A job whose turn does not come soon goes on without one, so that a slow request holds up nobody for long.
-type turn struct {
-	once  sync.Once
-	taken chan struct{}
-}
-
-// take waits for the turn, which ends with a call of the function that it returns.
-func (t *turn) take(ctx context.Context) (end func()) {
-	t.once.Do(func() { t.taken = make(chan struct{}, 1) })
-	ctx, cancel := context.WithTimeout(ctx, restPatience)
-	defer cancel()
-	select {
-	case t.taken <- struct{}{}:
-		return func() { <-t.taken }
-	case <-ctx.Done():
-		return func() {}
+// admissionState says what a job has to do with admission. The status is the only record of it: a job waits once it says so, and
+// not while something else keeps it from being started.
+func admissionState(job *mlv1.TrainingJob) queueing.State {
+	of := job.Status.Admission
+	switch {
+	case build.QueueName(job) == "" || of == nil || job.DeletionTimestamp != nil || isFinished(&job.Status):
+		return queueing.Uninvolved
+	case of.AdmittedTime != nil:
+		return queueing.Holding
+	case ptr.Deref(job.Spec.Suspend, false):
+		return queueing.Uninvolved
 	}
+	return queueing.Waiting
+}
+
+func schedulable(job *mlv1.TrainingJob, settings build.Settings, priorityOf func(string) (int32, bool)) scheduler.Job {
+	of := job.Status.Admission
+	described := scheduler.Job{
+		UID: job.UID, Kind: build.Kind, Namespace: job.Namespace, Name: job.Name, Queue: build.QueueName(job),
+		User:     job.Annotations[aiplatformv1alpha1.AnnotationUser],
+		Priority: defaultPriority, Preemptible: build.CheckpointsEnabled(job), QueuedAt: job.CreationTimestamp.Time,
+	}
+	if class := job.Spec.Scheduling.Priority; class != "" {
+		if value, ok := priorityOf(class); ok {
+			described.Priority = min(max(value, 0), highestPriority)
+		}
+	}
+	if of.QueuedTime != nil {
+		described.QueuedAt = of.QueuedTime.Time
+	}
+	members := int(job.Spec.NumWorkers)
+	if of.AdmittedTime != nil {
+		described.AdmittedAt, described.Placement = of.AdmittedTime.Time, placement(of)
+		described.Stopping = of.Releasing != "" || ptr.Deref(job.Spec.Suspend, false)
+		members = len(described.Placement)
+	}
+	// All workers are made from one template; the checkpoint sidecar requests resources as well.
+	pod := build.Workers(job, settings, 0).Spec.Template.Spec
+	group := scheduler.Group{
+		Count: members, Requests: queueing.RequestsOf(&pod), NodeSelector: pod.NodeSelector, Tolerations: pod.Tolerations,
+	}
+	if a := job.Spec.Scheduling.Affinity; a != nil && a.NodeAffinity != nil {
+		group.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	described.Groups = []scheduler.Group{group}
+	return described
+}
+
+// placement is the node of each worker.
+func placement(of *mlv1.AdmissionStatus) []string {
+	var nodes []string
+	for _, on := range of.Assignments {
+		nodes = append(nodes, slices.Repeat([]string{on.NodeName}, int(on.Workers))...)
+	}
+	return nodes
+}
+
+func assignments(nodes []string) []mlv1.NodeAssignment {
+	workers := map[string]int32{}
+	for _, name := range nodes {
+		workers[name]++
+	}
+	var all []mlv1.NodeAssignment
+	for name, count := range workers {
+		all = append(all, mlv1.NodeAssignment{NodeName: name, Workers: count})
+	}
+	slices.SortFunc(all, func(a, b mlv1.NodeAssignment) int { return cmp.Compare(a.NodeName, b.NodeName) })
+	return all
+}
+
+// observeAdmission asks what the last cycle decided on the job.
+func (r *Reconciler) observeAdmission(o *observed) {
+	if r.Admission != nil && admissionState(o.job) != queueing.Uninvolved {
+		o.decision, _ = r.Admission.Decision(o.job.UID)
+	}
+}
+
+// isAwaitingReadmission says whether a job that ran waits for its queue again.
+func (o *observed) isAwaitingReadmission() bool {
+	return build.QueueName(o.job) != "" && o.workers == nil && !build.IsAdmitted(&o.job.Status) && o.job.Status.Admission != nil &&
+		meta.IsStatusConditionTrue(o.job.Status.Conditions, reasons.ConditionSuspended)
+}
+
+// planAdmission keeps a job with an AIJobQueue from being started before it is admitted, and evicts it. It returns true when there is
+// nothing else to plan. Every decision is in the status before it is carried out.
+func (p *planner) planAdmission() (done bool) {
+	if build.QueueName(p.job) == "" {
+		return false
+	}
+	was := p.job.Status.Admission
+	switch {
+	case was == nil && p.workers != nil:
+		return false // it runs since before its queue was served
+	case was == nil:
+		return p.waitInQueue(&mlv1.AdmissionStatus{QueuedTime: ptr.To(metav1.NewTime(p.now))})
+	case was.AdmittedTime == nil && p.workers != nil:
+		p.remove(p.workers) // the status was changed manually
+		return p.waitInQueue(was.DeepCopy())
+	case was.AdmittedTime == nil && p.decision.Admitted != nil && len(p.decision.Admitted.Nodes) == int(p.job.Spec.NumWorkers):
+		return p.takeAdmission()
+	case was.AdmittedTime == nil:
+		return p.waitInQueue(was.DeepCopy())
+	case was.Releasing != "":
+		return p.releaseAdmission()
+	}
+	why, left := p.whyRelease()
+	if left > 0 {
+		p.lookAgain(left)
+	}
+	if why != "" {
+		p.status.Admission.Releasing = why
+		if p.decision.Preempted != nil {
+			p.status.Admission.PreemptionCount++
+		}
+		p.condition(reasons.ConditionSuspended, false, evictionReason(why), why)
+		p.lookAgain(time.Millisecond)
+		return true
+	}
+	return false
+}
+
+// takeAdmission writes the decision down. The workers are created once it is in the status.
+func (p *planner) takeAdmission() bool {
+	of := p.status.Admission
+	of.AdmittedTime, of.Assignments = ptr.To(metav1.NewTime(p.now)), assignments(p.decision.Admitted.Nodes)
+	p.setAdmission()
+	p.setResumed()
+	if p.status.State == mlv1.StatePending || p.status.State == "" {
+		p.setInitializing(reasons.WorkersStarting, "admitted by the queue")
+	}
+	p.lookAgain(time.Millisecond)
+	return true
+}
+
+// waitInQueue says what the job waits for.
+func (p *planner) waitInQueue(of *mlv1.AdmissionStatus) bool {
+	p.status.Admission = of
+	p.setAdmission()
+	_, reason, message := p.queueAdmission(&p.status)
+	if p.status.StartTime == nil && p.status.RestartCount == 0 && !p.isAwaitingReadmission() {
+		p.setPending(reason, message)
+		return true
+	}
+	evicted := reasons.EvictedByQueue
+	if was := reporting.Reason(p.job.Status.Conditions, reasons.ConditionSuspended); was == reasons.Preempted {
+		evicted = was
+	}
+	p.setSuspendedFor(evicted, "evicted from the queue; waiting for readmission: "+message)
+	return true
+}
+
+// preempted begins the message of an eviction for another job.
+const preempted = "preempted by "
+
+// evictionReason is the reason of an eviction with the message.
+func evictionReason(why string) string {
+	if strings.HasPrefix(why, preempted) {
+		return reasons.Preempted
+	}
+	return reasons.EvictedByQueue
+}
+
+// whyRelease says why a job must be evicted; empty when it may run on, and after which time to look again.
+func (o *observed) whyRelease() (why string, again time.Duration) {
+	if by := o.decision.Preempted; by != nil {
+		return fmt.Sprintf("%s%s %s/%s (priority %d)", preempted, by.Kind, by.Namespace, by.Name, by.Priority), 0
+	}
+	if o.workers == nil {
+		status, places := &o.job.Status, len(placement(o.job.Status.Admission))
+		if places != int(o.job.Spec.NumWorkers) {
+			return fmt.Sprintf("spec.numWorkers is %d, but the queue admitted %d workers", o.job.Spec.NumWorkers, places), 0
+		}
+		if mayHaveLostNode(status.Reason) && status.State == mlv1.StateRestarting {
+			return "the node of a lost worker may be gone: " + status.FailureReason, 0
+		}
+		return "", 0
+	}
+	for _, pod := range o.podsOf(o.workers.UID) {
+		found := podend.ObstacleOf(pod)
+		if found == nil || found.Reason != reasons.Unschedulable || pod.DeletionTimestamp != nil {
+			continue
+		}
+		left := found.Since.Add(bindPatience).Sub(o.now)
+		if left <= 0 {
+			return fmt.Sprintf("pod %s was not bound to the nodes that the queue assigned within %s: %s", pod.Name, bindPatience, found.Detail), 0
+		}
+		if again == 0 || left < again {
+			again = left
+		}
+	}
+	return "", again
+}
+
+// mayHaveLostNode says whether a loss may have been that of the worker's node.
+func mayHaveLostNode(reason string) bool {
+	return podend.IsLoss(reason) && reason != reasons.PodDeleted && reason != reasons.JobDeleted
+}
+
+// twoQueues says that a job names a queue of Kueue and one of the operator; empty when it does not.
+func twoQueues(job *mlv1.TrainingJob) (reason, message string) {
+	if build.QueueName(job) == "" || build.LocalQueue(job) == "" {
+		return "", ""
+	}
+	return reasons.InvalidSpec, fmt.Sprintf("spec.scheduling.queueName: names AIJobQueue %s, but the label %s names LocalQueue %s of Kueue "+
+		"as well: create the job with only one of the two", build.QueueName(job), build.KueueQueueLabel, build.LocalQueue(job))
+}
+
+// releaseAdmission stops the workers, which save a checkpoint as when the job is suspended, and queues the job again once none runs.
+func (p *planner) releaseAdmission() bool {
+	p.setAdmission()
+	why := p.job.Status.Admission.Releasing
+	if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.podsOf(p.workers.UID)) {
+		p.complete() // before it could be stopped
+		return true
+	}
+	if p.workers != nil {
+		p.remove(p.workers)
+		return true
+	}
+	if left := p.lingeringTime(); left > 0 {
+		p.lookAgain(left)
+		return true
+	}
+	p.status.Admission = &mlv1.AdmissionStatus{
+		QueuedTime: ptr.To(metav1.NewTime(p.now)), PreemptionCount: p.job.Status.Admission.PreemptionCount,
+	}
+	p.setAdmission()
+	p.setSuspendedFor(evictionReason(why), "evicted from the queue; waiting for readmission: "+why)
+	return true
+}
+
+// queueAdmission says whether the AIJobQueue of a job has admitted it.
+func (o *observed) queueAdmission(status *mlv1.TrainingJobStatus) (admitted bool, reason, message string) {
+	queue := build.QueueName(o.job)
+	switch of := status.Admission; {
+	case of == nil && o.workers == nil && ptr.Deref(o.job.Spec.Suspend, false):
+		return false, reasons.Suspended, fmt.Sprintf("queued in AIJobQueue %s once spec.suspend is false", queue)
+	case of == nil && o.workers != nil:
+		return true, reasons.AdmittedUnqueued, fmt.Sprintf("the job runs since before AIJobQueue %s was served", queue)
+	case of != nil && of.AdmittedTime != nil && of.Releasing != "":
+		return false, evictionReason(of.Releasing), of.Releasing
+	case of != nil && of.AdmittedTime != nil:
+		return true, reasons.AdmittedByQueue, fmt.Sprintf("admitted by AIJobQueue %s: %d workers on %s", queue,
+			len(placement(of)), nodeNames(of.Assignments))
+	}
+	if w := o.decision.Wait; w != nil {
+		message := fmt.Sprintf("position %d in AIJobQueue %s: %s", w.Position, queue, w.Message)
+		return false, w.Reason, message + o.describeCapacity(w.Reason)
+	}
+	was, told := o.job.Status.Admission, meta.FindStatusCondition(o.job.Status.Conditions, reasons.ConditionAdmitted)
+	if was != nil && was.AdmittedTime == nil && told != nil && told.Status == metav1.ConditionFalse {
+		return false, told.Reason, told.Message // as after a start of the manager, until there is a decision again
+	}
+	return false, reasons.Queued, fmt.Sprintf("waiting for AIJobQueue %s to admit it", queue)
+}
+
+// nodeNames are the first few nodes.
+func nodeNames(of []mlv1.NodeAssignment) string {
+	const few = 3
+	names := ""
+	for i, on := range of {
+		if i == few {
+			return names + fmt.Sprintf(" and %d more nodes", len(of)-few)
+		}
+		if i > 0 {
+			names += ", "
+		}
+		names += on.NodeName
+	}
+	return names
 }

@@ -1,47 +1,50 @@
 package trainingjob
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// minorDelay is how long a change of counts or wording alone waits for others to be written with.
+// minorDelay is how long after the last write a change of counts or wording alone is written.
 const minorDelay = 5 * time.Second
 
-// report writes the status when it changed, and tells of the transitions by events and metrics. It returns when to
-// come back for a change that was put off; 0 when there is none.
+// report writes the status when it changed, and tells of the transitions by events, the log and metrics. It returns when to reconcile again
+// for a change that was postponed; 0 when there is none.
 func (r *Reconciler) report(ctx context.Context, o observed, status *mlv1.TrainingJobStatus) (time.Duration, error) {
-	key := client.ObjectKeyFromObject(o.job)
-	if equality.Semantic.DeepEqual(&o.job.Status, status) {
-		r.minor.settle(key)
+	before, key := &o.job.Status, client.ObjectKeyFromObject(o.job)
+	if equality.Semantic.DeepEqual(before, status) {
 		return 0, nil
 	}
-	if onlyMinor(&o.job.Status, status) {
-		if wait := r.minor.wait(key, o.now); wait > 0 {
+	if onlyMinor(before, status) {
+		if wait := r.pacer.Wait(key, minorDelay, o.now); wait > 0 {
 			return wait, nil
 		}
 	}
 	next := o.job.DeepCopy()
 	next.Status = *status
-	// The lock makes sure that a decision is made from the newest status: restarts must not be counted twice.
-	lock := client.MergeFromWithOptions(o.job, client.MergeFromWithOptimisticLock{})
-	if err := r.Status().Patch(ctx, next, lock, fieldOwner); err != nil {
-		return 0, fmt.Errorf("write the status: %w", err)
+	if err := reporting.Patch(ctx, r, o.job, next); err != nil {
+		return 0, err
 	}
-	r.minor.settle(key)
+	r.pacer.Wrote(key, o.now)
 	if !o.priceUnread {
-		r.ledger.settle(key, status.Cost, o.now)
+		r.ledger.Settle(key, status.Cost, o.now)
 	}
-	r.tell(o.job, status)
+	r.count(o.job, status)
+	reporting.Tell(ctx, r.Recorder, o.job, reporting.Transition{
+		From: string(before.State), To: string(status.State), Before: before.Conditions, After: status.Conditions,
+	}, eventsOf(o.job, status)...)
 	return 0, nil
 }
 
@@ -50,7 +53,7 @@ func onlyMinor(before, after *mlv1.TrainingJobStatus) bool {
 	return equality.Semantic.DeepEqual(essence(before), essence(after))
 }
 
-// essence is a status without what may be written late: running counts, and the wording of conditions.
+// essence is a status without what may be written later: running counts, and the wording of conditions.
 func essence(status *mlv1.TrainingJobStatus) *mlv1.TrainingJobStatus {
 	bare := status.DeepCopy()
 	bare.Cost = nil
@@ -63,95 +66,89 @@ func essence(status *mlv1.TrainingJobStatus) *mlv1.TrainingJobStatus {
 	return bare
 }
 
-// tell emits the events and counts of what changed from the job's old status to the new one.
-func (r *Reconciler) tell(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) {
-	before := &job.Status
-	event := func(kind, reason, action, note string) {
-		r.Recorder.Eventf(job, nil, kind, reason, action, "%s", note)
-	}
-	if len(before.Conditions) == 0 {
+// count counts what the step to the next status tells.
+func (r *Reconciler) count(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) {
+	if len(job.Status.Conditions) == 0 {
 		r.Metrics.Created(job.Namespace)
-		if dividesGPUs(job) {
-			event(corev1.EventTypeWarning, "GPUsDivided", "Create", fmt.Sprintf(
-				"spec.resources asks for numWorkers x gpusPerWorker GPUs, which was taken for the whole job: each worker gets %d", gpusPerWorker(job)))
-		}
 	}
 	r.observeWaits(job, after)
-	for _, n := range checkpointNews(before, after) {
-		event(n.kind, n.reason, "Checkpoint", n.note)
-	}
-	for _, n := range preemptionNews(before, after) {
-		event(n.kind, n.reason, "Preempt", n.note)
-	}
-	if ends := stopping(after); ends != nil && stopping(before) == nil {
-		event(corev1.EventTypeNormal, "Stopping", "Stop", fmt.Sprintf("%s: %s", ends.Reason, ends.Message))
-	}
-	tellElastic(before, after, event)
-	if before.State == after.State && before.Reason == after.Reason && before.RestartCount == after.RestartCount {
+	if job.Status.State == after.State {
 		return
 	}
 	switch after.State {
+	case mlv1.StateCompleted:
+		r.Metrics.Completed(job.Namespace)
+	case mlv1.StateFailed:
+		r.Metrics.Failed(job.Namespace, after.Reason)
+	}
+}
+
+// eventsOf are the events of a step from the job's status to the next one.
+func eventsOf(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) []reporting.Event {
+	before := &job.Status
+	var list []reporting.Event
+	if len(before.Conditions) == 0 && build.DividesGPUs(job) {
+		list = append(list, reporting.Warning(reasons.EventGPUsDivided, "Create",
+			"spec.resources asks for numWorkers x gpusPerWorker GPUs, which is taken as the sum over all workers: each worker gets %d", build.GpusPerWorker(job)))
+	}
+	list = append(list, checkpointEvents(before, after)...)
+	list = append(list, noticeEvents(before, after)...)
+	if ends := stoppingCondition(after); ends != nil && stoppingCondition(before) == nil {
+		list = append(list, reporting.Normal(reasons.EventStopping, "Stop", "%s: %s", ends.Reason, ends.Message))
+	}
+	list = append(list, elasticEvents(before, after)...)
+	if before.State != after.State || before.Reason != after.Reason || before.RestartCount != after.RestartCount {
+		list = append(list, stateEvents(before, after)...)
+	}
+	return list
+}
+
+// stateEvents are the events of another state, reason or restart.
+func stateEvents(before, after *mlv1.TrainingJobStatus) []reporting.Event {
+	one := func(event reporting.Event) []reporting.Event { return []reporting.Event{event} }
+	switch after.State {
 	case mlv1.StateRunning:
 		if before.State != mlv1.StateRunning {
-			event(corev1.EventTypeNormal, "Running", "Run", fmt.Sprintf("all %d workers run", after.Workers.Total))
+			return one(reporting.Normal(reasons.EventRunning, "Run", "all %d workers run", after.Workers.Total))
 		}
 	case mlv1.StateRestarting:
 		if before.RestartCount != after.RestartCount {
-			event(corev1.EventTypeWarning, "Restarting", "Restart", fmt.Sprintf("restart %d: %s", after.RestartCount, after.FailureReason))
-		} else if after.Reason != mlv1.ReasonWorkersStarting {
-			event(corev1.EventTypeWarning, after.Reason, "Start", waitingMessage(after))
+			return one(reporting.Warning(reasons.EventRestarting, "Restart", "restart %d: %s", after.RestartCount, after.FailureReason))
+		}
+		if after.Reason != reasons.WorkersStarting {
+			return one(reporting.Warning(after.Reason, "Start", "%s", waitingMessage(after)))
 		}
 	case mlv1.StateCompleted:
-		r.Metrics.Completed(job.Namespace)
-		event(corev1.EventTypeNormal, "Completed", "Complete", fmt.Sprintf("%s after %s", after.Reason, after.Duration))
+		return one(reporting.Normal(reasons.EventCompleted, "Complete", "%s after %s", after.Reason, after.Duration))
 	case mlv1.StateFailed:
-		r.Metrics.Failed(job.Namespace, after.Reason)
-		event(corev1.EventTypeWarning, "Failed", "Fail", fmt.Sprintf("%s: %s", after.Reason, after.FailureReason))
+		return one(reporting.Warning(reasons.EventFailed, "Fail", "%s: %s", after.Reason, after.FailureReason))
 	case mlv1.StateSuspended:
-		event(corev1.EventTypeNormal, "Suspended", "Suspend", waitingMessage(after))
+		return one(reporting.Normal(reasons.EventSuspended, "Suspend", "%s", waitingMessage(after)))
 	case mlv1.StateInitializing:
-		if after.Reason == mlv1.ReasonWorkersStarting {
-			event(corev1.EventTypeNormal, "Initializing", "Start", "the workers are being started")
-			return
+		if after.Reason == reasons.WorkersStarting {
+			return one(reporting.Normal(reasons.EventInitializing, "Start", "the workers are being started"))
 		}
-		event(corev1.EventTypeWarning, after.Reason, "Start", waitingMessage(after))
+		return one(reporting.Warning(after.Reason, "Start", "%s", waitingMessage(after)))
 	case mlv1.StatePending:
-		event(corev1.EventTypeWarning, after.Reason, "Start", waitingMessage(after))
+		return one(reporting.Warning(after.Reason, "Start", "%s", waitingMessage(after)))
 	}
+	return nil
 }
 
+// waitingMessage says what the job waits for.
 func waitingMessage(status *mlv1.TrainingJobStatus) string {
-	for _, condition := range status.Conditions {
-		if condition.Type == mlv1.ConditionInitialized {
-			return condition.Message
+	return cmp.Or(reporting.Message(status.Conditions, reasons.ConditionInitialized), status.Reason)
+}
+
+// observeWaits counts how long a job waited to be admitted and to run, each the first time that it comes to it.
+func (r *Reconciler) observeWaits(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) {
+	before, created := &job.Status, job.CreationTimestamp.Time
+	if !meta.IsStatusConditionTrue(before.Conditions, reasons.ConditionAdmitted) && before.StartTime == nil {
+		if admitted := meta.FindStatusCondition(after.Conditions, reasons.ConditionAdmitted); admitted != nil && admitted.Status == metav1.ConditionTrue {
+			r.Metrics.Admitted(job.Namespace, admitted.LastTransitionTime.Sub(created))
 		}
 	}
-	return status.Reason
-}
-
-// putOff remembers since when a job's minor changes wait to be written.
-type putOff struct {
-	mu    sync.Mutex
-	since map[types.NamespacedName]time.Time
-}
-
-// wait returns how long a minor change should still wait; 0 when it is due.
-func (p *putOff) wait(key types.NamespacedName, now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	since, ok := p.since[key]
-	if !ok {
-		if p.since == nil {
-			p.since = map[types.NamespacedName]time.Time{}
-		}
-		p.since[key], since = now, now
+	if before.StartTime == nil && after.StartTime != nil {
+		r.Metrics.Running(job.Namespace, after.StartTime.Sub(created))
 	}
-	return max(since.Add(minorDelay).Sub(now), 0)
-}
-
-// settle forgets a job whose status is written.
-func (p *putOff) settle(key types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.since, key)
 }

@@ -7,13 +7,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
+
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/podloss"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // lookForKinds is how long to go by what the cluster was seen to serve. Kinds that are installed later are found then.
@@ -59,31 +63,32 @@ func (s *servedKinds) version(mapper meta.RESTMapper, now time.Time, kind schema
 
 // observeGang finds out who starts the workers together. Of a job that has workers their Job says it.
 func (r *Reconciler) observeGang(o *observed) error {
-	if finished(&o.job.Status) {
+	if isFinished(&o.job.Status) {
 		return nil
 	}
-	if queueName(o.job) != "" && o.workers == nil {
+	if build.LocalQueue(o.job) != "" && o.workers == nil {
 		version, err := r.served.version(r.RESTMapper(), o.now, kueueWorkload, "v1beta2", "v1beta1", "v1")
 		if err != nil {
 			return err
 		}
 		o.kueue = version != ""
 	}
-	o.gang.scheduler, o.gang.named = gangScheduler(o.job)
-	known, ok := podGroups[o.gang.scheduler]
+	o.gang.scheduler, o.gang.named = gang.SchedulerOf(o.job)
+	scheduler, ok := gang.For(o.gang.scheduler)
 	if !ok || (o.workers != nil && o.workers.Annotations[mlv1.AnnotationGangScheduler] == "") {
 		return nil
 	}
+	kind, versions := scheduler.Kind()
 	var err error
-	o.gang.version, err = r.served.version(r.RESTMapper(), o.now, known.kind, known.versions...)
+	o.gang.version, err = r.served.version(r.RESTMapper(), o.now, kind, versions...)
 	return err
 }
 
 // observeQueue reads the Job from the API server when pods of a Job that Kueue manages are being stopped: whether Kueue did
 // so may reach the cache later than that they are.
 func (r *Reconciler) observeQueue(ctx context.Context, o *observed) error {
-	if o.workers == nil || o.workers.Labels[kueueQueue] == "" || heldByQueue(o.workers) ||
-		!slices.ContainsFunc(o.podsOf(o.workers.UID), podloss.Failed) {
+	if o.workers == nil || o.workers.Labels[build.KueueQueueLabel] == "" || isHeldByKueue(o.workers) ||
+		!slices.ContainsFunc(o.podsOf(o.workers.UID), podend.HasFailed) {
 		return nil
 	}
 	var now batchv1.Job

@@ -14,10 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/preemption"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // node creates a node, which the API server keeps for all tests, so that its name is made unique.
@@ -40,7 +41,7 @@ func (c *cluster) bind(pod *corev1.Pod, node *corev1.Node) {
 func (c *cluster) notice(node *corev1.Node) time.Time {
 	c.t.Helper()
 	now := time.Now()
-	require.NoError(c.t, preemption.Mark(c.t.Context(), c.Client, node.Name, preemption.Notice{Source: preemption.MetadataServer, Time: now}))
+	require.NoError(c.t, nodenotice.Mark(c.t.Context(), c.Client, node.Name, nodenotice.Notice{Source: nodenotice.MetadataServer, Time: now}))
 	return now
 }
 
@@ -84,11 +85,11 @@ func TestAPIANoticeIsActedUponOnceWithinItsTimeAcrossManagers(t *testing.T) {
 	})
 	left := c.await(job, "leaving", func(job *mlv1.TrainingJob) bool { return job.Status.RestartCount == 1 })
 	assert.Equal(t, "/bert/x/checkpoint-step-5", left.Status.Preemption.CheckpointPath)
-	assert.Equal(t, mlv1.ReasonNodePreempted, left.Status.Reason)
+	assert.Equal(t, reasons.NodePreempted, left.Status.Reason)
 	eventually(t, "the pod on the node is told how much time it has", func() bool {
 		var pod corev1.Pod
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(pods[1]), &pod)
-		return client.IgnoreNotFound(err) == nil && (err != nil || pod.DeletionTimestamp != nil && pod.DeletionTimestamp.Time.Before(since.Add(preemption.Grace)))
+		return client.IgnoreNotFound(err) == nil && (err != nil || pod.DeletionTimestamp != nil && pod.DeletionTimestamp.Time.Before(since.Add(nodenotice.Grace)))
 	})
 	require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), pods[1], client.GracePeriodSeconds(0))))
 	c.gone(first)
@@ -108,7 +109,7 @@ func TestAPIANoticeIsActedUponOnceWithinItsTimeAcrossManagers(t *testing.T) {
 	assert.Equal(t, []string{"preemption-1"}, agent.requests())
 	eventually(t, "the events", func() bool {
 		told := c.told(job)
-		return told["PreemptionNotice"] != "" && told["PreemptionCheckpoint"] != "" && strings.Contains(told["Restarting"], "has to leave its node")
+		return told["PreemptionNotice"] != "" && told["PreemptionCheckpoint"] != "" && strings.Contains(told["Restarting"], "the provider takes its node back")
 	})
 }
 
@@ -120,11 +121,11 @@ func TestAPIASpotJobFollowsItsSpotInstanceVM(t *testing.T) {
 	assert.Equal(t, "gpus", workers.Spec.Template.Labels[spotv1alpha1.LabelSpotInstanceVM])
 	capacity := func(reason string) func(*mlv1.TrainingJob) bool {
 		return func(job *mlv1.TrainingJob) bool {
-			is := meta.FindStatusCondition(job.Status.Conditions, mlv1.ConditionSpotCapacity)
+			is := meta.FindStatusCondition(job.Status.Conditions, reasons.ConditionSpotCapacity)
 			return is != nil && is.Reason == reason
 		}
 	}
-	c.await(job, "without its SpotInstanceVM", capacity(mlv1.ReasonSpotInstanceVMNotFound))
+	c.await(job, "without its SpotInstanceVM", capacity(reasons.SpotInstanceVMNotFound))
 
 	vm := &spotv1alpha1.SpotInstanceVM{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "gpus"},
@@ -134,16 +135,16 @@ func TestAPIASpotJobFollowsItsSpotInstanceVM(t *testing.T) {
 		},
 	}
 	require.NoError(t, c.Create(t.Context(), vm))
-	c.await(job, "with its SpotInstanceVM", capacity(mlv1.ReasonSpotInstanceReady))
+	c.await(job, "with its SpotInstanceVM", capacity(reasons.SpotInstanceVMReady))
 	next := vm.DeepCopy()
 	next.Status.Conditions = []metav1.Condition{{
-		Type: spotv1alpha1.ConditionCapacityAvailable, Status: metav1.ConditionFalse, LastTransitionTime: metav1.Now(),
-		Reason: spotv1alpha1.ReasonZoneExhausted, Message: "no zone has one",
+		Type: reasons.ConditionCapacityAvailable, Status: metav1.ConditionFalse, LastTransitionTime: metav1.Now(),
+		Reason: reasons.ZoneExhausted, Message: "no zone has one",
 	}}
 	require.NoError(t, c.Status().Patch(t.Context(), next, client.MergeFrom(vm)))
-	c.await(job, "without capacity", capacity(spotv1alpha1.ReasonZoneExhausted))
+	c.await(job, "without capacity", capacity(reasons.ZoneExhausted))
 	require.NoError(t, c.Delete(t.Context(), vm))
-	c.await(job, "without its SpotInstanceVM again", capacity(mlv1.ReasonSpotInstanceVMNotFound))
+	c.await(job, "without its SpotInstanceVM again", capacity(reasons.SpotInstanceVMNotFound))
 }
 
 func TestAPIAJobOnSpotKeepsToItsWrites(t *testing.T) {
@@ -159,7 +160,7 @@ func TestAPIAJobOnSpotKeepsToItsWrites(t *testing.T) {
 	}
 	require.NoError(t, c.Create(t.Context(), vm))
 	elsewhere := c.node()
-	job := c.submit(onSpot(inStorage(minio()).Namespace(c.namespace).Workers(4)))
+	job := c.submit(onSpot(builders.TrainingJob("bert").InStorage(builders.S3Storage()).Namespace(c.namespace).Workers(4)))
 	pods := c.startPods(c.workers(job, 0))
 	c.runWithAgent(pods...)
 	c.await(job, "Running", state(mlv1.StateRunning))

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -11,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
-	"github.com/dcnlab/spot-training-operator/test/builders"
-	"github.com/dcnlab/spot-training-operator/test/crash"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 )
 
 // These are all writes from a notice until the next attempt exists.
@@ -45,7 +47,7 @@ func TestAPIANoticeIsActedUponOnceWhereverTheManagerCrashes(t *testing.T) {
 			c.bind(pods[1], goes)
 			c.runWithAgent(pods...)
 			c.await(job, "Running", func(job *mlv1.TrainingJob) bool {
-				return job.Status.State == mlv1.StateRunning && hasCheckpoint(&job.Status)
+				return job.Status.State == mlv1.StateRunning && build.HasCheckpoint(&job.Status)
 			})
 			c.settled(m, job)
 			m.stop()

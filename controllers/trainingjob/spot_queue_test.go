@@ -4,18 +4,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
-	"github.com/dcnlab/spot-training-operator/internal/scheduler"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // queuedOnSpot is a job of two workers with a GPU each in the queue research, on instances of the SpotInstanceVM t4.
@@ -23,8 +25,8 @@ func queuedOnSpot() *builders.TrainingJobBuilder {
 	return inQueue("bert").GPUs(1).Spec(func(s *mlv1.TrainingJobSpec) { s.Scheduling.Spot = &mlv1.SpotReference{Name: "t4"} })
 }
 
-func waitsFor(reason string) admission.Decision {
-	return admission.Decision{Wait: &scheduler.Wait{Position: 1, Reason: reason, Message: "needs 2 nvidia.com/gpu; none is free"}}
+func waitsFor(reason string) queueing.Decision {
+	return queueing.Decision{Wait: &scheduler.Wait{Position: 1, Reason: reason, Message: "needs 2 nvidia.com/gpu; none is free"}}
 }
 
 // told is a job that has told what it waits for.
@@ -35,13 +37,13 @@ func told(b *builders.TrainingJobBuilder, reason string) *mlv1.TrainingJob {
 }
 
 func TestPodsWithoutPlace(t *testing.T) {
-	lacks := aiplatformv1alpha1.ReasonInsufficientCapacity
+	lacks := reasons.InsufficientCapacity
 	for name, test := range map[string]struct {
 		job  *mlv1.TrainingJob
 		want int
 	}{
 		"it waits for room":                {told(queuedOnSpot(), lacks), 2},
-		"it waits for something else":      {told(queuedOnSpot(), aiplatformv1alpha1.ReasonQuotaReached), 0},
+		"it waits for something else":      {told(queuedOnSpot(), reasons.QuotaReached), 0},
 		"nothing was decided yet":          {waitingJob(queuedOnSpot()), 0},
 		"it names no SpotInstanceVM":       {told(inQueue("bert").GPUs(1), lacks), 0},
 		"it is suspended":                  {told(queuedOnSpot().Suspended(), lacks), 0},
@@ -49,11 +51,11 @@ func TestPodsWithoutPlace(t *testing.T) {
 		"a job without a queue, which has": {builders.TrainingJob("bert").Obj(), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Len(t, PodsWithoutPlace(test.job, Settings{}), test.want)
+			assert.Len(t, PodsWithoutPlace(test.job, build.Settings{}), test.want)
 		})
 	}
 	job := told(queuedOnSpot(), lacks)
-	pods := PodsWithoutPlace(job, Settings{})
+	pods := PodsWithoutPlace(job, build.Settings{})
 	require.Len(t, pods, 2)
 	for _, pod := range pods {
 		assert.Equal(t, job.Namespace, pod.Namespace)
@@ -67,7 +69,7 @@ func TestPodsWithoutPlace(t *testing.T) {
 	limited := queuedOnSpot().GPUs(0).Spec(func(s *mlv1.TrainingJobSpec) {
 		s.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6")}}
 	})
-	assert.EqualValues(t, 6000, capacity.Requests(PodsWithoutPlace(told(limited, lacks), Settings{})[0]).MilliCPU, "what is not requested is what is the limit")
+	assert.EqualValues(t, 6000, capacity.Requests(PodsWithoutPlace(told(limited, lacks), build.Settings{})[0]).MilliCPU, "what is not requested is what is the limit")
 }
 
 func TestAQueuedJobSaysThatInstancesAreCreatedForIt(t *testing.T) {
@@ -76,9 +78,9 @@ func TestAQueuedJobSaysThatInstancesAreCreatedForIt(t *testing.T) {
 		o.spotVM = vm
 		return messageOf(plan(o), "Admitted")
 	}
-	lacks := aiplatformv1alpha1.ReasonInsufficientCapacity
-	const place = "waits at place 1 of AIJobQueue research: needs 2 nvidia.com/gpu; none is free"
+	lacks := reasons.InsufficientCapacity
+	const place = "position 1 in AIJobQueue research: needs 2 nvidia.com/gpu; none is free"
 	assert.Equal(t, place+"; SpotInstanceVM t4 creates instances for workers that fit on no node", waits(lacks, &spotv1alpha1.SpotInstanceVM{}))
 	assert.Contains(t, waits(lacks, nil), place+"; there is no SpotInstanceVM t4 in namespace ")
-	assert.Equal(t, place, waits(aiplatformv1alpha1.ReasonQuotaReached, &spotv1alpha1.SpotInstanceVM{}))
+	assert.Equal(t, place, waits(reasons.QuotaReached, &spotv1alpha1.SpotInstanceVM{}))
 }

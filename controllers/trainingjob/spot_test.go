@@ -5,12 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // onSpot is a job that asks for instances of the SpotInstanceVM gpus.
@@ -32,19 +36,19 @@ func missing(kind, reason, message string) metav1.Condition {
 }
 
 func TestPodsOfASpotJobAskForInstances(t *testing.T) {
-	with := buildWorkers(onSpot(builders.TrainingJob("bert")).Obj(), Settings{}, 0)
+	with := build.Workers(onSpot(builders.TrainingJob("bert")).Obj(), build.Settings{}, 0)
 	long := onSpot(builders.TrainingJob("bert")).Obj()
 	long.Spec.Scheduling.Spot.Name = strings.Repeat("x", 64)
-	without := buildWorkers(builders.TrainingJob("bert").Obj(), Settings{}, 0)
+	without := build.Workers(builders.TrainingJob("bert").Obj(), build.Settings{}, 0)
 
 	assert.Equal(t, "gpus", with.Spec.Template.Labels[spotv1alpha1.LabelSpotInstanceVM])
 	assert.NotContains(t, with.Labels, spotv1alpha1.LabelSpotInstanceVM, "the pods ask, not the Job")
-	assert.NotContains(t, buildWorkers(long, Settings{}, 0).Spec.Template.Labels, spotv1alpha1.LabelSpotInstanceVM, "no SpotInstanceVM has such a name")
+	assert.NotContains(t, build.Workers(long, build.Settings{}, 0).Spec.Template.Labels, spotv1alpha1.LabelSpotInstanceVM, "no SpotInstanceVM has such a name")
 	assert.NotContains(t, without.Spec.Template.Labels, spotv1alpha1.LabelSpotInstanceVM)
 }
 
 func TestASpotJobSaysWhyItHasNoInstances(t *testing.T) {
-	provisioning := missing(spotv1alpha1.ConditionReady, spotv1alpha1.ReasonProvisioning, "1 instance is being created")
+	provisioning := missing(reasons.ConditionReady, reasons.Provisioning, "1 instance is being created")
 	for name, test := range map[string]struct {
 		vm                         *spotv1alpha1.SpotInstanceVM
 		capacity, waiting, message string
@@ -60,12 +64,12 @@ func TestASpotJobSaysWhyItHasNoInstances(t *testing.T) {
 			spotVM(provisioning), "True SpotInstanceVMReady", "Provisioning", "waits for an instance of SpotInstanceVM gpus: pod bert-training-0-a0 fits on no node: 0/1 nodes",
 		},
 		"no zone has one": {
-			spotVM(missing(spotv1alpha1.ConditionCapacityAvailable, spotv1alpha1.ReasonZoneExhausted, "no T4 in us-central1-a")),
+			spotVM(missing(reasons.ConditionCapacityAvailable, reasons.ZoneExhausted, "no T4 in us-central1-a")),
 			"False ZoneExhausted", "ZoneExhausted", "SpotInstanceVM gpus: no T4 in us-central1-a; pod bert-training-0-a0 fits on no node: 0/1 nodes",
 		},
 		"the credentials are the cause": {
-			spotVM(missing(spotv1alpha1.ConditionReady, spotv1alpha1.ReasonProvisioning, ""), missing(spotv1alpha1.ConditionCapacityAvailable, "X", "x"),
-				missing(spotv1alpha1.ConditionCredentialsValid, spotv1alpha1.ReasonSecretNotFound, "create Secret gcp")),
+			spotVM(missing(reasons.ConditionReady, reasons.Provisioning, ""), missing(reasons.ConditionCapacityAvailable, "X", "x"),
+				missing(reasons.ConditionCredentialsValid, reasons.SecretNotFound, "create Secret gcp")),
 			"False SecretNotFound", "SecretNotFound", "SpotInstanceVM gpus: create Secret gcp; pod bert-training-0-a0 fits on no node: 0/1 nodes",
 		},
 	} {
@@ -89,17 +93,17 @@ func TestAJobWithoutSpotSaysNothingOfIt(t *testing.T) {
 	workers := builders.Workers(job).Obj()
 	d := plan(see(job, workers, builders.Pod(workers, 0).Unschedulable("0/1 nodes.").Obj()).after(time.Minute))
 	assert.NotContains(t, outlineOf(d).Conditions, "SpotCapacity")
-	assert.Equal(t, mlv1.ReasonUnschedulable, d.status.Reason)
+	assert.Equal(t, reasons.Unschedulable, d.status.Reason)
 }
 
 func TestCapacityIsToldWhenItChanges(t *testing.T) {
 	status := func(condition metav1.ConditionStatus, reason string) *mlv1.TrainingJobStatus {
 		return &mlv1.TrainingJobStatus{Conditions: []metav1.Condition{{Type: "SpotCapacity", Status: condition, Reason: reason, Message: "m"}}}
 	}
-	none, good, bad, worse := &mlv1.TrainingJobStatus{}, status("True", "SpotInstanceVMReady"), status("False", "ZoneExhausted"), status("False", "QuotaExceeded")
-	assert.Empty(t, preemptionNews(none, good), "what is as it should be is no news")
-	assert.Empty(t, preemptionNews(bad, bad))
-	assert.Equal(t, []news{{"Warning", "SpotCapacityMissing", "ZoneExhausted: m"}}, preemptionNews(good, bad))
-	assert.Equal(t, []news{{"Warning", "SpotCapacityMissing", "QuotaExceeded: m"}}, preemptionNews(bad, worse))
-	assert.Equal(t, []news{{"Normal", "SpotCapacityAvailable", "m"}}, preemptionNews(worse, good))
+	none, good, bad, worse := &mlv1.TrainingJobStatus{}, status("True", "SpotInstanceVMReady"), status("False", "ZoneExhausted"), status("False", "ProviderQuotaExceeded")
+	assert.Empty(t, noticeEvents(none, good), "there is no problem to tell")
+	assert.Empty(t, noticeEvents(bad, bad))
+	assert.Equal(t, []reporting.Event{reporting.Warning("SpotCapacityMissing", "Preempt", "ZoneExhausted: m")}, noticeEvents(good, bad))
+	assert.Equal(t, []reporting.Event{reporting.Warning("SpotCapacityMissing", "Preempt", "ProviderQuotaExceeded: m")}, noticeEvents(bad, worse))
+	assert.Equal(t, []reporting.Event{reporting.Normal("SpotCapacityAvailable", "Preempt", "m")}, noticeEvents(worse, good))
 }

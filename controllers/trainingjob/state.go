@@ -8,14 +8,16 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/progress"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
 
 var phases = map[mlv1.State]mlv1.Phase{
@@ -30,226 +32,200 @@ func (d *desired) enter(state mlv1.State, reason string) {
 }
 
 // condition sets a condition. Its transition time changes only with its status.
-func (d *desired) condition(o observed, kind string, status bool, reason, message string) {
+func (p *planner) condition(kind string, status bool, reason, message string) {
 	value := metav1.ConditionFalse
 	if status {
 		value = metav1.ConditionTrue
 	}
-	meta.SetStatusCondition(&d.status.Conditions, metav1.Condition{
+	meta.SetStatusCondition(&p.status.Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: message,
-		ObservedGeneration: o.job.Generation, LastTransitionTime: metav1.NewTime(o.now),
+		ObservedGeneration: p.job.Generation, LastTransitionTime: metav1.NewTime(p.now),
 	})
 	// Set twice in one plan, only the last counts.
-	if was := meta.FindStatusCondition(o.job.Status.Conditions, kind); was != nil && was.Status == value {
-		meta.FindStatusCondition(d.status.Conditions, kind).LastTransitionTime = was.LastTransitionTime
+	if was := meta.FindStatusCondition(p.job.Status.Conditions, kind); was != nil && was.Status == value {
+		meta.FindStatusCondition(p.status.Conditions, kind).LastTransitionTime = was.LastTransitionTime
 	}
 }
 
 // conclude sets a condition to False where it was ever set.
-func (d *desired) conclude(o observed, kind, reason, message string) {
-	if meta.FindStatusCondition(d.status.Conditions, kind) != nil {
-		d.condition(o, kind, false, reason, message)
+func (p *planner) conclude(kind, reason, message string) {
+	if meta.FindStatusCondition(p.status.Conditions, kind) != nil {
+		p.condition(kind, false, reason, message)
 	}
 }
 
-func finished(status *mlv1.TrainingJobStatus) bool {
+func isFinished(status *mlv1.TrainingJobStatus) bool {
 	return status.State == mlv1.StateCompleted || status.State == mlv1.StateFailed
 }
 
-// hold keeps the job Pending and says why.
-func hold(o observed, d *desired, reason, message string) {
-	d.enter(mlv1.StatePending, reason)
-	d.condition(o, mlv1.ConditionInitialized, false, reason, message)
-	d.conclude(o, mlv1.ConditionRunning, reason, message)
-	if d.status.Workers != nil {
-		d.status.Workers.Active = 0
+// setPending keeps the job Pending and says why.
+func (p *planner) setPending(reason, message string) {
+	p.enter(mlv1.StatePending, reason)
+	p.condition(reasons.ConditionInitialized, false, reason, message)
+	p.conclude(reasons.ConditionRunning, reason, message)
+	if p.status.Workers != nil {
+		p.status.Workers.Active = 0
 	}
-	if holds(reason) {
-		d.condition(o, mlv1.ConditionCheckpointReady, false, reason, message)
-		d.lookAgain(15 * time.Second) // claims and jobs of others are not watched for this one
+	if keepsFromStarting(reason) {
+		p.condition(reasons.ConditionCheckpointReady, false, reason, message)
+		p.lookAgain(15 * time.Second) // claims and jobs of others are not watched for this one
 	}
-	if reason == mlv1.ReasonGangNotServed || reason == mlv1.ReasonKueueNotServed {
-		d.condition(o, mlv1.ConditionAdmitted, false, reason, message)
-		d.lookAgain(lookForKinds)
-	}
-}
-
-// admit fills in what holds for every job that may use its resources.
-func admit(o observed, d *desired) {
-	admitted, reason, message := admittance(o)
-	if aiQueue(o.job) != "" {
-		admitted, reason, message = ownAdmission(o, &d.status)
-	}
-	d.condition(o, mlv1.ConditionAdmitted, admitted, reason, message)
-	readyBefore(o, d)
-	d.status.ResumeSource = o.resume
-	workers := o.job.Spec.NumWorkers
-	if d.status.Workers == nil {
-		d.status.Workers = &mlv1.WorkersStatus{}
-	}
-	d.status.Workers.Total = workers
-	d.status.Resources = resources(o.job, d.status.Resources)
-	d.status.Selector = mlv1.LabelTrainingJob + "=" + o.job.Name
-	if h := o.job.Spec.Hyperparameters; h != nil && d.status.TotalEpochs == 0 {
-		d.status.TotalEpochs = ptr.Deref(h.Epochs, 0)
+	if reason == reasons.GangNotServed || reason == reasons.KueueNotServed {
+		p.condition(reasons.ConditionAdmitted, false, reason, message)
+		p.lookAgain(lookForKinds)
 	}
 }
 
-// resources are the sums over all workers, with the utilization that was reported last.
-func resources(job *mlv1.TrainingJob, before *mlv1.ResourcesStatus) *mlv1.ResourcesStatus {
-	of := workerResources(job)
-	sum := &mlv1.ResourcesStatus{Workers: job.Spec.NumWorkers, GPUs: job.Spec.NumWorkers * gpusPerWorker(job)}
-	sum.CPU = times(of, corev1.ResourceCPU, job.Spec.NumWorkers)
-	sum.Memory = times(of, corev1.ResourceMemory, job.Spec.NumWorkers)
-	if before != nil {
-		sum.GPUUtilizationPercent = before.GPUUtilizationPercent
+// setAdmission fills in what holds for every job that may use its resources.
+func (p *planner) setAdmission() {
+	admitted, reason, message := p.admission()
+	if build.QueueName(p.job) != "" {
+		admitted, reason, message = p.queueAdmission(&p.status)
 	}
-	return sum
+	p.condition(reasons.ConditionAdmitted, admitted, reason, message)
+	p.readyBefore()
+	p.status.ResumeSource = p.resume
+	workers := p.job.Spec.NumWorkers
+	if p.status.Workers == nil {
+		p.status.Workers = &mlv1.WorkersStatus{}
+	}
+	p.status.Workers.Total = workers
+	p.status.Resources = build.Resources(p.job, p.status.Resources)
+	p.status.Selector = mlv1.LabelTrainingJob + "=" + p.job.Name
+	if h := p.job.Spec.Hyperparameters; h != nil && p.status.TotalEpochs == 0 {
+		p.status.TotalEpochs = ptr.Deref(h.Epochs, 0)
+	}
 }
 
-// times is what the workers request together; limits stand for requests that are not set, as for any pod.
-func times(of corev1.ResourceRequirements, name corev1.ResourceName, workers int32) *resource.Quantity {
-	quantity, ok := of.Requests[name]
-	if !ok {
-		quantity, ok = of.Limits[name]
-	}
-	if !ok {
-		return nil
-	}
-	sum := quantity.DeepCopy()
-	sum.Mul(int64(workers))
-	return &sum
-}
-
-// initializing says what the job waits for. A job that restarts stays Restarting until all its workers run.
-func initializing(o observed, d *desired, reason, message string) {
+// setInitializing says what the job waits for. A job that restarts stays Restarting until all its workers run.
+func (p *planner) setInitializing(reason, message string) {
 	state := mlv1.StateInitializing
-	if d.status.RestartCount > 0 && d.status.State == mlv1.StateRestarting {
+	if p.status.RestartCount > 0 && p.status.State == mlv1.StateRestarting {
 		state = mlv1.StateRestarting
 	}
-	d.enter(state, reason)
-	d.condition(o, mlv1.ConditionInitialized, false, reason, message)
-	d.condition(o, mlv1.ConditionRunning, false, reason, message)
+	p.enter(state, reason)
+	p.condition(reasons.ConditionInitialized, false, reason, message)
+	p.condition(reasons.ConditionRunning, false, reason, message)
 }
 
-func running(o observed, d *desired) {
-	if d.status.StartTime == nil {
-		d.status.StartTime = ptr.To(metav1.NewTime(o.now))
+func (p *planner) setRunning() {
+	if p.status.StartTime == nil {
+		p.status.StartTime = ptr.To(metav1.NewTime(p.now))
 	}
-	message := fmt.Sprintf("all %d workers run", d.status.Workers.Total)
-	d.enter(mlv1.StateRunning, mlv1.ReasonWorkersRunning)
-	d.condition(o, mlv1.ConditionInitialized, true, mlv1.ReasonWorkersRunning, message)
-	d.condition(o, mlv1.ConditionRunning, true, mlv1.ReasonWorkersRunning, message)
-	d.conclude(o, mlv1.ConditionRestarting, mlv1.ReasonWorkersRunning, message)
+	message := fmt.Sprintf("all %d workers run", p.status.Workers.Total)
+	p.enter(mlv1.StateRunning, reasons.WorkersRunning)
+	p.condition(reasons.ConditionInitialized, true, reasons.WorkersRunning, message)
+	p.condition(reasons.ConditionRunning, true, reasons.WorkersRunning, message)
+	p.conclude(reasons.ConditionRestarting, reasons.WorkersRunning, message)
 }
 
 // restart writes the decision to start the whole job again into the status; the workers are replaced only once it is
 // there, so that no restart is counted twice or forgotten when the operator stops in between.
-func restart(o observed, d *desired, found failure) {
-	d.status.RestartCount++
-	if found.disrupted {
-		d.status.DisruptionCount++
+func (p *planner) restart(found failure) {
+	p.status.RestartCount++
+	if found.Lost {
+		p.status.DisruptionCount++
 	}
-	d.status.FailureReason = found.message
-	d.status.LastRestartTime = ptr.To(metav1.NewTime(o.now))
-	d.status.Workers = &mlv1.WorkersStatus{Total: o.job.Spec.NumWorkers}
-	if o.workers != nil {
-		d.status.Workers.Failed = countFailed(o.podsOf(o.workers.UID))
+	p.status.FailureReason = found.Message
+	p.status.LastRestartTime = ptr.To(metav1.NewTime(p.now))
+	p.status.Workers = &mlv1.WorkersStatus{Total: p.job.Spec.NumWorkers}
+	if p.workers != nil {
+		p.status.Workers.Failed = countFailed(p.podsOf(p.workers.UID))
 	}
-	message := fmt.Sprintf("restart %d: %s", d.status.RestartCount, found.message)
-	d.enter(mlv1.StateRestarting, found.reason)
-	d.condition(o, mlv1.ConditionRestarting, true, found.reason, message)
-	d.condition(o, mlv1.ConditionInitialized, false, found.reason, message)
-	d.condition(o, mlv1.ConditionRunning, false, found.reason, message)
+	message := fmt.Sprintf("restart %d: %s", p.status.RestartCount, found.Message)
+	p.enter(mlv1.StateRestarting, found.Reason)
+	p.condition(reasons.ConditionRestarting, true, found.Reason, message)
+	p.condition(reasons.ConditionInitialized, false, found.Reason, message)
+	p.condition(reasons.ConditionRunning, false, found.Reason, message)
 }
 
-func stoppingWorkers(o observed, d *desired) {
-	if d.status.State == mlv1.StateSuspended { // suspended again before its resumption was reported
+func (p *planner) setStopping() {
+	if p.status.State == mlv1.StateSuspended { // suspended again before its resumption was reported
 		return
 	}
-	d.status.Reason = mlv1.ReasonSuspended
-	d.condition(o, mlv1.ConditionSuspended, false, mlv1.ReasonSuspended, "the workers are being stopped")
+	p.status.Reason = reasons.Suspended
+	p.condition(reasons.ConditionSuspended, false, reasons.Suspended, "the workers are being stopped")
 }
 
-func suspended(o observed, d *desired) {
-	d.status.Admission = nil // its place in a queue is for others
-	suspendedFor(o, d, mlv1.ReasonSuspended, "spec.suspend is true; no worker runs")
+func (p *planner) setSuspended() {
+	p.status.Admission = nil // its resources are for other jobs
+	p.setSuspendedFor(reasons.Suspended, "spec.suspend is true; no worker runs")
 }
 
-func suspendedFor(o observed, d *desired, reason, message string) {
-	d.status.Workers.Active, d.status.Workers.Failed = 0, 0
-	d.conclude(o, mlv1.ConditionStopping, reason, message)
-	d.enter(mlv1.StateSuspended, reason)
-	d.condition(o, mlv1.ConditionSuspended, true, reason, message)
-	d.condition(o, mlv1.ConditionRunning, false, reason, message)
-	d.condition(o, mlv1.ConditionInitialized, false, reason, message)
-	d.conclude(o, mlv1.ConditionRestarting, reason, message)
+func (p *planner) setSuspendedFor(reason, message string) {
+	p.status.Workers.Active, p.status.Workers.Failed = 0, 0
+	p.conclude(reasons.ConditionStopping, reason, message)
+	p.enter(mlv1.StateSuspended, reason)
+	p.condition(reasons.ConditionSuspended, true, reason, message)
+	p.condition(reasons.ConditionRunning, false, reason, message)
+	p.condition(reasons.ConditionInitialized, false, reason, message)
+	p.conclude(reasons.ConditionRestarting, reason, message)
 }
 
-// resumed says that a job which was suspended is so no longer.
-func resumed(o observed, d *desired) {
-	d.conclude(o, mlv1.ConditionSuspended, mlv1.ReasonResumed, "spec.suspend is not true")
-	if d.status.State == mlv1.StateSuspended {
-		initializing(o, d, mlv1.ReasonWorkersStarting, "the job was resumed")
+// setResumed says that a job which was suspended is so no longer.
+func (p *planner) setResumed() {
+	p.conclude(reasons.ConditionSuspended, reasons.Resumed, "spec.suspend is not true")
+	if p.status.State == mlv1.StateSuspended {
+		p.setInitializing(reasons.WorkersStarting, "the job was resumed")
 	}
 }
 
 // resumedAt is when the job was last resumed; zero when it never was suspended.
 func resumedAt(status *mlv1.TrainingJobStatus) time.Time {
-	condition := meta.FindStatusCondition(status.Conditions, mlv1.ConditionSuspended)
-	if condition == nil || condition.Reason != mlv1.ReasonResumed {
+	condition := meta.FindStatusCondition(status.Conditions, reasons.ConditionSuspended)
+	if condition == nil || condition.Reason != reasons.Resumed {
 		return time.Time{}
 	}
 	return condition.LastTransitionTime.Time
 }
 
-func complete(o observed, d *desired) {
-	reason, message := mlv1.ReasonTrainingCompleted, "all workers ended with exit code 0"
-	if ended, ok := lastReport(o); ok {
+func (p *planner) complete() {
+	reason, message := reasons.TrainingCompleted, "all workers ended with exit code 0"
+	if ended, ok := p.lastReport(); ok {
 		switch ended.Reason {
-		case mlv1.ReasonTargetReached, mlv1.ReasonEarlyStopped:
+		case reasons.TargetReached, reasons.EarlyStopped:
 			reason, message = ended.Reason, ended.Message
 		}
-	} else if ends := stopping(&d.status); ends != nil { // a program that saw it too, and says nothing
+	} else if ends := stoppingCondition(&p.status); ends != nil { // a program that saw it too, and says nothing
 		reason, message = ends.Reason, ends.Message
 	}
-	if d.status.StartTime == nil { // it ended before it was seen running
-		d.status.StartTime = ptr.To(o.workers.CreationTimestamp)
+	if p.status.StartTime == nil { // it ended before it was seen running
+		p.status.StartTime = ptr.To(p.workers.CreationTimestamp)
 	}
-	d.status.Progress = "100%"
-	d.status.Workers.Active, d.status.Workers.Succeeded, d.status.Workers.Failed = 0, d.status.Workers.Total, 0
-	d.end(o, mlv1.StateCompleted, reason)
-	d.condition(o, mlv1.ConditionComplete, true, reason, message)
-	d.condition(o, mlv1.ConditionRunning, false, reason, message)
-	d.conclude(o, mlv1.ConditionRestarting, reason, message)
-	d.conclude(o, mlv1.ConditionStopping, reason, message)
+	p.status.Progress = "100%"
+	p.status.Workers.Active, p.status.Workers.Succeeded, p.status.Workers.Failed = 0, p.status.Workers.Total, 0
+	p.end(mlv1.StateCompleted, reason)
+	p.condition(reasons.ConditionComplete, true, reason, message)
+	p.condition(reasons.ConditionRunning, false, reason, message)
+	p.conclude(reasons.ConditionRestarting, reason, message)
+	p.conclude(reasons.ConditionStopping, reason, message)
 }
 
-func fail(o observed, d *desired, reason, message string) {
-	d.status.FailureReason = message
-	if d.status.Workers != nil {
-		d.status.Workers.Active = 0
+func (p *planner) fail(reason, message string) {
+	p.status.FailureReason = message
+	if p.status.Workers != nil {
+		p.status.Workers.Active = 0
 	}
-	d.end(o, mlv1.StateFailed, reason)
-	d.condition(o, mlv1.ConditionFailed, true, reason, message)
-	d.condition(o, mlv1.ConditionRunning, false, reason, message)
-	d.conclude(o, mlv1.ConditionRestarting, reason, message)
-	d.conclude(o, mlv1.ConditionStopping, reason, message)
+	p.end(mlv1.StateFailed, reason)
+	p.condition(reasons.ConditionFailed, true, reason, message)
+	p.condition(reasons.ConditionRunning, false, reason, message)
+	p.conclude(reasons.ConditionRestarting, reason, message)
+	p.conclude(reasons.ConditionStopping, reason, message)
 }
 
-func (d *desired) end(o observed, state mlv1.State, reason string) {
-	d.enter(state, reason)
-	d.status.CompletionTime = ptr.To(metav1.NewTime(o.now))
-	if d.status.StartTime != nil {
-		d.status.Duration = o.now.Sub(d.status.StartTime.Time).Round(time.Second).String()
+func (p *planner) end(state mlv1.State, reason string) {
+	p.enter(state, reason)
+	p.status.CompletionTime = ptr.To(metav1.NewTime(p.now))
+	if p.status.StartTime != nil {
+		p.status.Duration = p.now.Sub(p.status.StartTime.Time).Round(time.Second).String()
 	}
-	if ttl := o.job.Spec.TTLSecondsAfterFinished; ttl != nil {
-		d.lookAgain(time.Duration(*ttl) * time.Second)
+	if ttl := p.job.Spec.TTLSecondsAfterFinished; ttl != nil {
+		p.lookAgain(time.Duration(*ttl) * time.Second)
 	}
 }
 
 // lastReport is what replica 0 said at its end; false when it has not ended or said nothing.
-func lastReport(o observed) (progress.Figures, bool) {
+func (o *observed) lastReport() (progress.Figures, bool) {
 	if o.workers != nil {
 		if pod := masterPod(o.podsOf(o.workers.UID)); pod != nil {
 			ended := workerProgram.Terminated(pod)
@@ -259,37 +235,37 @@ func lastReport(o observed) (progress.Figures, bool) {
 			return progress.ParseTermination(ended.Message)
 		}
 	}
-	if !fits(o) {
+	if !o.isFinalOfAttempt() {
 		return progress.Figures{}, false
 	}
-	return progress.ParseTermination(o.farewell.message)
+	return progress.ParseTermination(o.final.message)
 }
 
-// fits says whether the last words that were heard are those of the present attempt, or of one that was just stopped.
-func fits(o observed) bool {
+// isFinalOfAttempt says whether the last words that were heard are those of the present attempt, or of one that was just stopped.
+func (o *observed) isFinalOfAttempt() bool {
 	switch {
-	case o.farewell == nil:
+	case o.final == nil:
 		return false
 	case o.workers != nil:
-		return o.farewell.owner == o.workers.UID
+		return o.final.owner == o.workers.UID
 	default:
-		return o.job.Status.State == mlv1.StateRunning && !o.farewell.created.Before(&o.job.CreationTimestamp)
+		return o.job.Status.State == mlv1.StateRunning && !o.final.created.Before(&o.job.CreationTimestamp)
 	}
 }
 
 // readFigures brings the newest figures into the status: those that replica 0 left at its end, else the last scraped.
-func readFigures(o observed, d *desired) {
-	if ended, ok := lastReport(o); ok {
-		d.report(o, ended, o.now)
+func (p *planner) readFigures() {
+	if ended, ok := p.lastReport(); ok {
+		p.recordFigures(ended, p.now)
 		return
 	}
-	if o.figures != nil && d.status.State == mlv1.StateRunning {
-		d.report(o, o.figures.Figures, o.figures.time)
+	if p.figures != nil && p.status.State == mlv1.StateRunning {
+		p.recordFigures(p.figures.Figures, p.figures.time)
 	}
 }
 
-func (d *desired) report(o observed, figures progress.Figures, at time.Time) {
-	s := &d.status
+func (p *planner) recordFigures(figures progress.Figures, at time.Time) {
+	s := &p.status
 	if figures.Epoch > 0 {
 		s.CurrentEpoch = figures.Epoch
 	}
@@ -305,7 +281,7 @@ func (d *desired) report(o observed, figures progress.Figures, at time.Time) {
 	if len(figures.Metrics) > 0 && !maps.Equal(s.Metrics, figures.Metrics) {
 		s.Metrics, s.MetricsTime = figures.Metrics, ptr.To(metav1.NewTime(at))
 	}
-	d.reportWorkersCheckpoint(o, figures.Checkpoint)
+	p.reportWorkersCheckpoint(figures.Checkpoint)
 }
 
 // masterPod is the newest pod of replica 0; nil when there is none. A cache lists pods in any order.
@@ -326,4 +302,11 @@ func metricsURL(job *mlv1.TrainingJob, pods []*corev1.Pod) string {
 		return ""
 	}
 	return "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(job.Spec.Monitoring.MetricsPort))) + "/metrics"
+}
+
+// countStart notes that the workers that exist were started. It is in the status before they are ever replaced.
+func (p *planner) countStart() {
+	if p.workers != nil {
+		p.status.StartCount = max(p.status.StartCount, build.StartOf(p.workers)+1)
+	}
 }

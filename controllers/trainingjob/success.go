@@ -9,59 +9,42 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 )
-
-// accuracy is the metric that is watched when the policy names none.
-const accuracy = "accuracy"
-
-// targetOf is the target of a success policy; nil when it has none.
-func targetOf(policy *mlv1.SuccessPolicy) *mlv1.TargetMetric {
-	target := policy.TargetMetric
-	if policy.TargetAccuracy != nil {
-		target = &mlv1.TargetMetric{Name: accuracy, Value: policy.TargetAccuracy}
-	}
-	if target == nil {
-		return nil
-	}
-	of := target.DeepCopy()
-	if of.Mode == "" {
-		of.Mode = "max"
-	}
-	return of
-}
 
 // watched is the metric whose improvement counts, and whether smaller values are better.
 func watched(policy *mlv1.SuccessPolicy) (metric string, smaller bool) {
-	if target := targetOf(policy); target != nil {
+	if target := build.TargetOf(policy); target != nil {
 		return target.Name, target.Mode == "min"
 	}
-	return accuracy, false
+	return build.Accuracy, false
 }
 
 // judgeSuccess looks at the figures that were scraped: when they say that the success policy is met, the training is
 // to be stopped. A worker of the contract ends by itself then; this is for programs that do not know the policy. What is
 // decided stands in the condition Stopping, so that it is not forgotten when the operator stops.
-func judgeSuccess(o observed, d *desired) {
-	policy := o.job.Spec.SuccessPolicy
-	if policy == nil || o.figures == nil || o.workers == nil || d.status.State != mlv1.StateRunning {
+func (p *planner) judgeSuccess() {
+	policy := p.job.Spec.SuccessPolicy
+	if policy == nil || p.figures == nil || p.workers == nil || p.status.State != mlv1.StateRunning {
 		return
 	}
 	metric, smaller := watched(policy)
-	value, reported := o.figures.Metrics[metric]
+	value, reported := p.figures.Metrics[metric]
 	if !reported {
 		return
 	}
-	d.status.Best = best(d.status.Best, metric, value, o.figures.Epoch, smaller)
-	if stops := stopping(&d.status); stops != nil && stops.Reason != mlv1.ReasonEarlyStopped {
+	p.status.Best = best(p.status.Best, metric, value, p.figures.Epoch, smaller)
+	if stops := stoppingCondition(&p.status); stops != nil && stops.Reason != reasons.EarlyStopped {
 		return
 	}
-	switch message := stale(policy, d.status.Best, o.figures.Epoch); {
+	switch message := stale(policy, p.status.Best, p.figures.Epoch); {
 	case reached(policy, value):
-		d.condition(o, mlv1.ConditionStopping, true, mlv1.ReasonTargetReached, targetMessage(policy, value))
+		p.condition(reasons.ConditionStopping, true, reasons.TargetReached, targetMessage(policy, value))
 	case message != "":
-		d.condition(o, mlv1.ConditionStopping, true, mlv1.ReasonEarlyStopped, message)
+		p.condition(reasons.ConditionStopping, true, reasons.EarlyStopped, message)
 	default: // it improved while its end was awaited
-		d.conclude(o, mlv1.ConditionStopping, mlv1.ReasonWorkersRunning, metric+" improved again")
+		p.conclude(reasons.ConditionStopping, reasons.WorkersRunning, metric+" improved again")
 	}
 }
 
@@ -77,7 +60,7 @@ func best(before *mlv1.BestStatus, metric string, value float64, epoch int32, sm
 }
 
 func reached(policy *mlv1.SuccessPolicy, value float64) bool {
-	target := targetOf(policy)
+	target := build.TargetOf(policy)
 	if target == nil {
 		return false
 	}
@@ -88,7 +71,7 @@ func reached(policy *mlv1.SuccessPolicy, value float64) bool {
 }
 
 func targetMessage(policy *mlv1.SuccessPolicy, value float64) string {
-	target := targetOf(policy)
+	target := build.TargetOf(policy)
 	side := "at least"
 	if target.Mode == "min" {
 		side = "at most"
@@ -108,9 +91,9 @@ func stale(policy *mlv1.SuccessPolicy, best *mlv1.BestStatus, epoch int32) strin
 
 func number(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
 
-// stopping is why and since when the training is to end before its last epoch; nil when it is not.
-func stopping(status *mlv1.TrainingJobStatus) *metav1.Condition {
-	condition := meta.FindStatusCondition(status.Conditions, mlv1.ConditionStopping)
+// stoppingCondition is why and since when the training is to end before its last epoch; nil when it is not.
+func stoppingCondition(status *mlv1.TrainingJobStatus) *metav1.Condition {
+	condition := meta.FindStatusCondition(status.Conditions, reasons.ConditionStopping)
 	if condition == nil || condition.Status != metav1.ConditionTrue {
 		return nil
 	}

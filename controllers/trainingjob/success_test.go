@@ -10,8 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/progress"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func policyOf(change func(*mlv1.SuccessPolicy)) *builders.TrainingJobBuilder {
@@ -22,7 +23,7 @@ func policyOf(change func(*mlv1.SuccessPolicy)) *builders.TrainingJobBuilder {
 }
 
 // reporting is what is observed while all workers run and replica 0 reports.
-func reporting(job *mlv1.TrainingJob, epoch int32, metric string, value float64) observed {
+func withFigures(job *mlv1.TrainingJob, epoch int32, metric string, value float64) observed {
 	o := see(job, builders.Workers(job).Obj(), runningPods(job, 0)...)
 	o.figures = &observedFigures{Figures: progress.Figures{Epoch: epoch, Metrics: map[string]float64{metric: value}}, time: builders.Noon}
 	return o
@@ -49,16 +50,16 @@ func TestTheTargetIsSeenInTheFiguresThatAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := runningJob(t, policyOf(test.policy))
-			d := plan(reporting(job, 3, test.metric, test.value))
+			d := plan(withFigures(job, 3, test.metric, test.value))
 			assert.Equal(t, mlv1.StateRunning, d.status.State)
 			assert.Empty(t, d.delete, "the workers may end by themselves first")
-			ends := stopping(&d.status)
+			ends := stoppingCondition(&d.status)
 			if test.message == "" {
 				assert.Nil(t, ends)
 				return
 			}
 			require.NotNil(t, ends)
-			assert.Equal(t, mlv1.ReasonTargetReached, ends.Reason)
+			assert.Equal(t, reasons.TargetReached, ends.Reason)
 			assert.Equal(t, test.message, ends.Message)
 			assert.Equal(t, selfEnd, d.again)
 		})
@@ -68,7 +69,7 @@ func TestTheTargetIsSeenInTheFiguresThatAreRead(t *testing.T) {
 func TestWorkersThatDoNotKnowTheTargetAreStopped(t *testing.T) {
 	job := runningJob(t, policyOf(func(p *mlv1.SuccessPolicy) { p.TargetAccuracy = ptr.To(0.9) }).Checkpoints())
 	workers := builders.Workers(job).Obj()
-	job.Status = plan(reporting(job, 3, "accuracy", 0.93)).status
+	job.Status = plan(withFigures(job, 3, "accuracy", 0.93)).status
 
 	// The figures were in the memory of a manager that is gone: what it decided stands in the status.
 	due := plan(see(job, workers, runningPods(job, 0)...).after(selfEnd))
@@ -81,23 +82,23 @@ func TestWorkersThatDoNotKnowTheTargetAreStopped(t *testing.T) {
 
 	job.Status = saving.status
 	gone := see(job, nil, builders.Pod(workers, 1).Failed(143).Obj()).after(time.Minute)
-	gone.farewell = &farewell{owner: workers.UID, created: job.CreationTimestamp, message: lastWordsOfEpoch7}
+	gone.final = &finalMessage{owner: workers.UID, created: job.CreationTimestamp, message: lastWordsOfEpoch7}
 	ended := plan(gone)
 	lookingLike(t, outline{
-		State: mlv1.StateCompleted, Reason: mlv1.ReasonTargetReached, Workers: mlv1.WorkersStatus{Total: 2},
+		State: mlv1.StateCompleted, Reason: reasons.TargetReached, Workers: mlv1.WorkersStatus{Total: 2},
 		Conditions: conditions{
 			"Admitted": admitted, "CheckpointReady": "True StorageReady", "Initialized": "True WorkersRunning",
 			"Running": "False TargetReached", "Complete": "True TargetReached", "Stopping": "False TargetReached",
 		},
 	}, ended)
 	assert.Equal(t, int32(7), ended.status.Checkpoint.Epoch, "the last checkpoint is told")
-	assert.Equal(t, "accuracy 0.93 is at least 0.9", meta.FindStatusCondition(ended.status.Conditions, mlv1.ConditionComplete).Message)
+	assert.Equal(t, "accuracy 0.93 is at least 0.9", meta.FindStatusCondition(ended.status.Conditions, reasons.ConditionComplete).Message)
 }
 
 func TestWorkersThatEndByThemselvesAtTheTargetAreNotStopped(t *testing.T) {
 	job := runningJob(t, policyOf(func(p *mlv1.SuccessPolicy) { p.TargetAccuracy = ptr.To(0.9) }))
 	workers := builders.Workers(job).Obj()
-	job.Status = plan(reporting(job, 3, "accuracy", 0.93)).status
+	job.Status = plan(withFigures(job, 3, "accuracy", 0.93)).status
 	for name, words := range map[string]string{
 		"and say so":      `{"reason": "TargetReached", "message": "accuracy 0.93 is at least 0.9"}`,
 		"and say nothing": "",
@@ -105,7 +106,7 @@ func TestWorkersThatEndByThemselvesAtTheTargetAreNotStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := plan(see(job, workers, builders.Pod(workers, 0).Succeeded(words).Obj(), builders.Pod(workers, 1).Succeeded("").Obj()).after(time.Second))
 			assert.Equal(t, mlv1.StateCompleted, d.status.State)
-			assert.Equal(t, mlv1.ReasonTargetReached, d.status.Reason)
+			assert.Equal(t, reasons.TargetReached, d.status.Reason)
 			assert.Empty(t, d.delete)
 			assert.Equal(t, int32(2), d.status.Workers.Succeeded)
 		})
@@ -140,7 +141,7 @@ func TestTheBestValueIsKept(t *testing.T) {
 func TestATrainingThatNoLongerImprovesIsEnded(t *testing.T) {
 	job := runningJob(t, policyOf(func(p *mlv1.SuccessPolicy) { p.EarlyStoppingPatience = ptr.To[int32](3) }))
 	look := func(epoch int32, accuracy float64) *desired {
-		d := plan(reporting(job, epoch, "accuracy", accuracy))
+		d := plan(withFigures(job, epoch, "accuracy", accuracy))
 		job.Status = d.status
 		return &d
 	}
@@ -148,20 +149,20 @@ func TestATrainingThatNoLongerImprovesIsEnded(t *testing.T) {
 	look(3, 0.7)
 	assert.Equal(t, &mlv1.BestStatus{Metric: "accuracy", Value: ptr.To(0.7), Epoch: 3}, job.Status.Best)
 	look(5, 0.69)
-	assert.Nil(t, stopping(&job.Status))
+	assert.Nil(t, stoppingCondition(&job.Status))
 	look(6, 0.7)
-	ends := stopping(&job.Status)
+	ends := stoppingCondition(&job.Status)
 	require.NotNil(t, ends, "three epochs passed without a better value")
-	assert.Equal(t, mlv1.ReasonEarlyStopped, ends.Reason)
+	assert.Equal(t, reasons.EarlyStopped, ends.Reason)
 	assert.Equal(t, "accuracy has not improved for 3 epochs; the best was 0.7 in epoch 3", ends.Message)
 
 	look(6, 0.71)
-	assert.Nil(t, stopping(&job.Status), "it improved before it was stopped")
+	assert.Nil(t, stoppingCondition(&job.Status), "it improved before it was stopped")
 }
 
 func TestWithoutASuccessPolicyNothingIsWatched(t *testing.T) {
 	job := runningJob(t, builders.TrainingJob("bert").Workers(2))
-	d := plan(reporting(job, 3, "accuracy", 1))
+	d := plan(withFigures(job, 3, "accuracy", 1))
 	assert.Nil(t, d.status.Best)
-	assert.Nil(t, meta.FindStatusCondition(d.status.Conditions, mlv1.ConditionStopping))
+	assert.Nil(t, meta.FindStatusCondition(d.status.Conditions, reasons.ConditionStopping))
 }

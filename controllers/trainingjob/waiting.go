@@ -1,126 +1,125 @@
 package trainingjob
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
-// podCreation is how long the Job controller takes at the most to create its pods, unless it is not allowed to.
+// podCreation is how long the Job controller takes at most to create its pods, unless it is not allowed to.
 const podCreation = 10 * time.Second
 
 // scheduling is how long a pod may be refused by the scheduler before it is told.
 const scheduling = 3 * time.Second
 
-// waitingFor says why not all workers run.
-func waitingFor(o observed, d *desired, pods []*corev1.Pod) (reason, message string) {
+// describeWaiting says why not all workers run.
+func (p *planner) describeWaiting(pods []*corev1.Pod) (reason, message string) {
 	for _, pod := range pods {
-		if left := unsettled(o.now, pod); left > 0 {
-			d.lookAgain(left)
+		if left := settlingTime(p.now, pod); left > 0 {
+			p.lookAgain(left)
 			continue
 		}
-		if reason, message := stuck(pod); reason != "" {
-			return waitingForInstance(o, reason, message)
+		if reason, message := describeObstacle(pod); reason != "" {
+			return p.waitingForInstance(reason, message)
 		}
 	}
-	if lacksPods(o, pods) {
-		if left := startedAt(o.workers).Add(podCreation).Sub(o.now); left > 0 {
-			d.lookAgain(left) // nothing else tells that no pod came
+	if p.lacksPods(pods) {
+		if left := startedAt(p.workers).Add(podCreation).Sub(p.now); left > 0 {
+			p.lookAgain(left) // nothing else tells that no pod came
 		} else {
-			if o.creationRefused == "" {
-				d.lookAgain(podCreation)
+			if p.creationRefused == "" {
+				p.lookAgain(podCreation)
 			}
-			return refusedPods(o, len(pods))
+			return p.refusedPods(len(pods))
 		}
 	}
-	if reason, message := restoring(o); reason != "" {
+	if reason, message := p.restoring(); reason != "" {
 		return reason, message
 	}
-	return mlv1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers run", d.status.Workers.Active, d.status.Workers.Total)
+	return reasons.WorkersStarting, fmt.Sprintf("%d of %d workers run", p.status.Workers.Active, p.status.Workers.Total)
 }
 
-// unsettled is how long to wait until the scheduler's word about a pod is worth telling: a pod whose claim is being
-// provisioned fits nowhere for a moment. 0 for a pod that the scheduler does not refuse, or has refused for longer.
-func unsettled(now time.Time, pod *corev1.Pod) time.Duration {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return condition.LastTransitionTime.Add(scheduling).Sub(now)
-		}
+// settlingTime is how long to wait until the scheduler's answer about a pod is worth telling: a pod whose claim is being provisioned fits on
+// no node for a moment. 0 for a pod that the scheduler does not refuse, or has refused for longer.
+func settlingTime(now time.Time, pod *corev1.Pod) time.Duration {
+	if refused := podend.SchedulingRefused(pod); refused != nil {
+		return refused.LastTransitionTime.Add(scheduling).Sub(now)
 	}
 	return 0
 }
 
-// stuck says why a pod does not start; empty when nothing is known to be wrong.
-func stuck(pod *corev1.Pod) (reason, message string) {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
-			return mlv1.ReasonUnschedulable, fmt.Sprintf(
-				"pod %s fits on no node: %s; lower spec.resources, widen spec.scheduling, or add nodes", pod.Name, strings.TrimSuffix(condition.Message, "."))
-		}
+// describeObstacle says why a pod does not start; empty when nothing is known to be wrong.
+func describeObstacle(pod *corev1.Pod) (reason, message string) {
+	found := podend.ObstacleOf(pod)
+	if found == nil {
+		return "", ""
 	}
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if status.State.Waiting == nil {
-			continue
-		}
-		waiting := status.State.Waiting
-		switch waiting.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError":
-			if status.Name == tensorBoardContainer {
-				return mlv1.ReasonImagePullFailed, fmt.Sprintf(
-					"pod %s cannot pull image %s of TensorBoard: %s; correct spec.monitoring.tensorboardImage, or do without tensorboardEnabled",
-					pod.Name, status.Image, waiting.Message)
-			}
-			if status.Name == report.AgentContainer || status.Name == report.RestoreContainer {
-				return mlv1.ReasonImagePullFailed, fmt.Sprintf(
-					"pod %s cannot pull image %s of the checkpoint agent: %s; name a Secret for its registry in spec.imagePullSecrets, or correct --agent-image of the operator",
-					pod.Name, status.Image, waiting.Message)
-			}
-			return mlv1.ReasonImagePullFailed, fmt.Sprintf(
-				"pod %s cannot pull image %s: %s; correct spec.image, or name a Secret for its registry in spec.imagePullSecrets",
-				pod.Name, status.Image, waiting.Message)
-		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return mlv1.ReasonContainerConfigError, fmt.Sprintf(
-				"pod %s cannot start its container: %s; once what it misses exists in namespace %s it starts by itself",
-				pod.Name, waiting.Message, pod.Namespace)
-		}
+	image := found.Image
+	if found.Container != build.WorkerContainer {
+		image += " of container " + found.Container
 	}
-	return "", ""
+	switch found.Reason {
+	case reasons.Unschedulable:
+		message = fmt.Sprintf("pod %s fits on no node%s; lower spec.resources, widen spec.scheduling, or add nodes", pod.Name, podend.Suffix(found.Detail))
+	case reasons.InvalidImageName:
+		message = fmt.Sprintf("pod %s: image %s is not a valid image reference%s; %s", pod.Name, image, podend.Suffix(found.Detail), imageRemedy(found))
+	case reasons.ImagePullFailed:
+		message = fmt.Sprintf("pod %s cannot pull image %s%s; %s", pod.Name, image, podend.Suffix(found.Detail), imageRemedy(found))
+	case reasons.ContainerConfigError, reasons.ContainerStartFailed:
+		message = fmt.Sprintf("pod %s cannot start its container%s; once what it lacks exists in namespace %s it starts by itself",
+			pod.Name, podend.Suffix(found.Detail), pod.Namespace)
+	default:
+		return "", ""
+	}
+	return found.Reason, message
+}
+
+// imageRemedy says which setting names the image of a container.
+func imageRemedy(found *podend.Obstacle) string {
+	switch found.Container {
+	case build.TensorBoardContainer:
+		return "correct spec.monitoring.tensorboardImage, or turn off spec.monitoring.tensorboardEnabled"
+	case report.AgentContainer, report.RestoreContainer:
+		return "name a Secret for its registry in spec.imagePullSecrets, or correct --agent-image of the operator"
+	}
+	return "correct spec.image, or name a Secret for its registry in spec.imagePullSecrets"
 }
 
 // lacksPods says whether the Job should have more pods than it has.
-func lacksPods(o observed, pods []*corev1.Pod) bool {
+func (o *observed) lacksPods(pods []*corev1.Pod) bool {
 	return o.workers != nil && len(pods) < int(ptr.Deref(o.workers.Spec.Completions, 0))
 }
 
 // refusedPods says why the Job controller does not create all pods.
-func refusedPods(o observed, exist int) (reason, message string) {
+func (o *observed) refusedPods(exist int) (reason, message string) {
 	count := fmt.Sprintf("%d of %d pods could not be created", o.job.Spec.NumWorkers-int32(exist), o.job.Spec.NumWorkers)
 	why := strings.TrimPrefix(o.creationRefused, "Error creating: ")
-	switch {
-	case why == "":
-		return mlv1.ReasonPodCreationFailed, fmt.Sprintf(
+	if why == "" {
+		return reasons.PodCreationFailed, fmt.Sprintf(
 			"%s: see the events of the Job, kubectl describe job %s -n %s", count, o.workers.Name, o.job.Namespace)
-	case strings.Contains(why, "exceeded quota"):
-		return mlv1.ReasonQuotaExceeded, fmt.Sprintf("%s: %s; free or raise the quota, or lower spec.numWorkers or spec.resources", count, why)
-	case strings.Contains(why, "violates PodSecurity"):
-		return mlv1.ReasonPodSecurityViolated, fmt.Sprintf("%s: %s; correct spec.securityContext, or use another namespace", count, why)
 	}
-	return mlv1.ReasonPodCreationFailed, count + ": " + why
+	reason, remedy := child.Forbidden(why)
+	return cmp.Or(reason, reasons.PodCreationFailed), count + ": " + why + remedy
 }
 
 // observeRefusal reads why the Job controller does not create the pods of a Job that has been there for a while.
 func (r *Reconciler) observeRefusal(ctx context.Context, o *observed) error {
-	if finished(&o.job.Status) || o.workers == nil || ptr.Deref(o.workers.Spec.Suspend, false) || o.job.Status.State == mlv1.StateRunning ||
-		!lacksPods(*o, sinceAdmission(o.workers, o.podsOf(o.workers.UID))) || o.now.Before(startedAt(o.workers).Add(podCreation)) {
+	if isFinished(&o.job.Status) || o.workers == nil || ptr.Deref(o.workers.Spec.Suspend, false) || o.job.Status.State == mlv1.StateRunning ||
+		!o.lacksPods(sinceAdmission(o.workers, o.podsOf(o.workers.UID))) || o.now.Before(startedAt(o.workers).Add(podCreation)) {
 		return nil
 	}
 	var events corev1.EventList

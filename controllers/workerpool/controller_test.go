@@ -28,9 +28,9 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
-	jobservice "github.com/dcnlab/spot-training-operator/internal/jobservice/http"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/test/managers"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
+	"github.com/dcnlab/spot-training-operator/test/harness/managers"
 )
 
 // patience bounds every wait.
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, workers *aiplatformv1alpha1.WorkerPool) *world {
 	w := &world{Client: c, t: t, namespace: namespace.Name, store: &depthsOf{queues: map[string]jobs.QueueStats{}}}
 	authenticator, err := auth.New(auth.Options{Reviewer: reviews(t)})
 	require.NoError(t, err)
-	w.service = httptest.NewServer(jobservice.New(jobservice.Options{
+	w.service = httptest.NewServer(rest.New(rest.Options{
 		Store: w.store, Authenticator: authenticator, Authorizer: reviews(t), Log: logr.Discard(),
 	}))
 	t.Cleanup(w.service.Close)
@@ -281,7 +281,7 @@ func TestWhatIsSomebodyElsesIsLeftAlone(t *testing.T) {
 	w.create(mine)
 	w.start()
 	w.changeQueue(func() { w.queue.Spec.Workers = pool(1, 5, 2, 1) })
-	is := w.condition(metav1.ConditionFalse, "NameTaken")
+	is := w.condition(metav1.ConditionFalse, "ObjectConflict")
 	assert.Contains(t, is.Message, "Deployment "+w.namespace+"/"+mine.Name+" is there already and is not this queue's: delete it")
 	before := mine.ResourceVersion
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(mine), mine))
@@ -302,7 +302,7 @@ func TestWorkersStayWhenTheJobServiceIsGone(t *testing.T) {
 func TestANamespaceThatDoesNotExistIsTold(t *testing.T) {
 	w := newWorld(t, &aiplatformv1alpha1.WorkerPool{Namespace: "nowhere"})
 	w.start()
-	is := w.condition(metav1.ConditionFalse, "WorkersRefused")
+	is := w.condition(metav1.ConditionFalse, "PodCreationFailed")
 	assert.Contains(t, is.Message, `namespaces "nowhere" not found`)
 }
 
@@ -340,7 +340,7 @@ func TestThePodsTroubleIsTold(t *testing.T) {
 		Name: "worker", Image: "worker:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
 	}}
 	require.NoError(t, w.Status().Update(t.Context(), pod))
-	w.condition(metav1.ConditionFalse, "ImageCannotBePulled")
+	w.condition(metav1.ConditionFalse, "ImagePullFailed")
 }
 
 func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {

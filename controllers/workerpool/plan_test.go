@@ -154,15 +154,15 @@ func TestStatus(t *testing.T) {
 		"starting":    {with(1), nil, says(2, 0), 2, metav1.ConditionFalse, "WorkersStarting", "1 of 2 workers are ready; the others are being started."},
 		"no answer": {with(2), nil, answer{asked: true, problem: "it is gone"}, 2, metav1.ConditionFalse, "JobServiceUnreachable",
 			"The job service does not say how many tasks wait, so the number of workers stays 2: it is gone"},
-		"no image": {with(0), []corev1.Pod{waiting("b", "ErrImagePull"), unschedulable}, says(2, 0), 2, metav1.ConditionFalse, "ImageCannotBePulled",
+		"no image": {with(0), []corev1.Pod{waiting("b", "ErrImagePull"), unschedulable}, says(2, 0), 2, metav1.ConditionFalse, "ImagePullFailed",
 			"0 of 2 workers are ready: the image own:1 cannot be pulled (ErrImagePull)"},
-		"crashes": {with(0), []corev1.Pod{waiting("b", "CrashLoopBackOff")}, says(2, 0), 2, metav1.ConditionFalse, "WorkersFail",
+		"crashes": {with(0), []corev1.Pod{waiting("b", "CrashLoopBackOff")}, says(2, 0), 2, metav1.ConditionFalse, "WorkersFailing",
 			"0 of 2 workers are ready: the worker ends again and again, last with exit code 64: see the log of pod operator/b"},
-		"cannot be started": {with(0), []corev1.Pod{waiting("b", "CreateContainerConfigError")}, says(2, 0), 2, metav1.ConditionFalse, "WorkersFail",
+		"cannot be started": {with(0), []corev1.Pod{waiting("b", "CreateContainerConfigError")}, says(2, 0), 2, metav1.ConditionFalse, "WorkersFailing",
 			"0 of 2 workers are ready: the worker cannot be started (CreateContainerConfigError): because"},
-		"no room": {with(1), []corev1.Pod{unschedulable}, says(2, 0), 2, metav1.ConditionFalse, "WorkersUnschedulable",
+		"no room": {with(1), []corev1.Pod{unschedulable}, says(2, 0), 2, metav1.ConditionFalse, "Unschedulable",
 			"1 of 2 workers are ready: 0/1 nodes have a GPU"},
-		"refused": {with(0, refused), nil, says(2, 0), 2, metav1.ConditionFalse, "WorkersRefused", "The cluster refuses pods of the workers: exceeded quota"},
+		"refused": {with(0, refused), nil, says(2, 0), 2, metav1.ConditionFalse, "PodCreationFailed", "The cluster refuses pods of the workers: exceeded quota"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observed{queue: queue, pods: test.pods, answer: test.answer, now: noon}

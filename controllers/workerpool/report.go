@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
 // report writes this controller's part of the status, and no other: the condition WorkersReady and status.workers. Without workers
@@ -51,7 +52,7 @@ func (r *Reconciler) report(ctx context.Context, o observed, d desired, trouble 
 
 // due says whether the status has to be written now, or when. Figures alone are worth a write each figuresInterval.
 func due(before aiplatformv1alpha1.AIJobQueueStatus, s poolStatus, hasWorkers bool, since time.Duration) (now bool, later time.Duration) {
-	is := meta.FindStatusCondition(before.Conditions, aiplatformv1alpha1.ConditionWorkersReady)
+	is := meta.FindStatusCondition(before.Conditions, reasons.ConditionWorkersReady)
 	if !hasWorkers {
 		return is != nil || before.Workers != nil, 0
 	}
@@ -94,7 +95,7 @@ func applied(queue *aiplatformv1alpha1.AIJobQueue, s poolStatus) map[string]any 
 func explain(err error) (reason, message string) {
 	var taken *takenError
 	if errors.As(err, &taken) {
-		return aiplatformv1alpha1.ReasonNameTaken, taken.Error() + "."
+		return reasons.ObjectConflict, taken.Error() + "."
 	}
-	return aiplatformv1alpha1.ReasonWorkersRefused, "The workers cannot be set up: " + err.Error()
+	return reasons.PodCreationFailed, "The workers cannot be set up: " + err.Error()
 }

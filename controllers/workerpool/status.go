@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
 // status says how the workers are. Before the job service was asked there is nothing to say.
@@ -30,7 +31,7 @@ func status(o observed, existing *appsv1.Deployment, replicas int32) poolStatus 
 // condition that others than this package's plan may need, too: an error of the API server's is one.
 func condition(o observed, state metav1.ConditionStatus, reason, message string) *metav1.Condition {
 	c := &metav1.Condition{
-		Type: aiplatformv1alpha1.ConditionWorkersReady, Status: state, Reason: reason, Message: message,
+		Type: reasons.ConditionWorkersReady, Status: state, Reason: reason, Message: message,
 		ObservedGeneration: o.queue.Generation, LastTransitionTime: metav1.NewTime(o.now.Truncate(1e9)),
 	}
 	for _, before := range o.queue.Status.Conditions {
@@ -43,23 +44,23 @@ func condition(o observed, state metav1.ConditionStatus, reason, message string)
 
 func judge(o observed, existing *appsv1.Deployment, replicas int32) (state metav1.ConditionStatus, reason, message string) {
 	if o.answer.problem != "" {
-		return metav1.ConditionFalse, aiplatformv1alpha1.ReasonJobServiceUnreachable, fmt.Sprintf(
+		return metav1.ConditionFalse, reasons.JobServiceUnreachable, fmt.Sprintf(
 			"The job service does not say how many tasks wait, so the number of workers stays %d: %s", replicas, o.answer.problem)
 	}
 	if replicas == 0 {
-		return metav1.ConditionTrue, aiplatformv1alpha1.ReasonScaledToZero, "No task waits or runs: there is no worker."
+		return metav1.ConditionTrue, reasons.ScaledToZero, "No task waits or runs: there is no worker."
 	}
 	var ready int32
 	if existing != nil {
 		ready = existing.Status.ReadyReplicas
 	}
 	if ready >= replicas {
-		return metav1.ConditionTrue, aiplatformv1alpha1.ReasonWorkersReady, fmt.Sprintf("All of %d workers are ready.", replicas)
+		return metav1.ConditionTrue, reasons.WorkersReady, fmt.Sprintf("All of %d workers are ready.", replicas)
 	}
 	if existing != nil {
 		for _, c := range existing.Status.Conditions {
 			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-				return metav1.ConditionFalse, aiplatformv1alpha1.ReasonWorkersRefused, "The cluster refuses pods of the workers: " + c.Message
+				return metav1.ConditionFalse, reasons.PodCreationFailed, "The cluster refuses pods of the workers: " + c.Message
 			}
 		}
 	}
@@ -67,12 +68,12 @@ func judge(o observed, existing *appsv1.Deployment, replicas int32) (state metav
 	if reason, why := trouble(o.pods); reason != "" {
 		return metav1.ConditionFalse, reason, count + ": " + why
 	}
-	return metav1.ConditionFalse, aiplatformv1alpha1.ReasonWorkersStarting, count + "; the others are being started."
+	return metav1.ConditionFalse, reasons.WorkersStarting, count + "; the others are being started."
 }
 
 // troubles by how much they tell of what somebody must mend.
 var troubles = []string{
-	aiplatformv1alpha1.ReasonImageCannotBePulled, aiplatformv1alpha1.ReasonWorkersFail, aiplatformv1alpha1.ReasonWorkersUnschedulable,
+	reasons.ImagePullFailed, reasons.WorkersFailing, reasons.Unschedulable,
 }
 
 // trouble is what keeps the pods from being ready: the first of troubles that one of them has, in the words of the pod that comes
@@ -105,17 +106,17 @@ func troubleOf(pod *corev1.Pod) (reason, message string) {
 		}
 		switch waiting.Reason {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-			return aiplatformv1alpha1.ReasonImageCannotBePulled, fmt.Sprintf("the image %s cannot be pulled (%s)", c.Image, waiting.Reason)
+			return reasons.ImagePullFailed, fmt.Sprintf("the image %s cannot be pulled (%s)", c.Image, waiting.Reason)
 		case "CrashLoopBackOff":
-			return aiplatformv1alpha1.ReasonWorkersFail, "the worker ends again and again" + lastWords(c.LastTerminationState.Terminated) +
+			return reasons.WorkersFailing, "the worker ends again and again" + lastWords(c.LastTerminationState.Terminated) +
 				": see the log of pod " + pod.Namespace + "/" + pod.Name
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return aiplatformv1alpha1.ReasonWorkersFail, fmt.Sprintf("the worker cannot be started (%s): %s", waiting.Reason, waiting.Message)
+			return reasons.WorkersFailing, fmt.Sprintf("the worker cannot be started (%s): %s", waiting.Reason, waiting.Message)
 		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return aiplatformv1alpha1.ReasonWorkersUnschedulable, c.Message
+			return reasons.Unschedulable, c.Message
 		}
 	}
 	return "", ""

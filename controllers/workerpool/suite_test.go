@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/kubernetes"
-	"github.com/dcnlab/spot-training-operator/test/apiserver"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/runner"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 var (
@@ -25,15 +25,15 @@ func TestMain(m *testing.M) { api.Main(m) }
 
 var reviewer struct {
 	once    sync.Once
-	cluster *kubernetes.Cluster
+	cluster *runner.Cluster
 	err     error
 }
 
 // reviews is how the job service asks whose a token is and what he may do.
-func reviews(t *testing.T) *kubernetes.Cluster {
+func reviews(t *testing.T) *runner.Cluster {
 	t.Helper()
 	reviewer.once.Do(func() {
-		reviewer.cluster, reviewer.err = kubernetes.NewCluster(api.Config(t), kubernetes.Options{QPS: -1})
+		reviewer.cluster, reviewer.err = runner.NewCluster(api.Config(t), runner.Options{QPS: -1})
 		if reviewer.err == nil {
 			go func() { _ = reviewer.cluster.Run(context.Background()) }() // it ends with the tests' process
 		}

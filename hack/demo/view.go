@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
@@ -76,7 +77,7 @@ func metric(status mlv1.TrainingJobStatus, name string) string {
 func remark(status mlv1.TrainingJobStatus) string {
 	if status.State != mlv1.StateRunning && status.State != mlv1.StateCompleted {
 		for _, condition := range status.Conditions {
-			if condition.Type == mlv1.ConditionInitialized {
+			if condition.Type == reasons.ConditionInitialized {
 				return condition.Message
 			}
 		}

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
-	"github.com/dcnlab/spot-training-operator/test/apiserver"
-	crds "github.com/dcnlab/spot-training-operator/test/checkpointbackup"
+	crds "github.com/dcnlab/spot-training-operator/test/fakes/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 var (

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
 // figure is a metric of one job, read from its status.
@@ -122,7 +123,7 @@ func durationOf(job *mlv1.TrainingJob, now time.Time) (float64, []string, bool) 
 }
 
 func runningOf(job *mlv1.TrainingJob, now time.Time) (float64, []string, bool) {
-	running := meta.FindStatusCondition(job.Status.Conditions, mlv1.ConditionRunning)
+	running := meta.FindStatusCondition(job.Status.Conditions, reasons.ConditionRunning)
 	if job.Status.State != mlv1.StateRunning || running == nil {
 		return 0, nil, false
 	}
@@ -138,8 +139,8 @@ func waitingOf(job *mlv1.TrainingJob, now time.Time) (float64, []string, bool) {
 	}
 	since := job.CreationTimestamp.Time
 	for _, condition := range job.Status.Conditions {
-		ran := condition.Type == mlv1.ConditionRunning && condition.Status == metav1.ConditionFalse && job.Status.StartTime != nil
-		resumed := condition.Type == mlv1.ConditionSuspended && condition.Reason == mlv1.ReasonResumed
+		ran := condition.Type == reasons.ConditionRunning && condition.Status == metav1.ConditionFalse && job.Status.StartTime != nil
+		resumed := condition.Type == reasons.ConditionSuspended && condition.Reason == reasons.Resumed
 		if at := condition.LastTransitionTime.Time; (ran || resumed) && at.After(since) {
 			since = at
 		}
@@ -153,7 +154,7 @@ func lastProgressOf(job *mlv1.TrainingJob) (float64, bool) {
 		return 0, false
 	}
 	last := job.Status.MetricsTime
-	if running := meta.FindStatusCondition(job.Status.Conditions, mlv1.ConditionRunning); running != nil && last.Before(&running.LastTransitionTime) {
+	if running := meta.FindStatusCondition(job.Status.Conditions, reasons.ConditionRunning); running != nil && last.Before(&running.LastTransitionTime) {
 		last = &running.LastTransitionTime
 	}
 	return timestamp(last)
@@ -222,7 +223,7 @@ func savesCheckpoints(job *mlv1.TrainingJob) bool {
 }
 
 func readinessOf(job *mlv1.TrainingJob) (float64, bool) {
-	condition := meta.FindStatusCondition(job.Status.Conditions, mlv1.ConditionCheckpointReady)
+	condition := meta.FindStatusCondition(job.Status.Conditions, reasons.ConditionCheckpointReady)
 	if condition == nil || !unfinished(job) {
 		return 0, false
 	}

@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // lister lists jobs in the order in which it has them.
@@ -50,26 +51,26 @@ func TestFiguresOfJobs(t *testing.T) {
 		Checkpoint:   &mlv1.CheckpointStatus{Path: "x", Epoch: 2, SizeBytes: 4096, Time: ptr.To(at(20 * time.Second))},
 		RestartCount: 3, DisruptionCount: 1,
 		Conditions: []metav1.Condition{
-			condition(mlv1.ConditionCheckpointReady, metav1.ConditionTrue, 0, mlv1.ReasonStorageReady),
-			condition(mlv1.ConditionRunning, metav1.ConditionTrue, 10*time.Second, mlv1.ReasonWorkersRunning),
+			condition(reasons.ConditionCheckpointReady, metav1.ConditionTrue, 0, reasons.StorageReady),
+			condition(reasons.ConditionRunning, metav1.ConditionTrue, 10*time.Second, reasons.WorkersRunning),
 		},
 	}).Obj()
 	ended := builders.TrainingJob("gpt").Status(mlv1.TrainingJobStatus{
 		State: mlv1.StateCompleted, Progress: "100%", StartTime: &noon, CompletionTime: ptr.To(at(10 * time.Second)),
 		Resources:  &mlv1.ResourcesStatus{Workers: 4, GPUs: 16},
 		Checkpoint: &mlv1.CheckpointStatus{Path: "y", Epoch: 9, Time: ptr.To(at(9 * time.Second))},
-		Conditions: []metav1.Condition{condition(mlv1.ConditionCheckpointReady, metav1.ConditionTrue, 0, mlv1.ReasonStorageReady)},
+		Conditions: []metav1.Condition{condition(reasons.ConditionCheckpointReady, metav1.ConditionTrue, 0, reasons.StorageReady)},
 	}).Obj()
 	restarting := builders.TrainingJob("rnn").Status(mlv1.TrainingJobStatus{
-		State: mlv1.StateRestarting, Reason: mlv1.ReasonUnschedulable, StartTime: &noon, RestartCount: 1,
+		State: mlv1.StateRestarting, Reason: reasons.Unschedulable, StartTime: &noon, RestartCount: 1,
 		Conditions: []metav1.Condition{
-			condition(mlv1.ConditionRunning, metav1.ConditionFalse, 40*time.Second, mlv1.ReasonWorkerFailed),
-			condition(mlv1.ConditionCheckpointReady, metav1.ConditionFalse, 0, mlv1.ReasonClaimNotFound),
+			condition(reasons.ConditionRunning, metav1.ConditionFalse, 40*time.Second, reasons.ProgramFailed),
+			condition(reasons.ConditionCheckpointReady, metav1.ConditionFalse, 0, reasons.ClaimNotFound),
 		},
 	}).Obj()
 	fresh := builders.TrainingJob("vit").Status(mlv1.TrainingJobStatus{State: mlv1.StateRunning, StartTime: ptr.To(at(50 * time.Second)),
 		MetricsTime: ptr.To(at(5 * time.Second)), // of an earlier attempt
-		Conditions:  []metav1.Condition{condition(mlv1.ConditionRunning, metav1.ConditionTrue, 50*time.Second, mlv1.ReasonWorkersRunning)},
+		Conditions:  []metav1.Condition{condition(reasons.ConditionRunning, metav1.ConditionTrue, 50*time.Second, reasons.WorkersRunning)},
 	}).Obj()
 	collector := NewTrainingJobStatus(lister{jobs: []*mlv1.TrainingJob{running, ended, restarting, fresh}}, 10,
 		clocktesting.NewFakePassiveClock(builders.Noon.Add(time.Minute)))
@@ -123,9 +124,9 @@ func samples(t *testing.T, collector prometheus.Collector) map[string]float64 {
 
 func TestWaitingBeginsAnewWhenAJobIsResumed(t *testing.T) {
 	job := builders.TrainingJob("bert").Status(mlv1.TrainingJobStatus{
-		State: mlv1.StateInitializing, Reason: mlv1.ReasonWorkersStarting,
+		State: mlv1.StateInitializing, Reason: reasons.WorkersStarting,
 		Conditions: []metav1.Condition{{
-			Type: mlv1.ConditionSuspended, Status: metav1.ConditionFalse, Reason: mlv1.ReasonResumed,
+			Type: reasons.ConditionSuspended, Status: metav1.ConditionFalse, Reason: reasons.Resumed,
 			LastTransitionTime: metav1.NewTime(builders.Noon.Add(time.Hour)),
 		}},
 	}).Obj()

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestCounters(t *testing.T) {
@@ -21,7 +21,7 @@ func TestCounters(t *testing.T) {
 	m.Created("team-a")
 	m.Created("team-a")
 	m.Completed("team-a")
-	m.Failed("team-a", mlv1.ReasonOutOfMemory)
+	m.Failed("team-a", reasons.OutOfMemory)
 	m.Reconciled("team-a", "bert", 2*time.Millisecond, "")
 	m.Reconciled("team-a", "bert", 2*time.Second, "Conflict")
 

@@ -2,23 +2,6 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Condition and reasons of jobs whose workers run on instances that their provider may take back.
-const (
-	// ConditionSpotCapacity is True while the SpotInstanceVM that spec.scheduling.spot names can be counted on for
-	// instances.
-	ConditionSpotCapacity = "SpotCapacity"
-
-	// ReasonSpotInstanceReady: the SpotInstanceVM exists and nothing is known to keep it from creating instances.
-	ReasonSpotInstanceReady = "SpotInstanceVMReady"
-	// ReasonSpotInstanceVMNotFound: there is no SpotInstanceVM of the name in the job's namespace.
-	ReasonSpotInstanceVMNotFound = "SpotInstanceVMNotFound"
-	// ReasonProvisioning: workers wait for instances that are being created.
-	ReasonProvisioning = "Provisioning"
-	// ReasonNodePreempted: a worker had to leave its node, which its provider takes back. It is a reason of a restart that
-	// does not count against backoffLimit.
-	ReasonNodePreempted = "NodePreempted"
-)
-
 // PreemptionStatus is what the job does about nodes with workers that their provider takes back, or did the last time.
 type PreemptionStatus struct {
 	// state is Checkpointing from the first notice until the workers leave, then Left; or Withdrawn when the notice was

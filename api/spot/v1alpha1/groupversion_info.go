@@ -5,8 +5,8 @@
 // +groupName=training.training.dcnlab.com
 package v1alpha1
 
-//go:generate go run ../../crdedit trim ../../../config/crd/bases/training.training.dcnlab.com_spotinstancejobs.yaml jobTemplate
-//go:generate go run ../../crdedit bound ../../../config/crd/bases/training.training.dcnlab.com_spotinstancejobs.yaml jobTemplate
+//go:generate go run ../../../hack/crdedit trim ../../../config/crd/bases/training.training.dcnlab.com_spotinstancejobs.yaml jobTemplate
+//go:generate go run ../../../hack/crdedit bound ../../../config/crd/bases/training.training.dcnlab.com_spotinstancejobs.yaml jobTemplate
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -16,7 +16,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
-	"github.com/dcnlab/spot-training-operator/test/fakegce"
+	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
 )
 
 const (

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/agent"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/sidecar"
 )
 
 // Exit codes, those of the worker contract.
@@ -50,19 +50,19 @@ func New() *cobra.Command {
 		&cobra.Command{
 			Use: "restore", Args: cobra.NoArgs,
 			Short: "Bring the newest valid checkpoint to where the training looks for it, then end",
-			RunE:  func(command *cobra.Command, _ []string) error { return run(command.Context(), agent.Restore, false) },
+			RunE:  func(command *cobra.Command, _ []string) error { return run(command.Context(), sidecar.Restore, false) },
 		},
 		&cobra.Command{
 			Use: "sync", Args: cobra.NoArgs,
 			Short: "Bring finished checkpoints to the storage, verify and prune them, until SIGTERM",
-			RunE:  func(command *cobra.Command, _ []string) error { return run(command.Context(), agent.Sync, true) },
+			RunE:  func(command *cobra.Command, _ []string) error { return run(command.Context(), sidecar.Sync, true) },
 		},
 		newSign(),
 	)
 	return command
 }
 
-func run(ctx context.Context, role func(context.Context, agent.Settings) error, stays bool) error {
+func run(ctx context.Context, role func(context.Context, sidecar.Settings) error, stays bool) error {
 	// All replicas have the same containers, but only replica 0 has checkpoints. Nothing is set up for the others.
 	if index := os.Getenv(envReplica); index != "" && index != "0" {
 		if stays {
@@ -80,7 +80,7 @@ func run(ctx context.Context, role func(context.Context, agent.Settings) error, 
 	limitMemory()
 	err = role(ctx, settings)
 	switch {
-	case errors.Is(err, agent.ErrNotFound):
+	case errors.Is(err, sidecar.ErrNotFound):
 		return exitError{err, exitNotFound}
 	case errors.Is(err, context.Canceled):
 		return exitError{errors.New("stopped before the checkpoint was restored"), exitStopped}

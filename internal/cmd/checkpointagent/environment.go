@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/agent"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/store"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/volume"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/sidecar"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/volume"
 )
 
 // Environment variables.
@@ -29,8 +29,8 @@ const (
 const terminationPath = "/dev/termination-log"
 
 // fromEnvironment reads the settings. Its errors name the variable.
-func fromEnvironment(env func(string) string) (agent.Settings, error) {
-	s := agent.Settings{TerminationPath: env(envTermination)}
+func fromEnvironment(env func(string) string) (sidecar.Settings, error) {
+	s := sidecar.Settings{TerminationPath: env(envTermination)}
 	if s.TerminationPath == "" {
 		s.TerminationPath = terminationPath
 	}
@@ -62,7 +62,7 @@ func fromEnvironment(env func(string) string) (agent.Settings, error) {
 	return s, err
 }
 
-func resume(s *agent.Settings, env func(string) string) (err error) {
+func resume(s *sidecar.Settings, env func(string) string) (err error) {
 	s.ResumeOptional = env(envResumeOptional) == "true"
 	switch from := env(envResume); {
 	case from == "":

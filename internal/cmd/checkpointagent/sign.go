@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/manifest"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/store"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
 )
 
 // Bounds of --expires. No provider takes more than a week.

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/manifest"
-	"github.com/dcnlab/spot-training-operator/internal/checkpoint/store"
-	"github.com/dcnlab/spot-training-operator/test/stores"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
+	"github.com/dcnlab/spot-training-operator/test/harness/stores"
 )
 
 const area = "ml/digits/uid-1"

@@ -23,13 +23,13 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
-	"github.com/dcnlab/spot-training-operator/internal/nodecheckpoint"
+	"github.com/dcnlab/spot-training-operator/internal/containercheckpoint"
 )
 
 // options are the flags.
 type options struct {
-	settings  nodecheckpoint.Settings
-	kubelet   nodecheckpoint.Kubelet
+	settings  containercheckpoint.Settings
+	kubelet   containercheckpoint.Kubelet
 	freeSpace string
 	insecure  []string
 	probes    string
@@ -103,7 +103,7 @@ func (o *options) complete() error {
 	if _, _, err := net.SplitHostPort(o.kubelet.Address); err != nil {
 		return fmt.Errorf("--kubelet-address: %q is not host:port: %w", o.kubelet.Address, err)
 	}
-	o.settings.Insecure = nodecheckpoint.Insecure(o.insecure)
+	o.settings.Insecure = containercheckpoint.Insecure(o.insecure)
 	return nil
 }
 
@@ -140,7 +140,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	agent := &nodecheckpoint.Agent{
+	agent := &containercheckpoint.Agent{
 		Settings: o.settings, Kubelet: o.kubelet, Backups: backups,
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/kubernetes"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/runner"
 )
 
 // clusterOptions are the flags about Kubernetes.
@@ -116,8 +116,8 @@ func (o *clusterOptions) config() (*rest.Config, error) {
 }
 
 // settings of the Dispatcher.
-func (o *clusterOptions) settings() kubernetes.Settings {
-	return kubernetes.Settings{
+func (o *clusterOptions) settings() runner.Settings {
+	return runner.Settings{
 		Worker: o.worker, MaxAIJobs: o.maxAIJobs, MaxWaiting: o.maxWaiting, TTL: o.ttl,
 		Discovery: o.discovery, Sweep: min(time.Minute, max(time.Second, o.ttl)), LeaseWait: 20 * time.Second, Backoff: 15 * time.Second,
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	rest "github.com/dcnlab/spot-training-operator/internal/jobservice/http"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
 )
 
 // options are the flags of the subcommand.

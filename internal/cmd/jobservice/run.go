@@ -18,9 +18,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
-	rest "github.com/dcnlab/spot-training-operator/internal/jobservice/http"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/kubernetes"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/runner"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
@@ -66,8 +66,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	// Once one part has failed the others end.
 	group, failed := errgroup.WithContext(ctx)
 	if cluster != nil {
-		dispatcher := kubernetes.NewDispatcher(cluster, counted, o.cluster.settings(), kubernetes.NewMetrics(registry), clock.RealClock{}, log)
-		store = &kubernetes.Watched{Store: counted, Dispatcher: dispatcher}
+		dispatcher := runner.NewDispatcher(cluster, counted, o.cluster.settings(), runner.NewMetrics(registry), clock.RealClock{}, log)
+		store = &runner.Watched{Store: counted, Dispatcher: dispatcher}
 		group.Go(func() error { return cluster.Run(lifetime) })
 		group.Go(func() error { return dispatcher.Run(lifetime) })
 	} else {
@@ -96,7 +96,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // service has what the REST interface needs.
 func (o *options) service(
-	store jobs.Store, cluster *kubernetes.Cluster, authenticator *auth.Authenticator, figures *metrics.JobService,
+	store jobs.Store, cluster *runner.Cluster, authenticator *auth.Authenticator, figures *metrics.JobService,
 	streams context.Context, //nolint:revive // it is not this call's, but that of all streams
 	log *slog.Logger,
 ) rest.Options {
@@ -125,15 +125,15 @@ func (o *options) secrets() ([][]byte, error) {
 }
 
 // newCluster returns nil when the service does without Kubernetes.
-func (o *options) newCluster() (*kubernetes.Cluster, error) {
+func (o *options) newCluster() (*runner.Cluster, error) {
 	config, err := o.cluster.config()
 	if err != nil || config == nil {
 		return nil, err
 	}
-	return kubernetes.NewCluster(config, kubernetes.Options{QPS: o.cluster.qps, Burst: o.cluster.burst})
+	return runner.NewCluster(config, runner.Options{QPS: o.cluster.qps, Burst: o.cluster.burst})
 }
 
-func (o *options) authentication(secrets [][]byte, cluster *kubernetes.Cluster) auth.Options {
+func (o *options) authentication(secrets [][]byte, cluster *runner.Cluster) auth.Options {
 	options := auth.Options{
 		Secrets: secrets, JWKS: o.jwks, Issuer: o.issuer, Audience: o.audience, DefaultNamespace: o.defaultNamespace,
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
-	rest "github.com/dcnlab/spot-training-operator/internal/jobservice/http"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
 )
 
 // serve the REST interface until the context ends; then requests that are under way may end. endStreams ends those that would go on,

@@ -9,8 +9,8 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/dcnlab/spot-training-operator/controllers/aijob"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
@@ -19,7 +19,7 @@ import (
 const aiJobsAtOnce = 2
 
 // addAIJobs adds the controller of AIJobs.
-func addAIJobs(ctx context.Context, mgr ctrl.Manager, o options, decider admission.Decider) error {
+func addAIJobs(ctx context.Context, mgr ctrl.Manager, o options, decider queueing.Decider) error {
 	jobs := &aijob.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")),

@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -32,8 +34,8 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/internal/progress"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
 
 // options are the flags of the subcommand.
@@ -164,7 +166,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	settings := trainingjob.Settings{
+	settings := build.Settings{
 		WorkerImage: o.workerImage, TensorBoardImage: o.tensorBoardImage, AgentImage: o.agentImage,
 		Namespace: o.webhooks.namespace, IsolateJobs: o.isolateJobs,
 	}
@@ -219,7 +221,7 @@ func metricsOptions(o options) metricsserver.Options {
 	return server
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings trainingjob.Settings) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings build.Settings) error {
 	reported := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
 	counters := metrics.NewTrainingJobs(ctrlmetrics.Registry, o.metricsMaxJobs)
 	scraper := progress.NewScraper(progress.ScraperOptions{

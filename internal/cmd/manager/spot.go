@@ -5,20 +5,21 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
 // addSpotControllers adds what keeps jobs alive on spot instances.
-func addSpotControllers(ctx context.Context, mgr ctrl.Manager, o options, settings trainingjob.Settings, decider *admission.Service) error {
+func addSpotControllers(ctx context.Context, mgr ctrl.Manager, o options, settings build.Settings, decider *queueing.Service) error {
 	return errors.Join(addNodeAgent(mgr, o), addSpotInstanceVMs(ctx, mgr, o, settings, decider), addSpotInstanceJobs(ctx, mgr, o))
 }
 

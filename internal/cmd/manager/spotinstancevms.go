@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -18,11 +20,11 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
-	"github.com/dcnlab/spot-training-operator/internal/admission"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
@@ -51,7 +53,7 @@ func (o *spotOptions) validate() error {
 	return nil
 }
 
-func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options, settings trainingjob.Settings, decider *admission.Service) error {
+func addSpotInstanceVMs(ctx context.Context, mgr ctrl.Manager, o options, settings build.Settings, decider *queueing.Service) error {
 	// The manager's own client would set up a cache of all Secrets, which the manager may not even list.
 	uncached, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),

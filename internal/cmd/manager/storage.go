@@ -13,8 +13,8 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/internal/operatorcondition"
-	"github.com/dcnlab/spot-training-operator/internal/storageversion"
+	"github.com/dcnlab/spot-training-operator/internal/olm/operatorcondition"
+	"github.com/dcnlab/spot-training-operator/internal/olm/storageversion"
 )
 
 // addStorageMigration adds what keeps stored objects in the storage version of their kind, and what keeps OLM from going

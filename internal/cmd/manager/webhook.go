@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -147,13 +149,13 @@ func newWebhooks(o webhookOptions, config *rest.Config, scheme *runtime.Scheme) 
 
 // addTo has every replica of the manager serve the webhooks, the leader or not. A replica is ready once its server
 // answers with a certificate.
-func (w webhooks) addTo(mgr ctrl.Manager, settings trainingjob.Settings) error {
+func (w webhooks) addTo(mgr ctrl.Manager, settings build.Settings) error {
 	if w.server == nil {
 		return nil
 	}
 	trainingjobwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), trainingjobwebhook.Options{
 		DefaultImage: settings.DefaultImage,
-		Misfit:       trainingjob.Misfit,
+		Misfit:       build.Check,
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      w.cluster,
 	})

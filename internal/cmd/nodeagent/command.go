@@ -21,8 +21,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/dcnlab/spot-training-operator/internal/nodeagent"
-	"github.com/dcnlab/spot-training-operator/internal/preemption/metadata"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice/metadata"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice/watcher"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
@@ -76,7 +76,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	agent := &nodeagent.Agent{
+	agent := &watcher.Agent{
 		Node: o.node, Client: c, Log: log.With("node", o.node),
 		Metadata: metadata.New(metadata.Options{URL: o.metadataURL, Log: log}),
 	}

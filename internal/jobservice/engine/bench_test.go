@@ -20,8 +20,8 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/engine"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/test/servers/postgres"
-	"github.com/dcnlab/spot-training-operator/test/servers/redis"
+	"github.com/dcnlab/spot-training-operator/test/harness/postgres"
+	"github.com/dcnlab/spot-training-operator/test/harness/redis"
 )
 
 // durable servers wait for the disk at each commit, as in production.

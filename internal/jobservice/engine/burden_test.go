@@ -7,15 +7,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 // burdened is a database of which a test slows down parts.
 type burdened struct {
-	history.Database
-	change func(ctx context.Context, change history.Change) error
+	sqlstore.Database
+	change func(ctx context.Context, change sqlstore.Change) error
 	// connections are held by each call below, as those of a pool.
 	connections chan struct{}
 	list        func(ctx context.Context)
@@ -33,7 +33,7 @@ func (b *burdened) take(ctx context.Context) (func(), error) {
 	}
 }
 
-func (b *burdened) Insert(ctx context.Context, rows []*history.Row, outbox history.Outbox, delivered history.Delivered) error {
+func (b *burdened) Insert(ctx context.Context, rows []*sqlstore.Row, outbox sqlstore.Outbox, delivered sqlstore.Delivered) error {
 	free, err := b.take(ctx)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (b *burdened) Insert(ctx context.Context, rows []*history.Row, outbox histo
 	return b.Database.Insert(ctx, rows, outbox, delivered)
 }
 
-func (b *burdened) Change(ctx context.Context, change history.Change) error {
+func (b *burdened) Change(ctx context.Context, change sqlstore.Change) error {
 	free, err := b.take(ctx)
 	if err != nil {
 		return err
@@ -73,9 +73,9 @@ func startBurdened(t *testing.T, folder string, burden *burdened) *Store {
 	options := Options{DataDir: folder}
 	require.NoError(t, options.complete())
 	var err error
-	burden.Database, err = history.OpenSQLite(t.Context(), folder)
+	burden.Database, err = sqlstore.OpenSQLite(t.Context(), folder)
 	require.NoError(t, err)
-	q, err := queue.OpenEmbedded()
+	q, err := redisqueue.OpenEmbedded()
 	require.NoError(t, err)
 	s := start(t.Context(), options, burden, q)
 	require.Eventually(t, func() bool { return q.Epoch() != "" }, 10*time.Second, 5*time.Millisecond)
@@ -91,7 +91,7 @@ func TestALeaseThatNobodyGotIsGivenBackBeforeTheEnd(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	folder := t.TempDir()
-	s := startBurdened(t, folder, &burdened{change: func(ctx context.Context, change history.Change) error {
+	s := startBurdened(t, folder, &burdened{change: func(ctx context.Context, change sqlstore.Change) error {
 		leave() // the worker goes while its lease is written
 		if change.Epoch != "" {
 			return nil

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 // operation on one job, of one caller.
@@ -18,7 +18,7 @@ type operation struct {
 	id    string
 	apply transition
 
-	row     history.Row
+	row     sqlstore.Row
 	changed bool
 	effect  effect
 	refused error
@@ -43,13 +43,13 @@ func (s *Store) flushChanges(batch []*operation) {
 	if len(taken) == 0 {
 		return
 	}
-	change := history.Change{Delivered: s.delivered.take()}
+	change := sqlstore.Change{Delivered: s.delivered.take()}
 	outbox := newID()
 	for _, o := range taken {
 		change.IDs = append(change.IDs, o.id)
 	}
 	err := persist(s.ctx, taken[0].since, s.options.OperationTimeout, func(ctx context.Context, again bool) error {
-		change.Decide = func(rows map[string]*history.Row) ([]*history.Row, history.Outbox) {
+		change.Decide = func(rows map[string]*sqlstore.Row) ([]*sqlstore.Row, sqlstore.Outbox) {
 			return decide(taken, rows, again, outbox)
 		}
 		return s.db.Change(ctx, change)
@@ -75,9 +75,9 @@ func (s *Store) flushChanges(batch []*operation) {
 }
 
 // decide applies operations to the rows of their jobs, one after the other.
-func decide(taken []*operation, rows map[string]*history.Row, again bool, outbox string) ([]*history.Row, history.Outbox) {
-	box := history.Outbox{ID: outbox}
-	changed := map[string]*history.Row{}
+func decide(taken []*operation, rows map[string]*sqlstore.Row, again bool, outbox string) ([]*sqlstore.Row, sqlstore.Outbox) {
+	box := sqlstore.Outbox{ID: outbox}
+	changed := map[string]*sqlstore.Row{}
 	for _, o := range taken {
 		row := rows[o.id]
 		o.changed, o.effect, o.refused = o.apply(row, again)
@@ -92,7 +92,7 @@ func decide(taken []*operation, rows map[string]*history.Row, again bool, outbox
 			box.Jobs = append(box.Jobs, o.id)
 		}
 	}
-	all := make([]*history.Row, 0, len(changed))
+	all := make([]*sqlstore.Row, 0, len(changed))
 	for _, row := range changed {
 		all = append(all, row)
 	}
@@ -101,8 +101,8 @@ func decide(taken []*operation, rows map[string]*history.Row, again bool, outbox
 
 // follow tells Redis. What does not reach it comes by the outbox, or, for jobs that have ended, is found out when they are leased.
 func (s *Store) follow(taken []*operation, outbox string) {
-	var waiting []*history.Row
-	var ended []queue.Held
+	var waiting []*sqlstore.Row
+	var ended []redisqueue.Held
 	for _, o := range taken {
 		if o.changed {
 			s.figures.changed(&o.row)
@@ -111,7 +111,7 @@ func (s *Store) follow(taken []*operation, outbox string) {
 		case enqueue:
 			waiting = append(waiting, &o.row)
 		case remove:
-			ended = append(ended, queue.Held{ID: o.row.ID, Fence: o.row.Fence})
+			ended = append(ended, redisqueue.Held{ID: o.row.ID, Fence: o.row.Fence})
 		case none:
 		}
 	}
@@ -121,7 +121,7 @@ func (s *Store) follow(taken []*operation, outbox string) {
 	}
 }
 
-func (s *Store) forget(ended []queue.Held) {
+func (s *Store) forget(ended []redisqueue.Held) {
 	if len(ended) == 0 || s.queue.Epoch() == "" {
 		return
 	}

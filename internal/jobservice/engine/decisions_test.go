@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 func TestDelayGrowsToItsMost(t *testing.T) {
@@ -51,7 +51,7 @@ func TestSharesAreEven(t *testing.T) {
 		}
 		var sizes []int
 		seen := 0
-		for _, some := range share(make([]queue.Held, test.held), waiting) {
+		for _, some := range share(make([]redisqueue.Held, test.held), waiting) {
 			sizes = append(sizes, len(some))
 			seen += len(some)
 		}
@@ -76,16 +76,16 @@ func TestQuantilesAreOffByFivePercentAtMost(t *testing.T) {
 func TestAGrantIsForAJobThatNobodyHas(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
-		row              history.Row
+		row              sqlstore.Row
 		granted, changed bool
 	}{
-		"waits":                     {history.Row{Job: jobs.Job{Status: jobs.Queued, Fence: 4}}, true, true},
-		"retries":                   {history.Row{Job: jobs.Job{Status: jobs.Retrying}}, true, true},
-		"an AIJob that runs unheld": {history.Row{Job: jobs.Job{Status: jobs.Running, Executor: jobs.Kubernetes}}, true, true},
-		"by the first try":          {history.Row{Job: jobs.Job{Status: jobs.Running, Fence: 5}, LeaseID: 7}, true, false},
-		"another has it":            {history.Row{Job: jobs.Job{Status: jobs.Running, Fence: 4}, LeaseID: 8}, false, false},
-		"another had it under this": {history.Row{Job: jobs.Job{Status: jobs.Retrying, Fence: 5}}, false, false},
-		"has ended":                 {history.Row{Job: jobs.Job{Status: jobs.Cancelled}}, false, false},
+		"waits":                     {sqlstore.Row{Job: jobs.Job{Status: jobs.Queued, Fence: 4}}, true, true},
+		"retries":                   {sqlstore.Row{Job: jobs.Job{Status: jobs.Retrying}}, true, true},
+		"an AIJob that runs unheld": {sqlstore.Row{Job: jobs.Job{Status: jobs.Running, Executor: jobs.Kubernetes}}, true, true},
+		"by the first try":          {sqlstore.Row{Job: jobs.Job{Status: jobs.Running, Fence: 5}, LeaseID: 7}, true, false},
+		"another has it":            {sqlstore.Row{Job: jobs.Job{Status: jobs.Running, Fence: 4}, LeaseID: 8}, false, false},
+		"another had it under this": {sqlstore.Row{Job: jobs.Job{Status: jobs.Retrying, Fence: 5}}, false, false},
+		"has ended":                 {sqlstore.Row{Job: jobs.Job{Status: jobs.Cancelled}}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row := test.row
@@ -105,18 +105,18 @@ func TestAGrantIsForAJobThatNobodyHas(t *testing.T) {
 func TestATransactionThatIsTriedAgainFindsItDone(t *testing.T) {
 	now := moment()
 	o := &Options{RetryDelay: time.Second, MaxRetryDelay: time.Minute}
-	leased := func() *history.Row {
-		return &history.Row{Job: jobs.Job{Status: jobs.Running, Executor: jobs.Pool, Fence: 3, Retry: jobs.Retry{MaxRetries: 1}}, LeaseID: 9}
+	leased := func() *sqlstore.Row {
+		return &sqlstore.Row{Job: jobs.Job{Status: jobs.Running, Executor: jobs.Pool, Fence: 3, Retry: jobs.Retry{MaxRetries: 1}}, LeaseID: 9}
 	}
 	for name, test := range map[string]struct {
-		row   *history.Row
+		row   *sqlstore.Row
 		apply transition
 	}{
 		"complete":      {leased(), complete(3, nil, now)},
 		"fail":          {leased(), fail(3, jobs.Failure{Retryable: true}, now, o)},
 		"fail for good": {leased(), fail(3, jobs.Failure{}, now, o)},
 		"cancel":        {leased(), cancel(now)},
-		"requeue":       {&history.Row{Job: jobs.Job{Status: jobs.DeadLetter}}, requeue(now)},
+		"requeue":       {&sqlstore.Row{Job: jobs.Job{Status: jobs.DeadLetter}}, requeue(now)},
 		"phase":         {leased(), phase(3, jobs.Scheduled, now)},
 	} {
 		t.Run(name, func(t *testing.T) {

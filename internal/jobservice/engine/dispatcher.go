@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
 )
 
 // dispatcher has the workers that wait for tasks, and fetches tasks for all who wait for the same at once.
@@ -163,7 +163,7 @@ func (d *dispatcher) fetch(g *group) {
 }
 
 // take asks Redis for tasks of a group.
-func (d *dispatcher) take(ctx context.Context, g *group, wanted int) (held []queue.Held, over time.Time, epoch string, err error) {
+func (d *dispatcher) take(ctx context.Context, g *group, wanted int) (held []redisqueue.Held, over time.Time, epoch string, err error) {
 	visibility := d.store.options.Visibility
 	if g.key.executor != jobs.Kubernetes {
 		return d.store.queue.Lease(ctx, g.key.queue, g.key.executor, g.types, wanted, visibility)
@@ -197,7 +197,7 @@ func choose(waiting []*waiter) (chosen []*waiter, wanted int) {
 
 // share gives each of the first waiters its part, as even as their limits allow: a worker that wants many must not leave the others
 // without. Each share has at least one.
-func share(held []queue.Held, waiting []*waiter) [][]queue.Held {
+func share(held []redisqueue.Held, waiting []*waiter) [][]redisqueue.Held {
 	n := min(len(held), len(waiting))
 	sizes := make([]int, n)
 	for left := len(held); left > 0; {
@@ -212,7 +212,7 @@ func share(held []queue.Held, waiting []*waiter) [][]queue.Held {
 			break // cannot be: no more was asked for than they want
 		}
 	}
-	shares := make([][]queue.Held, n)
+	shares := make([][]redisqueue.Held, n)
 	for i, size := range sizes {
 		shares[i], held = held[:size:size], held[size:]
 	}
@@ -232,7 +232,7 @@ func (d *dispatcher) give(w *waiter, leases []jobs.Lease) {
 
 // refuse answers a waiter whose leases could not be written; when only the queue was renewed, it waits on.
 func (d *dispatcher) refuse(w *waiter, err error) {
-	if err == queue.ErrStale { //nolint:errorlint // it is made by grantAll
+	if err == redisqueue.ErrStale { //nolint:errorlint // it is made by grantAll
 		d.give(w, nil)
 		return
 	}
@@ -250,7 +250,7 @@ func (d *dispatcher) wake(executor jobs.Executor, name string) {
 	}
 }
 
-func (d *dispatcher) wakeFor(entries []queue.Entry) {
+func (d *dispatcher) wakeFor(entries []redisqueue.Entry) {
 	woken := map[groupKey]bool{}
 	for _, e := range entries {
 		key := groupKey{queue: e.Queue, executor: e.Executor}

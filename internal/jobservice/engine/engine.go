@@ -12,16 +12,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 // Store keeps jobs and hands them to workers.
 type Store struct {
 	options Options
-	db      history.Database
-	queue   *queue.Queue
+	db      sqlstore.Database
+	queue   *redisqueue.Queue
 
 	submits *committer[*submission]
 	grants  *committer[*allotment]
@@ -56,22 +56,22 @@ func New(ctx context.Context, options Options) (*Store, error) {
 		return nil, err
 	}
 	var (
-		db  history.Database
-		q   *queue.Queue
+		db  sqlstore.Database
+		q   *redisqueue.Queue
 		err error
 	)
 	if options.DatabaseURL != "" {
-		db, err = history.OpenPostgres(ctx, options.DatabaseURL)
+		db, err = sqlstore.OpenPostgres(ctx, options.DatabaseURL)
 	} else {
-		db, err = history.OpenSQLite(ctx, options.DataDir)
+		db, err = sqlstore.OpenSQLite(ctx, options.DataDir)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if options.RedisURL != "" {
-		q, err = queue.Open(options.RedisURL)
+		q, err = redisqueue.Open(options.RedisURL)
 	} else {
-		q, err = queue.OpenEmbedded()
+		q, err = redisqueue.OpenEmbedded()
 	}
 	if err != nil {
 		db.Close()
@@ -81,7 +81,7 @@ func New(ctx context.Context, options Options) (*Store, error) {
 }
 
 // start runs a Store from servers that are open; Close closes them.
-func start(ctx context.Context, options Options, db history.Database, q *queue.Queue) *Store {
+func start(ctx context.Context, options Options, db sqlstore.Database, q *redisqueue.Queue) *Store {
 	s := &Store{
 		options: options, db: db, queue: q,
 		submits:    newCommitter(4000, func(o *submission) int { return len(o.rows) }),

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 // What is counted, and how long it took: since when the job waited for a dispatch, how long it ran for an end.
@@ -22,17 +22,17 @@ const (
 // figures gathers what happened, by minute and by hour. They reach the database each second; a crash loses the last second of them.
 type figures struct {
 	mutex sync.Mutex
-	sums  map[history.Figure]history.Figure // by the figure without its sums
+	sums  map[sqlstore.Figure]sqlstore.Figure // by the figure without its sums
 }
 
-func newFigures() *figures { return &figures{sums: map[history.Figure]history.Figure{}} }
+func newFigures() *figures { return &figures{sums: map[sqlstore.Figure]sqlstore.Figure{}} }
 
 func (f *figures) add(at time.Time, queue, kind string, took time.Duration, n int64) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	for _, width := range []int64{60, 3600} {
 		start := at.Unix()
-		key := history.Figure{Width: width, Start: start - start%width, Queue: queue, Kind: kind, Bucket: bucket(took)}
+		key := sqlstore.Figure{Width: width, Start: start - start%width, Queue: queue, Kind: kind, Bucket: bucket(took)}
 		sum := f.sums[key]
 		sum.N += n
 		sum.Total += took.Microseconds() * n
@@ -40,7 +40,7 @@ func (f *figures) add(at time.Time, queue, kind string, took time.Duration, n in
 	}
 }
 
-func (f *figures) submitted(rows []*history.Row) {
+func (f *figures) submitted(rows []*sqlstore.Row) {
 	queues := map[string]int64{}
 	for _, row := range rows {
 		queues[row.Queue]++
@@ -55,7 +55,7 @@ func (f *figures) dispatched(job *jobs.Job, waited time.Duration) {
 }
 
 // changed counts a job that has just ended.
-func (f *figures) changed(row *history.Row) {
+func (f *figures) changed(row *sqlstore.Row) {
 	kind := map[jobs.Status]string{
 		jobs.Succeeded: wasSucceeded, jobs.Failed: wasFailed, jobs.DeadLetter: wasFailed, jobs.Cancelled: wasCancelled,
 	}[row.Status]
@@ -104,12 +104,12 @@ func quantile(counts map[int]int64, q float64) time.Duration {
 func (s *Store) flushFigures(ctx context.Context) bool {
 	s.figures.mutex.Lock()
 	sums := s.figures.sums
-	s.figures.sums = map[history.Figure]history.Figure{}
+	s.figures.sums = map[sqlstore.Figure]sqlstore.Figure{}
 	s.figures.mutex.Unlock()
 	if len(sums) == 0 {
 		return false
 	}
-	all := make([]history.Figure, 0, len(sums))
+	all := make([]sqlstore.Figure, 0, len(sums))
 	for key, sum := range sums {
 		key.N, key.Total = sum.N, sum.Total
 		all = append(all, key)
@@ -121,7 +121,7 @@ func (s *Store) flushFigures(ctx context.Context) bool {
 		defer s.figures.mutex.Unlock()
 		for key, sum := range sums {
 			now := s.figures.sums[key]
-			s.figures.sums[key] = history.Figure{N: now.N + sum.N, Total: now.Total + sum.Total}
+			s.figures.sums[key] = sqlstore.Figure{N: now.N + sum.N, Total: now.Total + sum.Total}
 		}
 	}
 	return false

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 // Lease waits up to request.Wait for tasks.
@@ -78,7 +78,7 @@ func (s *Store) giveBack(leases []jobs.Lease) {
 	for _, lease := range leases {
 		// LeaseID is the engine's own; the fence alone names the grant to the rest of the world.
 		fence := lease.Fence
-		o := &operation{ticket: newTicket(), id: lease.Job.ID, apply: func(row *history.Row, again bool) (bool, effect, error) {
+		o := &operation{ticket: newTicket(), id: lease.Job.ID, apply: func(row *sqlstore.Row, again bool) (bool, effect, error) {
 			if row == nil || !row.Leased() || row.Fence != fence {
 				return false, none, nil
 			}
@@ -97,7 +97,7 @@ func (s *Store) giveBack(leases []jobs.Lease) {
 // allotment are jobs that Redis gave for a waiter, and SQL must know as leased before it gets them.
 type allotment struct {
 	waiter *waiter
-	held   []queue.Held
+	held   []redisqueue.Held
 	ids    []int64 // of the grants
 	over   time.Time
 	epoch  string
@@ -106,7 +106,7 @@ type allotment struct {
 	waits  []time.Duration
 }
 
-func newAllotment(w *waiter, held []queue.Held, over time.Time, epoch string) *allotment {
+func newAllotment(w *waiter, held []redisqueue.Held, over time.Time, epoch string) *allotment {
 	a := &allotment{waiter: w, held: held, over: over, epoch: epoch}
 	for range held {
 		a.ids = append(a.ids, 1+rand.Int64N(1<<62))
@@ -125,28 +125,28 @@ func (s *Store) flushGrants(batch []*allotment) {
 }
 
 func (s *Store) grantAll(epoch string, batch []*allotment) {
-	change := history.Change{Epoch: epoch, Delivered: s.delivered.take()}
+	change := sqlstore.Change{Epoch: epoch, Delivered: s.delivered.take()}
 	for _, a := range batch {
 		for _, h := range a.held {
 			change.IDs = append(change.IDs, h.ID)
 		}
 	}
 	now := moment()
-	var ended []queue.Held
+	var ended []redisqueue.Held
 	err := persist(s.ctx, now, s.options.OperationTimeout, func(ctx context.Context, _ bool) error {
-		change.Decide = func(rows map[string]*history.Row) (changed []*history.Row, _ history.Outbox) {
+		change.Decide = func(rows map[string]*sqlstore.Row) (changed []*sqlstore.Row, _ sqlstore.Outbox) {
 			ended = ended[:0]
 			for _, a := range batch {
 				changed = append(changed, a.decide(rows, now, s.options.Visibility, &ended)...)
 			}
-			return changed, history.Outbox{}
+			return changed, sqlstore.Outbox{}
 		}
 		return s.db.Change(ctx, change)
 	})
 	if err != nil {
 		s.delivered.add(change.Delivered)
-		if errors.Is(err, history.ErrEpoch) {
-			err = queue.ErrStale
+		if errors.Is(err, sqlstore.ErrEpoch) {
+			err = redisqueue.ErrStale
 			s.redisFailed(err)
 		} else {
 			s.options.Logger.Error(err, "leases could not be written; they come back when they are over")
@@ -167,7 +167,7 @@ func (s *Store) grantAll(epoch string, batch []*allotment) {
 	}
 }
 
-func (a *allotment) decide(rows map[string]*history.Row, now time.Time, visibility time.Duration, ended *[]queue.Held) (changed []*history.Row) {
+func (a *allotment) decide(rows map[string]*sqlstore.Row, now time.Time, visibility time.Duration, ended *[]redisqueue.Held) (changed []*sqlstore.Row) {
 	a.leases, a.waits = nil, nil
 	for i, h := range a.held {
 		row := rows[h.ID]
@@ -198,7 +198,7 @@ func (s *Store) Heartbeat(ctx context.Context, id string, fence int64) (time.Tim
 	defer cancel()
 	for {
 		over, cancelled, err := s.heartbeat(ctx, id, fence)
-		if !errors.Is(err, queue.ErrStale) {
+		if !errors.Is(err, redisqueue.ErrStale) {
 			return over, cancelled, err
 		}
 		select {
@@ -210,7 +210,7 @@ func (s *Store) Heartbeat(ctx context.Context, id string, fence int64) (time.Tim
 }
 
 func (s *Store) heartbeat(ctx context.Context, id string, fence int64) (time.Time, bool, error) {
-	over, err := s.queue.Heartbeat(ctx, queue.Held{ID: id, Fence: fence}, s.options.Visibility)
+	over, err := s.queue.Heartbeat(ctx, redisqueue.Held{ID: id, Fence: fence}, s.options.Visibility)
 	if err != nil {
 		s.redisFailed(err)
 		return time.Time{}, false, stale(err)
@@ -223,7 +223,7 @@ func (s *Store) heartbeat(ctx context.Context, id string, fence int64) (time.Tim
 	if err != nil || row == nil {
 		return time.Now(), err == nil, err
 	}
-	if over, err = s.queue.Adopt(ctx, queue.EntryOf(&row.Job), s.options.Visibility); err != nil {
+	if over, err = s.queue.Adopt(ctx, redisqueue.EntryOf(&row.Job), s.options.Visibility); err != nil {
 		s.redisFailed(err)
 		return time.Time{}, false, stale(err)
 	}
@@ -238,13 +238,13 @@ func (s *Store) heartbeat(ctx context.Context, id string, fence int64) (time.Tim
 // stale makes one of the errors after which Redis is brought back.
 func stale(err error) error {
 	if errors.Is(err, jobs.ErrUnavailable) {
-		return queue.ErrStale
+		return redisqueue.ErrStale
 	}
 	return err
 }
 
 // held returns the job that is leased under a fence; nil: it was cancelled.
-func (s *Store) held(ctx context.Context, id string, fence int64) (*history.Row, error) {
+func (s *Store) held(ctx context.Context, id string, fence int64) (*sqlstore.Row, error) {
 	rows, err := s.db.Get(ctx, []string{id})
 	if err != nil {
 		return nil, err

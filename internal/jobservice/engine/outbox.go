@@ -5,30 +5,30 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 // delivered are rows of the outbox that have done their work. They are deleted with the next transaction, or soon when there is none. They
 // are all of one epoch: those of another stay, and are brought to Redis again.
 type delivered struct {
 	mutex sync.Mutex
-	rows  history.Delivered
+	rows  sqlstore.Delivered
 }
 
-func (d *delivered) add(rows history.Delivered) {
+func (d *delivered) add(rows sqlstore.Delivered) {
 	if len(rows.IDs) == 0 {
 		return
 	}
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	if d.rows.Epoch != rows.Epoch {
-		d.rows = history.Delivered{Epoch: rows.Epoch}
+		d.rows = sqlstore.Delivered{Epoch: rows.Epoch}
 	}
 	d.rows.IDs = append(d.rows.IDs, rows.IDs...)
 }
 
-func (d *delivered) take() history.Delivered {
+func (d *delivered) take() sqlstore.Delivered {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	rows := d.rows
@@ -62,10 +62,10 @@ func (s *Store) deliverLeft(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	var waiting []queue.Entry
+	var waiting []redisqueue.Entry
 	for _, row := range rows {
 		if !row.Status.Ended() && !row.Leased() {
-			waiting = append(waiting, queue.EntryOf(&row.Job))
+			waiting = append(waiting, redisqueue.EntryOf(&row.Job))
 		}
 	}
 	_, epoch, err := s.queue.Enqueue(ctx, waiting)
@@ -74,6 +74,6 @@ func (s *Store) deliverLeft(ctx context.Context) bool {
 		return false
 	}
 	s.leases.wakeFor(waiting)
-	n, err := s.db.Deliver(ctx, history.Delivered{Epoch: epoch, IDs: boxes})
+	n, err := s.db.Deliver(ctx, sqlstore.Delivered{Epoch: epoch, IDs: boxes})
 	return err == nil && n > 0 && len(left) == 50
 }

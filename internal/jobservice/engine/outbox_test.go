@@ -8,14 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 // replica of a service: the database is that of all, and outlives it.
 type replica struct {
-	history.Database
+	sqlstore.Database
 	// unaware replicas do not learn of a new epoch.
 	unaware atomic.Bool
 	// open is called before the jobs of a status are read.
@@ -31,7 +31,7 @@ func (r *replica) Epoch(ctx context.Context) (string, error) {
 	return r.Database.Epoch(ctx)
 }
 
-func (r *replica) Open(ctx context.Context, status jobs.Status, after string, limit int) ([]*history.Row, error) {
+func (r *replica) Open(ctx context.Context, status jobs.Status, after string, limit int) ([]*sqlstore.Row, error) {
 	if r.open != nil {
 		r.open(status)
 	}
@@ -42,11 +42,11 @@ func (r *replica) Open(ctx context.Context, status jobs.Status, after string, li
 func TestJobsThatOnlyTheOldRedisLearnedOfAreBroughtToTheNewOne(t *testing.T) {
 	options := Options{DataDir: t.TempDir(), OutboxAge: 100 * time.Millisecond}
 	require.NoError(t, options.complete())
-	db, err := history.OpenSQLite(t.Context(), options.DataDir)
+	db, err := sqlstore.OpenSQLite(t.Context(), options.DataDir)
 	require.NoError(t, err)
 	defer db.Close()
 	begin := func(r *replica) *Store {
-		q, err := queue.OpenEmbedded() // each has a Redis of its own
+		q, err := redisqueue.OpenEmbedded() // each has a Redis of its own
 		require.NoError(t, err)
 		return start(t.Context(), options, r, q)
 	}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 const (
@@ -33,7 +33,7 @@ func (s *Store) redisFailed(err error) {
 	if err == nil || s.ctx.Err() != nil {
 		return
 	}
-	if errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, queue.ErrStale) {
+	if errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, redisqueue.ErrStale) {
 		s.detach(err)
 		s.lose()
 		return
@@ -105,7 +105,7 @@ func (s *Store) checkEpoch() {
 	ctx, cancel := context.WithTimeout(s.ctx, epochCheck)
 	defer cancel()
 	if epoch, err := s.db.Epoch(ctx); err == nil && epoch != used {
-		s.detach(queue.ErrStale)
+		s.detach(redisqueue.ErrStale)
 	}
 }
 
@@ -182,13 +182,13 @@ func (s *Store) load(ctx context.Context) (int, error) {
 	return n, loading.Commit(ctx)
 }
 
-func entries(rows []*history.Row, leasedOnly bool) []queue.Entry {
-	all := make([]queue.Entry, 0, len(rows))
+func entries(rows []*sqlstore.Row, leasedOnly bool) []redisqueue.Entry {
+	all := make([]redisqueue.Entry, 0, len(rows))
 	for _, row := range rows {
 		if leasedOnly && !row.Leased() {
 			continue
 		}
-		entry := queue.EntryOf(&row.Job)
+		entry := redisqueue.EntryOf(&row.Job)
 		entry.Leased = row.Leased()
 		all = append(all, entry)
 	}

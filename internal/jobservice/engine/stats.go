@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 // sortFigures, so that replicas that add to the same figures lock them in the same order.
-func sortFigures(all []history.Figure) {
-	slices.SortFunc(all, func(a, b history.Figure) int {
+func sortFigures(all []sqlstore.Figure) {
+	slices.SortFunc(all, func(a, b sqlstore.Figure) int {
 		return cmp.Or(cmp.Compare(a.Width, b.Width), cmp.Compare(a.Start, b.Start), cmp.Compare(a.Queue, b.Queue),
 			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Bucket, b.Bucket))
 	})
@@ -131,7 +131,7 @@ func (s *Store) Metrics(ctx context.Context) (jobs.Metrics, error) {
 	})
 }
 
-func sumUp(day, minutes []history.Figure, now time.Time) jobs.Metrics {
+func sumUp(day, minutes []sqlstore.Figure, now time.Time) jobs.Metrics {
 	var m jobs.Metrics
 	dispatch, execution := map[int]int64{}, map[int]int64{}
 	for _, f := range day {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/engine"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/test/servers/postgres"
-	"github.com/dcnlab/spot-training-operator/test/servers/redis"
+	"github.com/dcnlab/spot-training-operator/test/harness/postgres"
+	"github.com/dcnlab/spot-training-operator/test/harness/redis"
 )
 
 var both *backend

@@ -12,15 +12,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 // submission of one caller: all of it in one transaction.
 type submission struct {
 	ticket
-	rows      []*history.Row
+	rows      []*sqlstore.Row
 	positions []int
 }
 
@@ -37,7 +37,7 @@ func (s *Store) Submit(ctx context.Context, submitted []*jobs.Job) ([]int, error
 		if err != nil {
 			return nil, err
 		}
-		row := &history.Row{Job: *job}
+		row := &sqlstore.Row{Job: *job}
 		row.ID, row.Status, row.CreatedAt, row.QueuedAt = id.String(), jobs.Queued, now, now
 		row.StartedAt, row.CompletedAt, row.NextRetryAt = time.Time{}, time.Time{}, time.Time{}
 		row.RetryCount, row.WorkerID, row.Fence, row.Result, row.Error = 0, "", 0, nil, ""
@@ -64,7 +64,7 @@ func (s *Store) Submit(ctx context.Context, submitted []*jobs.Job) ([]int, error
 }
 
 // check refuses what a database would refuse, and with it all that is in the same transaction.
-func check(row *history.Row) error {
+func check(row *sqlstore.Row) error {
 	for field, value := range map[string]string{
 		"namespace": row.Namespace, "queue": row.Queue, "job_type": row.Type, "submitter": row.Submitter, "image": row.Image,
 	} {
@@ -94,7 +94,7 @@ func check(row *history.Row) error {
 
 func (s *Store) flushSubmissions(batch []*submission) {
 	var taken []*submission
-	var rows []*history.Row
+	var rows []*sqlstore.Row
 	for _, o := range batch {
 		if o.claim() {
 			taken, rows = append(taken, o), append(rows, o.rows...)
@@ -103,7 +103,7 @@ func (s *Store) flushSubmissions(batch []*submission) {
 	if len(taken) == 0 {
 		return
 	}
-	outbox := history.Outbox{ID: newID()}
+	outbox := sqlstore.Outbox{ID: newID()}
 	for _, row := range rows {
 		outbox.Jobs = append(outbox.Jobs, row.ID)
 	}
@@ -154,25 +154,25 @@ func (s *Store) deliver(do func()) {
 }
 
 // bring lets jobs wait in Redis; then the row of the outbox has done its work.
-func (s *Store) bring(rows []*history.Row, outbox string) ([]int, error) {
+func (s *Store) bring(rows []*sqlstore.Row, outbox string) ([]int, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.options.OperationTimeout)
 	defer cancel()
-	all := make([]queue.Entry, 0, len(rows))
+	all := make([]redisqueue.Entry, 0, len(rows))
 	for _, row := range rows {
-		all = append(all, queue.EntryOf(&row.Job))
+		all = append(all, redisqueue.EntryOf(&row.Job))
 	}
 	places, epoch, err := s.queue.Enqueue(ctx, all)
 	if err != nil {
 		s.redisFailed(err)
 		return nil, err
 	}
-	s.delivered.add(history.Delivered{Epoch: epoch, IDs: []string{outbox}})
+	s.delivered.add(sqlstore.Delivered{Epoch: epoch, IDs: []string{outbox}})
 	s.leases.wakeFor(all)
 	return places, nil
 }
 
 // guess says behind how many jobs each one waits, from the figures of the database.
-func (s *Store) guess(rows []*history.Row) []int {
+func (s *Store) guess(rows []*sqlstore.Row) []int {
 	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 	defer cancel()
 	waiting := map[string]int{}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/engine"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
-	"github.com/dcnlab/spot-training-operator/test/servers/jobstore"
-	"github.com/dcnlab/spot-training-operator/test/servers/postgres"
-	"github.com/dcnlab/spot-training-operator/test/servers/redis"
+	"github.com/dcnlab/spot-training-operator/test/harness/jobstore"
+	"github.com/dcnlab/spot-training-operator/test/harness/postgres"
+	"github.com/dcnlab/spot-training-operator/test/harness/redis"
 )
 
 // backend opens stores over the same servers or the same folder.

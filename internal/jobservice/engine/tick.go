@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/queue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 const (
@@ -36,20 +36,20 @@ func (s *Store) tick(ctx context.Context) bool {
 }
 
 // takeBack settles leases that Redis has taken back. The epoch must be that in which it did so: in a new one the leases were renewed.
-func (s *Store) takeBack(ctx context.Context, held []queue.Held, epoch string) error {
+func (s *Store) takeBack(ctx context.Context, held []redisqueue.Held, epoch string) error {
 	var (
 		now      = moment()
-		box      = history.Outbox{ID: newID()}
-		waiting  []*history.Row
-		changed  []*history.Row
-		ended    []queue.Held
-		released []queue.Released
+		box      = sqlstore.Outbox{ID: newID()}
+		waiting  []*sqlstore.Row
+		changed  []*sqlstore.Row
+		ended    []redisqueue.Held
+		released []redisqueue.Released
 	)
-	change := history.Change{Epoch: epoch}
+	change := sqlstore.Change{Epoch: epoch}
 	for _, h := range held {
 		change.IDs = append(change.IDs, h.ID)
 	}
-	change.Decide = func(rows map[string]*history.Row) ([]*history.Row, history.Outbox) {
+	change.Decide = func(rows map[string]*sqlstore.Row) ([]*sqlstore.Row, sqlstore.Outbox) {
 		for _, h := range held {
 			row := rows[h.ID]
 			switch {
@@ -64,9 +64,9 @@ func (s *Store) takeBack(ctx context.Context, held []queue.Held, epoch string) e
 				waiting = append(waiting, row)
 				box.Jobs = append(box.Jobs, row.ID)
 			case row.Leased():
-				released = append(released, queue.Released{Held: h, Known: row.Fence, Lease: s.options.Visibility + time.Second})
+				released = append(released, redisqueue.Released{Held: h, Known: row.Fence, Lease: s.options.Visibility + time.Second})
 			default: // SQL never heard of the lease
-				released = append(released, queue.Released{Held: h, Known: row.Fence})
+				released = append(released, redisqueue.Released{Held: h, Known: row.Fence})
 			}
 		}
 		return changed, box

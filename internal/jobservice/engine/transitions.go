@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/history"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 // effect is what Redis must learn after a change.
@@ -22,10 +22,10 @@ const (
 
 // transition decides on a locked row what becomes of it; the row is its to change. again: the transaction is tried again, its first try
 // may have been done. changed rows are written.
-type transition func(row *history.Row, again bool) (changed bool, then effect, err error)
+type transition func(row *sqlstore.Row, again bool) (changed bool, then effect, err error)
 
 // grant gives a job to a worker, when nobody has it. granted says whether it did.
-func grant(row *history.Row, fence, leaseID int64, worker string, now time.Time) (granted, changed bool) {
+func grant(row *sqlstore.Row, fence, leaseID int64, worker string, now time.Time) (granted, changed bool) {
 	switch {
 	case row.LeaseID == leaseID: // by the first try of this transaction
 		return true, false
@@ -39,11 +39,11 @@ func grant(row *history.Row, fence, leaseID int64, worker string, now time.Time)
 	return true, true
 }
 
-func end(row *history.Row, status jobs.Status, now time.Time) {
+func end(row *sqlstore.Row, status jobs.Status, now time.Time) {
 	row.Status, row.CompletedAt, row.LeaseID, row.NextRetryAt = status, now, 0, time.Time{}
 }
 
-func holds(row *history.Row, fence int64) error {
+func holds(row *sqlstore.Row, fence int64) error {
 	switch {
 	case row == nil:
 		return jobs.ErrNotFound
@@ -54,7 +54,7 @@ func holds(row *history.Row, fence int64) error {
 }
 
 func complete(fence int64, result json.RawMessage, now time.Time) transition {
-	return func(row *history.Row, _ bool) (bool, effect, error) {
+	return func(row *sqlstore.Row, _ bool) (bool, effect, error) {
 		if row != nil && row.Settled == fence && row.Status == jobs.Succeeded {
 			return false, remove, nil // said again
 		}
@@ -68,7 +68,7 @@ func complete(fence int64, result json.RawMessage, now time.Time) transition {
 }
 
 func fail(fence int64, failure jobs.Failure, now time.Time, o *Options) transition {
-	return func(row *history.Row, _ bool) (bool, effect, error) {
+	return func(row *sqlstore.Row, _ bool) (bool, effect, error) {
 		if row != nil && row.Settled == fence && row.Status != jobs.Succeeded && !row.Leased() {
 			return false, none, nil // said again
 		}
@@ -102,7 +102,7 @@ func delay(n int, multiplier float64, o *Options, random float64) time.Duration 
 }
 
 // expire takes a job back from a worker that was not heard of: a try that the worker lost. Of an AIJob nothing is lost but who watches it.
-func expire(row *history.Row, now time.Time) effect {
+func expire(row *sqlstore.Row, now time.Time) effect {
 	row.LeaseID = 0
 	if row.Executor == jobs.Kubernetes {
 		return enqueue
@@ -119,7 +119,7 @@ func expire(row *history.Row, now time.Time) effect {
 
 // giveBack undoes a lease that did not reach its worker.
 func giveBack(fence, leaseID int64) transition {
-	return func(row *history.Row, _ bool) (bool, effect, error) {
+	return func(row *sqlstore.Row, _ bool) (bool, effect, error) {
 		if row == nil || row.LeaseID != leaseID || row.Fence != fence {
 			return false, none, nil
 		}
@@ -132,7 +132,7 @@ func giveBack(fence, leaseID int64) transition {
 }
 
 func cancel(now time.Time) transition {
-	return func(row *history.Row, again bool) (bool, effect, error) {
+	return func(row *sqlstore.Row, again bool) (bool, effect, error) {
 		switch {
 		case row == nil:
 			return false, none, jobs.ErrNotFound
@@ -147,7 +147,7 @@ func cancel(now time.Time) transition {
 }
 
 func requeue(now time.Time) transition {
-	return func(row *history.Row, again bool) (bool, effect, error) {
+	return func(row *sqlstore.Row, again bool) (bool, effect, error) {
 		switch {
 		case row == nil:
 			return false, none, jobs.ErrNotFound
@@ -165,7 +165,7 @@ func requeue(now time.Time) transition {
 }
 
 func phase(fence int64, status jobs.Status, now time.Time) transition {
-	return func(row *history.Row, _ bool) (bool, effect, error) {
+	return func(row *sqlstore.Row, _ bool) (bool, effect, error) {
 		if err := holds(row, fence); err != nil {
 			return false, none, err
 		}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/agents"
+	"github.com/dcnlab/spot-training-operator/internal/workflowspec"
 )
 
 // ValidatingPath is the path of the webhook on the server.
@@ -43,11 +43,11 @@ func (v *validator) Handle(_ context.Context, request admission.Request) admissi
 	if request.SubResource != "" || v.decoder.Decode(request, &workflow) != nil || workflow.DeletionTimestamp != nil {
 		return admission.Allowed("") // what cannot be read, the API server says better
 	}
-	mistakes := agents.BadConditions(&workflow)
+	mistakes := workflowspec.BadConditions(&workflow)
 	if len(mistakes) > 0 && request.Operation == admissionv1.Update && v.decoder.DecodeRaw(request.OldObject, &old) == nil {
-		before := agents.BadConditions(&old)
-		mistakes = slices.DeleteFunc(mistakes, func(mistake agents.BadCondition) bool {
-			return slices.ContainsFunc(before, func(other agents.BadCondition) bool {
+		before := workflowspec.BadConditions(&old)
+		mistakes = slices.DeleteFunc(mistakes, func(mistake workflowspec.BadCondition) bool {
+			return slices.ContainsFunc(before, func(other workflowspec.BadCondition) bool {
 				return mistake.Stage == other.Stage && mistake.Message == other.Message
 			})
 		})
@@ -59,7 +59,7 @@ func (v *validator) Handle(_ context.Context, request admission.Request) admissi
 }
 
 // refusal denies a request as the API server itself does with an invalid object.
-func refusal(mistakes []agents.BadCondition) admission.Response {
+func refusal(mistakes []workflowspec.BadCondition) admission.Response {
 	var messages []string
 	var causes []metav1.StatusCause
 	for _, mistake := range mistakes {

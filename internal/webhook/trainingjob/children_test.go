@@ -12,7 +12,7 @@ import (
 )
 
 // childrenOf is what the webhook reads in the children of a job, as the controller makes them. The tests in
-// test/integration/webhook have the controller itself make them.
+// test/suites/webhook have the controller itself make them.
 func childrenOf(job *mlv1.TrainingJob) []client.Object {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name + name}

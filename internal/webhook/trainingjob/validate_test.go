@@ -24,11 +24,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/test/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // aValidator asks a cluster whose answers the test makes up where a real API server would not give them in time or at
-// all; what a real one answers is the matter of test/integration/webhook.
+// all; what a real one answers is the matter of test/suites/webhook.
 func aValidator(t *testing.T, answers interceptor.Funcs) *validator {
 	t.Helper()
 	scheme := runtime.NewScheme()

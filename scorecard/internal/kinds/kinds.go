@@ -8,8 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/suite"
 )
 
@@ -31,23 +30,23 @@ type promise struct {
 var promises = []promise{
 	{"SpotInstanceJob", withoutSecret, "which Secret it lacks"},
 	{"SpotInstanceVM", withoutSecret, "which Secret it lacks"},
-	{"AIJob", ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonReady), "that it acts on it"},
+	{"AIJob", ready(metav1.ConditionTrue, reasons.Ready), "that it acts on it"},
 	{"AIJobQueue", slices.Concat(
-		ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonPriorityClassNotFound), ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonReady),
+		ready(metav1.ConditionTrue, reasons.PriorityClassNotFound), ready(metav1.ConditionTrue, reasons.Ready),
 	), "that it admits jobs"},
 	{"ComputeCluster", slices.Concat(
-		ready(metav1.ConditionFalse, aiplatformv1alpha1.ReasonNoMatchingNodes), ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonReady),
-		ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonNodesNotReady), ready(metav1.ConditionFalse, aiplatformv1alpha1.ReasonNodesNotReady),
+		ready(metav1.ConditionFalse, reasons.NoMatchingNodes), ready(metav1.ConditionTrue, reasons.Ready),
+		ready(metav1.ConditionTrue, reasons.NodesNotReady), ready(metav1.ConditionFalse, reasons.NodesNotReady),
 	), "how its nodes are"},
-	{"Agent", ready(metav1.ConditionTrue, aiplatformv1alpha1.ReasonReady), "that workflows can use it"},
-	{"AgentWorkflow", ready(metav1.ConditionFalse, aiplatformv1alpha1.ReasonAgentNotFound), "which Agent it lacks"},
+	{"Agent", ready(metav1.ConditionTrue, reasons.Ready), "that workflows can use it"},
+	{"AgentWorkflow", ready(metav1.ConditionFalse, reasons.AgentNotFound), "which Agent it lacks"},
 }
 
-var withoutSecret = ready(metav1.ConditionFalse, spotv1alpha1.ReasonSecretNotFound)
+var withoutSecret = ready(metav1.ConditionFalse, reasons.SecretNotFound)
 
 // ready is the condition Ready, which all kinds call the same.
 func ready(status metav1.ConditionStatus, reason string) []metav1.Condition {
-	return []metav1.Condition{{Type: aiplatformv1alpha1.ConditionReady, Status: status, Reason: reason}}
+	return []metav1.Condition{{Type: reasons.ConditionReady, Status: status, Reason: reason}}
 }
 
 // Tests returns the tests of all kinds.

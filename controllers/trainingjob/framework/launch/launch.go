@@ -15,7 +15,7 @@ const ConfigFolder = "/etc/training"
 
 // Topology is the process group that the workers form.
 type Topology struct {
-	// ID is what nobody who cannot read the job knows, and the same for all workers of it.
+	// ID is a value that only readers of the job know, the same for all its workers.
 	ID string
 	// Workers is the number of worker replicas.
 	Workers int32
@@ -47,7 +47,7 @@ type Program struct {
 	Args []string
 }
 
-// Port is one at which a worker is reached beside those for metrics and for gathering.
+// Port is one at which a worker is reached in addition to those for metrics and for gathering.
 type Port struct {
 	// Name as it stands in the pod and the Services, at most 15 characters.
 	Name string
@@ -85,7 +85,7 @@ type Framework interface {
 	Env(topology Topology) []corev1.EnvVar
 	// Program returns what every worker runs, given what the job names.
 	Program(named Program) Program
-	// Ports are those that the workers listen at beside the job's own.
+	// Ports are those that the workers listen at in addition to the job's own.
 	Ports() []Port
 	// Files are put into the ConfigFolder of every worker, by name.
 	Files(topology Topology) map[string]string
@@ -96,7 +96,7 @@ type Framework interface {
 	Check(request Request) *Problem
 }
 
-// Plain is a framework that needs nothing beside its environment. Others embed it and say what they need.
+// Plain is a framework that needs nothing but its environment. Others embed it and say what they need.
 type Plain struct{}
 
 // Env implements Framework: none.

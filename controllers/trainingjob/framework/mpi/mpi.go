@@ -47,7 +47,7 @@ func (m mpi) Env(topology launch.Topology) []corev1.EnvVar {
 		launch.Number("PRTE_MCA_odls_base_sigkill_timeout", killSeconds),
 		// Ranks that wait for others leave the processor to them, because workers may share one.
 		launch.Number("OMPI_MCA_mpi_yield_when_idle", 1),
-		// In a container the user of the job is nobody's root.
+		// In a container the user of the job has no root rights outside of it.
 		launch.Number("OMPI_ALLOW_RUN_AS_ROOT", 1),
 		launch.Number("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", 1),
 		// A rank of the training worker that is told to end, because another one has failed, saves what it has in time.

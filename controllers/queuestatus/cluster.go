@@ -1,0 +1,86 @@
+package queuestatus
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+)
+
+// ClusterFigures are what there is of clusters.
+type ClusterFigures interface {
+	// Cluster says it of the nodes with the labels, and of the jobs in the cluster of the name; false while it is not known yet.
+	Cluster(name string, selector map[string]string) (queueing.ClusterFigures, bool)
+	// ClusterChanges tells of clusters whose figures may be others.
+	ClusterChanges() source.Source
+}
+
+// ClusterReconciler writes the status of ComputeClusters.
+type ClusterReconciler struct {
+	// Client reads from the cache.
+	client.Client
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Figures of the clusters.
+	Figures ClusterFigures
+
+	pace queueing.Pace
+}
+
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=computeclusters,verbs=list;watch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=computeclusters/status,verbs=patch
+
+// SetupWithManager registers the controller.
+func (r *ClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("computecluster").
+		For(&aiplatformv1alpha1.ComputeCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(r.Figures.ClusterChanges()).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up the ComputeCluster controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile brings the status of one cluster up to date.
+func (r *ClusterReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var cluster aiplatformv1alpha1.ComputeCluster
+	if err := r.Get(ctx, request.NamespacedName, &cluster); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.pace.Forget(request.Name)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("read the ComputeCluster: %w", err)
+	}
+	if cluster.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	figures, known := r.Figures.Cluster(cluster.Name, selectorOf(&cluster))
+	if !known {
+		return ctrl.Result{}, nil // it is told when they are
+	}
+	o := observedCluster{cluster: &cluster, figures: figures, now: r.Clock.Now()}
+	return r.report(ctx, o, planCluster(o))
+}
+
+// report writes the status when it changed: figures alone at most every few seconds.
+func (r *ClusterReconciler) report(ctx context.Context, o observedCluster, status aiplatformv1alpha1.ComputeClusterStatus) (ctrl.Result, error) {
+	next := o.cluster.DeepCopy()
+	next.Status = status
+	urgent := o.cluster.Status.Health != next.Status.Health || !sameReadiness(o.cluster.Status.Conditions, next.Status.Conditions)
+	result, err := r.pace.Report(ctx, r, o.cluster, next, urgent, o.now)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("write the status of the ComputeCluster: %w", err)
+	}
+	return result, nil
+}

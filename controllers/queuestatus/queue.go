@@ -1,0 +1,115 @@
+// Package queuestatus reports what the jobs of each AIJobQueue do, and which nodes each ComputeCluster has and what runs there. Jobs
+// are admitted and placed by internal/queueing.
+package queuestatus
+
+import (
+	"context"
+	"fmt"
+
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+)
+
+// QueueFigures are what a queue's jobs do.
+type QueueFigures interface {
+	// Queue says it of the queue of the name; false while it is not known yet.
+	Queue(name string) (queueing.QueueFigures, bool)
+	// QueueChanges tells of queues with other figures, or whose figures are known now.
+	QueueChanges() source.Source
+}
+
+// QueueReconciler writes the status of AIJobQueues.
+type QueueReconciler struct {
+	// Client reads from the cache.
+	client.Client
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Figures of the queues.
+	Figures QueueFigures
+
+	pace queueing.Pace
+}
+
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues/status,verbs=patch
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch
+
+// SetupWithManager registers the controller.
+func (r *QueueReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	comesOrGoes := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("aijobqueue").
+		For(&aiplatformv1alpha1.AIJobQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfClass), builder.WithPredicates(comesOrGoes)).
+		WatchesRawSource(r.Figures.QueueChanges()).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up the AIJobQueue controller: %w", err)
+	}
+	return nil
+}
+
+// queuesOfClass are the queues that name a PriorityClass.
+func (r *QueueReconciler) queuesOfClass(ctx context.Context, class client.Object) []reconcile.Request {
+	var queues aiplatformv1alpha1.AIJobQueueList
+	if err := r.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range queues.Items {
+		if queues.Items[i].Spec.PriorityClass == class.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&queues.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile brings the status of one queue up to date.
+func (r *QueueReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var queue aiplatformv1alpha1.AIJobQueue
+	if err := r.Get(ctx, request.NamespacedName, &queue); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.pace.Forget(request.Name)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("read the AIJobQueue: %w", err)
+	}
+	figures, known := r.Figures.Queue(queue.Name)
+	if !known || queue.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil // it is told when they are
+	}
+	o := observedQueue{queue: &queue, figures: figures, now: r.Clock.Now()}
+	if name := queue.Spec.PriorityClass; name != "" {
+		err := r.Get(ctx, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("read PriorityClass %s: %w", name, err)
+		}
+		o.classMissing = apierrors.IsNotFound(err)
+	}
+	return r.report(ctx, o, planQueue(o))
+}
+
+// report writes the status when it changed: figures alone at most every few seconds.
+func (r *QueueReconciler) report(ctx context.Context, o observedQueue, status aiplatformv1alpha1.AIJobQueueStatus) (ctrl.Result, error) {
+	next := o.queue.DeepCopy()
+	next.Status = status
+	urgent := !equality.Semantic.DeepEqual(o.queue.Status.Conditions, next.Status.Conditions)
+	result, err := r.pace.Report(ctx, r, o.queue, next, urgent, o.now)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("write the status of the AIJobQueue: %w", err)
+	}
+	return result, nil
+}

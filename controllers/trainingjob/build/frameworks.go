@@ -1,0 +1,100 @@
+package build
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
+)
+
+// Check names the field for which the job's framework cannot be run, and says why and what to do; empty when it can. The
+// admission webhook asks before a job is stored, and the plan before it is started. It is no rule of the CRD: a rule that
+// is added refuses what users of the last release have, and OLM refuses the upgrade.
+func Check(job *mlv1.TrainingJob) (field, message string) {
+	if problem := FrameworkProblem(job); problem != nil {
+		return problem.Field, problem.Message
+	}
+	return ElasticProblem(job)
+}
+
+func FrameworkProblem(job *mlv1.TrainingJob) *framework.Problem {
+	known, ok := framework.For(job.Spec.Framework)
+	if !ok {
+		return &framework.Problem{Field: "spec.framework", Message: fmt.Sprintf(
+			"this version of the operator does not run %s: use pytorch, tensorflow, jax, ray, mpi or xgboost", job.Spec.Framework)}
+	}
+	return known.Check(framework.Request{
+		Image: job.Spec.Image, Program: namedProgram(job),
+		Taken: map[string]int32{
+			"spec.monitoring.metricsPort": job.Spec.Monitoring.MetricsPort, "spec.networking.masterPort": job.Spec.Networking.MasterPort,
+		},
+	})
+}
+
+// Topology is the process group of the job's workers.
+func Topology(job *mlv1.TrainingJob) framework.Topology {
+	hosts := make([]string, job.Spec.NumWorkers)
+	for replica := range hosts {
+		hosts[replica] = WorkersName(job) + "-" + strconv.Itoa(replica) + "." + HeadlessName(job)
+	}
+	return framework.Topology{
+		ID: string(job.UID), Workers: job.Spec.NumWorkers, GPUsPerWorker: GpusPerWorker(job), Backend: Backend(job),
+		Hosts: hosts, MasterAddress: masterAddress(job), MasterPort: job.Spec.Networking.MasterPort,
+	}
+}
+
+func frameworkEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
+	if known, ok := framework.For(job.Spec.Framework); ok {
+		return known.Env(Topology(job))
+	}
+	return nil
+}
+
+func namedProgram(job *mlv1.TrainingJob) framework.Program {
+	return framework.Program{Command: job.Spec.Command, Args: job.Spec.Args}
+}
+
+// program is what the container of a worker runs.
+func program(job *mlv1.TrainingJob) framework.Program {
+	if known, ok := framework.For(job.Spec.Framework); ok {
+		return known.Program(namedProgram(job))
+	}
+	return namedProgram(job)
+}
+
+// frameworkFiles adds the framework's files to the settings that are in the job's ConfigMap.
+func frameworkFiles(job *mlv1.TrainingJob, files map[string]string) map[string]string {
+	if known, ok := framework.For(job.Spec.Framework); ok {
+		for name, text := range known.Files(Topology(job)) {
+			files[name] = text
+		}
+	}
+	return files
+}
+
+// frameworkContainerPorts are the framework's ports in the pods.
+func frameworkContainerPorts(job *mlv1.TrainingJob) []corev1.ContainerPort {
+	var ports []corev1.ContainerPort
+	if known, ok := framework.For(job.Spec.Framework); ok {
+		for _, port := range known.Ports() {
+			ports = append(ports, corev1.ContainerPort{Name: port.Name, ContainerPort: port.Number, Protocol: corev1.ProtocolTCP})
+		}
+	}
+	return ports
+}
+
+// frameworkServicePorts are those of the Service of all replicas, which has every port, or of replica 0's.
+func frameworkServicePorts(job *mlv1.TrainingJob, master bool) []corev1.ServicePort {
+	var ports []corev1.ServicePort
+	if known, ok := framework.For(job.Spec.Framework); ok {
+		for _, port := range known.Ports() {
+			if port.Master || !master {
+				ports = append(ports, servicePort(port.Name, port.Number))
+			}
+		}
+	}
+	return ports
+}

@@ -1,0 +1,116 @@
+package build
+
+import (
+	"strings"
+
+	"k8s.io/utils/ptr"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+)
+
+func WorkersName(job *mlv1.TrainingJob) string  { return job.Name + "-training" }
+func HeadlessName(job *mlv1.TrainingJob) string { return job.Name + "-headless" }
+func MasterName(job *mlv1.TrainingJob) string   { return job.Name + "-master" }
+func ConfigName(job *mlv1.TrainingJob) string   { return job.Name + "-config" }
+
+// ServiceAccountName is the ServiceAccount of the workers: the spec's, or the one that the operator makes.
+func ServiceAccountName(job *mlv1.TrainingJob) string {
+	if job.Spec.ServiceAccountName != "" {
+		return job.Spec.ServiceAccountName
+	}
+	return job.Name + "-training"
+}
+
+// ClaimName is the claim that holds the job's checkpoints: the spec's, or the one that the operator makes.
+func ClaimName(job *mlv1.TrainingJob) string {
+	if c := job.Spec.Checkpoint; c != nil && c.Storage.ClaimName != "" {
+		return c.Storage.ClaimName
+	}
+	return job.Name + "-checkpoints"
+}
+
+// masterAddress is the DNS name of replica 0, which the Job controller makes its pod's host name and the headless
+// Service publishes. It is resolved through the search path of the pods, so that the cluster's domain need not be known.
+func masterAddress(job *mlv1.TrainingJob) string {
+	return WorkersName(job) + "-0." + HeadlessName(job)
+}
+
+// CheckpointsEnabled says whether the job saves checkpoints.
+func CheckpointsEnabled(job *mlv1.TrainingJob) bool {
+	return job.Spec.Checkpoint != nil && ptr.Deref(job.Spec.Checkpoint.Enabled, true)
+}
+
+// UsesClaim says whether the job's checkpoints lie on a claim.
+func UsesClaim(job *mlv1.TrainingJob) bool {
+	return CheckpointsEnabled(job) && StorageType(job) == mlv1.StoragePVC
+}
+
+// CreatesClaim says whether the operator makes the claim.
+func CreatesClaim(job *mlv1.TrainingJob) bool {
+	return UsesClaim(job) && job.Spec.Checkpoint.Storage.ClaimName == ""
+}
+
+func StorageType(job *mlv1.TrainingJob) mlv1.StorageType {
+	if t := job.Spec.Checkpoint.Storage.Type; t != "" {
+		return t
+	}
+	return mlv1.StoragePVC
+}
+
+// NamedClaims are the claims that the spec names and that must exist before the job can start.
+func NamedClaims(job *mlv1.TrainingJob) []string {
+	var names []string
+	if UsesClaim(job) && !CreatesClaim(job) {
+		names = append(names, ClaimName(job))
+	}
+	if claim, _, ok := ResumeClaim(job); ok && claim != ClaimName(job) {
+		names = append(names, claim)
+	}
+	return names
+}
+
+// ResumeClaim returns the claim and the path in it when resumeFrom is a pvc:// URI.
+func ResumeClaim(job *mlv1.TrainingJob) (claim, path string, ok bool) {
+	if job.Spec.Checkpoint == nil {
+		return "", "", false
+	}
+	rest, ok := strings.CutPrefix(job.Spec.Checkpoint.ResumeFrom, "pvc://")
+	if !ok {
+		return "", "", false
+	}
+	claim, path, _ = strings.Cut(rest, "/")
+	return claim, path, true
+}
+
+// KueueQueueLabel is the label by which Kueue manages a job.
+const KueueQueueLabel = "kueue.x-k8s.io/queue-name"
+
+// QueueName is the AIJobQueue that admits the job; empty when none does.
+func QueueName(job *mlv1.TrainingJob) string {
+	if s := job.Spec.Scheduling; s != nil {
+		return s.QueueName
+	}
+	return ""
+}
+
+// LocalQueue is the LocalQueue of Kueue that the job waits in; empty when it waits in none.
+func LocalQueue(job *mlv1.TrainingJob) string { return job.Labels[KueueQueueLabel] }
+
+// SpotName is the SpotInstanceVM that the job names; empty when it names none.
+func SpotName(job *mlv1.TrainingJob) string {
+	if s := job.Spec.Scheduling; s != nil && s.Spot != nil {
+		return s.Spot.Name
+	}
+	return ""
+}
+
+// ResumeFrom is spec.checkpoint.resumeFrom; empty for none.
+func ResumeFrom(job *mlv1.TrainingJob) string {
+	if job.Spec.Checkpoint == nil {
+		return ""
+	}
+	return job.Spec.Checkpoint.ResumeFrom
+}
+
+// Kind owns the children.
+const Kind = "TrainingJob"

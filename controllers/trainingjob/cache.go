@@ -1,0 +1,75 @@
+package trainingjob
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	labelselector "k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
+)
+
+// CachedObjects keep the manager's cache small: of built-in kinds it holds only the children of training jobs, and of
+// pods and Jobs only what is read.
+func CachedObjects() map[client.Object]cache.ByObject {
+	selector, err := labelselector.Parse(mlv1.LabelTrainingJob)
+	if err != nil {
+		panic(err) // a constant of the API
+	}
+	objects := map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: selector, Transform: keepPods.Pods()}}
+	for _, kind := range distinctKinds() {
+		of := cache.ByObject{Label: selector}
+		if _, job := kind.(*batchv1.Job); job {
+			of.Transform = bareJob
+		}
+		objects[kind] = of
+	}
+	return objects
+}
+
+// keepPods is what is read of pods.
+var keepPods = child.Keep{
+	Annotations: []string{mlv1.AnnotationAttempt, batchv1.JobCompletionIndexAnnotation}, Init: true, Readiness: true,
+}
+
+// bareJob strips a Job of its pod template, which cannot change, and of its counts, which its pods tell better.
+func bareJob(object any) (any, error) {
+	job, ok := object.(*batchv1.Job)
+	if !ok {
+		return object, nil
+	}
+	child.StripMeta(&job.ObjectMeta, mlv1.AnnotationAttempt, mlv1.AnnotationStart, mlv1.AnnotationGangScheduler)
+	job.Spec = batchv1.JobSpec{
+		Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions, Suspend: job.Spec.Suspend,
+		BackoffLimitPerIndex: job.Spec.BackoffLimitPerIndex,
+	}
+	job.Status = batchv1.JobStatus{Conditions: job.Status.Conditions}
+	return job, nil
+}
+
+// visibleChange lets those updates of pods and Jobs pass that changed something in what the cache keeps of them. About
+// half of the updates in a pod's life are of what this package does not read.
+func visibleChange() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
+		switch before := update.ObjectOld.(type) {
+		case *corev1.Pod:
+			sameVersion := *before
+			sameVersion.ResourceVersion = update.ObjectNew.GetResourceVersion()
+			if after, ok := update.ObjectNew.(*corev1.Pod); ok { // that a pod got its node is of interest only once it is lost
+				sameVersion.Spec = after.Spec
+			}
+			return !equality.Semantic.DeepEqual(&sameVersion, update.ObjectNew)
+		case *batchv1.Job:
+			sameVersion := *before
+			sameVersion.ResourceVersion = update.ObjectNew.GetResourceVersion()
+			return !equality.Semantic.DeepEqual(&sameVersion, update.ObjectNew)
+		default:
+			return true
+		}
+	}}
+}

@@ -1,0 +1,66 @@
+package trainingjob
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+)
+
+// final is what replica 0 said at its end.
+type finalMessage struct {
+	// owner is the UID of the Job that the pod belonged to.
+	owner types.UID
+	// created is when the pod was created.
+	created metav1.Time
+	message string
+	// agent says that the pod had a checkpoint agent; sync and restored are its last words.
+	agent          bool
+	sync, restored string
+}
+
+// finalMessages keep the last words of each job's replica 0. The kubelet deletes a stopped pod right after it has told how
+// the pod ended, so the pod can be gone from the cache before its job is looked at; events bring its end all the same.
+type finalMessages struct {
+	mutex sync.Mutex
+	last  map[types.NamespacedName]finalMessage
+}
+
+// note remembers the last words of a pod that has ended, if it is a replica 0.
+func (f *finalMessages) note(pod *corev1.Pod) {
+	ended, owner := workerProgram.Terminated(pod), metav1.GetControllerOf(pod)
+	if ended == nil || owner == nil || replicaOf(pod) != "0" {
+		return
+	}
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if f.last == nil {
+		f.last = map[types.NamespacedName]finalMessage{}
+	}
+	job := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[mlv1.LabelTrainingJob]}
+	if f.last[job].created.After(pod.CreationTimestamp.Time) { // an event that comes late
+		return
+	}
+	last := finalMessage{owner: owner.UID, created: pod.CreationTimestamp, message: ended.Message}
+	last.sync, last.restored, last.agent = agentWords(pod)
+	f.last[job] = last
+}
+
+// of returns the last words of a job's replica 0; nil when none has ended.
+func (f *finalMessages) of(job types.NamespacedName) *finalMessage {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if last, ok := f.last[job]; ok {
+		return &last
+	}
+	return nil
+}
+
+func (f *finalMessages) forget(job types.NamespacedName) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	delete(f.last, job)
+}

@@ -1,0 +1,161 @@
+// Package gang knows the schedulers that start the workers of a TrainingJob together: one file per scheduler, behind one interface.
+package gang
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+)
+
+// Names of the schedulers, as they stand in the annotation mlv1.AnnotationGangScheduler.
+const (
+	Volcano      = "volcano"
+	Coscheduling = "coscheduling"
+	Kubernetes   = "kubernetes"
+	none         = "none"
+)
+
+// Scheduler is a scheduler that knows the pods of a gang by an object, its PodGroup.
+type Scheduler interface {
+	// Kind is the kind of its PodGroup, and the versions that are understood, newest first.
+	Kind() (schema.GroupKind, []string)
+	// Install says what a cluster lacks that does not serve the kind.
+	Install() string
+	// SchedulerName is the schedulerName of its pods; empty for the default scheduler.
+	SchedulerName() string
+	// Join makes a pod a member of a PodGroup.
+	Join(pod *corev1.PodTemplateSpec, group string)
+	// Spec is the spec of the PodGroup of so many workers.
+	Spec(job *mlv1.TrainingJob, workers int32) map[string]any
+}
+
+var schedulers = map[string]Scheduler{Volcano: volcano{}, Coscheduling: coscheduling{}, Kubernetes: kubernetes{}}
+
+// byName are the gang schedulers that spec.scheduling.schedulerName alone selects.
+var byName = map[string]string{
+	"volcano": Volcano, "scheduler-plugins-scheduler": Coscheduling, "default-scheduler": Kubernetes, "": Kubernetes,
+}
+
+// For returns a scheduler by its name; false when this version does not know it.
+func For(name string) (Scheduler, bool) {
+	known, ok := schedulers[name]
+	return known, ok
+}
+
+// IsWanted says whether the workers of a job must start together.
+func IsWanted(job *mlv1.TrainingJob) bool {
+	if s := job.Spec.Scheduling; s != nil && s.Gang != nil {
+		return *s.Gang
+	}
+	return job.Spec.NumWorkers > 1
+}
+
+// SchedulerOf is the name of the scheduler that a job's spec selects, and whether it names it: then it must not start without it. The one
+// of Kubernetes is used where it is served, without being named.
+func SchedulerOf(job *mlv1.TrainingJob) (name string, named bool) {
+	if !IsWanted(job) {
+		return "", false
+	}
+	if name, ok := job.Annotations[mlv1.AnnotationGangScheduler]; ok {
+		if name == none {
+			return "", false
+		}
+		return name, true
+	}
+	if job.Spec.Scheduling != nil {
+		name = job.Spec.Scheduling.SchedulerName
+	}
+	selected := byName[name]
+	return selected, selected != "" && selected != Kubernetes
+}
+
+// NotServed says why a job whose scheduler the cluster does not serve cannot be started.
+func NotServed(name string) string {
+	scheduler, ok := schedulers[name]
+	if !ok {
+		return fmt.Sprintf("annotation %s: %q is none of volcano, coscheduling, kubernetes and none: correct it", mlv1.AnnotationGangScheduler, name)
+	}
+	kind, _ := scheduler.Kind()
+	return fmt.Sprintf("the workers must be started together by %s, but the cluster does not serve %s: %s, or set spec.scheduling.gang to false",
+		name, kind, scheduler.Install())
+}
+
+// Join makes the pods of a Job members of the job's gang.
+func Join(workers *batchv1.Job, name string) {
+	workers.Annotations[mlv1.AnnotationGangScheduler] = name
+	template, scheduler := &workers.Spec.Template, schedulers[name]
+	if template.Spec.SchedulerName == "" {
+		template.Spec.SchedulerName = scheduler.SchedulerName()
+	}
+	scheduler.Join(template, workers.Name)
+}
+
+// Group is the PodGroup of a job, without its contents.
+func Group(job *mlv1.TrainingJob, name, version string) *unstructured.Unstructured {
+	kind, _ := schedulers[name].Kind()
+	group := &unstructured.Unstructured{Object: map[string]any{}}
+	group.SetGroupVersionKind(kind.WithVersion(version))
+	group.SetNamespace(job.Namespace)
+	group.SetName(build.WorkersName(job))
+	return group
+}
+
+// FullGroup is the PodGroup of a job with so many workers.
+func FullGroup(job *mlv1.TrainingJob, name, version string, workers int32) *unstructured.Unstructured {
+	group := Group(job, name, version)
+	group.SetLabels(build.Labels(job))
+	group.SetOwnerReferences(build.Meta(job, "").OwnerReferences)
+	group.Object["spec"] = schedulers[name].Spec(job, workers)
+	return group
+}
+
+// IsSame says whether a PodGroup has the contents that it should have. Defaults that the API added do not count.
+func IsSame(want, is *unstructured.Unstructured) bool {
+	return contains(want.Object["spec"], is.Object["spec"])
+}
+
+func contains(want, is any) bool {
+	switch w := want.(type) {
+	case map[string]any:
+		i, ok := is.(map[string]any)
+		if !ok {
+			return false
+		}
+		for key, value := range w {
+			if !contains(value, i[key]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		i, ok := is.([]any)
+		return ok && slices.EqualFunc(w, i, contains)
+	}
+	return fmt.Sprint(want) == fmt.Sprint(is)
+}
+
+// withPriority adds the PriorityClass of a job to the spec of its PodGroup.
+func withPriority(job *mlv1.TrainingJob, spec map[string]any) map[string]any {
+	if s := job.Spec.Scheduling; s != nil && s.Priority != "" {
+		spec["priorityClassName"] = s.Priority
+	}
+	return spec
+}
+
+// minResources are the requests of so many workers together.
+func minResources(job *mlv1.TrainingJob, workers int32) map[string]any {
+	of, sum := build.WorkerResources(job), map[string]any{}
+	for _, list := range []corev1.ResourceList{of.Limits, of.Requests} { // limits stand for requests that are not set
+		for name := range list {
+			sum[string(name)] = build.Times(of, name, workers).String()
+		}
+	}
+	return sum
+}

@@ -1,0 +1,96 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+)
+
+// AgentReconciler keeps the status of Agents.
+type AgentReconciler struct {
+	// Client reads from the manager's cache.
+	client.Client
+	// Clock tells the time.
+	Clock clock.PassiveClock
+}
+
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agents;agentworkflows,verbs=list;watch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agents/status,verbs=patch
+
+// SetupWithManager registers the controller and what it watches.
+func (r *AgentReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("agent").
+		For(&aiplatformv1alpha1.Agent{}).
+		Watches(&aiplatformv1alpha1.AgentWorkflow{}, handler.EnqueueRequestsFromMapFunc(agentsOf),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
+}
+
+// agentsOf are the agents that a workflow names.
+func agentsOf(_ context.Context, object client.Object) []reconcile.Request {
+	workflow, ok := object.(*aiplatformv1alpha1.AgentWorkflow)
+	if !ok {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range workflow.Spec.Stages {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{
+			Namespace: workflow.Namespace, Name: workflow.Spec.Stages[i].Agent,
+		}})
+	}
+	return requests
+}
+
+// Reconcile brings the status of one Agent up to date.
+func (r *AgentReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var agent aiplatformv1alpha1.Agent
+	if err := r.Get(ctx, request.NamespacedName, &agent); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if agent.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	var workflows aiplatformv1alpha1.AgentWorkflowList
+	if err := r.List(ctx, &workflows, client.InNamespace(agent.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list AgentWorkflows: %w", err)
+	}
+	return ctrl.Result{}, r.report(ctx, &agent, planAgent(observedAgent{agent: &agent, workflows: workflows.Items, now: r.Clock.Now()}))
+}
+
+// report writes the status when it changed.
+func (r *AgentReconciler) report(ctx context.Context, agent *aiplatformv1alpha1.Agent, status aiplatformv1alpha1.AgentStatus) error {
+	if equality.Semantic.DeepEqual(agent.Status, status) {
+		return nil
+	}
+	next := agent.DeepCopy()
+	next.Status = status
+	lock := client.MergeFromWithOptions(agent, client.MergeFromWithOptimisticLock{})
+	err := r.Status().Patch(ctx, next, lock, fieldOwner)
+	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the watch brings a newer one back
+		return nil
+	}
+	return fmt.Errorf("write the status of Agent %s: %w", agent.Name, err)
+}
+
+func setAgentReady(status *aiplatformv1alpha1.AgentStatus, o observedAgent, ready metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: reasons.ConditionReady, Status: ready, Reason: reason, Message: message,
+		ObservedGeneration: o.agent.Generation, LastTransitionTime: metav1.NewTime(o.now),
+	})
+}

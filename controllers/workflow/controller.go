@@ -1,0 +1,78 @@
+// Package workflow runs AgentWorkflows: it starts them by their triggers, makes an AIJob for each stage whose turn it
+// is, and hands the outputs of the ended ones on. Every reconciliation observes, plans, applies and reports, in files of
+// these names; all decisions are in the plan, which is a pure function. It also says of each Agent whether workflows can use it, and how many do.
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+// Reconciler runs AgentWorkflows.
+type Reconciler struct {
+	// Client reads AgentWorkflows, Agents and AIJobs from the manager's cache, and reads its own writes. SetupWithManager
+	// makes it.
+	client.Client
+	// Direct reads from the API server.
+	Direct client.Reader
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Recorder emits events.
+	Recorder events.EventRecorder
+
+	triggers *triggers
+}
+
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agents;agentworkflows,verbs=list;watch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agentworkflows/status,verbs=patch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agentworkflows/finalizers,verbs=update
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=events,verbs=list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
+
+// Reconcile brings one AgentWorkflow a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var workflow aiplatformv1alpha1.AgentWorkflow
+	if err := r.Get(ctx, request.NamespacedName, &workflow); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.triggers.forget(request.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("read the AgentWorkflow: %w", err)
+	}
+	if workflow.DeletionTimestamp != nil { // its AIJobs go with it
+		r.triggers.forget(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	again, err := r.reconcile(ctx, &workflow)
+	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
+		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	}
+	return ctrl.Result{RequeueAfter: again}, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, workflow *aiplatformv1alpha1.AgentWorkflow) (time.Duration, error) {
+	o, err := r.observe(ctx, workflow)
+	if err != nil {
+		return 0, err
+	}
+	d := plan(o)
+	problems, err := r.apply(ctx, o, d)
+	if err != nil {
+		return 0, err
+	}
+	withProblems(o, &d, problems)
+	if err := r.report(ctx, o, &d.status); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	return d.again, nil
+}

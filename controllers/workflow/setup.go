@@ -1,0 +1,116 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is how many workflows are reconciled at the same time.
+	Concurrency int
+}
+
+// ownerIndex is the cache index of AIJobs by the UID of the AgentWorkflow that made them.
+const ownerIndex = "agentworkflow"
+
+const kindAgentWorkflow = "AgentWorkflow"
+
+// SetupWithManager registers the controller and what it watches. The context ends with the manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &aiplatformv1alpha1.AIJob{}, ownerIndex, func(object client.Object) []string {
+		if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == kindAgentWorkflow {
+			return []string{string(owner.UID)}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index AIJobs by workflow: %w", err)
+	}
+	if r.Client, err = jsonClient(mgr); err != nil {
+		return err
+	}
+	r.triggers = newTriggers(ctx, mgr)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("agentworkflow").
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
+		For(&aiplatformv1alpha1.AgentWorkflow{}).
+		Owns(&aiplatformv1alpha1.AIJob{}, builder.WithPredicates(jobChanged())).
+		Watches(&aiplatformv1alpha1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.workflowsOf),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Func(r.triggers.start)).
+		Complete(r)
+}
+
+// jsonClient is a client like the manager's, that reads its own writes. The manager's own may be set to write protobuf, in
+// which no custom resource can be created.
+func jsonClient(mgr ctrl.Manager) (client.Client, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.ContentType, config.AcceptContentTypes = "", ""
+	c, err := client.New(config, client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the client of AIJobs: %w", err)
+	}
+	return c, nil
+}
+
+// workflowsOf are the workflows that name an agent.
+func (r *Reconciler) workflowsOf(ctx context.Context, agent client.Object) []reconcile.Request {
+	var workflows aiplatformv1alpha1.AgentWorkflowList
+	err := r.List(ctx, &workflows, client.InNamespace(agent.GetNamespace()), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "find the workflows of an Agent", "agent", agent.GetName())
+		return nil
+	}
+	var found []reconcile.Request
+	for i := range workflows.Items {
+		for _, stage := range workflows.Items[i].Spec.Stages {
+			if stage.Agent == agent.GetName() {
+				found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&workflows.Items[i])})
+				break
+			}
+		}
+	}
+	return found
+}
+
+// jobChanged lets through what a plan reads of an AIJob: not, for one, its place in the queue.
+func jobChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*aiplatformv1alpha1.AIJob)
+		after, is := e.ObjectNew.(*aiplatformv1alpha1.AIJob)
+		if !ok || !is {
+			return true
+		}
+		return before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
+			!equality.Semantic.DeepEqual(readOf(before), readOf(after))
+	}}
+}
+
+// readOf is the part of an AIJob's status that a plan reads.
+func readOf(job *aiplatformv1alpha1.AIJob) aiplatformv1alpha1.AIJobStatus {
+	return aiplatformv1alpha1.AIJobStatus{
+		Phase: job.Status.Phase, Reason: job.Status.Reason, Message: job.Status.Message, RetryCount: job.Status.RetryCount,
+		StartTime: job.Status.StartTime, CompletionTime: job.Status.CompletionTime, Outputs: job.Status.Outputs,
+	}
+}

@@ -1,0 +1,176 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// triggers watches the events that workflows wait for, and no others: there is one watch for each namespace, kind and
+// reason, as long as a workflow needs it.
+type triggers struct {
+	ctx     context.Context
+	open    func(awaited) (cache.Cache, error)
+	mu      sync.Mutex
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
+	watches map[awaited]*eventWatch
+	wants   map[types.NamespacedName]awaited
+}
+
+// awaited is what a workflow waits for.
+type awaited struct{ namespace, kind, reason string }
+
+// eventWatch is the watch of events of one kind and reason.
+type eventWatch struct {
+	events cache.Cache
+	stop   context.CancelFunc
+	users  map[types.NamespacedName]bool
+}
+
+func newTriggers(ctx context.Context, mgr ctrl.Manager) *triggers {
+	return &triggers{
+		ctx: ctx, watches: map[awaited]*eventWatch{}, wants: map[types.NamespacedName]awaited{},
+		open: func(a awaited) (cache.Cache, error) {
+			selector := fields.SelectorFromSet(fields.Set{"involvedObject.kind": a.kind, "reason": a.reason})
+			return cache.New(mgr.GetConfig(), cache.Options{
+				HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+				ByObject: map[client.Object]cache.ByObject{&corev1.Event{}: {
+					Namespaces: map[string]cache.Config{a.namespace: {FieldSelector: selector}}, Transform: bareEvent,
+				}},
+			})
+		},
+	}
+}
+
+// start takes the queue of the controller.
+func (t *triggers) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.queue = queue
+	return nil
+}
+
+// forget ends what a workflow waits for.
+func (t *triggers) forget(workflow types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.release(workflow)
+}
+
+func (t *triggers) release(workflow types.NamespacedName) {
+	a, ok := t.wants[workflow]
+	if !ok {
+		return
+	}
+	delete(t.wants, workflow)
+	watch := t.watches[a]
+	delete(watch.users, workflow)
+	if len(watch.users) == 0 {
+		watch.stop()
+		delete(t.watches, a)
+	}
+}
+
+// want has a workflow woken by the events that it waits for from now on, and returns those that are known.
+func (t *triggers) want(ctx context.Context, workflow types.NamespacedName, a awaited) ([]corev1.Event, error) {
+	watch, err := t.watch(workflow, a)
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.EventList
+	if err := watch.events.List(ctx, &list, client.InNamespace(a.namespace)); err != nil {
+		return nil, fmt.Errorf("list the events %s of kind %s: %w", a.reason, a.kind, err)
+	}
+	return list.Items, nil
+}
+
+func (t *triggers) watch(workflow types.NamespacedName, a awaited) (*eventWatch, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if before, ok := t.wants[workflow]; ok && before != a {
+		t.release(workflow)
+	}
+	watch := t.watches[a]
+	if watch == nil {
+		events, err := t.open(a)
+		if err != nil {
+			return nil, fmt.Errorf("watch the events %s of kind %s: %w", a.reason, a.kind, err)
+		}
+		ctx, stop := context.WithCancel(t.ctx)
+		watch = &eventWatch{events: events, stop: stop, users: map[types.NamespacedName]bool{}}
+		go func() {
+			if err := events.Start(ctx); err != nil {
+				log.FromContext(ctx).Error(err, "watch events", "namespace", a.namespace, "kind", a.kind, "reason", a.reason)
+			}
+		}()
+		informer, err := events.GetInformer(ctx, &corev1.Event{}, cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+				AddFunc:    func(any) { t.wake(a) },
+				UpdateFunc: func(_, _ any) { t.wake(a) },
+			})
+		}
+		if err != nil {
+			stop()
+			return nil, fmt.Errorf("watch the events %s of kind %s: %w", a.reason, a.kind, err)
+		}
+		t.watches[a] = watch
+	}
+	watch.users[workflow], t.wants[workflow] = true, a
+	return watch, nil
+}
+
+// wake enqueues the workflows that wait for an event that came.
+func (t *triggers) wake(a awaited) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if watch := t.watches[a]; watch != nil && t.queue != nil {
+		for workflow := range watch.users {
+			t.queue.Add(reconcile.Request{NamespacedName: workflow})
+		}
+	}
+}
+
+// happened is when an event last came.
+func happened(e *corev1.Event) time.Time {
+	last := e.LastTimestamp.Time
+	for _, at := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time} {
+		if at.After(last) {
+			last = at
+		}
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(last) {
+		last = e.Series.LastObservedTime.Time
+	}
+	if last.IsZero() {
+		last = e.CreationTimestamp.Time
+	}
+	return last
+}
+
+// bareEvent strips an event, before it enters the cache, of all that is not read.
+func bareEvent(object any) (any, error) {
+	e, ok := object.(*corev1.Event)
+	if !ok {
+		return object, nil
+	}
+	bare := &corev1.Event{
+		InvolvedObject: corev1.ObjectReference{Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name, UID: e.InvolvedObject.UID},
+		Reason:         e.Reason, EventTime: e.EventTime, FirstTimestamp: e.FirstTimestamp, LastTimestamp: e.LastTimestamp, Series: e.Series,
+	}
+	bare.Name, bare.Namespace, bare.UID, bare.ResourceVersion = e.Name, e.Namespace, e.UID, e.ResourceVersion
+	bare.CreationTimestamp = e.CreationTimestamp
+	return bare, nil
+}

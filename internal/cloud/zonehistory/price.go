@@ -1,0 +1,41 @@
+package zonehistory
+
+import (
+	"cmp"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+// defaultCurrency is that of prices that name none.
+const defaultCurrency = "USD"
+
+// Price is what the spec says that an instance costs in a zone; false when it says nothing of it. A price for the zone goes
+// before one for all zones.
+func Price(vm *spotv1alpha1.SpotInstanceVM, zone string, model spotv1alpha1.ProvisioningModel) (perHour, currency string, ok bool) {
+	for _, price := range vm.Spec.Prices {
+		if cmp.Or(price.ProvisioningModel, spotv1alpha1.ProvisioningSpot) != cmp.Or(model, spotv1alpha1.ProvisioningSpot) {
+			continue
+		}
+		if price.Zone == zone || price.Zone == "" && !ok {
+			perHour, ok = price.PerHour, true
+		}
+		if price.Zone == zone {
+			break
+		}
+	}
+	if !ok {
+		return "", "", false
+	}
+	return perHour, cmp.Or(vm.Spec.PriceCurrency, defaultCurrency), true
+}
+
+// NodeAnnotations say on the node of an instance what it costs, so that the cost of jobs can be worked out; nil when no
+// price is known.
+func NodeAnnotations(vm *spotv1alpha1.SpotInstanceVM, zone string, model spotv1alpha1.ProvisioningModel) map[string]string {
+	perHour, currency, ok := Price(vm, zone, model)
+	if !ok {
+		return nil
+	}
+	return map[string]string{mlv1.AnnotationPricePerHour: perHour, mlv1.AnnotationPriceCurrency: currency}
+}

@@ -1,0 +1,209 @@
+// Package containercheckpoint is the built-in checkpoint agent. It serves the CheckpointBackups of the pods on its node, unless
+// another agent does: the kubelet has the container runtime and CRIU write down the memory of a running container, and the
+// agent makes an image of that and pushes it. A container that is started from this image goes on where the other was.
+//
+// The agent may end at any moment. What it has begun it knows by an annotation (Claim) and by the files that the status
+// names; it takes that up again when it is back.
+package containercheckpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
+)
+
+// Settings of an agent.
+type Settings struct {
+	// Node is the name of the node whose pods it serves.
+	Node string
+	// Yield is how long another agent may come first.
+	Yield time.Duration
+	// Concurrency is the number of pods that are checkpointed at once.
+	Concurrency int
+	// Directory is where the kubelet leaves its archives.
+	Directory string
+	// Programs is where the node's /usr is, to look for CRIU's plugins.
+	Programs string
+	// FreeSpace is how many bytes a checkpoint must leave free in Directory before it begins.
+	FreeSpace uint64
+	// PushTimeout is how long one image may take to be pushed.
+	PushTimeout time.Duration
+	// Insecure are the registries that may be spoken to without encryption.
+	Insecure Insecure
+}
+
+// Agent serves CheckpointBackups.
+type Agent struct {
+	Settings
+
+	// Client reads pods from a cache that has those of the node.
+	Client client.Client
+	// Direct reads from the API server.
+	Direct client.Reader
+	// Backups are the CheckpointBackups.
+	Backups *checkpointbackup.Client
+	// Kubelet takes checkpoints.
+	Kubelet Kubelet
+	Clock   clock.PassiveClock
+
+	mutex sync.Mutex
+	busy  map[types.NamespacedName]bool
+}
+
+// again is when to look at a pod again that another checkpoint keeps busy.
+const again = time.Second
+
+// SetupWithManager registers the agent's controller.
+func (a *Agent) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("container-checkpoint-agent").
+		// Requests are CheckpointBackups; a pod that starts or ends brings those that ask for it.
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(a.backupsOf)).
+		WatchesRawSource(a.Backups.Source(&handler.EnqueueRequestForObject{}, nil)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: a.Concurrency}).
+		Complete(a)
+}
+
+func (a *Agent) backupsOf(ctx context.Context, pod client.Object) []reconcile.Request {
+	backups, err := a.Backups.List(ctx, pod.GetNamespace(), nil)
+	if err != nil {
+		if !errors.Is(err, checkpointbackup.ErrNotServed) {
+			log.FromContext(ctx).Error(err, "cannot tell which CheckpointBackups ask for the pod", "pod", pod.GetName())
+		}
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, b := range backups {
+		if b.Spec.Pod.Name == pod.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: b.Key})
+		}
+	}
+	return requests
+}
+
+// Reconcile looks at one CheckpointBackup and does what there is to do, which may take minutes.
+func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	o, _, err := a.observe(ctx, request.NamespacedName, a.Backups.Get)
+	if err != nil {
+		return ctrl.Result{}, ignoreGone(err)
+	}
+	if d := plan(o); d.do != begin && d.do != refuse {
+		return ctrl.Result{RequeueAfter: d.after}, nil
+	}
+	if o.pod != nil {
+		if !a.occupy(client.ObjectKeyFromObject(o.pod)) {
+			return ctrl.Result{RequeueAfter: again}, nil
+		}
+		defer a.release(client.ObjectKeyFromObject(o.pod))
+	}
+	// The cache may lag behind what was written last.
+	o, object, err := a.observe(ctx, request.NamespacedName, a.fresh)
+	if err != nil {
+		return ctrl.Result{}, ignoreGone(err)
+	}
+	d := plan(o)
+	w := &work{agent: a, backup: o.backup, pod: o.pod, object: object}
+	switch d.do {
+	case begin:
+		err = w.run(ctx, d.claim)
+	case refuse:
+		err = w.refuse(ctx, d.claim, d.message)
+	}
+	if apierrors.IsConflict(err) {
+		// Another agent came first, or somebody changed it: look again.
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	return ctrl.Result{RequeueAfter: d.after}, ignoreGone(err)
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, checkpointbackup.ErrNotServed) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+type getter func(context.Context, types.NamespacedName) (*unstructured.Unstructured, error)
+
+func (a *Agent) observe(ctx context.Context, key types.NamespacedName, get getter) (observed, *unstructured.Unstructured, error) {
+	object, err := get(ctx, key)
+	if err != nil {
+		return observed{}, nil, err
+	}
+	o := observed{
+		now: a.Clock.Now(), node: a.Node, insecure: a.Insecure, yield: a.Yield,
+		backup: checkpointbackup.Decode(object), claim: readClaim(object.GetAnnotations()),
+	}
+	pod := &corev1.Pod{}
+	err = a.Client.Get(ctx, o.backup.Spec.Pod, pod)
+	if client.IgnoreNotFound(err) != nil {
+		return observed{}, nil, fmt.Errorf("read pod %s: %w", o.backup.Spec.Pod, err)
+	}
+	if err == nil && pod.Spec.NodeName == a.Node {
+		o.pod = pod
+		o.graphics = graphics(o.backup, pod, a.Programs, a.Node)
+	}
+	return o, object, nil
+}
+
+// fresh reads from the API server.
+func (a *Agent) fresh(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	version, err := a.Backups.Version()
+	if err != nil {
+		return nil, err
+	}
+	if version == "" {
+		return nil, checkpointbackup.ErrNotServed
+	}
+	object := checkpointbackup.Object(version)
+	if err := a.Direct.Get(ctx, key, object); err != nil {
+		return nil, fmt.Errorf("read CheckpointBackup %s: %w", key, err)
+	}
+	return object, nil
+}
+
+// occupy takes a pod for one checkpoint, since CRIU cannot take two of a process at once.
+func (a *Agent) occupy(pod types.NamespacedName) bool {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if a.busy[pod] {
+		return false
+	}
+	if a.busy == nil {
+		a.busy = map[types.NamespacedName]bool{}
+	}
+	a.busy[pod] = true
+	return true
+}
+
+func (a *Agent) release(pod types.NamespacedName) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	delete(a.busy, pod)
+}
+
+// words are an error's for a status: without what is known to be secret, and not without end.
+func words(text string) string {
+	text = redact.Text(text)
+	if longest := 2000; len(text) > longest {
+		text = text[:longest] + " ..."
+	}
+	return text
+}

@@ -1,0 +1,142 @@
+package containercheckpoint
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// archive is a file that the kubelet wrote.
+type archive struct {
+	// name in the folder of checkpoints.
+	name string
+	at   time.Time
+}
+
+// mustHave are the files without which the container runtime restores nothing.
+var mustHave = []string{"spec.dump", "config.dump", "status.dump"}
+
+// recorded are the archives that the status of a CheckpointBackup names.
+func recorded(object *unstructured.Unstructured) map[string]archive {
+	files := map[string]archive{}
+	entries, _, _ := unstructured.NestedSlice(object.Object, "status", "checkpointFiles")
+	for _, entry := range entries {
+		fields, _ := entry.(map[string]any)
+		container, _ := fields["containerName"].(string)
+		path, _ := fields["filePath"].(string)
+		at, _ := fields["checkpointTime"].(string)
+		when, err := time.Parse(time.RFC3339, at)
+		if container != "" && path != "" && err == nil {
+			files[container] = archive{name: filepath.Base(path), at: when}
+		}
+	}
+	return files
+}
+
+// own leaves the archives that are of this pod and still there: who may write the status could name another's.
+func (w *work) own(files map[string]archive) map[string]archive {
+	maps.DeleteFunc(files, func(container string, file archive) bool {
+		prefix := fmt.Sprintf("checkpoint-%s_%s-%s-", w.backup.Spec.Pod.Name, w.backup.Key.Namespace, container)
+		_, err := os.Stat(filepath.Join(w.agent.Directory, file.name))
+		return err != nil || !strings.HasPrefix(file.name, prefix)
+	})
+	return files
+}
+
+// build makes ready to push the archive of a container.
+func (w *work) build(t target) (image, error) {
+	path := filepath.Join(w.agent.Directory, w.files[t.container].name)
+	size, err := sound(path)
+	if err != nil {
+		return image{}, err
+	}
+	return image{
+		target: t, path: path, size: size, created: w.files[t.container].at,
+		pod: w.pod.Namespace + "/" + w.pod.Name, node: w.agent.Node,
+	}, nil
+}
+
+// sound reads the table of contents of an archive, passing over the contents.
+func sound(path string) (int64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("open the archive of the kubelet (the agent looks for it in its own mount of the kubelet's folder): %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	found := map[string]bool{}
+	for reader := tar.NewReader(file); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read the archive %s, which may be cut off: %w", filepath.Base(path), err)
+		}
+		found[strings.TrimPrefix(header.Name, "./")] = true
+	}
+	for _, name := range mustHave {
+		if !found[name] {
+			return 0, fmt.Errorf("the archive %s has no %s, so that nothing could be restored from it", filepath.Base(path), name)
+		}
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("look at the archive: %w", err)
+	}
+	return info.Size(), nil
+}
+
+// removeFiles removes the archives: they hold whatever the processes had in memory.
+func (w *work) removeFiles(ctx context.Context) {
+	for container, file := range w.files {
+		err := os.Remove(filepath.Join(w.agent.Directory, file.name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			log.FromContext(ctx).Error(err, "cannot remove the archive", "container", container)
+		}
+	}
+	w.files = nil
+}
+
+// removeStrays removes older archives of a container.
+func removeStrays(directory string, pod *corev1.Pod, container string) error {
+	// As the kubelet calls them, with the time behind the last dash of these.
+	strays, err := filepath.Glob(filepath.Join(directory, fmt.Sprintf("checkpoint-%s_%s-%s-*.tar", pod.Name, pod.Namespace, container)))
+	if err != nil {
+		return fmt.Errorf("look for older archives: %w", err)
+	}
+	for _, stray := range strays {
+		stamp := strings.TrimSuffix(stray[strings.LastIndex(stray, "-"+container+"-")+len(container)+2:], ".tar")
+		if _, err := time.Parse(time.RFC3339, stamp); err != nil {
+			continue // another container's, whose name begins alike
+		}
+		if err := os.Remove(stray); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove an older archive: %w", err)
+		}
+	}
+	return nil
+}
+
+// needSpace returns an error when the disk is too full for a checkpoint.
+func needSpace(directory string, bytes uint64) error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(directory, &disk); err != nil {
+		return fmt.Errorf("look how full the disk of %s is: %w", directory, err)
+	}
+	if free := disk.Bavail * uint64(disk.Bsize); free < bytes {
+		return fmt.Errorf("the node's disk has only %d MiB free, less than the %d MiB of --min-free-space: a checkpoint would fill it. "+
+			"Make room on the node, or give nodes larger disks", free>>20, bytes>>20)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package containercheckpoint
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kubelet has the kubelet of this node take checkpoints.
+type Kubelet struct {
+	// Address is host:port of the kubelet.
+	Address string
+	// TokenFile is the service account's token, read anew for each request since it is replaced from time to time.
+	TokenFile string
+	// AuthoritiesFile has the certificates by which a kubelet is known that is not on this machine.
+	AuthoritiesFile string
+	// Timeout is how long a checkpoint may take.
+	Timeout time.Duration
+	// Local says whether an address is this machine's own; nil asks the machine.
+	Local func(host string) (bool, error)
+}
+
+// kubeletError is the kubelet's answer when it took no checkpoint.
+type kubeletError struct {
+	code int
+	text string
+}
+
+func (e *kubeletError) Error() string {
+	return fmt.Sprintf("the kubelet answers %d: %s", e.code, e.text)
+}
+
+// grace is what the answer of the kubelet may take after the runtime has given up.
+const grace = 15 * time.Second
+
+// Checkpoint has the memory of a running container written down, and returns the name of the archive in the kubelet's folder
+// of checkpoints. The container goes on.
+func (k Kubelet) Checkpoint(ctx context.Context, namespace, pod, container string) (string, error) {
+	client, err := k.client()
+	if err != nil {
+		return "", err
+	}
+	defer client.CloseIdleConnections()
+	token, err := os.ReadFile(k.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read the service account's token: %w", err)
+	}
+	at := url.URL{
+		Scheme: "https", Host: k.Address, Path: path.Join("/checkpoint", namespace, pod, container),
+		RawQuery: url.Values{"timeout": {strconv.Itoa(int(k.Timeout.Seconds()))}}.Encode(),
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.Timeout+grace)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), nil)
+	if err != nil {
+		return "", fmt.Errorf("make the request to the kubelet: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	response, err := client.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("ask the kubelet at %s for a checkpoint: %w", k.Address, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err != nil {
+		return "", fmt.Errorf("read the kubelet's answer: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", &kubeletError{code: response.StatusCode, text: strings.TrimSpace(string(body))}
+	}
+	var answer struct{ Items []string }
+	if err := json.Unmarshal(body, &answer); err != nil || len(answer.Items) != 1 {
+		return "", fmt.Errorf("the kubelet's answer names no archive: %q", body)
+	}
+	// Its folder has another path in this container.
+	return path.Base(answer.Items[0]), nil
+}
+
+// client trusts whatever answers on this machine itself: kubelets commonly have a certificate that they signed for
+// themselves, and only root of this node could listen there in its place. Elsewhere the certificate must be good.
+func (k Kubelet) client() (*http.Client, error) {
+	host, _, err := net.SplitHostPort(k.Address)
+	if err != nil {
+		return nil, fmt.Errorf("--kubelet-address: %q is not host:port: %w", k.Address, err)
+	}
+	local := k.Local
+	if local == nil {
+		local = isLocal
+	}
+	own, err := local(host)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if own {
+		config.InsecureSkipVerify = true
+	} else {
+		authorities, err := os.ReadFile(k.AuthoritiesFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate authorities: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(authorities) {
+			return nil, errors.New("--kubelet-authorities: " + k.AuthoritiesFile + " holds no certificate")
+		}
+	}
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: config, Proxy: nil},
+		// The token is for the kubelet alone.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// isLocal says whether an IP address is one of this machine's.
+func isLocal(host string) (bool, error) {
+	ip := net.ParseIP(host)
+	if ip == nil {
+		return false, nil
+	}
+	if ip.IsLoopback() {
+		return true, nil
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return false, fmt.Errorf("find out this machine's addresses: %w", err)
+	}
+	for _, address := range addresses {
+		if network, ok := address.(*net.IPNet); ok && network.IP.Equal(ip) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,129 @@
+package containercheckpoint
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+)
+
+// Claim is the annotation by which an agent says that a CheckpointBackup is its own: the name of the node, and how often
+// it has begun. Who does the work is written nowhere else, and an agent that starts again must know.
+const Claim = "training.dcnlab.com/checkpoint-agent"
+
+// attempts is how often a checkpoint is begun that the end of the agent interrupts.
+const attempts = 3
+
+// claim is what the annotation says.
+type claim struct {
+	node    string
+	attempt int
+}
+
+func readClaim(annotations map[string]string) claim {
+	node, attempt, _ := strings.Cut(annotations[Claim], "/")
+	number, err := strconv.Atoi(attempt)
+	if err != nil {
+		number = 1
+	}
+	return claim{node: node, attempt: number}
+}
+
+func (c claim) String() string { return fmt.Sprintf("%s/%d", c.node, c.attempt) }
+
+// observed is what is known of a CheckpointBackup.
+type observed struct {
+	now    time.Time
+	node   string
+	backup checkpointbackup.Backup
+	claim  claim
+	// pod is nil when it does not exist or is not on this node.
+	pod      *corev1.Pod
+	insecure Insecure
+	// yield is how long another agent may come first.
+	yield time.Duration
+	// graphics is why the pod's GPUs cannot be checkpointed here; empty when they can or there are none.
+	graphics string
+}
+
+// action is what to do about a CheckpointBackup.
+type action string
+
+const (
+	// leave it: it is done, another's, or not for this node.
+	leave action = "leave"
+	// wait and look again.
+	wait action = "wait"
+	// begin it, or begin it again.
+	begin action = "begin"
+	// refuse it with a message.
+	refuse action = "refuse"
+)
+
+// decision is what to do, with what belongs to it.
+type decision struct {
+	do      action
+	after   time.Duration
+	message string
+	// claim to make before anything else.
+	claim claim
+}
+
+// plan decides. Everything that it must not do follows from the phase: whoever wrote one has begun.
+func plan(o observed) decision {
+	mine := o.claim.node == o.node
+	phase := o.backup.Status.Phase
+	switch {
+	case o.backup.Deleted:
+		return decision{do: leave}
+	case phase != "" && !mine:
+		return decision{do: leave}
+	case phase != "" && !phase.Ended():
+		return resume(o)
+	case o.pod == nil:
+		return decision{do: leave}
+	}
+	at := due(o.backup)
+	if at.IsZero() {
+		return decision{do: leave}
+	}
+	if phase == "" {
+		at = at.Add(o.yield)
+	}
+	if rest := at.Sub(o.now); rest > 0 {
+		return decision{do: wait, after: rest}
+	}
+	next := claim{node: o.node, attempt: 1}
+	if err := check(o.backup, o.pod, o.insecure, o.now); err != nil {
+		return decision{do: refuse, message: err.Error(), claim: next}
+	}
+	if o.graphics != "" {
+		return decision{do: refuse, message: o.graphics, claim: next}
+	}
+	if o.pod.Status.Phase != corev1.PodRunning {
+		// The watch of the pod brings it back.
+		return decision{do: leave}
+	}
+	return decision{do: begin, claim: next}
+}
+
+// resume is about a checkpoint that this agent began and did not end: it was stopped meanwhile. A checkpoint leaves the
+// container running, so that taking it again does no harm.
+func resume(o observed) decision {
+	switch {
+	case o.pod == nil || ended(o.pod):
+		return decision{do: refuse, claim: o.claim, message: "the pod ended before its checkpoint was stored, because the agent was stopped meanwhile"}
+	case o.claim.attempt >= attempts:
+		return decision{do: refuse, claim: o.claim,
+			message: fmt.Sprintf("given up: the agent on node %s was stopped during each of %d attempts: see why it ends", o.node, o.claim.attempt)}
+	}
+	// The spec may have changed since, and neither the annotation nor the status proves that it was ever checked.
+	if err := check(o.backup, o.pod, o.insecure, o.now); err != nil {
+		return decision{do: refuse, claim: o.claim, message: err.Error()}
+	}
+	return decision{do: begin, claim: claim{node: o.node, attempt: o.claim.attempt + 1}}
+}

@@ -1,0 +1,244 @@
+package containercheckpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+)
+
+// work is one checkpoint of one pod.
+type work struct {
+	agent  *Agent
+	backup checkpointbackup.Backup
+	pod    *corev1.Pod
+	// object is the CheckpointBackup as it was last read or written.
+	object *unstructured.Unstructured
+
+	files map[string]archive
+	// images that were pushed, by a schedule's earlier times as well: the last good ones stay known.
+	images []checkpointbackup.Container
+}
+
+// owner is who the API server notes as the writer.
+const owner = client.FieldOwner("spot-checkpoint-agent")
+
+// errUntold: the checkpoint goes well, but the API server did not take the status.
+var errUntold = errors.New("the state of the checkpoint could not be told")
+
+// run takes the checkpoint and tells of it. It returns an error only when the status could not be written, or when the
+// agent is being stopped: then the work is left as it is, to be taken up again.
+func (w *work) run(ctx context.Context, mine claim) error {
+	logger := log.FromContext(ctx).WithValues("pod", w.pod.Name, "attempt", mine.attempt)
+	began := w.agent.Clock.Now()
+	w.files, w.images = w.own(recorded(w.object)), slices.Clone(w.backup.Status.Images)
+	err := w.claim(ctx, mine, checkpointbackup.Status{
+		Phase: checkpointbackup.Checkpointing, Message: "the kubelet is asked for a checkpoint", Images: w.images,
+	})
+	if err != nil {
+		return err
+	}
+	err = w.checkpoint(ctx, began)
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped during the checkpoint of pod %s: %w", w.pod.Name, errors.Join(ctx.Err(), err))
+	}
+	if errors.Is(err, errUntold) && client.IgnoreNotFound(err) != nil {
+		return err // the archives stay, and it is taken up again
+	}
+	w.removeFiles(ctx)
+	if client.IgnoreNotFound(err) == nil && err != nil {
+		logger.Info("the CheckpointBackup was deleted meanwhile")
+		return nil
+	}
+	if err != nil {
+		logger.Info("the checkpoint failed", "why", words(err.Error()))
+		return w.tell(ctx, checkpointbackup.Failed, words(err.Error()))
+	}
+	logger.Info("the checkpoint is stored", "images", w.images, "took", w.agent.Clock.Since(began).String())
+	return w.finish(ctx)
+}
+
+// checkpoint does it, and tells how far it is.
+func (w *work) checkpoint(ctx context.Context, began time.Time) error {
+	all, err := targets(w.backup, w.pod, w.agent.Insecure, began)
+	if err != nil {
+		return err
+	}
+	keys, err := w.credentials(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.takeAll(ctx, all); err != nil {
+		return err
+	}
+	for _, t := range all {
+		if err := w.tell(ctx, checkpointbackup.ImageBuilding, "container "+t.container); err != nil {
+			return err
+		}
+		built, err := w.build(t)
+		if err != nil {
+			return fmt.Errorf("make an image of container %s: %w", t.container, err)
+		}
+		if err := w.tell(ctx, checkpointbackup.ImageBuilt, "container "+t.container); err != nil {
+			return err
+		}
+		if err := w.tell(ctx, checkpointbackup.ImagePushing, "container "+t.container); err != nil {
+			return err
+		}
+		if err := built.push(ctx, keys, w.agent.PushTimeout, w.agent.Insecure); err != nil {
+			return pushProblem(t.image, w.backup.Spec.Registry.Secret.Name, err)
+		}
+		w.pushed(checkpointbackup.Container{Name: t.container, Image: t.image.Name()})
+		if err := w.tell(ctx, checkpointbackup.ImagePushed, "container "+t.container); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pushed notes an image, in the place of the one that the container had the time before.
+func (w *work) pushed(image checkpointbackup.Container) {
+	w.images = slices.DeleteFunc(w.images, func(other checkpointbackup.Container) bool { return other.Name == image.Name })
+	w.images = append(w.images, image)
+}
+
+// takeAll has all containers checkpointed before any is pushed, so that the checkpoints lie as close together as can be.
+func (w *work) takeAll(ctx context.Context, all []target) error {
+	for _, t := range all {
+		if _, ok := w.files[t.container]; ok {
+			continue
+		}
+		// One that was written, but not told of, when the agent was stopped.
+		if err := removeStrays(w.agent.Directory, w.pod, t.container); err != nil {
+			return err
+		}
+		if err := needSpace(w.agent.Directory, w.agent.FreeSpace); err != nil {
+			return err
+		}
+		path, err := w.agent.Kubelet.Checkpoint(ctx, w.pod.Namespace, w.pod.Name, t.container)
+		if err != nil {
+			return kubeletProblem(w.agent.Node, err)
+		}
+		w.files[t.container] = archive{name: path, at: w.agent.Clock.Now()}
+		if err := w.tell(ctx, checkpointbackup.Checkpointed, "container "+t.container); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish deletes the pod when that is asked for, and tells the end.
+func (w *work) finish(ctx context.Context) error {
+	if !w.backup.Spec.StopPod {
+		return w.tell(ctx, checkpointbackup.Completed, "the checkpoint is stored")
+	}
+	err := w.agent.Client.Delete(ctx, w.pod, client.Preconditions{UID: &w.pod.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return w.tell(ctx, checkpointbackup.CompletedWithError, words("the checkpoint is stored, but the pod could not be deleted: "+err.Error()))
+	}
+	return w.tell(ctx, checkpointbackup.CompletedPodDeleted, "the checkpoint is stored and the pod is deleted")
+}
+
+// refuse tells why nothing is done.
+func (w *work) refuse(ctx context.Context, mine claim, message string) error {
+	w.files = w.own(recorded(w.object))
+	w.removeFiles(ctx)
+	w.files = nil
+	log.FromContext(ctx).Info("the checkpoint is refused", "why", words(message))
+	return w.claim(ctx, mine, checkpointbackup.Status{
+		Phase: checkpointbackup.Failed, Message: words(message), Completed: w.agent.Clock.Now(), Images: w.backup.Status.Images,
+	})
+}
+
+// claim makes the CheckpointBackup this agent's own, unless it was changed since it was read: two writes, both of which
+// only go through when nobody else wrote in between.
+func (w *work) claim(ctx context.Context, mine claim, status checkpointbackup.Status) error {
+	if readClaim(w.object.GetAnnotations()) != mine {
+		next := w.object.DeepCopy()
+		annotations := next.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[Claim] = mine.String()
+		next.SetAnnotations(annotations)
+		if err := w.agent.Client.Patch(ctx, next, locked(w.object), owner); err != nil {
+			return fmt.Errorf("claim CheckpointBackup %s: %w", w.backup.Key, err)
+		}
+		w.object = next
+	}
+	return w.write(ctx, status, true)
+}
+
+// tell writes the phase, and what there is so far.
+func (w *work) tell(ctx context.Context, phase checkpointbackup.Phase, message string) error {
+	status := checkpointbackup.Status{Phase: phase, Message: message, Images: w.images}
+	if phase.Ended() {
+		status.Completed = w.agent.Clock.Now()
+	}
+	if err := w.write(ctx, status, false); err != nil {
+		return fmt.Errorf("%w: %w", errUntold, err)
+	}
+	return nil
+}
+
+func (w *work) write(ctx context.Context, status checkpointbackup.Status, lock bool) error {
+	next := w.object.DeepCopy()
+	before, _ := next.Object["status"].(map[string]any)
+	told := checkpointbackup.EncodeStatus(status)
+	for key, value := range before {
+		// Another agent's own fields stay; the images of an earlier time do not.
+		if _, ok := told[key]; !ok && !ownField[key] {
+			told[key] = value
+		}
+	}
+	// When the last one ended stays known while the next one runs, as others expect.
+	if at := before["lastCheckpointTime"]; at != nil && told["lastCheckpointTime"] == nil {
+		told["lastCheckpointTime"] = at
+	}
+	if files := w.filesStatus(status.Phase); len(files) > 0 {
+		told["checkpointFiles"] = files
+	}
+	next.Object["status"] = told
+	patch := client.MergeFrom(w.object)
+	if lock {
+		patch = locked(w.object)
+	}
+	if err := w.agent.Client.Status().Patch(ctx, next, patch, owner); err != nil {
+		return fmt.Errorf("write the status of CheckpointBackup %s: %w", w.backup.Key, err)
+	}
+	w.object = next
+	return nil
+}
+
+// ownField are the fields of the status that say nothing after the phase that they were written in.
+var ownField = map[string]bool{
+	"phase": true, "message": true, "containers": true, "builtImages": true, "completionTime": true, "lastCheckpointTime": true, "checkpointFiles": true,
+}
+
+func locked(object *unstructured.Unstructured) client.Patch {
+	return client.MergeFromWithOptions(object.DeepCopy(), client.MergeFromWithOptimisticLock{})
+}
+
+func (w *work) filesStatus(phase checkpointbackup.Phase) []any {
+	var files []any
+	if phase.Ended() {
+		return nil
+	}
+	for _, container := range w.pod.Spec.Containers {
+		if file, ok := w.files[container.Name]; ok {
+			files = append(files, map[string]any{
+				"containerName": container.Name, "filePath": file.name, "checkpointTime": metav1.NewTime(file.at).UTC().Format(time.RFC3339),
+			})
+		}
+	}
+	return files
+}

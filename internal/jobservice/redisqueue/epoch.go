@@ -1,0 +1,125 @@
+package redisqueue
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Attach uses the data of an epoch that are there, and says whether they are.
+func (q *Queue) Attach(ctx context.Context, epoch string) (bool, error) {
+	if epoch == "" {
+		return false, nil
+	}
+	scripts := scriptsOf(epoch)
+	var shas []string
+	for _, name := range guarded {
+		shas = append(shas, scripts[name].sha)
+	}
+	known, err := q.client.ScriptExists(ctx, shas...).Result()
+	if err != nil {
+		return false, unavailable(err)
+	}
+	for _, there := range known {
+		if !there {
+			return false, nil
+		}
+	}
+	// The scripts look for the epoch's key themselves.
+	q.state.Store(&state{epoch: epoch, scripts: scripts})
+	if _, err := q.Heartbeat(ctx, Held{ID: "nobody"}, time.Second); err != nil {
+		q.Detach()
+		return false, nil
+	}
+	return true, nil
+}
+
+// Loading replaces the data by those of a new epoch. One may load at a time; when two try, the one that began first fails.
+type Loading struct {
+	q       *Queue
+	epoch   string
+	scripts map[string]script
+	life    string
+}
+
+// Begin forgets all data.
+func (q *Queue) Begin(ctx context.Context, epoch string) (*Loading, error) {
+	l := &Loading{q: q, epoch: epoch, scripts: scriptsOf(epoch)}
+	var err error
+	if l.life, err = q.life(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.eval(ctx, "begin"); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// life names one run of the server.
+func (q *Queue) life(ctx context.Context) (string, error) {
+	if q.embedded != nil {
+		return "embedded", nil
+	}
+	text, err := q.client.Info(ctx, "server").Result()
+	if err != nil {
+		return "", unavailable(err)
+	}
+	for line := range strings.Lines(text) {
+		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
+			return strings.TrimSpace(id), nil
+		}
+	}
+	return "", fmt.Errorf("redis names no run_id")
+}
+
+func (l *Loading) eval(ctx context.Context, name string, arguments ...any) error {
+	return unavailable(l.q.client.Eval(ctx, l.scripts[name].text, nil, arguments...).Err())
+}
+
+// Add adds jobs. Leased ones get a whole visibility.
+func (l *Loading) Add(ctx context.Context, entries []Entry, visibility time.Duration) error {
+	for len(entries) > 0 {
+		chunk := entries[:min(len(entries), 500)]
+		entries = entries[len(chunk):]
+		arguments := make([]any, 0, 7*len(chunk))
+		for _, e := range chunk {
+			to, when := "wait", "0"
+			switch {
+			case e.Leased:
+				to, when = "lease", strconv.FormatInt(visibility.Milliseconds(), 10)
+			case !e.Due.IsZero():
+				to, when = "delay", strconv.FormatInt(e.Due.UnixMilli(), 10)
+			}
+			arguments = append(arguments, e.ID, e.Fence, e.score(), e.kind(), e.line(), to, when)
+		}
+		if err := l.eval(ctx, "load", arguments...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Commit says that all were added, and uses them.
+func (l *Loading) Commit(ctx context.Context) error {
+	for _, name := range guarded {
+		if err := l.q.client.ScriptLoad(ctx, l.scripts[name].text).Err(); err != nil {
+			return unavailable(err)
+		}
+	}
+	// A server that was started anew since Begin may have lost a part of the data. One that is started anew after this has lost the
+	// scripts.
+	life, err := l.q.life(ctx)
+	if err != nil {
+		return err
+	}
+	if life != l.life {
+		return fmt.Errorf("redis was started anew while it was loaded: %w", ErrStale)
+	}
+	if err := l.eval(ctx, "commit"); err != nil {
+		return err
+	}
+	l.q.state.Store(&state{epoch: l.epoch, scripts: l.scripts})
+	return nil
+}

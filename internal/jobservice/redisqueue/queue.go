@@ -1,0 +1,341 @@
+// Package redisqueue keeps in Redis which jobs wait, which are leased, and until when. It is a fast copy of what SQL knows: what it has lost
+// is loaded from there again.
+//
+// The data belong to an epoch. A Redis that was started anew, with its data, with older data or without, or another one that took its
+// place, does not know the scripts of the epoch, since their text has the epoch's name and scripts are never kept; and emptied data
+// do not have the epoch's key. Either way nothing is done, and ErrStale says that the data must be loaded again.
+package redisqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// ErrStale says that the data in Redis are not those of the epoch, and nothing was done.
+var ErrStale = errors.New("the data in Redis are of another epoch")
+
+// Entry is what Redis must know of a job.
+type Entry struct {
+	ID        string
+	Namespace string
+	Queue     string
+	Type      string
+	Executor  jobs.Executor
+	Priority  int
+	Created   time.Time
+	// Fence of its newest lease.
+	Fence int64
+	// Due is when it may run; zero: now.
+	Due time.Time
+	// Leased jobs do not wait; for Load only.
+	Leased bool
+}
+
+// EntryOf a job.
+func EntryOf(job *jobs.Job) Entry {
+	e := Entry{
+		ID: job.ID, Namespace: job.Namespace, Queue: job.Queue, Type: job.Type, Executor: job.Executor, Priority: job.Priority,
+		Created: job.CreatedAt, Fence: job.Fence,
+	}
+	if job.Status == jobs.Retrying && job.NextRetryAt.After(time.Now()) {
+		e.Due = job.NextRetryAt
+	}
+	return e
+}
+
+// score orders by priority, the highest first, then by age. Below 2^49, so that Redis' numbers hold it exactly.
+func (e Entry) score() string {
+	return strconv.FormatInt(int64(100-e.Priority)<<42+e.Created.UnixMilli(), 10)
+}
+
+func (e Entry) kind() string { return string(e.Executor) + "/" + e.Type }
+
+// line that the job waits in: the queue, or the part of it that is its namespace's. The names of namespaces have no slash.
+func (e Entry) line() string {
+	if e.Executor == jobs.Kubernetes {
+		return e.Queue + "/" + e.Namespace
+	}
+	return e.Queue
+}
+
+// Held is a lease, by the ID of its job.
+type Held struct {
+	ID    string
+	Fence int64
+}
+
+// Queue is the queue in a Redis. Safe for concurrent use.
+type Queue struct {
+	client   *redis.Client
+	embedded *miniredis.Miniredis
+	state    atomic.Pointer[state]
+}
+
+// state is the epoch that is used, with its scripts.
+type state struct {
+	epoch   string
+	scripts map[string]script
+}
+
+// Open opens a Redis by a URL like redis://:password@host:6379/0. It need not answer yet.
+func Open(url string) (*Queue, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of Redis: %w", err)
+	}
+	// A script whose answer was lost may have been run: who called decides what then.
+	options.MaxRetries = -1
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = time.Second, 2*time.Second, 2*time.Second
+	options.PoolTimeout, options.PoolSize = 2*time.Second, 32
+	options.ContextTimeoutEnabled = true
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &Queue{client: redis.NewClient(options)}, nil
+}
+
+// OpenEmbedded opens a Redis within this process, which keeps nothing.
+func OpenEmbedded() (*Queue, error) {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		return nil, err
+	}
+	q, err := Open("redis://" + server.Addr())
+	if err != nil {
+		server.Close()
+		return nil, err
+	}
+	q.embedded = server
+	return q, nil
+}
+
+// Close closes the connections.
+func (q *Queue) Close() {
+	_ = q.client.Close()
+	if q.embedded != nil {
+		q.embedded.Close()
+	}
+}
+
+// Ping says why Redis cannot be used.
+func (q *Queue) Ping(ctx context.Context) error {
+	return unavailable(q.client.Ping(ctx).Err())
+}
+
+// Epoch that is used; empty: none, nothing can be done.
+func (q *Queue) Epoch() string {
+	if s := q.state.Load(); s != nil {
+		return s.epoch
+	}
+	return ""
+}
+
+// Detach stops the use of the epoch.
+func (q *Queue) Detach() { q.state.Store(nil) }
+
+// Enqueue lets jobs wait, and returns the place of each in its queue, 0 for those that do not wait; of jobs for Kubernetes, whose
+// namespaces take turns, the place among those of its namespace. Saying it again changes nothing. It returns also the epoch that it happened
+// in: only while that one holds are they known to wait.
+func (q *Queue) Enqueue(ctx context.Context, entries []Entry) (places []int, epoch string, err error) {
+	s := q.state.Load()
+	if s == nil {
+		return nil, "", ErrStale
+	}
+	places = make([]int, 0, len(entries))
+	for len(entries) > 0 {
+		chunk := entries[:min(len(entries), 250)] // so that a script does not hold up others for long
+		entries = entries[len(chunk):]
+		arguments := make([]any, 0, 6*len(chunk))
+		for _, e := range chunk {
+			due := "0"
+			if !e.Due.IsZero() {
+				due = strconv.FormatInt(e.Due.UnixMilli(), 10)
+			}
+			arguments = append(arguments, e.ID, e.Fence, e.score(), e.kind(), e.line(), due)
+		}
+		answer, err := q.client.EvalSha(ctx, s.scripts["enqueue"].sha, nil, arguments...).Int64Slice()
+		if err != nil {
+			return nil, "", q.checkOf(s, err)
+		}
+		for _, place := range answer {
+			places = append(places, int(place))
+		}
+	}
+	return places, s.epoch, nil
+}
+
+// Lease takes at most limit jobs that wait, the first of the queue first. LeaseInTurns takes those for Kubernetes. types: nil for all. It returns the epoch that they were taken in.
+func (q *Queue) Lease(
+	ctx context.Context, queue string, executor jobs.Executor, types []string, limit int, visibility time.Duration,
+) (taken []Held, over time.Time, epoch string, err error) {
+	s := q.state.Load()
+	if s == nil {
+		return nil, time.Time{}, "", ErrStale
+	}
+	arguments := []any{limit, visibility.Milliseconds(), string(executor), queue}
+	for _, t := range types {
+		arguments = append(arguments, t)
+	}
+	answer, err := q.client.EvalSha(ctx, s.scripts["lease"].sha, nil, arguments...).StringSlice()
+	if err != nil {
+		return nil, time.Time{}, "", q.checkOf(s, err)
+	}
+	taken, err = held(answer[1:])
+	return taken, moment(answer[0]), s.epoch, err
+}
+
+func held(answer []string) ([]Held, error) {
+	var all []Held
+	for i := 0; i+1 < len(answer); i += 2 {
+		fence, err := strconv.ParseInt(answer[i+1], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the fence of %s: %w", answer[i], err)
+		}
+		all = append(all, Held{ID: answer[i], Fence: fence})
+	}
+	return all, nil
+}
+
+func moment(milliseconds string) time.Time {
+	n, _ := strconv.ParseInt(milliseconds, 10, 64)
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(n)
+}
+
+// Heartbeat keeps a lease, and returns when it is over now; zero: there is none.
+func (q *Queue) Heartbeat(ctx context.Context, lease Held, visibility time.Duration) (time.Time, error) {
+	answer, err := q.run(ctx, "heartbeat", lease.ID, lease.Fence, visibility.Milliseconds()).Text()
+	return moment(answer), q.check(err)
+}
+
+// Adopt takes up a lease that SQL knows and Redis does not, and returns when it is over; zero: Redis knows better. The caller must
+// look afterwards whether SQL still has the lease.
+func (q *Queue) Adopt(ctx context.Context, e Entry, visibility time.Duration) (time.Time, error) {
+	answer, err := q.run(ctx, "adopt", e.ID, e.Fence, visibility.Milliseconds(), e.score(), e.kind(), e.line()).Text()
+	return moment(answer), q.check(err)
+}
+
+// Remove forgets jobs that have ended, unless it knows them under a newer fence.
+func (q *Queue) Remove(ctx context.Context, ended []Held) error {
+	for len(ended) > 0 {
+		chunk := ended[:min(len(ended), 500)]
+		ended = ended[len(chunk):]
+		arguments := make([]any, 0, 2*len(chunk))
+		for _, h := range chunk {
+			arguments = append(arguments, h.ID, h.Fence)
+		}
+		if err := q.check(q.run(ctx, "remove", arguments...).Err()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Released says how SQL knows a job whose lease Tick took back.
+type Released struct {
+	Held
+	// Fence that SQL knows.
+	Known int64
+	// Lease is how long the lease that SQL has under that fence still gets; 0: it has none, the job waits.
+	Lease time.Duration
+}
+
+// Release corrects leases that Tick took back and of which SQL has none, or another.
+func (q *Queue) Release(ctx context.Context, all []Released) error {
+	if len(all) == 0 {
+		return nil
+	}
+	var arguments []any
+	for _, r := range all {
+		arguments = append(arguments, r.ID, r.Fence, r.Known, r.Lease.Milliseconds())
+	}
+	return q.check(q.run(ctx, "release", arguments...).Err())
+}
+
+// Tick lets those wait whose delay is over, and takes back leases that are over. It returns these until they were settled by Enqueue,
+// Remove or Release, each time after again. It returns also the epoch that it happened in.
+func (q *Queue) Tick(ctx context.Context, limit int, again time.Duration) ([]Held, string, error) {
+	s := q.state.Load()
+	if s == nil {
+		return nil, "", ErrStale
+	}
+	answer, err := q.client.EvalSha(ctx, s.scripts["tick"].sha, nil, limit, again.Milliseconds()).StringSlice()
+	if err != nil {
+		return nil, "", q.checkOf(s, err)
+	}
+	all, err := held(answer)
+	return all, s.epoch, err
+}
+
+// Wakes tells of queues that got jobs, as executor and name, until the context ends.
+func (q *Queue) Wakes(ctx context.Context, woken func(executor jobs.Executor, queue string)) {
+	subscription := q.client.Subscribe(ctx, "{jobs}:wake")
+	defer func() { _ = subscription.Close() }()
+	messages := subscription.Channel(redis.WithChannelSize(1000))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case message, ok := <-messages:
+			if !ok {
+				return
+			}
+			executor, queue, _ := strings.Cut(message.Payload, "/")
+			woken(jobs.Executor(executor), queue)
+		}
+	}
+}
+
+func (q *Queue) run(ctx context.Context, name string, arguments ...any) *redis.Cmd {
+	s := q.state.Load()
+	if s == nil {
+		command := redis.NewCmd(ctx)
+		command.SetErr(ErrStale)
+		return command
+	}
+	return q.client.EvalSha(ctx, s.scripts[name].sha, nil, arguments...)
+}
+
+func (q *Queue) check(err error) error { return q.checkOf(q.state.Load(), err) }
+
+// checkOf stops the use of an epoch that Redis does not know.
+func (q *Queue) checkOf(s *state, err error) error {
+	switch {
+	case err == nil || errors.Is(err, ErrStale):
+		return err
+	case redis.HasErrorPrefix(err, "NOSCRIPT"), strings.Contains(err.Error(), "EPOCH"):
+		q.state.CompareAndSwap(s, nil)
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	return unavailable(err)
+}
+
+// unavailable marks errors that are no answer of Redis, and those that say that it cannot serve.
+func unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	var network net.Error
+	var answer redis.Error
+	if errors.As(err, &network) || !errors.As(err, &answer) {
+		return fmt.Errorf("redis: %w: %w", jobs.ErrUnavailable, err)
+	}
+	for _, prefix := range []string{"LOADING", "READONLY", "MASTERDOWN", "OOM", "MISCONF", "BUSY", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return fmt.Errorf("redis: %w: %w", jobs.ErrUnavailable, err)
+		}
+	}
+	return fmt.Errorf("redis: %w", err)
+}

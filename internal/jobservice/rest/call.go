@@ -1,0 +1,351 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
+)
+
+// answerTimeout is how long a request that does not stream may take.
+const answerTimeout = 30 * time.Second
+
+// endpoint is a path with its methods.
+type endpoint struct {
+	service *service
+	path    string
+	routes  []route
+}
+
+// route is one method of a resource.
+type route struct {
+	method, name string
+	// scope that the token must have; open routes need no token, and are not limited.
+	scope string
+	open  bool
+	class class
+	// streams says that the answer may take longer than answerTimeout.
+	streams bool
+	// handle answers, or returns an error and has not answered yet.
+	handle func(*call) error
+}
+
+// call is one request and its answer.
+type call struct {
+	*http.Request
+	w        http.ResponseWriter
+	service  *service
+	id       string
+	start    time.Time
+	status   int
+	identity *auth.Identity
+}
+
+// ServeHTTP implements http.Handler.
+func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	s := r.service
+	c := &call{Request: request, w: w, service: s, id: requestID(request), start: s.Now()}
+	header := w.Header()
+	header["X-Request-Id"] = []string{c.id}
+	header["X-Content-Type-Options"] = nosniff
+	header["Cache-Control"] = noStore
+	name := "none"
+	defer func() {
+		if reason := recover(); reason != nil {
+			if reason == http.ErrAbortHandler { //nolint:errorlint // The server compares it so, too.
+				panic(reason)
+			}
+			s.Log.Error(fmt.Errorf("panic: %v", reason), "a request failed", "requestID", c.id, "route", name, "stack", string(debug.Stack()))
+			if c.status == 0 {
+				c.problem(internal())
+			}
+		}
+		duration := s.Now().Sub(c.start)
+		if s.Metrics != nil {
+			s.Metrics.Request(name, c.status, duration)
+		}
+		if log := s.Log.V(1); log.Enabled() {
+			log.Info("request", "requestID", c.id, "route", name, "path", request.URL.Path, "status", c.status, "duration", duration, "user", c.user())
+		}
+	}()
+	route, p := r.find(request.Method)
+	if p != nil {
+		c.problem(p)
+		return
+	}
+	name = route.name
+	if err := r.serve(c, route); err != nil {
+		p := problemOf(err)
+		switch p.status {
+		case http.StatusInternalServerError:
+			s.Log.Error(err, "a request failed", "requestID", c.id, "route", name)
+		case http.StatusServiceUnavailable:
+			s.Log.V(1).Info("a server does not answer", "requestID", c.id, "route", name, "error", err.Error())
+		}
+		if route.scope == auth.ScopeWrite && c.identity != nil && p.status == http.StatusForbidden {
+			c.audit("denied "+route.name, "", "", p.status, p.message)
+		}
+		if c.status == 0 {
+			c.problem(p)
+		}
+	}
+}
+
+var (
+	nosniff = []string{"nosniff"}
+	noStore = []string{"no-store"}
+)
+
+func (r *endpoint) find(method string) (*route, *problem) {
+	if len(r.routes) == 0 {
+		return nil, &problem{status: http.StatusNotFound, code: codeNotFound, message: "there is nothing at this path: " + Base + "/docs lists all paths"}
+	}
+	var allowed []string
+	for i := range r.routes {
+		// The server leaves the body of an answer to HEAD out.
+		if r.routes[i].method == method || method == http.MethodHead && r.routes[i].method == http.MethodGet {
+			return &r.routes[i], nil
+		}
+		allowed = append(allowed, r.routes[i].method)
+		if r.routes[i].method == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
+	}
+	allow := strings.Join(allowed, ", ")
+	return nil, &problem{status: http.StatusMethodNotAllowed, code: codeMethod, message: "this path has no such method: use " + allow, allow: allow}
+}
+
+// serve does what is the same for all routes, and then the route's own.
+func (r *endpoint) serve(c *call, route *route) error {
+	if route.open {
+		return route.handle(c)
+	}
+	identity, err := c.identify()
+	if err != nil {
+		return err
+	}
+	c.identity = identity
+	if p := c.limit(route.class, identity.User.Name); p != nil {
+		return p
+	}
+	if !identity.Has(route.scope) {
+		return &problem{status: http.StatusForbidden, code: codeForbidden, authenticate: `Bearer realm="job-service", error="insufficient_scope", scope="` + route.scope + `"`,
+			message: "the token lacks the scope " + route.scope + ": use one whose claim scope has it"}
+	}
+	if route.streams {
+		return route.handle(c)
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), answerTimeout)
+	defer cancel()
+	c.Request = c.WithContext(ctx)
+	return route.handle(c)
+}
+
+// identify the sender. Who has no valid token is limited by address, so that tokens cannot be tried at will; and it is counted before a
+// server is asked about a token, so that made-up ones cannot keep that server busy either.
+func (c *call) identify() (*auth.Identity, error) {
+	token, err := c.bearer()
+	unknown := err == nil && !c.service.Authenticator.Knows(token)
+	var identity *auth.Identity
+	if err == nil && !unknown {
+		if identity, err = c.authenticate(token); err == nil {
+			return identity, nil
+		}
+	}
+	address := clientAddress(c.RemoteAddr)
+	taken, on := c.service.limiter.take(classOther, address, c.start)
+	if unknown && (!on || taken.ok) {
+		if identity, err = c.authenticate(token); err == nil {
+			if on {
+				c.service.limiter.giveBack(address, c.start)
+			}
+			return identity, nil
+		}
+	}
+	if on {
+		if p := c.counted(classOther, taken); p != nil {
+			return nil, p
+		}
+	}
+	return nil, err
+}
+
+// bearer is the token of the request.
+func (c *call) bearer() (string, error) {
+	values := c.Header["Authorization"]
+	if len(values) == 0 {
+		return "", &problem{status: http.StatusUnauthorized, code: codeUnauthorized, authenticate: `Bearer realm="job-service"`,
+			message: "the request has no token: send the header Authorization: Bearer TOKEN"}
+	}
+	scheme, token, found := strings.Cut(values[0], " ")
+	token = strings.TrimSpace(token)
+	if !found || token == "" || !strings.EqualFold(scheme, "Bearer") || len(values) > 1 {
+		return "", unauthorized("the header Authorization is not of the form Bearer TOKEN, or was sent twice")
+	}
+	return token, nil
+}
+
+func (c *call) authenticate(token string) (*auth.Identity, error) {
+	identity, err := c.service.Authenticator.Authenticate(c.Context(), token)
+	var invalid *auth.InvalidToken
+	if errors.As(err, &invalid) {
+		return nil, unauthorized(invalid.Reason)
+	}
+	return identity, err
+}
+
+func unauthorized(reason string) *problem {
+	return &problem{status: http.StatusUnauthorized, code: codeUnauthorized, message: reason + ": get a new token",
+		authenticate: `Bearer realm="job-service", error="invalid_token", error_description="` + strings.ReplaceAll(reason, `"`, `'`) + `"`}
+}
+
+// limit counts the request, and says so in the headers.
+func (c *call) limit(class class, client string) *problem {
+	taken, on := c.service.limiter.take(class, client, c.start)
+	if !on {
+		return nil
+	}
+	return c.counted(class, taken)
+}
+
+// counted says in the headers what a count leaves; the problem is that it leaves nothing.
+func (c *call) counted(class class, taken taken) *problem {
+	header := c.w.Header()
+	header["X-RateLimit-Limit"] = []string{strconv.Itoa(taken.limit)}
+	header["X-RateLimit-Remaining"] = []string{strconv.Itoa(taken.remaining)}
+	header["X-RateLimit-Reset"] = []string{strconv.FormatInt(taken.reset, 10)}
+	if taken.ok {
+		return nil
+	}
+	if c.service.Metrics != nil {
+		c.service.Metrics.Limited(class.String())
+	}
+	wait := int(max(1, taken.reset-c.start.Unix()))
+	return &problem{status: http.StatusTooManyRequests, code: codeRateLimited, retryAfter: wait,
+		message: fmt.Sprintf("more than %d requests of this kind in a minute: wait %d seconds", taken.limit, wait)}
+}
+
+// clientAddress of a connection. Of IPv6 it is the network, because a client has all of its addresses.
+func clientAddress(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		host = remote
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return "address"
+	}
+	if address = address.Unmap(); address.Is6() {
+		prefix, _ := address.WithZone("").Prefix(64)
+		return "address " + prefix.String()
+	}
+	return "address " + address.String()
+}
+
+// requestID takes the client's over when it can go into logs and headers, and makes one otherwise.
+func requestID(r *http.Request) string {
+	if given := r.Header.Get("X-Request-Id"); given != "" && len(given) <= 128 && isPlain(given) {
+		return given
+	}
+	var text [24]byte
+	return string(strconv.AppendUint(append(text[:0], "r-"...), rand.Uint64(), 36))
+}
+
+func isPlain(text string) bool {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.', c == ':', c == '/', c == '+', c == '=':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func (c *call) user() string {
+	if c.identity == nil {
+		return ""
+	}
+	return c.identity.User.Name
+}
+
+// answer writes JSON.
+func (c *call) answer(status int, text []byte) {
+	header := c.w.Header()
+	header["Content-Type"] = contentJSON
+	header["Content-Length"] = []string{strconv.Itoa(len(text))}
+	c.status = status
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(text) // A client that has gone needs no answer.
+}
+
+var contentJSON = []string{"application/json"}
+
+// answerValue writes a value as JSON, where speed does not matter.
+func (c *call) answerValue(status int, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	c.answer(status, append(text, '\n'))
+	return nil
+}
+
+// body reads the request's JSON into a buffer.
+func (c *call) body(limit int64, into []byte) ([]byte, error) {
+	if kind := c.Header.Get("Content-Type"); !isJSON(kind) {
+		return nil, &problem{status: http.StatusUnsupportedMediaType, code: codeMediaType, message: "the body must be JSON: send the header Content-Type: application/json"}
+	}
+	if encoding := c.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return nil, &problem{status: http.StatusUnsupportedMediaType, code: codeMediaType, message: "the body must not be compressed: leave Content-Encoding out"}
+	}
+	tooLarge := &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
+		message: fmt.Sprintf("the body has more than %d bytes: send less", limit)}
+	if c.ContentLength > limit {
+		c.w.Header()["Connection"] = []string{"close"}
+		return nil, tooLarge
+	}
+	if n := int(c.ContentLength); n > cap(into) {
+		into = make([]byte, 0, n+1)
+	}
+	reader := http.MaxBytesReader(c.w, c.Body, limit)
+	for {
+		if len(into) == cap(into) {
+			into = append(into, 0)[:len(into)]
+		}
+		n, err := reader.Read(into[len(into):cap(into)])
+		into = into[:len(into)+n]
+		var large *http.MaxBytesError
+		switch {
+		case errors.Is(err, io.EOF):
+			return into, nil
+		case errors.As(err, &large):
+			return nil, tooLarge
+		case err != nil:
+			return nil, invalid("the body could not be read to its end: send it again")
+		}
+	}
+}
+
+func isJSON(contentType string) bool {
+	kind, parameters, _ := strings.Cut(contentType, ";")
+	if !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
+		return false
+	}
+	if parameters = strings.TrimSpace(parameters); parameters == "" {
+		return true
+	}
+	name, value, _ := strings.Cut(parameters, "=")
+	return strings.EqualFold(name, "charset") && strings.EqualFold(strings.Trim(value, `"`), "utf-8")
+}

@@ -1,0 +1,52 @@
+package rest
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+func (s *service) listClusters(c *call) error {
+	if err := s.mayRead(c, auth.Clusters, ""); err != nil {
+		return err
+	}
+	answer := struct {
+		Clusters []Cluster `json:"clusters"`
+	}{[]Cluster{}}
+	if s.Kubernetes != nil {
+		clusters, err := s.Kubernetes.Clusters(c.Context())
+		if err != nil {
+			return err
+		}
+		answer.Clusters = append(answer.Clusters, clusters...)
+	}
+	return c.answerValue(http.StatusOK, answer)
+}
+
+func (s *service) getCluster(c *call) error {
+	name := c.PathValue("name")
+	if err := s.mayRead(c, auth.Clusters, name); err != nil {
+		return err
+	}
+	if s.Kubernetes == nil || !isLabel(name) {
+		return notFound("there is no ComputeCluster of that name: GET " + Base + "/clusters/ lists all")
+	}
+	cluster, err := s.Kubernetes.Cluster(c.Context(), name)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return notFound("there is no ComputeCluster of that name: GET " + Base + "/clusters/ lists all")
+	}
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Cluster
+		Capacity ClusterCapacity `json:"capacity"`
+		Nodes    []Node          `json:"nodes"`
+	}{Cluster: cluster, Nodes: append([]Node{}, cluster.Nodes...)}
+	if cluster.Capacity != nil {
+		answer.Capacity = *cluster.Capacity
+	}
+	return c.answerValue(http.StatusOK, answer)
+}

@@ -1,0 +1,76 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	healthTimeout = 3 * time.Second
+	// healthFreshFor keeps a path that needs no token from making the service work.
+	healthFreshFor = time.Second
+)
+
+// health remembers the last answer for a short time.
+type health struct {
+	mu     sync.Mutex
+	at     time.Time
+	checks map[string]string
+	ok     bool
+}
+
+// The states of a check.
+const (
+	checkOK     = "ok"
+	checkFailed = "failed"
+	checkOff    = "off"
+)
+
+func (s *service) live(c *call) error {
+	return c.answerValue(http.StatusOK, map[string]string{"status": "ok"})
+}
+
+func (s *service) ready(c *call) error {
+	checks, ok := s.check()
+	status, word := http.StatusOK, "ready"
+	if !ok {
+		status, word = http.StatusServiceUnavailable, "degraded"
+	}
+	return c.answerValue(status, map[string]any{"status": word, "checks": checks})
+}
+
+// check asks every server that the service needs. The answer says which one fails, the log why.
+func (s *service) check() (map[string]string, bool) {
+	h := &s.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.at.IsZero() && s.Now().Sub(h.at) < healthFreshFor {
+		return h.checks, h.ok
+	}
+	ctx, cancel := context.WithTimeout(s.Context, healthTimeout)
+	defer cancel()
+	cluster := make(chan error, 1)
+	if s.Kubernetes != nil {
+		go func() { cluster <- s.Kubernetes.Check(ctx) }()
+	}
+	h.checks, h.ok = map[string]string{}, s.Context.Err() == nil
+	note := func(name string, err error) {
+		h.checks[name] = checkOK
+		if err != nil {
+			h.checks[name], h.ok = checkFailed, false
+			s.Log.Error(err, "a server that the service needs cannot be used", "server", name)
+		}
+	}
+	for name, err := range s.Store.Check(ctx) {
+		note(name, err)
+	}
+	if s.Kubernetes != nil {
+		note("kubernetes", <-cluster)
+	} else {
+		h.checks["kubernetes"] = checkOff
+	}
+	h.at = s.Now()
+	return h.checks, h.ok
+}

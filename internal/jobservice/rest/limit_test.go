@@ -1,0 +1,132 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
+)
+
+// clock that a test sets.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func TestLimits(t *testing.T) {
+	// Seven seconds into a minute.
+	now := &clock{now: time.Date(2026, 3, 1, 12, 0, 7, 0, time.UTC)}
+	s := newService(t, newMemory(), func(o *rest.Options) {
+		o.Limits, o.Now = rest.Limits{Create: 3, List: 2, Other: 4}, now.Now
+	})
+	type request struct{ method, path, user, body string }
+	create := request{"POST", "/jobs/", all, `{"job_type":"inference"}`}
+	batch := request{"POST", "/jobs/batch", all, `{"jobs":[{"job_type":"inference"}]}`}
+	wrong := request{"POST", "/jobs/", all, `{}`}
+	list := request{"GET", "/jobs/", all, ""}
+	get := request{"GET", "/queues/", all, ""}
+	anonymous := request{"GET", "/queues/", noToken, ""}
+	health := request{"GET", "/health/live", noToken, ""}
+	lease := request{"POST", "/tasks/lease", all, `{"queue":"empty","worker_id":"w","wait_seconds":0}`}
+	for i, test := range []struct {
+		request
+		status, limit, remaining int
+	}{
+		{create, 201, 3, 2}, {wrong, 400, 3, 1}, {batch, 201, 3, 0}, {create, 429, 3, 0}, {create, 429, 3, 0},
+		{list, 200, 2, 1}, {list, 200, 2, 0}, {list, 429, 2, 0},
+		{get, 200, 4, 3},
+		{request{"POST", "/jobs/", other, create.body}, 201, 3, 2}, // Another client is not kept from it.
+		{anonymous, 401, 4, 3}, {anonymous, 401, 4, 2}, {anonymous, 401, 4, 1}, {anonymous, 401, 4, 0}, {anonymous, 429, 4, 0},
+		{get, 200, 4, 2}, // Nor is one with a token from the same address.
+		{health, 200, 0, 0}, {lease, 200, 0, 0},
+	} {
+		a := s.send(t, test.method, "/api/v1"+test.path, test.user, test.body)
+		require.Equal(t, test.status, a.status, "request %d: %s", i, a.body)
+		if test.limit == 0 {
+			assert.Empty(t, a.header.Get("X-RateLimit-Limit"))
+			continue
+		}
+		assert.Equal(t, strconv.Itoa(test.limit), a.header.Get("X-RateLimit-Limit"))
+		assert.Equal(t, strconv.Itoa(test.remaining), a.header.Get("X-RateLimit-Remaining"), "request %d", i)
+		assert.Equal(t, strconv.FormatInt(now.now.Truncate(time.Minute).Add(time.Minute).Unix(), 10), a.header.Get("X-RateLimit-Reset"))
+		if test.status == http.StatusTooManyRequests {
+			assert.Equal(t, "53", a.header.Get("Retry-After"))
+			code, _, message := a.problem(t)
+			assert.Equal(t, "RATE_LIMITED", code)
+			assert.Contains(t, message, "wait 53 seconds")
+		}
+	}
+	// What Retry-After says is true.
+	now.Add(53 * time.Second)
+	assert.Equal(t, 201, s.send(t, "POST", "/api/v1/jobs/", all, create.body).status)
+	// A clock that is set back gives nothing.
+	now.Add(-2 * time.Minute)
+	a := s.send(t, "POST", "/api/v1/jobs/", all, create.body)
+	assert.Equal(t, "1", a.header.Get("X-RateLimit-Remaining"))
+}
+
+// As many as the limit get through, however many come at a time.
+func TestLimitsHoldWhenAllComeAtOnce(t *testing.T) {
+	now := &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	s := newService(t, newMemory(), func(o *rest.Options) { o.Limits, o.Now = rest.Limits{Other: 25}, now.Now })
+	var mu sync.Mutex
+	count := map[int]int{}
+	var group sync.WaitGroup
+	bearer := token(t, all)
+	for range 8 {
+		group.Go(func() {
+			for range 10 {
+				request, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/api/v1/clusters/", nil)
+				if err != nil {
+					panic(err)
+				}
+				request.Header.Set("Authorization", "Bearer "+bearer)
+				answer, err := client.Do(request)
+				if err != nil {
+					panic(err)
+				}
+				_ = answer.Body.Close()
+				mu.Lock()
+				count[answer.StatusCode]++
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	assert.Equal(t, map[int]int{200: 25, 429: 55}, count)
+}
+
+// Whoever makes up names fills no memory, and gets no more than others of the kind together.
+func TestLimitsOfVeryManyClients(t *testing.T) {
+	limited := rest.NewLimiterForTest(rest.Limits{Create: 1})
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	passed := 0
+	const clients = 300_000
+	for i := range clients {
+		if limited.Take(fmt.Sprint("client ", i), at) {
+			passed++
+		}
+	}
+	assert.Less(t, passed, 16*8192+16+1)
+	assert.Greater(t, passed, 100_000)
+	assert.True(t, limited.Take("client 299999", at.Add(time.Minute)), "the next minute begins anew")
+}

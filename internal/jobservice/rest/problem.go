@@ -1,0 +1,113 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// The codes of errors.
+const (
+	codeValidation   = "VALIDATION_ERROR"
+	codeUnauthorized = "UNAUTHORIZED"
+	codeForbidden    = "FORBIDDEN"
+	codeNotFound     = "NOT_FOUND"
+	codeMethod       = "METHOD_NOT_ALLOWED"
+	codeConflict     = "CONFLICT"
+	codeTooLarge     = "PAYLOAD_TOO_LARGE"
+	codeMediaType    = "UNSUPPORTED_MEDIA_TYPE"
+	codeRateLimited  = "RATE_LIMITED"
+	codeInternal     = "INTERNAL_ERROR"
+	codeUnavailable  = "SERVICE_UNAVAILABLE"
+)
+
+// problem is the answer to a request that was not done.
+type problem struct {
+	status        int
+	code, message string
+	details       []detail
+	// retryAfter so many seconds the request may work.
+	retryAfter int
+	// authenticate and allow are the headers WWW-Authenticate and Allow.
+	authenticate, allow string
+}
+
+// detail says what is wrong with a field.
+type detail struct{ field, message string }
+
+// Error implements error.
+func (p *problem) Error() string { return p.code + ": " + p.message }
+
+func invalid(message string, details ...detail) *problem {
+	return &problem{status: http.StatusBadRequest, code: codeValidation, message: message, details: details}
+}
+
+func internal() *problem {
+	return &problem{status: http.StatusInternalServerError, code: codeInternal,
+		message: "something went wrong in the service: its log tells more under this request_id"}
+}
+
+func notFound(what string) *problem {
+	return &problem{status: http.StatusNotFound, code: codeNotFound, message: what}
+}
+
+func conflict(message string) *problem {
+	return &problem{status: http.StatusConflict, code: codeConflict, message: message}
+}
+
+// problemOf says how an error is answered. What the service does not know stays inside.
+func problemOf(err error) *problem {
+	var p *problem
+	var forbidden *auth.Forbidden
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &forbidden):
+		return &problem{status: http.StatusForbidden, code: codeForbidden, message: forbidden.Reason}
+	case errors.Is(err, jobs.ErrNotFound):
+		return notFound("there is no such job, or the token is not good for its namespace")
+	case errors.Is(err, jobs.ErrEnded):
+		return conflict("the job has already ended: GET it to see how")
+	case errors.Is(err, jobs.ErrNotDeadLetter):
+		return conflict("the job is not in dead_letter: only such jobs can be requeued")
+	case errors.Is(err, jobs.ErrLeaseLost):
+		return conflict("the lease is over or another worker's, and nothing was changed: stop working on this task")
+	case errors.Is(err, jobs.ErrUnavailable), errors.Is(err, auth.ErrUnavailable),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return &problem{status: http.StatusServiceUnavailable, code: codeUnavailable, retryAfter: 1,
+			message: "a server that this needs does not answer, and it is not known whether it was done: try again"}
+	}
+	return internal()
+}
+
+// problem answers with an error.
+func (c *call) problem(p *problem) {
+	header := c.w.Header()
+	if p.retryAfter > 0 {
+		header["Retry-After"] = []string{strconv.Itoa(p.retryAfter)}
+	}
+	if p.authenticate != "" {
+		header["Www-Authenticate"] = []string{p.authenticate}
+	}
+	if p.allow != "" {
+		header["Allow"] = []string{p.allow}
+	}
+	out := append(make([]byte, 0, 256), `{"error":{"code":`...)
+	out = appendText(out, p.code)
+	out = appendText(append(out, `,"message":`...), p.message)
+	out = append(out, `,"details":[`...)
+	for i, d := range p.details {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendText(append(out, `{"field":`...), d.field)
+		out = appendText(append(out, `,"message":`...), d.message)
+		out = append(out, '}')
+	}
+	out = appendText(append(out, `],"request_id":`...), c.id)
+	c.answer(p.status, append(out, "}}\n"...))
+}

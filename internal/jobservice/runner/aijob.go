@@ -1,0 +1,139 @@
+package runner
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+const (
+	// namePrefix makes a job's ID, which may begin with a digit, the name of an AIJob.
+	namePrefix = "job-"
+	// gpuResource is what a GPU is to Kubernetes.
+	gpuResource corev1.ResourceName = "nvidia.com/gpu"
+	// backstop deletes an AIJob after its end that no service looks after any more.
+	backstop = 7 * 24 * time.Hour
+)
+
+// nameOf the AIJob of a job. The same job always gets the same, so that whoever leases it again finds the AIJob.
+func nameOf(job *jobs.Job) types.NamespacedName {
+	return types.NamespacedName{Namespace: job.Namespace, Name: namePrefix + job.ID}
+}
+
+// idOf returns the ID of the job that an AIJob was made for; empty: it is not one of the service's.
+func idOf(aijob *aiplatformv1alpha1.AIJob) string {
+	id := aijob.Labels[aiplatformv1alpha1.LabelServiceJob]
+	if aijob.Name != namePrefix+id {
+		return ""
+	}
+	return id
+}
+
+// newAIJob returns the AIJob of a job. queue is what it names as its AIJobQueue; empty: none.
+func newAIJob(job *jobs.Job, queue string) (*aiplatformv1alpha1.AIJob, error) {
+	resources, err := resourcesOf(job.Resources)
+	if err != nil {
+		return nil, err
+	}
+	name := nameOf(job)
+	aijob := &aiplatformv1alpha1.AIJob{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: name.Namespace, Name: name.Name,
+			Labels: map[string]string{aiplatformv1alpha1.LabelServiceJob: job.ID},
+		},
+		Spec: aiplatformv1alpha1.AIJobSpec{
+			JobType: aiplatformv1alpha1.JobType(job.Type), Priority: ptr.To(int32(job.Priority)), QueueName: queue,
+			Image: job.Image, Resources: resources,
+			RetryPolicy: aiplatformv1alpha1.RetryPolicy{
+				MaxRetries: ptr.To(int32(job.Retry.MaxRetries)), BackoffMultiplier: job.Retry.BackoffMultiplier,
+			},
+			TTLSecondsAfterFinished: ptr.To(int32(backstop / time.Second)),
+		},
+	}
+	if len(validation.IsValidLabelValue(job.Queue)) == 0 {
+		aijob.Labels[aiplatformv1alpha1.LabelQueue] = job.Queue
+	}
+	if job.Submitter != "" {
+		aijob.Annotations = map[string]string{aiplatformv1alpha1.AnnotationUser: job.Submitter}
+	}
+	if len(job.Config) > 0 && string(job.Config) != "null" {
+		aijob.Spec.Config = &runtime.RawExtension{Raw: job.Config}
+	}
+	if job.Gang.Enabled {
+		aijob.Spec.Gang = aiplatformv1alpha1.Gang{
+			Enabled: ptr.To(true), MinMembers: int32(job.Gang.MinMembers), Topology: job.Gang.Topology,
+		}
+	}
+	if job.Timeout > 0 {
+		aijob.Spec.TimeoutSeconds = ptr.To(int64(math.Ceil(job.Timeout.Seconds())))
+	}
+	return aijob, nil
+}
+
+// resourcesOf requests what the job asks for. Memory is limited to that as well, so that a job that needs more ends instead of its
+// neighbours; GPUs cannot be had without a limit.
+func resourcesOf(asked jobs.Resources) (*corev1.ResourceRequirements, error) {
+	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
+	for name, text := range map[corev1.ResourceName]string{corev1.ResourceCPU: asked.CPU, corev1.ResourceMemory: asked.Memory} {
+		if text == "" {
+			continue
+		}
+		amount, err := resource.ParseQuantity(text)
+		if err != nil {
+			return nil, fmt.Errorf("resources.%s: %q is no amount: write for example cpu: 500m, memory: 32Gi", name, text)
+		}
+		requests[name] = amount
+		if name == corev1.ResourceMemory {
+			limits[name] = amount
+		}
+	}
+	if asked.GPU > 0 {
+		amount := *resource.NewQuantity(int64(asked.GPU), resource.DecimalSI)
+		requests[gpuResource], limits[gpuResource] = amount, amount
+	}
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	resources := &corev1.ResourceRequirements{Requests: requests}
+	if len(limits) > 0 {
+		resources.Limits = limits
+	}
+	return resources, nil
+}
+
+// trim leaves of an AIJob what the Dispatcher looks at: the cache holds every AIJob of the service.
+func trim(object any) (any, error) {
+	aijob, ok := object.(*aiplatformv1alpha1.AIJob)
+	if !ok {
+		return object, nil
+	}
+	annotations := map[string]string{}
+	if value, set := aijob.Annotations[aiplatformv1alpha1.AnnotationRequeue]; set {
+		annotations[aiplatformv1alpha1.AnnotationRequeue] = value
+	}
+	return &aiplatformv1alpha1.AIJob{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: aijob.Namespace, Name: aijob.Name, UID: aijob.UID, ResourceVersion: aijob.ResourceVersion,
+			CreationTimestamp: aijob.CreationTimestamp, DeletionTimestamp: aijob.DeletionTimestamp,
+			Labels: aijob.Labels, Annotations: annotations,
+		},
+		Spec: aiplatformv1alpha1.AIJobSpec{Cancel: aijob.Spec.Cancel},
+		Status: aiplatformv1alpha1.AIJobStatus{
+			Phase: aijob.Status.Phase, Reason: aijob.Status.Reason, Message: strings.Clone(aijob.Status.Message),
+			CompletionTime: aijob.Status.CompletionTime, ExitCode: aijob.Status.ExitCode, Outputs: aijob.Status.Outputs,
+			RetryCount: aijob.Status.RetryCount,
+		},
+	}, nil
+}

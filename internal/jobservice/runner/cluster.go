@@ -1,0 +1,165 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	clientset "k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clientrest "k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// Cluster is the Kubernetes cluster that the service works with.
+type Cluster struct {
+	// direct asks the API server each time; cached holds what is asked for often, and follows it.
+	direct client.Client
+	cached cache.Cache
+	typed  clientset.Interface
+	// tokens and rights ask the API server.
+	tokens authenticator.Token
+	rights authorizer.Authorizer
+	// probe is a client with a short timeout, for Check.
+	probe clientrest.Interface
+	// logSlots bound how many logs of pods are read at the same time.
+	logSlots chan struct{}
+}
+
+// Options of a Cluster.
+type Options struct {
+	// QPS and Burst limit the requests to the API server; below 0: no limit.
+	QPS   float32
+	Burst int
+}
+
+// The time that one request may take. Logs that are followed take as long as they want.
+const requestTimeout = 30 * time.Second
+
+// NewCluster returns the cluster of a client configuration. It asks the API server for nothing yet; Run follows it.
+func NewCluster(config *clientrest.Config, options Options) (*Cluster, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), aiplatformv1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("register the API types: %w", err)
+	}
+	streaming := clientrest.CopyConfig(config)
+	streaming.QPS, streaming.Burst = options.QPS, options.Burst
+	if streaming.UserAgent == "" {
+		streaming.UserAgent = "job-service"
+	}
+	limited := clientrest.CopyConfig(streaming)
+	limited.Timeout = requestTimeout
+	// One transport, and so one limit and one set of connections, for all clients but the streams.
+	transport, err := clientrest.HTTPClientFor(limited)
+	if err != nil {
+		return nil, fmt.Errorf("set up the connection to the API server: %w", err)
+	}
+	mapper := newMapper()
+	c := &Cluster{logSlots: make(chan struct{}, logPods)}
+	if c.direct, err = client.New(limited, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper}); err != nil {
+		return nil, fmt.Errorf("set up the client of the API server: %w", err)
+	}
+	watching, err := clientrest.HTTPClientFor(streaming)
+	if err != nil {
+		return nil, fmt.Errorf("set up the connection to the API server: %w", err)
+	}
+	c.cached, err = cache.New(streaming, cache.Options{HTTPClient: watching, Scheme: scheme, Mapper: mapper, ByObject: cachedObjects()})
+	if err != nil {
+		return nil, fmt.Errorf("set up the cache: %w", err)
+	}
+	if c.typed, err = clientset.NewForConfigAndClient(streaming, watching); err != nil {
+		return nil, fmt.Errorf("set up the client of the API server: %w", err)
+	}
+	if c.probe, err = prober(streaming); err != nil {
+		return nil, err
+	}
+	// A limit of their own: neither do many unknown tokens keep others from the API server, nor what is busy keeps users out.
+	reviews, err := clientset.NewForConfigAndClient(limited, transport)
+	if err != nil {
+		return nil, fmt.Errorf("set up the client of the API server: %w", err)
+	}
+	if err := c.setReviews(reviews); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// prober has a limit of its own: a busy Dispatcher must not make the service seem cut off.
+func prober(config *clientrest.Config) (clientrest.Interface, error) {
+	probe := clientrest.CopyConfig(config)
+	probe.QPS, probe.Timeout = -1, 3*time.Second
+	typed, err := clientset.NewForConfig(probe)
+	if err != nil {
+		return nil, fmt.Errorf("set up the client of the API server: %w", err)
+	}
+	return typed.CoreV1().RESTClient(), nil
+}
+
+// cachedObjects says what of each kind is kept.
+func cachedObjects() map[client.Object]cache.ByObject {
+	ours, err := labels.NewRequirement(aiplatformv1alpha1.LabelServiceJob, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label is a constant
+	}
+	return map[client.Object]cache.ByObject{
+		&aiplatformv1alpha1.AIJob{}: {Label: labels.NewSelector().Add(*ours), Transform: trim},
+		&corev1.Node{}:              {Transform: trimNode},
+		&corev1.Pod{}:               {Transform: trimPod},
+	}
+}
+
+// Run follows the cluster until the context ends.
+func (c *Cluster) Run(ctx context.Context) error {
+	if err := c.cached.Start(ctx); err != nil {
+		return fmt.Errorf("follow the cluster: %w", err)
+	}
+	return nil
+}
+
+// Check says why the API server cannot be used; nil: it can.
+func (c *Cluster) Check(ctx context.Context) error {
+	if err := c.probe.Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+		return unavailable("ask the API server whether it is ready", err)
+	}
+	return nil
+}
+
+// unavailable says that the API server did not answer as it should.
+func unavailable(what string, err error) error {
+	return fmt.Errorf("%s: %w: %w", what, jobs.ErrUnavailable, err)
+}
+
+// statusOf returns the HTTP status that an error of the API server came with; 0: it came from elsewhere.
+func statusOf(err error) int {
+	var status interface{ Status() metav1.Status }
+	if errors.As(err, &status) {
+		return int(status.Status().Code)
+	}
+	return 0
+}
+
+// refused says whether the API server has refused what was asked for, and would do so again.
+func refused(err error) bool {
+	switch statusOf(err) {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	case http.StatusNotFound:
+		// The namespace does not exist; that the kind does not may pass.
+		var status interface{ Status() metav1.Status }
+		return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+	}
+	return false
+}

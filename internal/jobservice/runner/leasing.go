@@ -1,0 +1,101 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+const (
+	// leaseLimit of jobs in one request.
+	leaseLimit = 100
+	// idleQueue is how long a queue without jobs is asked again; then only discovery, or a job that comes in here, brings it back.
+	idleQueue = 10 * time.Minute
+	// fullWait is how long a request waits while all places are taken: it does not learn of those that become free.
+	fullWait = time.Second
+)
+
+// discover leases from every queue that has jobs for Kubernetes.
+func (d *Dispatcher) discover(ctx context.Context, group *errgroup.Group) error {
+	next := d.clock.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case queue := <-d.wake:
+			d.leaseFrom(ctx, group, queue)
+		case <-next.C():
+			queues, err := d.store.Queues(ctx)
+			if err != nil && ctx.Err() == nil {
+				d.log.Warn("cannot ask which queues have jobs", "error", err)
+			}
+			for _, queue := range queues {
+				if queue.Depth > queue.PoolDepth || queue.Processing > queue.PoolProcessing {
+					d.leaseFrom(ctx, group, queue.Name)
+				}
+			}
+			next.Reset(d.settings.Discovery)
+		}
+	}
+}
+
+func (d *Dispatcher) leaseFrom(ctx context.Context, group *errgroup.Group, queue string) {
+	d.mu.Lock()
+	running := d.loops[queue]
+	d.loops[queue] = true
+	d.mu.Unlock()
+	if running {
+		return
+	}
+	group.Go(func() error {
+		d.leases(ctx, queue)
+		d.mu.Lock()
+		delete(d.loops, queue)
+		d.mu.Unlock()
+		return nil
+	})
+}
+
+// leases jobs of a queue until it has had none for a while.
+func (d *Dispatcher) leases(ctx context.Context, queue string) {
+	last, delay := d.clock.Now(), time.Duration(0)
+	for ctx.Err() == nil && d.clock.Since(last) < idleQueue {
+		shares, full := d.shares(queue)
+		wait := d.settings.LeaseWait
+		if full {
+			wait, last = min(wait, fullWait), d.clock.Now()
+		}
+		leases, err := d.store.Lease(ctx, jobs.LeaseRequest{
+			Queue: queue, Executor: jobs.Kubernetes, Worker: d.settings.Worker, Limit: leaseLimit, Wait: wait, Shares: shares,
+		})
+		if err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			delay = min(max(2*delay, 250*time.Millisecond), 15*time.Second)
+			d.log.Warn("cannot lease jobs", "queue", queue, "error", err, "again_in", delay)
+			d.pause(ctx, delay)
+			continue
+		}
+		delay = 0
+		for _, lease := range leases {
+			d.take(lease)
+		}
+		if len(leases) > 0 {
+			last = d.clock.Now()
+		}
+	}
+}
+
+func (d *Dispatcher) pause(ctx context.Context, delay time.Duration) {
+	timer := d.clock.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}

@@ -1,0 +1,305 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
+)
+
+const (
+	// podLogLimit is how many bytes are read of one pod, and kept of all, for an answer that does not follow.
+	podLogLimit = 8 << 20
+	// followPoll is how often it is looked for further pods, and for the end of the job.
+	followPoll = time.Second
+	// logPods that are read at the same time, for all answers together: each may take podLogLimit.
+	logPods = 8
+)
+
+// Logs of the pods of a job.
+func (c *Cluster) Logs(ctx context.Context, job jobs.Job, options rest.LogOptions) (io.ReadCloser, error) {
+	pods, err := c.podsOf(ctx, &job)
+	if err != nil {
+		return nil, err
+	}
+	if len(pods) == 0 && job.Status.Ended() {
+		return io.NopCloser(strings.NewReader(withoutPods(&job))), nil
+	}
+	if options.Follow && !job.Status.Ended() {
+		return c.followLogs(ctx, &job, options), nil
+	}
+	text, err := c.readLogs(ctx, &job, pods, options)
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(strings.NewReader(text)), nil
+}
+
+// withoutPods is what can be said of a job whose pods are gone.
+func withoutPods(job *jobs.Job) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "[job-service] The pods of this job are gone, and with them their logs. The job has ended as %s", job.Status)
+	if !job.CompletedAt.IsZero() {
+		fmt.Fprintf(&text, " at %s", job.CompletedAt.UTC().Format(time.RFC3339))
+	}
+	text.WriteString(".\n")
+	if job.Error != "" {
+		fmt.Fprintf(&text, "[job-service] Error: %s\n", job.Error)
+	}
+	if len(job.Result) > 0 {
+		fmt.Fprintf(&text, "[job-service] Result: %s\n", job.Result)
+	}
+	return text.String()
+}
+
+// member is the pod of one member of a job.
+type member struct {
+	index, try int
+	pod        *corev1.Pod
+}
+
+// podsOf a job: the newest of each member, by index.
+func (c *Cluster) podsOf(ctx context.Context, job *jobs.Job) ([]member, error) {
+	ctx, stop := context.WithTimeout(ctx, readTimeout)
+	defer stop()
+	name := nameOf(job)
+	pods, err := c.typed.CoreV1().Pods(name.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: aiplatformv1alpha1.LabelAIJob + "=" + name.Name,
+	})
+	if err != nil {
+		return nil, unavailable("list the job's pods", err)
+	}
+	return newest(name.Name, pods.Items), nil
+}
+
+// newest pod of each member. Pods are named AIJOB-INDEX-TRY.
+func newest(aijob string, pods []corev1.Pod) []member {
+	byIndex := map[int]member{}
+	for i := range pods {
+		index, try, ok := strings.Cut(strings.TrimPrefix(pods[i].Name, aijob+"-"), "-")
+		if !ok {
+			continue
+		}
+		m := member{pod: &pods[i]}
+		var errs [2]error
+		m.index, errs[0] = strconv.Atoi(index)
+		m.try, errs[1] = strconv.Atoi(try)
+		if errors.Join(errs[:]...) != nil {
+			continue
+		}
+		if other, known := byIndex[m.index]; !known || m.try > other.try {
+			byIndex[m.index] = m
+		}
+	}
+	all := make([]member, 0, len(byIndex))
+	for _, m := range byIndex {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b member) int { return cmp.Compare(a.index, b.index) })
+	return all
+}
+
+// started says whether a pod may have written something.
+func started(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodPending || len(pod.Status.ContainerStatuses) == 0 {
+		return false
+	}
+	state := pod.Status.ContainerStatuses[0].State
+	return state.Running != nil || state.Terminated != nil && state.Terminated.ContainerID != ""
+}
+
+// readLogs returns the last lines of all pods, in the order in which they were written.
+func (c *Cluster) readLogs(ctx context.Context, job *jobs.Job, pods []member, options rest.LogOptions) (string, error) {
+	var lock sync.Mutex
+	var all []line
+	var errs []error
+	var group sync.WaitGroup
+	for _, m := range pods {
+		if !started(m.pod) || options.Tail <= 0 {
+			continue
+		}
+		group.Go(func() {
+			select {
+			case c.logSlots <- struct{}{}:
+				defer func() { <-c.logSlots }()
+			case <-ctx.Done():
+				lock.Lock()
+				defer lock.Unlock()
+				errs = append(errs, ctx.Err())
+				return
+			}
+			lines, err := c.podLines(ctx, m, options.Tail)
+			lock.Lock()
+			defer lock.Unlock()
+			all = newestLines(append(all, lines...), options.Tail, podLogLimit)
+			errs = append(errs, err)
+		})
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil && len(all) == 0 {
+		return "", unavailable("read the logs", err)
+	}
+	var text strings.Builder
+	for i := range all {
+		text.WriteString(all[i].text(job.Gang.Enabled, options.Timestamps))
+	}
+	return text.String(), nil
+}
+
+func (c *Cluster) podLines(ctx context.Context, m member, tail int) ([]line, error) {
+	ctx, stop := context.WithTimeout(ctx, requestTimeout)
+	defer stop()
+	count, limit := int64(tail), int64(podLogLimit)
+	stream, err := c.podLog(ctx, m.pod, &corev1.PodLogOptions{Timestamps: true, TailLines: &count, LimitBytes: &limit})
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	var lines []line
+	err = eachLine(stream, func(text string) error {
+		lines = append(lines, parse(m.index, text))
+		return nil
+	})
+	return lines, err
+}
+
+// podLog opens the log of a pod's container. A pod that is gone, or whose node has no log of it, has none.
+func (c *Cluster) podLog(ctx context.Context, pod *corev1.Pod, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+	options.Container = pod.Spec.Containers[0].Name
+	stream, err := c.typed.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
+	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	return stream, err
+}
+
+// followLogs streams what the pods of a job write, until the job has ended.
+func (c *Cluster) followLogs(ctx context.Context, job *jobs.Job, options rest.LogOptions) io.ReadCloser {
+	ctx, stop := context.WithCancel(ctx)
+	reader, writer := io.Pipe()
+	f := &follower{cluster: c, job: job, options: options, writer: writer, followed: map[types.UID]bool{}}
+	go func() {
+		defer stop()
+		err := f.run(ctx)
+		f.pods.Wait()
+		_ = writer.CloseWithError(err) // never fails
+	}()
+	return &followed{PipeReader: reader, stop: stop}
+}
+
+// followed ends what writes when its reader is closed.
+type followed struct {
+	*io.PipeReader
+	stop context.CancelFunc
+}
+
+// Close ends following.
+func (f *followed) Close() error {
+	f.stop()
+	return f.PipeReader.Close()
+}
+
+// follower streams the pods of one job.
+type follower struct {
+	cluster  *Cluster
+	job      *jobs.Job
+	options  rest.LogOptions
+	followed map[types.UID]bool
+	pods     sync.WaitGroup
+
+	lock   sync.Mutex
+	writer *io.PipeWriter
+}
+
+// run follows every pod that comes, until the AIJob has ended.
+func (f *follower) run(ctx context.Context) error {
+	poll := time.NewTicker(followPoll)
+	defer poll.Stop()
+	seen := ""
+	waiting := true
+	for {
+		// Before the pods, so that those of the last try are still followed.
+		version, end := f.state(ctx)
+		if version != seen || waiting || end {
+			pods, err := f.cluster.podsOf(ctx, f.job)
+			if err == nil {
+				waiting = f.followNew(ctx, pods)
+				seen = version
+			}
+		}
+		if end {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+		}
+	}
+}
+
+// state of the AIJob: its version, and whether it has ended or is gone.
+func (f *follower) state(ctx context.Context) (version string, end bool) {
+	aijob := &aiplatformv1alpha1.AIJob{}
+	err := f.cluster.get(ctx, nameOf(f.job), aijob, "AIJob")
+	switch {
+	case errors.Is(err, jobs.ErrNotFound):
+		// Not made yet, unless it had already begun to run.
+		return "", len(f.followed) > 0
+	case err != nil:
+		return "", false
+	}
+	return aijob.ResourceVersion, ended(aijob)
+}
+
+// followNew begins to follow the pods that have started since, and says whether some have not started yet.
+func (f *follower) followNew(ctx context.Context, pods []member) (waiting bool) {
+	for _, m := range pods {
+		switch {
+		case f.followed[m.pod.UID]:
+		case !started(m.pod):
+			waiting = true
+		default:
+			// What was there before is limited by tail, what comes later is not.
+			tail := int64(f.options.Tail)
+			options := &corev1.PodLogOptions{Follow: true, Timestamps: true, TailLines: &tail}
+			f.followed[m.pod.UID] = true
+			f.pods.Go(func() { f.copy(ctx, m, options) })
+		}
+	}
+	return waiting || len(pods) == 0
+}
+
+func (f *follower) copy(ctx context.Context, m member, options *corev1.PodLogOptions) {
+	stream, err := f.cluster.podLog(ctx, m.pod, options)
+	if err == nil {
+		defer stream.Close()
+		err = eachLine(stream, func(text string) error {
+			parsed := parse(m.index, text)
+			f.lock.Lock()
+			defer f.lock.Unlock()
+			_, err := io.WriteString(f.writer, parsed.text(f.job.Gang.Enabled, f.options.Timestamps))
+			return err
+		})
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, io.ErrClosedPipe) {
+		f.lock.Lock()
+		defer f.lock.Unlock()
+		fmt.Fprintf(f.writer, "[job-service] The log of pod %s broke off: %v\n", m.pod.Name, err)
+	}
+}

@@ -1,0 +1,92 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// verb says what the store is to be told.
+type verb int
+
+const (
+	nothing verb = iota
+	tellPhase
+	complete
+	fail
+	cancel
+)
+
+// report is what an AIJob's status means for its job.
+type report struct {
+	verb    verb
+	phase   jobs.Status
+	result  json.RawMessage
+	failure jobs.Failure
+}
+
+// reportOf says what is to be told of an AIJob whose phase was last told as told.
+func reportOf(aijob *aiplatformv1alpha1.AIJob, told jobs.Status) report {
+	phase := jobs.Status("")
+	switch aijob.Status.Phase {
+	case aiplatformv1alpha1.AIJobSucceeded:
+		return report{verb: complete, result: resultOf(aijob)}
+	case aiplatformv1alpha1.AIJobFailed:
+		return report{verb: fail, failure: jobs.Failure{Message: messageOf(aijob)}}
+	case aiplatformv1alpha1.AIJobDeadLetter:
+		return report{verb: fail, failure: jobs.Failure{Message: messageOf(aijob), Retryable: true}}
+	case aiplatformv1alpha1.AIJobCancelled:
+		return report{verb: cancel}
+	case aiplatformv1alpha1.AIJobScheduled:
+		phase = jobs.Scheduled
+	case aiplatformv1alpha1.AIJobRunning:
+		phase = jobs.Running
+	case aiplatformv1alpha1.AIJobRetrying:
+		phase = jobs.Retrying
+	case aiplatformv1alpha1.AIJobQueued:
+		// It waits again after it lost its place.
+		if told == jobs.Running || told == jobs.Scheduled {
+			phase = jobs.Retrying
+		}
+	}
+	if phase == "" || phase == told {
+		return report{}
+	}
+	return report{verb: tellPhase, phase: phase}
+}
+
+// ended says whether an AIJob is in a phase that it does not leave by itself.
+func ended(aijob *aiplatformv1alpha1.AIJob) bool {
+	switch aijob.Status.Phase {
+	case aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.AIJobFailed, aiplatformv1alpha1.AIJobDeadLetter, aiplatformv1alpha1.AIJobCancelled:
+		return true
+	}
+	return false
+}
+
+// resultOf are the outputs as an object.
+func resultOf(aijob *aiplatformv1alpha1.AIJob) json.RawMessage {
+	if len(aijob.Status.Outputs) == 0 {
+		return json.RawMessage("{}")
+	}
+	result, err := json.Marshal(aijob.Status.Outputs)
+	if err != nil {
+		panic(err) // a map of strings can be written
+	}
+	return result
+}
+
+func messageOf(aijob *aiplatformv1alpha1.AIJob) string {
+	status := aijob.Status
+	switch {
+	case status.Message != "":
+		return status.Message
+	case status.ExitCode != nil:
+		return fmt.Sprintf("the container ended with exit code %d", *status.ExitCode)
+	case status.Reason != "":
+		return status.Reason
+	}
+	return fmt.Sprintf("AIJob %s is %s", aijob.Name, status.Phase)
+}

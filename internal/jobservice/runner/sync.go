@@ -1,0 +1,266 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// unseen is how long an AIJob that was made may be missing in the cache before the API server is asked for it.
+const unseen = 30 * time.Second
+
+// errAgain has a task looked at again soon.
+var errAgain = errors.New("not yet")
+
+// next works on one task of the queue, and says whether there may be more.
+func (d *Dispatcher) next(ctx context.Context) bool {
+	id, closed := d.queue.Get()
+	if closed {
+		return false
+	}
+	defer d.queue.Done(id)
+	err := d.sync(ctx, id)
+	switch {
+	case err == nil:
+		d.queue.Forget(id)
+	case ctx.Err() != nil:
+	default:
+		if !errors.Is(err, errAgain) {
+			d.log.Warn("will be tried again", "job", id, "error", err)
+		}
+		d.queue.AddRateLimited(id)
+	}
+	return true
+}
+
+// sync brings a job and its AIJob together.
+func (d *Dispatcher) sync(ctx context.Context, id string) error {
+	d.mu.Lock()
+	stray, isStray := d.strays[id]
+	d.mu.Unlock()
+	if isStray {
+		if err := d.cancelAIJob(ctx, stray, id); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		delete(d.strays, id)
+		d.mu.Unlock()
+	}
+	t, ok := d.task(id)
+	switch {
+	case !ok:
+		return nil
+	case t.cancelled:
+		if err := d.cancelAIJob(ctx, nameOf(&t.job), id); err != nil {
+			return err
+		}
+		d.forget(id, t.fence)
+		return nil
+	case t.uid == "":
+		return d.settle(ctx, t, d.ensure(ctx, t))
+	}
+	return d.settle(ctx, t, d.follow(ctx, t))
+}
+
+// settle ends a job whose AIJob was refused, and a task that is no longer this replica's.
+func (d *Dispatcher) settle(ctx context.Context, t task, err error) error {
+	if lost(err) {
+		d.forget(t.job.ID, t.fence)
+		return nil
+	}
+	var refusal *refusal
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	d.log.Info("the AIJob is refused", "job", t.job.ID, "namespace", t.job.Namespace, "error", refusal)
+	return d.end(t, func() error {
+		_, err := d.store.Fail(ctx, t.job.ID, t.fence, jobs.Failure{Message: refusal.Error()})
+		return err
+	})
+}
+
+// refusal is an error that trying again does not change.
+type refusal struct{ error }
+
+// end tells the store of the end of a job, and is done with it.
+func (d *Dispatcher) end(t task, tell func() error) error {
+	if err := tell(); err != nil && !lost(err) {
+		return err
+	}
+	d.forget(t.job.ID, t.fence)
+	return nil
+}
+
+// ensure makes the AIJob of a task, or finds the one that was made before.
+func (d *Dispatcher) ensure(ctx context.Context, t task) error {
+	queue, err := d.queueName(ctx, &t.job)
+	if err != nil {
+		return err
+	}
+	aijob, err := newAIJob(&t.job, queue)
+	if err != nil {
+		return &refusal{err}
+	}
+	err = d.cluster.direct.Create(ctx, aijob)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return d.adopt(ctx, t)
+	case err != nil:
+		d.metrics.request("create", err)
+		if refused(err) {
+			return &refusal{err}
+		}
+		return fmt.Errorf("create the AIJob: %w", err)
+	}
+	d.metrics.request("create", nil)
+	d.change(t.job.ID, t.fence, func(t *task) { t.uid, t.since = aijob.UID, d.clock.Now() })
+	// The informer tells of it; this is for the one that it does not tell of.
+	d.queue.AddAfter(t.job.ID, unseen)
+	return nil
+}
+
+// queueName is the AIJobQueue that the AIJob names. A job whose sender named no queue is in one of the name of its type; where there
+// is no such AIJobQueue it needs none.
+func (d *Dispatcher) queueName(ctx context.Context, job *jobs.Job) (string, error) {
+	if job.Queue != job.Type {
+		return job.Queue, nil
+	}
+	err := d.cluster.cached.Get(ctx, types.NamespacedName{Name: job.Queue}, &aiplatformv1alpha1.AIJobQueue{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for AIJobQueue %s: %w", job.Queue, err)
+	}
+	return job.Queue, nil
+}
+
+// adopt an AIJob that exists: this or another replica made it before.
+func (d *Dispatcher) adopt(ctx context.Context, t task) error {
+	aijob := &aiplatformv1alpha1.AIJob{}
+	if err := d.cluster.direct.Get(ctx, nameOf(&t.job), aijob); err != nil {
+		if apierrors.IsNotFound(err) {
+			return errAgain // gone in between
+		}
+		return fmt.Errorf("read the AIJob: %w", err)
+	}
+	if idOf(aijob) != t.job.ID {
+		return &refusal{fmt.Errorf("AIJob %s exists, but is not this job's: it lacks the label %s=%s",
+			aijob.Name, aiplatformv1alpha1.LabelServiceJob, t.job.ID)}
+	}
+	if !aijob.DeletionTimestamp.IsZero() && !ended(aijob) {
+		return errAgain // makes room for a new one
+	}
+	requeued := time.Time{}
+	if end := aijob.Status.CompletionTime; aijob.Status.Phase == aiplatformv1alpha1.AIJobDeadLetter && end != nil && t.job.QueuedAt.After(end.Time) {
+		before := aijob.DeepCopy()
+		if aijob.Annotations == nil {
+			aijob.Annotations = map[string]string{}
+		}
+		aijob.Annotations[aiplatformv1alpha1.AnnotationRequeue] = "true"
+		err := d.cluster.direct.Patch(ctx, aijob, client.MergeFrom(before))
+		d.metrics.request("requeue", err)
+		if err != nil {
+			return fmt.Errorf("requeue the AIJob: %w", err)
+		}
+		requeued = end.Time
+	}
+	d.log.Info("found the AIJob", "job", t.job.ID, "phase", aijob.Status.Phase, "requeued", !requeued.IsZero())
+	d.change(t.job.ID, t.fence, func(t *task) { t.uid, t.requeued, t.since = aijob.UID, requeued, d.clock.Now() })
+	d.queue.Add(t.job.ID)
+	return nil
+}
+
+// follow tells the store what became of the AIJob of a task.
+func (d *Dispatcher) follow(ctx context.Context, t task) error {
+	aijob := &aiplatformv1alpha1.AIJob{}
+	err := d.cluster.cached.Get(ctx, nameOf(&t.job), aijob)
+	if apierrors.IsNotFound(err) || err == nil && aijob.UID != t.uid {
+		return d.missing(ctx, t)
+	}
+	if err != nil {
+		return fmt.Errorf("read the AIJob: %w", err)
+	}
+	end := aijob.Status.CompletionTime
+	_, asked := aijob.Annotations[aiplatformv1alpha1.AnnotationRequeue]
+	if aijob.Status.Phase == aiplatformv1alpha1.AIJobDeadLetter && (asked || end != nil && end.Time.Equal(t.requeued)) {
+		return nil // about to be queued again
+	}
+	report := reportOf(aijob, t.told)
+	id, fence := t.job.ID, t.fence
+	switch report.verb {
+	case tellPhase:
+		if err := d.store.Phase(ctx, id, fence, report.phase); err != nil {
+			return err
+		}
+		d.change(id, fence, func(t *task) { t.told = report.phase })
+	case complete:
+		return d.end(t, func() error {
+			_, err := d.store.Complete(ctx, id, fence, report.result)
+			return err
+		})
+	case fail:
+		return d.end(t, func() error {
+			_, err := d.store.Fail(ctx, id, fence, report.failure)
+			return err
+		})
+	case cancel:
+		return d.end(t, func() error {
+			_, err := d.store.Cancel(ctx, id, "AIJob "+aijob.Namespace+"/"+aijob.Name)
+			return err
+		})
+	case nothing:
+	}
+	return nil
+}
+
+// missing decides about an AIJob that the cache does not have: it may be new, or somebody has deleted it.
+func (d *Dispatcher) missing(ctx context.Context, t task) error {
+	aijob := &aiplatformv1alpha1.AIJob{}
+	err := d.cluster.direct.Get(ctx, nameOf(&t.job), aijob)
+	if err == nil && aijob.UID == t.uid {
+		return errAgain // the cache is behind
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read the AIJob: %w", err)
+	}
+	return d.end(t, func() error {
+		_, err := d.store.Fail(ctx, t.job.ID, t.fence, jobs.Failure{
+			Message: fmt.Sprintf("AIJob %s in namespace %s was deleted before the job ended", nameOf(&t.job).Name, t.job.Namespace),
+		})
+		return err
+	})
+}
+
+// cancelAIJob asks the operator to end an AIJob whose job has ended. One that is not there, or not the job's, is left alone.
+func (d *Dispatcher) cancelAIJob(ctx context.Context, name types.NamespacedName, id string) error {
+	aijob := &aiplatformv1alpha1.AIJob{}
+	if err := d.cluster.direct.Get(ctx, name, aijob); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("read the AIJob to cancel: %w", err)
+	}
+	if idOf(aijob) != id || ended(aijob) || aijob.Spec.Cancel != nil && *aijob.Spec.Cancel {
+		return nil
+	}
+	// With the UID, so that it is this one or none.
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"cancel":true}}`, aijob.UID)
+	err := d.cluster.direct.Patch(ctx, aijob, client.RawPatch(types.MergePatchType, patch))
+	d.metrics.request("cancel", err)
+	if err != nil && !apierrors.IsNotFound(err) && !refused(err) {
+		return fmt.Errorf("cancel the AIJob: %w", err)
+	}
+	if err != nil {
+		d.log.Warn("the AIJob cannot be cancelled", "job", id, "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,336 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// Keys of the advisory locks; the high word keeps them from those of other programs in the same database.
+const (
+	lockSpace   int64 = 0x4a6f6253 << 32
+	lockSchema        = lockSpace | 1
+	lockEpoch         = lockSpace | 2
+	lockTidying       = lockSpace | 3
+)
+
+type postgres struct{ pool *pgxpool.Pool }
+
+// OpenPostgres opens a PostgreSQL database by a URL like postgres://user:password@host/database, and brings its schema up to date.
+func OpenPostgres(ctx context.Context, url string) (Database, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of the database: %w", err)
+	}
+	if !strings.Contains(url, "pool_max_conns") {
+		config.MaxConns = 16
+	}
+	config.ConnConfig.ConnectTimeout = 2 * time.Second
+	parameters := config.ConnConfig.RuntimeParams
+	// An acknowledged job must outlive a crash of the server, whatever the database's own default is.
+	parameters["synchronous_commit"] = "on"
+	// A transaction of a service that was cut off gives its locks back.
+	parameters["idle_in_transaction_session_timeout"] = "5000"
+	// A plan is for the size that the tables have now: one from when there were few jobs would read all of them again and again.
+	parameters["plan_cache_mode"] = "force_custom_plan"
+	parameters["application_name"] = "job-service"
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	p := &postgres{pool: pool}
+	if err := p.migrate(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("bring the schema of the database up to date: %w", err)
+	}
+	return p, nil
+}
+
+// migrate holds a lock, so that replicas that start together do not migrate at once.
+func (p *postgres) migrate(ctx context.Context) error {
+	return p.transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockSchema); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)"); err != nil {
+			return err
+		}
+		var at int
+		if err := tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM schema_version").Scan(&at); err != nil {
+			return err
+		}
+		steps, err := pending("postgres", at)
+		if err != nil {
+			return err
+		}
+		for _, step := range steps {
+			// Without arguments, so that it may be several statements.
+			if _, err := tx.Conn().PgConn().Exec(ctx, step.sql).ReadAll(); err != nil {
+				return fmt.Errorf("migration %d: %w", step.version, err)
+			}
+			if _, err := tx.Exec(ctx, "INSERT INTO schema_version VALUES ($1)", step.version); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (p *postgres) transaction(ctx context.Context, do func(pgx.Tx) error) error {
+	return unavailable(pgx.BeginFunc(ctx, p.pool, do))
+}
+
+// unavailable marks errors that are no answer of the database, and those that say that it comes, goes, or is too full.
+func unavailable(err error) error {
+	var answer *pgconn.PgError
+	switch {
+	case err == nil, errors.Is(err, pgx.ErrNoRows), errors.Is(err, ErrEpoch), errors.Is(err, ErrLocked), errors.Is(err, jobs.ErrUnavailable):
+		return err
+	case errors.As(err, &answer):
+		switch answer.Code[:2] {
+		case "08", "53", "57", "40", "25", "55": // connection, resources, operator, rollback, transaction state, locks
+			return fmt.Errorf("the database: %w: %w", jobs.ErrUnavailable, err)
+		}
+		return err
+	}
+	return fmt.Errorf("the database: %w: %w", jobs.ErrUnavailable, err)
+}
+
+func bytesOf(id string) ([16]byte, bool) {
+	parsed, err := uuid.Parse(id)
+	return parsed, err == nil
+}
+
+// keys leaves out what is no UUID: there is no such job.
+func keys(ids []string) [][16]byte {
+	parsed := make([][16]byte, 0, len(ids))
+	for _, id := range ids {
+		if key, ok := bytesOf(id); ok {
+			parsed = append(parsed, key)
+		}
+	}
+	return parsed
+}
+
+const insertJobs = `INSERT INTO jobs (id, namespace, queue, type, executor, priority, submitter, spec, created_at, queued_at)
+SELECT id, namespace, queue, type, executor, priority, submitter, spec, created_at, created_at
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::json[], $9::bigint[])
+  AS given (id, namespace, queue, type, executor, priority, submitter, spec, created_at)
+ON CONFLICT (id) DO NOTHING`
+
+func (p *postgres) Insert(ctx context.Context, rows []*Row, outbox Outbox, delivered Delivered) error {
+	n := len(rows)
+	ids, created, priorities := make([][16]byte, n), make([]int64, n), make([]int16, n)
+	namespaces, queues, types, executors := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	submitters, specs := make([]string, n), make([]string, n)
+	for i, r := range rows {
+		var err error
+		ids[i], _ = bytesOf(r.ID)
+		namespaces[i], queues[i], types[i], executors[i] = r.Namespace, r.Queue, r.Type, string(r.Executor)
+		priorities[i], submitters[i], created[i] = int16(r.Priority), r.Submitter, micros(r.CreatedAt)
+		if specs[i], err = encodeSpec(&r.Job); err != nil {
+			return err
+		}
+	}
+	// All statements of a batch are one transaction, and one round trip.
+	batch := &pgx.Batch{}
+	batch.Queue(insertJobs, ids, namespaces, queues, types, executors, priorities, submitters, specs, created)
+	finish(batch, outbox, delivered)
+	return unavailable(p.pool.SendBatch(ctx, batch).Close())
+}
+
+func finish(batch *pgx.Batch, outbox Outbox, delivered Delivered) {
+	if len(outbox.Jobs) > 0 {
+		batch.Queue("INSERT INTO outbox (id, created_at, jobs) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING",
+			outbox.ID, time.Now().UnixMicro(), strings.Join(outbox.Jobs, ","))
+	}
+	if len(delivered.IDs) > 0 {
+		batch.Queue(deliver, keys(delivered.IDs), delivered.Epoch)
+	}
+}
+
+// deliver sees the new epoch when it comes after SetEpoch; when it comes before, the jobs are there for the scan that follows.
+const deliver = "DELETE FROM outbox WHERE id = ANY($1) AND (SELECT id FROM epoch) = $2"
+
+const updateJobs = `UPDATE jobs SET status = u.status, queued_at = u.queued_at, started_at = u.started_at, completed_at = u.completed_at,
+  next_retry_at = u.next_retry_at, retry_count = u.retry_count, worker_id = u.worker_id, fence = u.fence, lease_id = u.lease_id,
+  settled = u.settled, result = u.result, error = u.error
+FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[], $8::text[], $9::bigint[],
+  $10::bigint[], $11::bigint[], $12::text[], $13::text[])
+  AS u (id, status, queued_at, started_at, completed_at, next_retry_at, retry_count, worker_id, fence, lease_id, settled, result, error)
+WHERE jobs.id = u.id`
+
+func (p *postgres) Change(ctx context.Context, change Change) error {
+	connection, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return unavailable(err)
+	}
+	defer connection.Release() // closes it when a transaction is left open
+	begin := &pgx.Batch{}
+	begin.Queue("BEGIN")
+	if change.Epoch != "" {
+		// SetEpoch takes it exclusively: whoever got this far is done before the epoch changes, or sees the new one.
+		begin.Queue("SELECT pg_advisory_xact_lock_shared($1)", lockEpoch)
+		begin.Queue("SELECT id FROM epoch")
+	}
+	begin.Queue("SELECT id::text, "+columns+" FROM jobs WHERE id = ANY($1) ORDER BY jobs.id FOR UPDATE", keys(change.IDs))
+	rows, err := p.begun(ctx, connection, begin, change.Epoch)
+	if err == nil {
+		changed, outbox := change.Decide(rows)
+		err = p.write(ctx, connection, changed, outbox, change.Delivered)
+	}
+	if err != nil && !connection.Conn().IsClosed() {
+		soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		_, _ = connection.Exec(soon, "ROLLBACK")
+		cancel()
+	}
+	return unavailable(err)
+}
+
+func (p *postgres) begun(ctx context.Context, connection *pgxpool.Conn, begin *pgx.Batch, epoch string) (map[string]*Row, error) {
+	results := connection.SendBatch(ctx, begin)
+	defer func() { _ = results.Close() }()
+	if _, err := results.Exec(); err != nil {
+		return nil, err
+	}
+	if epoch != "" {
+		if _, err := results.Exec(); err != nil {
+			return nil, err
+		}
+		var holds string
+		if err := results.QueryRow().Scan(&holds); err != nil {
+			return nil, err
+		}
+		if holds != epoch {
+			return nil, ErrEpoch
+		}
+	}
+	rows, err := results.Query()
+	return collect(rows, err)
+}
+
+func collect(rows pgx.Rows, err error) (map[string]*Row, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	found := map[string]*Row{}
+	for rows.Next() {
+		row, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		found[row.ID] = row
+	}
+	return found, rows.Err()
+}
+
+func (p *postgres) write(ctx context.Context, connection *pgxpool.Conn, changed []*Row, outbox Outbox, delivered Delivered) error {
+	batch := &pgx.Batch{}
+	if n := len(changed); n > 0 {
+		ids, statuses, workers, results, failures := make([][16]byte, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+		queued, started, completed, next := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+		retries, fences, leases, settled := make([]int32, n), make([]int64, n), make([]int64, n), make([]int64, n)
+		for i, r := range changed {
+			ids[i], _ = bytesOf(r.ID)
+			statuses[i], workers[i], results[i], failures[i] = string(r.Status), r.WorkerID, string(r.Result), r.Error
+			queued[i], started[i], completed[i], next[i] = micros(r.QueuedAt), micros(r.StartedAt), micros(r.CompletedAt), micros(r.NextRetryAt)
+			retries[i], fences[i], leases[i], settled[i] = int32(r.RetryCount), r.Fence, r.LeaseID, r.Settled
+		}
+		batch.Queue(updateJobs, ids, statuses, queued, started, completed, next, retries, workers, fences, leases, settled, results, failures)
+	}
+	finish(batch, outbox, delivered)
+	batch.Queue("COMMIT")
+	results := connection.SendBatch(ctx, batch)
+	var tag pgconn.CommandTag
+	var err error
+	for range batch.Len() {
+		if tag, err = results.Exec(); err != nil {
+			break
+		}
+	}
+	if closing := results.Close(); err == nil {
+		err = closing
+	}
+	if err == nil && tag.String() != "COMMIT" { // COMMIT of a transaction that failed answers ROLLBACK, without an error
+		return fmt.Errorf("the transaction ended by %s: %w", tag, jobs.ErrUnavailable)
+	}
+	return err
+}
+
+func (p *postgres) Epoch(ctx context.Context) (epoch string, err error) {
+	err = p.pool.QueryRow(ctx, "SELECT id FROM epoch").Scan(&epoch)
+	return epoch, unavailable(err)
+}
+
+func (p *postgres) SetEpoch(ctx context.Context, epoch string) error {
+	return p.transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockEpoch); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "UPDATE epoch SET id = $1", epoch)
+		return err
+	})
+}
+
+func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func(), error) {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	key := lockSpace | int64(hash.Sum32())
+	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	connection, err := p.pool.Acquire(soon)
+	if err != nil {
+		return nil, nil, unavailable(err)
+	}
+	var got bool
+	if err := connection.QueryRow(soon, "SELECT pg_try_advisory_lock($1)", key).Scan(&got); err != nil || !got {
+		connection.Release()
+		if err == nil {
+			err = ErrLocked
+		}
+		return nil, nil, unavailable(err)
+	}
+	held, lost := context.WithCancel(ctx)
+	stopped := make(chan struct{})
+	go func() { // the lock is as long as its connection
+		defer close(stopped)
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-time.After(time.Second):
+				ask, cancel := context.WithTimeout(held, 2*time.Second)
+				_, err := connection.Exec(ask, "SELECT 1")
+				cancel()
+				if err != nil {
+					lost()
+				}
+			}
+		}
+	}()
+	return held, func() {
+		lost()
+		<-stopped
+		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if _, err := connection.Exec(free, "SELECT pg_advisory_unlock($1)", key); err != nil {
+			_ = connection.Conn().Close(free) // then the server frees it
+		}
+		connection.Release()
+	}, nil
+}
+
+func (p *postgres) Ping(ctx context.Context) error { return unavailable(p.pool.Ping(ctx)) }
+
+func (p *postgres) Close() { p.pool.Close() }

@@ -1,0 +1,108 @@
+package sqlstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
+)
+
+// spec is what never changes of a job, and nobody filters by.
+type spec struct {
+	Image     string          `json:"image,omitempty"`
+	Config    json.RawMessage `json:"config,omitempty"`
+	Resources *resources      `json:"resources,omitempty"`
+	Gang      *gang           `json:"gang,omitempty"`
+	Timeout   int64           `json:"timeoutMilliseconds,omitempty"`
+	Retries   int             `json:"maxRetries,omitempty"`
+	Backoff   float64         `json:"backoffMultiplier,omitempty"`
+}
+
+type resources struct {
+	CPU    string `json:"cpu,omitempty"`
+	Memory string `json:"memory,omitempty"`
+	GPU    int    `json:"gpu,omitempty"`
+}
+
+type gang struct {
+	Enabled    bool   `json:"enabled"`
+	MinMembers int    `json:"minMembers,omitempty"`
+	Topology   string `json:"topology,omitempty"`
+}
+
+func encodeSpec(job *jobs.Job) (string, error) {
+	s := spec{
+		Image: job.Image, Config: job.Config, Timeout: job.Timeout.Milliseconds(),
+		Retries: job.Retry.MaxRetries, Backoff: job.Retry.BackoffMultiplier,
+	}
+	if job.Resources != (jobs.Resources{}) {
+		s.Resources = &resources{job.Resources.CPU, job.Resources.Memory, job.Resources.GPU}
+	}
+	if job.Gang != (jobs.Gang{}) {
+		s.Gang = &gang{job.Gang.Enabled, job.Gang.MinMembers, job.Gang.Topology}
+	}
+	text, err := json.Marshal(s)
+	return string(text), err
+}
+
+func decodeSpec(text []byte, job *jobs.Job) error {
+	var s spec
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf("the spec of job %s: %w", job.ID, err)
+	}
+	job.Image, job.Config, job.Timeout = s.Image, s.Config, time.Duration(s.Timeout)*time.Millisecond
+	job.Retry = jobs.Retry{MaxRetries: s.Retries, BackoffMultiplier: s.Backoff}
+	if s.Resources != nil {
+		job.Resources = jobs.Resources{CPU: s.Resources.CPU, Memory: s.Resources.Memory, GPU: s.Resources.GPU}
+	}
+	if s.Gang != nil {
+		job.Gang = jobs.Gang{Enabled: s.Gang.Enabled, MinMembers: s.Gang.MinMembers, Topology: s.Gang.Topology}
+	}
+	return nil
+}
+
+// columns in the order in which scan reads them.
+const columns = `namespace, queue, type, executor, priority, submitter, spec, status, created_at, queued_at, started_at, completed_at,
+  next_retry_at, retry_count, worker_id, fence, lease_id, settled, result, error`
+
+// scan reads a row of the ID and columns.
+func scan(from interface{ Scan(...any) error }) (*Row, error) {
+	var (
+		r                                               Row
+		text                                            []byte
+		result                                          string
+		created, queued, started, completed, retryAfter int64
+	)
+	err := from.Scan(&r.ID, &r.Namespace, &r.Queue, &r.Type, &r.Executor, &r.Priority, &r.Submitter, &text, &r.Status, &created, &queued,
+		&started, &completed, &retryAfter, &r.RetryCount, &r.WorkerID, &r.Fence, &r.LeaseID, &r.Settled, &result, &r.Error)
+	if err != nil {
+		return nil, err
+	}
+	r.CreatedAt, r.QueuedAt, r.StartedAt = fromMicros(created), fromMicros(queued), fromMicros(started)
+	r.CompletedAt, r.NextRetryAt = fromMicros(completed), fromMicros(retryAfter)
+	if result != "" {
+		r.Result = json.RawMessage(result)
+	}
+	return &r, decodeSpec(text, &r.Job)
+}
+
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(n).UTC()
+}
+
+// firstID is the least UUID of version 7 of a time.
+func firstID(t time.Time) string {
+	ms := t.UnixMilli()
+	return fmt.Sprintf("%08x-%04x-7000-8000-000000000000", ms>>16, ms&0xffff)
+}

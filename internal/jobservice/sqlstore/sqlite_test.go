@@ -1,0 +1,22 @@
+package sqlstore
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// In a pod whose root file system is read-only there is no folder for temporary files, and a statement that needs one fails.
+func TestSQLiteKeepsWhatIsTemporaryInMemory(t *testing.T) {
+	database, err := OpenSQLite(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(database.Close)
+	const inMemory = 2 // https://www.sqlite.org/pragma.html#pragma_temp_store
+	s := database.(*sqlite)
+	for _, row := range []interface{ Scan(...any) error }{s.write.QueryRow("PRAGMA temp_store"), s.read.QueryRow("PRAGMA temp_store")} {
+		var where int
+		require.NoError(t, row.Scan(&where))
+		assert.Equal(t, inMemory, where)
+	}
+}

@@ -1,0 +1,68 @@
+package podend
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+)
+
+// Obstacle is what keeps a pod from starting.
+type Obstacle struct {
+	// Reason is Unschedulable, InvalidImageName, ImagePullFailed, ContainerConfigError, ContainerStartFailed or ContainerCrashing.
+	Reason string
+	// Container that waits, and its image; empty when the pod has no node.
+	Container, Image string
+	// Detail is what the scheduler or the kubelet says.
+	Detail string
+	// Since is when the scheduler first found no node; zero for the other reasons, of which the pod tells no time.
+	Since time.Time
+}
+
+// ContainerCrashing is the reason of a container that ends again and again. No status has it: each kind of pod has a reason of its own.
+const ContainerCrashing = "ContainerCrashing"
+
+// waiting are the reasons of obstacles by the kubelet's reason for a container that waits.
+var waiting = map[string]string{
+	"InvalidImageName": reasons.InvalidImageName,
+	"ErrImagePull":     reasons.ImagePullFailed, "ImagePullBackOff": reasons.ImagePullFailed, "ErrImageNeverPull": reasons.ImagePullFailed,
+	"RegistryUnavailable": reasons.ImagePullFailed, "ImageInspectError": reasons.ImagePullFailed,
+	"SignatureValidationFailed":  reasons.ImagePullFailed,
+	"CreateContainerConfigError": reasons.ContainerConfigError,
+	"CreateContainerError":       reasons.ContainerStartFailed, "RunContainerError": reasons.ContainerStartFailed,
+	"StartError": reasons.ContainerStartFailed, "PostStartHookError": reasons.ContainerStartFailed,
+	"CrashLoopBackOff": ContainerCrashing,
+}
+
+// ObstacleOf is what keeps a pod from starting; nil when nothing is known to.
+func ObstacleOf(pod *corev1.Pod) *Obstacle {
+	if refused := SchedulingRefused(pod); refused != nil && refused.Reason == corev1.PodReasonUnschedulable {
+		return &Obstacle{
+			Reason: reasons.Unschedulable, Detail: strings.TrimSuffix(refused.Message, "."), Since: refused.LastTransitionTime.Time,
+		}
+	}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if status.State.Waiting == nil {
+			continue
+		}
+		if reason := waiting[status.State.Waiting.Reason]; reason != "" {
+			return &Obstacle{
+				Reason: reason, Container: status.Name, Image: strings.TrimSpace(status.Image), Detail: status.State.Waiting.Message,
+			}
+		}
+	}
+	return nil
+}
+
+// SchedulingRefused is the condition by which the scheduler says that a pod gets no node; nil when it does not say so.
+func SchedulingRefused(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c
+		}
+	}
+	return nil
+}

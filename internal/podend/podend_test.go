@@ -1,0 +1,185 @@
+package podend_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+)
+
+var (
+	noon    = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	program = podend.Program{Container: "main", Remedies: map[string]string{
+		reasons.OutOfMemory: "raise the limit", reasons.Evicted: "add a PodDisruptionBudget",
+	}}
+)
+
+type podOption func(*corev1.Pod)
+
+func pod(name string, options ...podOption) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	for _, change := range options {
+		change(p)
+	}
+	return p
+}
+
+func failed(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+
+func exit(code int32, after time.Duration, reason ...string) podOption {
+	return func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodFailed
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: code, FinishedAt: metav1.NewTime(noon.Add(after)), Reason: strings.Join(reason, ""), Message: "bye",
+			}},
+		})
+	}
+}
+
+func deleted(after, grace time.Duration) podOption {
+	return func(p *corev1.Pod) {
+		p.DeletionTimestamp = ptr.To(metav1.NewTime(noon.Add(after + grace)))
+		p.DeletionGracePeriodSeconds = ptr.To(int64(grace / time.Second))
+	}
+}
+
+func disrupted(reason, message string) podOption {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		})
+	}
+}
+
+func because(reason, message string) podOption {
+	return func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, reason, message }
+}
+
+func TestEndOf(t *testing.T) {
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		want podend.End
+	}{
+		"the program fails": {pod("a", exit(1, 0)), podend.End{reasons.ProgramFailed, "pod a on node n1 ended with exit code 1: bye", 1, false}},
+		"a signal kills it": {pod("a", exit(139, 0)),
+			podend.End{reasons.ProgramKilled, "pod a on node n1 was killed by signal 11 (exit code 139): bye", 139, false}},
+		"it uses too much memory": {pod("a", exit(137, 0, "OOMKilled")), podend.End{reasons.OutOfMemory,
+			"pod a on node n1 was killed for using more memory than its limit (exit code 137): bye; raise the limit", 137, false}},
+		"it cannot be started": {pod("a", exit(128, 0, "StartError")),
+			podend.End{reasons.ContainerStartFailed, "pod a on node n1 could not start its program (exit code 128): bye", 128, false}},
+		"it lost a peer": {pod("a", exit(75, 0)), podend.End{reasons.PeerLost,
+			"pod a on node n1 ended with exit code 75 after it lost contact to another pod of the job: bye", 75, false}},
+		"a user deletes the pod": {pod("a", deleted(0, time.Minute), exit(143, time.Second)),
+			podend.End{reasons.PodDeleted, "pod a on node n1 was deleted", 0, true}},
+		"the grace period of a deleted pod ends": {pod("a", deleted(0, time.Minute), exit(137, time.Minute)),
+			podend.End{reasons.PodDeleted, "pod a on node n1 was deleted", 0, true}},
+		"a deleted pod runs out of memory": {pod("a", deleted(0, time.Minute), exit(137, time.Second, "OOMKilled")), podend.End{reasons.OutOfMemory,
+			"pod a on node n1 was killed for using more memory than its limit (exit code 137): bye; raise the limit", 137, false}},
+		"a deleted pod fails on its own": {pod("a", deleted(0, time.Minute), exit(3, time.Second)),
+			podend.End{reasons.ProgramFailed, "pod a on node n1 ended with exit code 3: bye", 3, false}},
+		"it had failed before it was deleted": {pod("a", deleted(time.Minute, time.Minute), exit(143, 0)),
+			podend.End{reasons.ProgramKilled, "pod a on node n1 was killed by signal 15 (exit code 143): bye", 143, false}},
+		"eviction through the API": {pod("a", failed, disrupted("EvictionByEvictionAPI", "drained")), podend.End{reasons.Evicted,
+			"pod a on node n1 was evicted through the API, as kubectl drain does: EvictionByEvictionAPI: drained; add a PodDisruptionBudget", 0, true}},
+		"a pod with a higher priority": {pod("a", failed, disrupted("PreemptionByScheduler", "")), podend.End{reasons.PodPreempted,
+			"pod a on node n1 was preempted for a pod with a higher priority: PreemptionByScheduler", 0, true}},
+		"a loss counts before an exit code": {pod("a", exit(1, 0), disrupted("DeletionByPodGC", "")), podend.End{reasons.NodeLost,
+			"pod a on node n1 was lost with its node: DeletionByPodGC", 0, true}},
+		"node pressure": {pod("a", because("Evicted", "The node was low on resource: memory.")), podend.End{reasons.NodePressure,
+			"pod a on node n1 was evicted by the kubelet because its node was short of a resource: Evicted: The node was low on resource: memory.", 0, true}},
+		"the pod's own storage limit": {pod("a", because("Evicted", "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi.")),
+			podend.End{reasons.StorageLimitExceeded, "pod a on node n1 was evicted: ephemeral-storage limit exceeded: " +
+				"Pod ephemeral local storage usage exceeds the total limit of containers 1Mi.", 0, false}},
+		"graceful shutdown of the node": {pod("a", because("Terminated", "Pod was terminated in response to imminent node shutdown.")),
+			podend.End{reasons.NodeShutdown, "pod a on node n1 was stopped because its node was shut down: Terminated: " +
+				"Pod was terminated in response to imminent node shutdown.", 0, true}},
+		"the kubelet does not accept the pod": {pod("a", because("OutOfcpu", "Node didn't have enough resource: cpu")), podend.End{reasons.NodeRefused,
+			"pod a on node n1 was refused by the kubelet of its node: OutOfcpu: Node didn't have enough resource: cpu", 0, true}},
+		"nothing is known": {pod("a", because("", "")), podend.End{reasons.ProgramFailed, "pod a on node n1 failed: no container ended", 0, false}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := program.EndOf(test.pod, podend.InWords(test.pod))
+			assert.Equal(t, test.want, got)
+			assert.Equal(t, got.Lost, podend.IsLoss(got.Reason))
+		})
+	}
+}
+
+func TestLastWordsAreBounded(t *testing.T) {
+	long := pod("a", exit(1, 0))
+	long.Status.ContainerStatuses[0].State.Terminated.Message = strings.Repeat("ü", 2000) + "the end\n"
+	message := program.EndOf(long, "pod a").Message
+	assert.True(t, strings.HasPrefix(message, "pod a ended with exit code 1: ... üü"), message)
+	assert.True(t, strings.HasSuffix(message, "üthe end"), message)
+	assert.Less(t, len([]rune(message)), 1100)
+}
+
+func TestCause(t *testing.T) {
+	tests := map[string]struct {
+		failed []*corev1.Pod
+		want   string
+	}{
+		"a loss before a failure": {[]*corev1.Pod{pod("a", exit(1, 0)), pod("b", exit(143, time.Second), disrupted("DeletionByPodGC", ""))}, "b"},
+		"a failure before those that lost a peer": {[]*corev1.Pod{pod("a", exit(75, 0)), pod("b", exit(1, time.Second))}, "b"},
+		"the first of two failures": {[]*corev1.Pod{pod("a", exit(2, time.Second)), pod("b", exit(1, 0))}, "b"},
+		"a pod that a user deleted before another lost it": {
+			[]*corev1.Pod{pod("a", exit(75, 2*time.Second)), pod("b", deleted(0, time.Minute), exit(143, time.Second))}, "b"},
+		"a lost peer before a pod that was deleted for it": {
+			[]*corev1.Pod{pod("a", exit(75, 0)), pod("b", deleted(time.Second, time.Minute), exit(143, 2*time.Second))}, "a"},
+		"a failure before a pod that was deleted for it": {
+			[]*corev1.Pod{pod("a", deleted(time.Second, time.Minute), exit(137, 2*time.Second)), pod("b", exit(1, 0))}, "b"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, test.want, program.Cause(test.failed).Name)
+		})
+	}
+}
+
+func TestCauseMayFollow(t *testing.T) {
+	now := noon.Add(time.Second)
+	wait := func(pods ...*corev1.Pod) time.Duration { return program.CauseMayFollow(now, pods, 3) }
+	assert.Equal(t, 2*time.Second, wait(pod("a", exit(75, 0))), "the pod that was lost is still to come")
+	assert.Zero(t, wait(pod("a", exit(75, 0)), pod("b", exit(1, 0))), "there is a cause")
+	assert.Zero(t, wait(pod("a", exit(75, 0)), pod("b", exit(75, 0)), pod("c", exit(75, 0))), "no pod is left")
+	assert.Zero(t, wait())
+	assert.LessOrEqual(t, program.CauseMayFollow(now.Add(time.Minute), []*corev1.Pod{pod("a", exit(75, 0))}, 3), time.Duration(0))
+}
+
+func TestObstacleOf(t *testing.T) {
+	waits := func(reason string) *corev1.Pod {
+		p := pod("a")
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init"}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "main", Image: "img ", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}},
+		}}
+		return p
+	}
+	assert.Nil(t, podend.ObstacleOf(pod("a")))
+	assert.Nil(t, podend.ObstacleOf(waits("ContainerCreating")))
+	for reason, want := range map[string]string{
+		"ErrImagePull": reasons.ImagePullFailed, "RegistryUnavailable": reasons.ImagePullFailed, "InvalidImageName": reasons.InvalidImageName,
+		"CreateContainerConfigError": reasons.ContainerConfigError, "RunContainerError": reasons.ContainerStartFailed,
+		"CrashLoopBackOff": podend.ContainerCrashing,
+	} {
+		assert.Equal(t, &podend.Obstacle{Reason: want, Container: "main", Image: "img", Detail: "why"}, podend.ObstacleOf(waits(reason)), reason)
+	}
+	refused := waits("ErrImagePull")
+	refused.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available.", LastTransitionTime: metav1.NewTime(noon)}}
+	obstacle := podend.ObstacleOf(refused)
+	require.NotNil(t, obstacle)
+	assert.Equal(t, podend.Obstacle{Reason: reasons.Unschedulable, Detail: "0/1 nodes are available", Since: noon}, *obstacle)
+	refused.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
+	assert.Equal(t, reasons.ImagePullFailed, podend.ObstacleOf(refused).Reason)
+}

@@ -1,0 +1,240 @@
+package scheduler_test
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+)
+
+var noon = time.Date(2030, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// nodeBuilder builds nodes. The builders are values: each call gives another one.
+type nodeBuilder scheduler.Node
+
+// node with 64 cores, 256 GiB, room for 110 pods, and so many GPUs.
+func node(name string, gpus int64) nodeBuilder {
+	return nodeBuilder{Name: name, Ready: true, Created: noon.Add(-24 * time.Hour),
+		Labels:      map[string]string{corev1.LabelHostname: name},
+		Allocatable: scheduler.Resources{MilliCPU: 64000, Memory: 256 << 30, EphemeralStorage: 100 << 30, GPUs: gpus, Pods: 110}}
+}
+
+func (b nodeBuilder) label(key, value string) nodeBuilder {
+	labels := map[string]string{key: value}
+	for k, v := range b.Labels {
+		labels[k] = v
+	}
+	b.Labels = labels
+	return b
+}
+
+func (b nodeBuilder) taint(key, value string, effect corev1.TaintEffect) nodeBuilder {
+	b.Taints = append(b.Taints[:len(b.Taints):len(b.Taints)], corev1.Taint{Key: key, Value: value, Effect: effect})
+	return b
+}
+
+func (b nodeBuilder) room(r scheduler.Resources) nodeBuilder      { b.Allocatable = r; return b }
+func (b nodeBuilder) requested(r scheduler.Resources) nodeBuilder { b.Requested = r; return b }
+func (b nodeBuilder) created(t time.Time) nodeBuilder             { b.Created = t; return b }
+func (b nodeBuilder) notReady() nodeBuilder                       { b.Ready = false; return b }
+
+// jobBuilder builds jobs of one group.
+type jobBuilder scheduler.Job
+
+// job of one member with one GPU and priority 50, of user u in namespace n, that waits for a minute.
+func job(name string) jobBuilder {
+	return jobBuilder{UID: types.UID(name), Kind: "AIJob", Namespace: "n", Name: name, User: "u", Priority: 50, Preemptible: true,
+		QueuedAt: noon.Add(-time.Minute), Groups: []scheduler.Group{{Count: 1, Requests: scheduler.Resources{GPUs: 1}}}}
+}
+
+func (b jobBuilder) group(change func(*scheduler.Group)) jobBuilder {
+	groups := append([]scheduler.Group(nil), b.Groups...)
+	change(&groups[0])
+	b.Groups = groups
+	return b
+}
+
+func (b jobBuilder) members(n int) jobBuilder {
+	return b.group(func(g *scheduler.Group) { g.Count = n })
+}
+
+func (b jobBuilder) needs(r scheduler.Resources) jobBuilder {
+	return b.group(func(g *scheduler.Group) { g.Requests = r })
+}
+
+func (b jobBuilder) gpus(n int64) jobBuilder { return b.needs(scheduler.Resources{GPUs: n}) }
+
+func (b jobBuilder) selector(key, value string) jobBuilder {
+	return b.group(func(g *scheduler.Group) { g.NodeSelector = map[string]string{key: value} })
+}
+
+func (b jobBuilder) tolerates(t corev1.Toleration) jobBuilder {
+	return b.group(func(g *scheduler.Group) { g.Tolerations = []corev1.Toleration{t} })
+}
+
+func (b jobBuilder) affinity(key string, op corev1.NodeSelectorOperator, values ...string) jobBuilder {
+	return b.group(func(g *scheduler.Group) {
+		g.Affinity = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}}}
+	})
+}
+
+func (b jobBuilder) and(count int, r scheduler.Resources) jobBuilder {
+	b.Groups = append(b.Groups[:len(b.Groups):len(b.Groups)], scheduler.Group{Count: count, Requests: r})
+	return b
+}
+
+func (b jobBuilder) in(namespace, user string) jobBuilder {
+	b.Namespace, b.User = namespace, user
+	return b
+}
+func (b jobBuilder) queue(name string) jobBuilder     { b.Queue = name; return b }
+func (b jobBuilder) cluster(name string) jobBuilder   { b.Cluster = name; return b }
+func (b jobBuilder) priority(p int32) jobBuilder      { b.Priority = p; return b }
+func (b jobBuilder) topology(label string) jobBuilder { b.Topology = label; return b }
+func (b jobBuilder) keeps() jobBuilder                { b.Preemptible = false; return b }
+func (b jobBuilder) stopping() jobBuilder             { b.Stopping = true; return b }
+
+// waits since so long.
+func (b jobBuilder) waits(d time.Duration) jobBuilder { b.QueuedAt = noon.Add(-d); return b }
+
+// runs on nodes since ten minutes, admitted at once.
+func (b jobBuilder) runs(nodes ...string) jobBuilder {
+	b.Placement = nodes
+	return b.since(10 * time.Minute)
+}
+
+func (b jobBuilder) since(d time.Duration) jobBuilder {
+	b.QueuedAt = noon.Add(-d)
+	b.AdmittedAt = b.QueuedAt
+	return b
+}
+
+// queueBuilder builds queues.
+type queueBuilder scheduler.Queue
+
+func queue(name string) queueBuilder { return queueBuilder{Name: name, Algorithm: "priority"} }
+
+func (b queueBuilder) algorithm(a string) queueBuilder { b.Algorithm = a; return b }
+func (b queueBuilder) suspended() queueBuilder         { b.Suspended = true; return b }
+func (b queueBuilder) preempts() queueBuilder          { b.Preempts = true; return b }
+func (b queueBuilder) maxJobs(n int) queueBuilder      { b.MaxJobs = n; return b }
+func (b queueBuilder) gpus(n int64) queueBuilder       { b.Quota = &scheduler.Quota{GPUs: &n}; return b }
+func (b queueBuilder) borrows(n int64) queueBuilder {
+	b.Borrowing = &scheduler.Quota{GPUs: &n}
+	return b
+}
+func (b queueBuilder) cohort(name string) queueBuilder { b.Cohort = name; return b }
+
+func (b queueBuilder) perUser(jobs int) queueBuilder {
+	b.PerUser = &scheduler.TenantQuota{MaxJobs: &jobs}
+	return b
+}
+
+func (b queueBuilder) perNamespace(gpus int64) queueBuilder {
+	b.PerNamespace = &scheduler.TenantQuota{Quota: scheduler.Quota{GPUs: &gpus}}
+	return b
+}
+
+// clusterBuilder builds clusters.
+type clusterBuilder scheduler.Cluster
+
+func cluster(name, key, value string) clusterBuilder {
+	return clusterBuilder{Name: name, NodeSelector: map[string]string{key: value}}
+}
+
+func (b clusterBuilder) maxJobs(n int) clusterBuilder   { b.MaxJobs = &n; return b }
+func (b clusterBuilder) maxGPUs(n int64) clusterBuilder { b.MaxGPUs = ptr.To(n); return b }
+func (b clusterBuilder) maxNodes(n int) clusterBuilder  { b.MaxNodes = &n; return b }
+
+// world builds snapshots.
+type world scheduler.Snapshot
+
+func nodes(all ...nodeBuilder) world {
+	w := world{Now: noon}
+	for _, n := range all {
+		w.Nodes = append(w.Nodes, scheduler.Node(n))
+	}
+	return w
+}
+
+func (w world) queues(all ...queueBuilder) world {
+	for _, q := range all {
+		w.Queues = append(w.Queues, scheduler.Queue(q))
+	}
+	return w
+}
+
+func (w world) clusters(all ...clusterBuilder) world {
+	for _, c := range all {
+		w.Clusters = append(w.Clusters, scheduler.Cluster(c))
+	}
+	return w
+}
+
+func (w world) running(all ...jobBuilder) world {
+	for _, j := range all {
+		w.Running = append(w.Running, scheduler.Job(j))
+	}
+	return w
+}
+
+func (w world) pending(all ...jobBuilder) world {
+	for _, j := range all {
+		w.Pending = append(w.Pending, scheduler.Job(j))
+	}
+	return w
+}
+
+func (w world) schedule() outcome { return outcome(scheduler.Schedule(scheduler.Snapshot(w))) }
+
+// outcome reads decisions.
+type outcome scheduler.Decisions
+
+func (o outcome) admitted() []string {
+	names := []string{}
+	for _, a := range o.Admitted {
+		names = append(names, string(a.UID))
+	}
+	return names
+}
+
+func (o outcome) nodesOf(name string) []string {
+	for _, a := range o.Admitted {
+		if string(a.UID) == name {
+			return a.Nodes
+		}
+	}
+	return nil
+}
+
+func (o outcome) preempted() []string {
+	names := []string{}
+	for _, p := range o.Preempted {
+		names = append(names, string(p.UID))
+	}
+	return names
+}
+
+func (o outcome) wait(name string) scheduler.Wait {
+	for _, w := range o.Waiting {
+		if string(w.UID) == name {
+			return w
+		}
+	}
+	return scheduler.Wait{}
+}
+
+// cpus are so many cores.
+func cpus(n int64) scheduler.Resources { return scheduler.Resources{MilliCPU: 1000 * n} }
+
+// at sets the nodes of a running job, and leaves the times as they are.
+func (b jobBuilder) at(nodes ...string) jobBuilder { b.Placement = nodes; return b }
+
+// admitted so long ago.
+func (b jobBuilder) admitted(d time.Duration) jobBuilder { b.AdmittedAt = noon.Add(-d); return b }
+
+func (b queueBuilder) quota(q scheduler.Quota) queueBuilder { b.Quota = &q; return b }

@@ -1,0 +1,281 @@
+package scheduler
+
+import (
+	"math"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+// The sums that are limited.
+const (
+	jobs = iota
+	gpuSum
+	cpuSum
+	memorySum
+	sums
+)
+
+// amounts are sums of requests and a number of jobs.
+type amounts [sums]int64
+
+var unlimited = amounts{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
+
+func needOf(job *Job) amounts {
+	need := amounts{jobs: 1}
+	for i := range job.Groups {
+		group := &job.Groups[i]
+		members := int64(max(group.Count, 0))
+		need[gpuSum] += members * group.Requests.GPUs
+		need[cpuSum] += members * group.Requests.MilliCPU
+		need[memorySum] += members * group.Requests.Memory
+	}
+	return need
+}
+
+func (a *amounts) add(other *amounts) {
+	for i := range a {
+		a[i] += other[i]
+	}
+}
+
+func (a *amounts) subtract(other *amounts) {
+	for i := range a {
+		a[i] -= other[i]
+	}
+}
+
+// ledger keeps what jobs hold of something limited.
+type ledger struct {
+	limit amounts
+	// used by running jobs and those admitted in the cycle; soon is what of it jobs hold that are being stopped.
+	used, soon amounts
+	// claimed by jobs that wait, so that later ones leave it to them; claimant is the first of them.
+	claimed  amounts
+	claimant *waiting
+	// below is what preemptible jobs hold of it below some priorities, once it has been summed up.
+	below  [levelsBelow + 1]amounts
+	summed bool
+}
+
+// short says of which sum there is not enough for a need, -1 for none.
+func (l *ledger) short(need *amounts, used amounts) int {
+	for i := range need {
+		if need[i] > 0 && l.limit[i] != math.MaxInt64 && used[i] > l.limit[i]-need[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// held is what jobs hold; now what counts as used for a job that would start at once; soonest for one that waits for those that
+// are being stopped.
+func (l *ledger) held() amounts { return l.used }
+
+func (l *ledger) now() amounts {
+	used := l.used
+	used.add(&l.claimed)
+	return used
+}
+
+func (l *ledger) soonest() amounts {
+	used := l.now()
+	used.subtract(&l.soon)
+	return used
+}
+
+// queue is a Queue in a cycle.
+type queue struct {
+	*Queue
+	ledger
+	// nominal is the queue's own quota, without what it may borrow.
+	nominal           amounts
+	cohort            *cohort
+	users, namespaces map[string]*ledger
+	// waits says that a job of the queue waits, waitsBorrowing that one does that borrows.
+	waits, waitsBorrowing bool
+	// clearing is the job of a queue with fair shares for which jobs are being stopped.
+	clearing *waiting
+	// members are what the users of each namespace hold in a queue with fair shares, line the order of its jobs.
+	members map[tenant]*ledger
+	line    *fair
+}
+
+type tenant struct{ namespace, user string }
+
+// cohort are queues that lend one another.
+type cohort struct {
+	name string
+	ledger
+}
+
+func queuesOf(all []Queue) map[string]*queue {
+	known := make(map[string]*queue, len(all))
+	cohorts := map[string]*cohort{}
+	for i := range all {
+		q := &queue{Queue: &all[i], users: map[string]*ledger{}, namespaces: map[string]*ledger{}, members: map[tenant]*ledger{}}
+		q.nominal = all[i].Quota.limits()
+		q.limit = q.nominal
+		if all[i].Cohort != "" {
+			q.join(cohorts)
+		}
+		if all[i].MaxJobs > 0 {
+			q.limit[jobs] = int64(all[i].MaxJobs)
+		}
+		known[all[i].Name] = q
+	}
+	return known
+}
+
+// join makes the queue a member of its cohort. A sum without a quota is neither lent nor borrowed.
+func (q *queue) join(cohorts map[string]*cohort) {
+	q.cohort = cohorts[q.Cohort]
+	if q.cohort == nil {
+		q.cohort = &cohort{name: q.Cohort, ledger: ledger{limit: amounts{jobs: math.MaxInt64}}}
+		cohorts[q.Cohort] = q.cohort
+	}
+	borrowing := q.Borrowing.limits()
+	for i := gpuSum; i < sums; i++ {
+		if q.nominal[i] == math.MaxInt64 {
+			continue
+		}
+		q.cohort.limit[i] += q.nominal[i]
+		if borrowing[i] == math.MaxInt64 {
+			q.limit[i] = math.MaxInt64
+		} else {
+			q.limit[i] += borrowing[i]
+		}
+	}
+}
+
+func (q *Quota) limits() amounts {
+	limit := unlimited
+	if q == nil {
+		return limit
+	}
+	for i, value := range [...]*int64{gpuSum: q.GPUs, cpuSum: q.MilliCPU, memorySum: q.Memory} {
+		if value != nil {
+			limit[i] = *value
+		}
+	}
+	return limit
+}
+
+func (q *TenantQuota) limits() amounts {
+	if q == nil {
+		return unlimited
+	}
+	limit := q.Quota.limits()
+	if q.MaxJobs != nil {
+		limit[jobs] = int64(*q.MaxJobs)
+	}
+	return limit
+}
+
+func ledgerFor[K comparable](known map[K]*ledger, key K, quota *TenantQuota) *ledger {
+	l := known[key]
+	if l == nil {
+		l = &ledger{limit: quota.limits()}
+		known[key] = l
+	}
+	return l
+}
+
+func (q *queue) fairShare() bool { return q.Algorithm == string(aiplatformv1alpha1.QueueFairShare) }
+
+// lent is what of a need counts in the cohort.
+func (q *queue) lent(need *amounts) amounts {
+	counted := amounts{}
+	for i := gpuSum; i < sums; i++ {
+		if q.nominal[i] != math.MaxInt64 {
+			counted[i] = need[i]
+		}
+	}
+	return counted
+}
+
+// borrows says whether the queue would hold, with a need, more than its own quota of what is needed.
+func (q *queue) borrows(need *amounts) bool {
+	if q.cohort == nil {
+		return false
+	}
+	for i := gpuSum; i < sums; i++ {
+		if need[i] > 0 && q.nominal[i] != math.MaxInt64 && q.used[i] > q.nominal[i]-need[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// hasBorrowed says whether the queue holds more than its own quota.
+func (q *queue) hasBorrowed() bool {
+	for i := gpuSum; i < sums; i++ {
+		if q.used[i]-q.soon[i] > q.nominal[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// level is something that limits a job, from the narrowest to the widest.
+type level int
+
+const (
+	ofUser level = iota
+	ofNamespace
+	ofCluster
+	ofQueue
+	ofCohort
+	levels
+)
+
+// scope is what a job needs of something limited.
+type scope struct {
+	*ledger
+	need amounts
+}
+
+// scopes that limit a job; those without a ledger do not.
+type scopes [levels]scope
+
+func scopesOf(job *Job, need *amounts, q *queue, in *cluster) scopes {
+	var s scopes
+	if in != nil {
+		s[ofCluster] = scope{&in.ledger, *need}
+	}
+	if q == nil {
+		return s
+	}
+	s[ofQueue] = scope{&q.ledger, *need}
+	if q.cohort != nil {
+		s[ofCohort] = scope{&q.cohort.ledger, q.lent(need)}
+	}
+	if q.PerUser != nil && job.User != "" {
+		s[ofUser] = scope{ledgerFor(q.users, job.User, q.PerUser), *need}
+	}
+	if q.PerNamespace != nil {
+		s[ofNamespace] = scope{ledgerFor(q.namespaces, job.Namespace, q.PerNamespace), *need}
+	}
+	return s
+}
+
+// short is the narrowest level that has not enough, and of which sum; false when all have.
+func (s *scopes) short(used func(*ledger) amounts) (level, int, bool) {
+	for at := range s {
+		if s[at].ledger == nil {
+			continue
+		}
+		if sum := s[at].short(&s[at].need, used(s[at].ledger)); sum >= 0 {
+			return level(at), sum, true
+		}
+	}
+	return 0, 0, false
+}
+
+// each calls a function with all ledgers of a job and what it needs of them.
+func (s *scopes) each(do func(*ledger, *amounts)) {
+	for at := range s {
+		if s[at].ledger != nil {
+			do(s[at].ledger, &s[at].need)
+		}
+	}
+}

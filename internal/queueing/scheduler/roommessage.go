@@ -1,0 +1,256 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+)
+
+// roomReason says what a job lacks on the nodes, or that what it could have is kept for another.
+func (c *cycle) roomReason(job *waiting) (string, string) {
+	f := job.form
+	if job.verdict == noRoom && job.kept == nil {
+		if !f.knownAlone {
+			f.fitsAlone = !c.lacksClearly(f) && c.roomFor(f, c.free)
+			f.knownAlone = true
+		}
+		if f.fitsAlone {
+			ahead := c.ahead(f)
+			return reasons.WaitingBehindGang, job.remember(messageKey{verdict: noRoom, behind: ahead}, func() string {
+				if ahead == nil {
+					return "fits now, but its place is kept for jobs that come first"
+				}
+				return fmt.Sprintf("fits now, but would delay %s, which comes first and needs %s", ahead.title(), ahead.form.wants(&c.layout))
+			})
+		}
+	}
+	return reasons.InsufficientCapacity, job.remember(messageKey{verdict: job.verdict}, func() string { return c.lack(f, job.verdict == tooMuchRoom) })
+}
+
+// ahead is the job for which room on a form's nodes is kept.
+func (c *cycle) ahead(f *form) *waiting {
+	for _, p := range f.parts {
+		if ahead := p.shape.class.reserved; ahead != nil {
+			return ahead
+		}
+	}
+	for _, job := range c.waits {
+		if job.kept != nil {
+			return job
+		}
+	}
+	return nil
+}
+
+// lack says what there is too little of: never enough, not even when no job runs, or not now.
+func (c *cycle) lack(f *form, never bool) string {
+	if f.missing != "" {
+		return fmt.Sprintf("needs %s, which no node has", f.missing)
+	}
+	where := "on nodes that match"
+	if f.cluster != nil {
+		where = fmt.Sprintf("on nodes of ComputeCluster %s that match", f.cluster.Name)
+	}
+	in, even := c.free, ""
+	if never {
+		in, even = c.empty, ", even when no job runs"
+	}
+	for i := range f.parts {
+		p := &f.parts[i]
+		if len(p.shape.class.nodes) == 0 {
+			return fmt.Sprintf("needs %s %s by selector, affinity and taints, but none does", f.wants(&c.layout), where)
+		}
+		if text := c.lackOf(f, p, where, in, never); text != "" {
+			return text + even
+		}
+	}
+	if f.topology == "" {
+		return fmt.Sprintf("needs %s %s; not all fit at once%s", f.wants(&c.layout), where, even)
+	}
+	best := 0
+	p := &f.parts[0]
+	for _, d := range p.shape.class.byTopology(c.nodes, f.topology) {
+		n := 0
+		for _, node := range d.nodes {
+			n += count(in.of(node), p.shape.request, p.count)
+		}
+		best = max(best, n)
+	}
+	return fmt.Sprintf("needs %s %s with one value of the label %s; the most that fit on such nodes are %d of %d%s",
+		f.wants(&c.layout), where, f.topology, min(best, p.count), p.count, even)
+}
+
+// lackOf says what one part lacks, whatever the topology and the other parts; empty if nothing.
+func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) string {
+	largest, free := p.shape.class.summary(in, never)
+	request := p.shape.request
+	if never {
+		for i := range request {
+			if at := scarceFirst(i, len(request)); request[at] > largest[at] {
+				return fmt.Sprintf("needs %s on one node, but the largest that matches has %s", c.layout.amount(at, request[at]), c.layout.bare(at, largest[at]))
+			}
+		}
+	}
+	for i := range request {
+		at := scarceFirst(i, len(request))
+		if need := request[at] * int64(p.count); request[at] > 0 && need > free[at] {
+			if never {
+				return fmt.Sprintf("needs %s %s, but there are only %s", c.layout.amount(at, need), where, c.layout.bare(at, free[at]))
+			}
+			return fmt.Sprintf("needs %s %s; %s free", c.layout.amount(at, need), where, c.layout.isOrAre(at, free[at]))
+		}
+	}
+	members := 0
+	for _, node := range p.shape.class.nodes {
+		if members += count(in.of(node), request, p.count); members >= p.count {
+			return ""
+		}
+	}
+	if p.count > 1 {
+		return fmt.Sprintf("needs %s %s; %d of the %d fit", f.wants(&c.layout), where, members, p.count)
+	}
+	for i := range request {
+		if at := scarceFirst(i, len(request)); request[at] > largest[at] {
+			return fmt.Sprintf("needs %s on one node; the most that a node that matches has free is %s", c.layout.amount(at, request[at]), c.layout.bare(at, largest[at]))
+		}
+	}
+	return fmt.Sprintf("needs %s on one node; no node that matches has all of that", f.wants(&c.layout))
+}
+
+// lacksClearly says whether there is too little of something for a form, whatever the nodes.
+func (c *cycle) lacksClearly(f *form) bool {
+	for i := range f.parts {
+		p := &f.parts[i]
+		largest, free := p.shape.class.summary(c.free, false)
+		for at, need := range p.shape.request {
+			if need > 0 && (need > largest[at] || need*int64(p.count) > free[at]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// summary is the most that one node of the class has of each resource, and what all have together.
+func (c *class) summary(in room, never bool) (largest, free []int64) {
+	at := 0
+	if never {
+		at = 1
+	}
+	if c.largest[at] == nil {
+		c.largest[at], c.free[at] = make([]int64, in.width), make([]int64, in.width)
+		for _, node := range c.nodes {
+			for i, have := range in.of(node) {
+				c.largest[at][i] = max(c.largest[at][i], have)
+				c.free[at][i] += max(have, 0)
+			}
+		}
+	}
+	return c.largest[at], c.free[at]
+}
+
+// scarceFirst looks at GPUs and extended resources before the others.
+func scarceFirst(i, width int) int {
+	switch {
+	case i == 0:
+		return gpus
+	case i <= width-extended:
+		return extended + i - 1
+	}
+	return [...]int{cpu, memory, storage, pods}[i-1-(width-extended)]
+}
+
+// wants is all that a form's members need.
+func (f *form) wants(l *layout) string {
+	var all []string
+	for _, p := range f.parts {
+		var one []string
+		for i := range p.shape.request {
+			at := scarceFirst(i, l.width)
+			if need := p.shape.request[at]; need > 0 && at != pods {
+				one = append(one, l.amount(at, need))
+			}
+		}
+		text := strings.Join(one, ", ")
+		switch {
+		case text == "":
+			text = plural(p.count, "pod")
+		case p.count > 1:
+			text = fmt.Sprintf("%d pods of %s each", p.count, text)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " and ")
+}
+
+// amount of a resource, as users write it.
+func (l *layout) amount(at int, n int64) string {
+	if at == pods {
+		return "room for " + plural(int(n), "pod")
+	}
+	return l.bare(at, n) + " " + l.name(at)
+}
+
+func (l *layout) bare(at int, n int64) string {
+	switch at {
+	case cpu:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case memory, storage:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return fmt.Sprint(n)
+}
+
+func (l *layout) isOrAre(at int, n int64) string {
+	if n == 1 || at == memory || at == storage {
+		return l.bare(at, n) + " is"
+	}
+	return l.bare(at, n) + " are"
+}
+
+// amountOf a sum that is limited.
+func amountOf(sum int, n int64) string {
+	switch sum {
+	case gpuSum:
+		return fmt.Sprintf("%d %s", n, gpuName)
+	case cpuSum:
+		return bare(sum, n) + " cpu"
+	case memorySum:
+		return bare(sum, n) + " memory"
+	}
+	return plural(int(n), "job")
+}
+
+func bare(sum int, n int64) string {
+	switch sum {
+	case cpuSum:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case memorySum:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return fmt.Sprint(n)
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func theirPlace(n int) string {
+	if n == 1 {
+		return "its place"
+	}
+	return "their places"
+}
+
+func areOrIs(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}

@@ -1,0 +1,39 @@
+package reporting
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// longestMessage is what the API takes as the message of a condition, in bytes.
+const longestMessage = 32768
+
+// Set sets a condition. Its time changes with its status only.
+func Set(conditions *[]metav1.Condition, generation int64, now time.Time, kind string, is metav1.ConditionStatus, reason, message string) {
+	if len(message) > longestMessage {
+		message = strings.ToValidUTF8(message[:longestMessage], "")
+	}
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: kind, Status: is, Reason: reason, Message: message, ObservedGeneration: generation,
+		LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
+	})
+}
+
+// Message of a condition; empty when there is none of the type.
+func Message(conditions []metav1.Condition, kind string) string {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+// Reason of a condition; empty when there is none of the type.
+func Reason(conditions []metav1.Condition, kind string) string {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil {
+		return c.Reason
+	}
+	return ""
+}

@@ -1,0 +1,64 @@
+package reporting
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Pacer spaces the writes of what may wait, such as figures that change all the time. The zero value is ready for use. It is safe for
+// concurrent use.
+type Pacer struct {
+	mutex sync.Mutex
+	known map[types.NamespacedName]paced
+}
+
+type paced struct{ seen, written time.Time }
+
+// Wait is how long to wait until the status of an object was last written so long ago; 0 when it may be written now.
+func (p *Pacer) Wait(key types.NamespacedName, interval time.Duration, now time.Time) time.Duration {
+	return max(0, p.Last(key).Add(interval).Sub(now))
+}
+
+// Last is when the status of an object was last written; zero when that is not known.
+func (p *Pacer) Last(key types.NamespacedName) time.Time {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.known[key].written
+}
+
+// Seen is when an object was first seen: now, if it was not seen before.
+func (p *Pacer) Seen(key types.NamespacedName, now time.Time) time.Time {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	entry := p.known[key]
+	if entry.seen.IsZero() {
+		entry.seen = now
+		p.set(key, entry)
+	}
+	return entry.seen
+}
+
+// Wrote notes that the status of an object was written.
+func (p *Pacer) Wrote(key types.NamespacedName, now time.Time) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	entry := p.known[key]
+	entry.written = now
+	p.set(key, entry)
+}
+
+func (p *Pacer) set(key types.NamespacedName, entry paced) {
+	if p.known == nil {
+		p.known = map[types.NamespacedName]paced{}
+	}
+	p.known[key] = entry
+}
+
+// Forget an object that is gone.
+func (p *Pacer) Forget(key types.NamespacedName) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	delete(p.known, key)
+}

@@ -1,0 +1,94 @@
+package progress
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+)
+
+const (
+	// requestPoll is how often an agent is asked what became of a request for a checkpoint.
+	requestPoll = 2 * time.Second
+	// urgentPoll is the same while a node is about to go.
+	urgentPoll = 200 * time.Millisecond
+	// maxReport bounds how much of an agent's report is read, in bytes.
+	maxReport = 64 << 10
+)
+
+// askAgent reads the report of a checkpoint agent, and asks it for the checkpoint that the target names unless it knows
+// of that request. The agent takes the same id again for the same request, so that a lost answer does no harm.
+func (s *Scraper) askAgent(ctx context.Context, at Target) (*report.Report, error) {
+	answer, err := s.call(ctx, http.MethodGet, at.Agent+report.StatusPath)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask %s: answer is %s instead of 200", at.Agent, answer.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReport))
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", at.Agent, err)
+	}
+	read, ok := report.Parse(text)
+	if !ok {
+		return nil, fmt.Errorf("ask %s: the answer is no report", at.Agent)
+	}
+	if at.Request == "" || read.Phase != report.PhaseSyncing || read.Request != nil && read.Request.ID == at.Request {
+		return &read, nil
+	}
+	return &read, s.request(ctx, at)
+}
+
+func (s *Scraper) request(ctx context.Context, at Target) error {
+	answer, err := s.call(ctx, http.MethodPost, at.Agent+report.RequestPath+"?id="+url.QueryEscape(at.Request))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusAccepted {
+		return fmt.Errorf("ask %s for a checkpoint: answer is %s instead of 202", at.Agent, answer.Status)
+	}
+	return nil
+}
+
+func (s *Scraper) call(ctx context.Context, method, address string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", address, err)
+	}
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", address, err)
+	}
+	return answer, nil
+}
+
+// awaitsAnswer says whether the agent has not yet said what became of the request.
+func (t *target) awaitsAnswer() bool {
+	if t.Request == "" {
+		return false
+	}
+	return t.report == nil || t.report.Request == nil || t.report.Request.ID != t.Request ||
+		t.report.Request.State == report.RequestPending
+}
+
+// poll is how soon the agent is asked again what became of the request.
+func (t *target) poll() time.Duration {
+	if t.Urgent {
+		return urgentPoll
+	}
+	return requestPoll
+}
+
+// sameNews says whether two reports tell the same but for how much was sent, which changes all the time.
+func sameNews(a, b report.Report) bool {
+	a.UploadedBytes, a.ReusedBytes, b.UploadedBytes, b.ReusedBytes = 0, 0, 0, 0
+	return reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,282 @@
+package progress
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+)
+
+const (
+	// maxBody bounds how much of an answer is read, in bytes.
+	maxBody = 1 << 20
+	// firstRetry is the pause after a first failed scrape: a worker opens its metrics port a little after it starts.
+	firstRetry = time.Second
+)
+
+// ScraperOptions are the settings of a Scraper.
+type ScraperOptions struct {
+	// Interval between two scrapes of one job. Default 30s.
+	Interval time.Duration
+	// Timeout of one scrape. Default 5s.
+	Timeout time.Duration
+	// Workers is how many jobs are scraped at the same time. Default 10.
+	Workers int
+	// Changed is called, from a worker, when a job reported other figures than before. It must not block.
+	Changed func(job types.NamespacedName)
+	// Scraped is called, from a worker, after each attempt, with the time that it took. It must not block. Optional.
+	Scraped func(job types.NamespacedName, took time.Duration, err error)
+	// Clock tells the time. Default the real one.
+	Clock clock.WithTicker
+}
+
+// Scraper reads the metrics of many jobs, and what their checkpoint agents report, with a bounded number of workers. It
+// keeps the last figures and the last report of each in memory and is safe for concurrent use.
+type Scraper struct {
+	options ScraperOptions
+	client  *http.Client
+	queue   workqueue.TypedDelayingInterface[types.NamespacedName]
+
+	mu      sync.Mutex
+	targets map[types.NamespacedName]*target
+}
+
+// Target is where replica 0 of a job is asked. What is empty is not asked for.
+type Target struct {
+	// Metrics is the URL of the worker's metrics.
+	Metrics string
+	// Agent is the URL of the checkpoint agent, without a path.
+	Agent string
+	// Request is the id of a checkpoint that the agent is to be asked for, until it has said what became of it.
+	Request string
+	// Urgent asks several times a second what became of it.
+	Urgent bool
+}
+
+// target is what is known of a job. Figures and report are those of the Target's present URLs.
+type target struct {
+	Target
+
+	figures  Figures
+	time     time.Time
+	report   *report.Report
+	failures int
+}
+
+// outcome is what one scrape brought: figures and report, each nil when it was not asked for or could not be read.
+type outcome struct {
+	figures *Figures
+	report  *report.Report
+	failed  bool
+}
+
+// NewScraper returns a Scraper that scrapes nothing until it is started and told of a job.
+func NewScraper(options ScraperOptions) *Scraper {
+	if options.Interval <= 0 {
+		options.Interval = 30 * time.Second
+	}
+	if options.Timeout <= 0 {
+		options.Timeout = 5 * time.Second
+	}
+	if options.Workers <= 0 {
+		options.Workers = 10
+	}
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	transport := &http.Transport{IdleConnTimeout: 2 * options.Interval, MaxIdleConnsPerHost: 1, DisableCompression: true}
+	return &Scraper{
+		options: options,
+		client: &http.Client{
+			Timeout: options.Timeout, Transport: transport,
+			// A worker runs its user's code, which must not send the manager to other addresses.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
+			Name: "progress-scraper", Clock: options.Clock,
+		}),
+		targets: map[types.NamespacedName]*target{},
+	}
+}
+
+// Start scrapes until the context ends. It is a controller-runtime Runnable.
+func (s *Scraper) Start(ctx context.Context) error {
+	var workers wait.Group
+	for range s.options.Workers {
+		workers.StartWithContext(ctx, s.work)
+	}
+	<-ctx.Done()
+	s.queue.ShutDown()
+	workers.Wait()
+	s.client.CloseIdleConnections()
+	return nil
+}
+
+// Follow scrapes a job's replica 0 at the target from now on, at once when it is new. An empty target ends it. The
+// figures and the report of other URLs are dropped: they tell of an earlier attempt.
+func (s *Scraper) Follow(job types.NamespacedName, to Target) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.targets[job]
+	switch {
+	case known == nil && to == Target{}:
+		return
+	case known == nil:
+		known = &target{}
+		s.targets[job] = known
+	case known.Target == to:
+		return
+	}
+	next := target{Target: to}
+	if known.Metrics == to.Metrics {
+		next.figures, next.time = known.figures, known.time
+	}
+	if known.Agent == to.Agent {
+		next.report = known.report
+	}
+	*known = next
+	if to.Metrics != "" || to.Agent != "" {
+		s.queue.Add(job)
+	}
+}
+
+// Forget ends the scraping of a job and drops its figures.
+func (s *Scraper) Forget(job types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.targets, job)
+}
+
+// Latest returns the last figures of a job and when they were read; false when there are none.
+func (s *Scraper) Latest(job types.NamespacedName) (Figures, time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.targets[job]
+	if known == nil || known.time.IsZero() {
+		return Figures{}, time.Time{}, false
+	}
+	return known.figures, known.time, true
+}
+
+// LatestReport returns the last report of a job's checkpoint agent, which must not be changed, and the agent's URL; false
+// when there is none.
+func (s *Scraper) LatestReport(job types.NamespacedName) (last *report.Report, agent string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.targets[job]
+	if known == nil || known.report == nil {
+		return nil, "", false
+	}
+	return known.report, known.Agent, true
+}
+
+func (s *Scraper) work(ctx context.Context) {
+	for {
+		job, shutdown := s.queue.Get()
+		if shutdown {
+			return
+		}
+		s.scrape(ctx, job)
+		s.queue.Done(job)
+	}
+}
+
+// scrape asks the worker and the agent of a job at the same time, and tells once what both brought.
+func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
+	at := s.target(job)
+	if at.Metrics == "" && at.Agent == "" {
+		return
+	}
+	var brought outcome
+	var asked sync.WaitGroup
+	agentFailed := false
+	if at.Agent != "" {
+		asked.Go(func() {
+			answer, err := s.askAgent(ctx, at)
+			brought.report, agentFailed = answer, err != nil
+		})
+	}
+	if at.Metrics != "" {
+		start := s.options.Clock.Now()
+		figures, err := s.fetch(ctx, at.Metrics)
+		if s.options.Scraped != nil && ctx.Err() == nil {
+			s.options.Scraped(job, s.options.Clock.Since(start), err)
+		}
+		if err == nil {
+			brought.figures = &figures
+		}
+		brought.failed = err != nil
+	}
+	asked.Wait()
+	brought.failed = brought.failed || agentFailed
+	again, changed := s.record(job, at, brought)
+	if again > 0 {
+		s.queue.AddAfter(job, again)
+	}
+	if changed && s.options.Changed != nil {
+		s.options.Changed(job)
+	}
+}
+
+func (s *Scraper) target(job types.NamespacedName) Target {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.targets[job]; known != nil {
+		return known.Target
+	}
+	return Target{}
+}
+
+// record keeps the outcome of a scrape. It returns when to scrape again, 0 for never by this call, and whether it brought
+// news.
+func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (again time.Duration, changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.targets[job]
+	if known == nil || known.Metrics != at.Metrics || known.Agent != at.Agent {
+		return 0, false
+	}
+	if brought.figures != nil {
+		changed = known.time.IsZero() || !known.figures.Equal(*brought.figures)
+		known.figures, known.time = *brought.figures, s.options.Clock.Now()
+	}
+	if brought.report != nil {
+		changed = changed || known.report == nil || !sameNews(*known.report, *brought.report)
+		known.report = brought.report
+	}
+	again = s.options.Interval
+	if known.awaitsAnswer() {
+		again = min(known.poll(), again)
+	}
+	if brought.failed {
+		known.failures++
+		return min(firstRetry<<min(known.failures-1, 10), again), changed
+	}
+	known.failures = 0
+	return again, changed
+}
+
+func (s *Scraper) fetch(ctx context.Context, url string) (Figures, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return Figures{}, fmt.Errorf("scrape %s: %w", url, err)
+	}
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return Figures{}, fmt.Errorf("scrape %s: %w", url, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return Figures{}, fmt.Errorf("scrape %s: answer is %s instead of 200", url, answer.Status)
+	}
+	return Parse(io.LimitReader(answer.Body, maxBody))
+}

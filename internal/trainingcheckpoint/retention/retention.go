@@ -1,0 +1,79 @@
+// Package retention decides which checkpoints are deleted. It touches nothing itself.
+package retention
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
+)
+
+// Checkpoint is a checkpoint in a storage.
+type Checkpoint struct {
+	Name string
+	// Manifest is nil when it cannot be read.
+	Manifest *manifest.Manifest
+	// Valid means that it is whole, as far as is known.
+	Valid bool
+	// Changed is when it was last written, by the clock of the storage.
+	Changed time.Time
+}
+
+// Valid returns the valid ones, the newest first.
+func Valid(all []Checkpoint) []Checkpoint {
+	var valid []Checkpoint
+	for _, c := range all {
+		if c.Valid {
+			valid = append(valid, c)
+		}
+	}
+	slices.SortStableFunc(valid, func(a, b Checkpoint) int { return manifest.Compare(b.Manifest, a.Manifest) })
+	return valid
+}
+
+// Surplus returns the names of those to delete: the valid ones beyond the keep newest, and damaged ones that are older
+// than all that stay. Never among them are the newest valid one, those whose name is spared (restored from, or being
+// read or written), and anything at all while nothing is valid. With keep 0 nothing is deleted.
+func Surplus(all []Checkpoint, keep int, spared func(name string) bool) []string {
+	valid := Valid(all)
+	if keep <= 0 || len(valid) == 0 {
+		return nil
+	}
+	kept, surplus := valid[:min(keep, len(valid))], valid[min(keep, len(valid)):]
+	oldest := kept[0].Changed
+	for _, c := range kept {
+		if c.Changed.Before(oldest) {
+			oldest = c.Changed
+		}
+	}
+	var doomed []string
+	for _, c := range surplus {
+		if !spared(c.Name) {
+			doomed = append(doomed, c.Name)
+		}
+	}
+	for _, c := range all {
+		if !c.Valid && c.Changed.Before(oldest) && !spared(c.Name) {
+			doomed = append(doomed, c.Name)
+		}
+	}
+	return doomed
+}
+
+// Blob is a content in an object store.
+type Blob struct {
+	SHA256  string
+	Changed time.Time
+}
+
+// Unreferenced returns the blobs that no manifest refers to and that were written more than margin before now. The margin
+// is for blobs whose manifest is not written yet. now must be of the clock that Changed is of.
+func Unreferenced(blobs []Blob, referenced func(sha256 string) bool, now time.Time, margin time.Duration) []string {
+	var doomed []string
+	for _, b := range blobs {
+		if !referenced(b.SHA256) && b.Changed.Before(now.Add(-margin)) {
+			doomed = append(doomed, b.SHA256)
+		}
+	}
+	return doomed
+}

@@ -1,0 +1,105 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/restore"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
+)
+
+// ErrNotFound says that there is nothing to resume from. The report says where it was looked for.
+var ErrNotFound = errors.New("there is no checkpoint to resume from")
+
+// Restore brings a checkpoint back and returns when the training may start. While a storage does not answer or refuses, it
+// keeps trying, and serves what is wrong. It returns ErrNotFound when there is nothing to resume from, and ctx's error
+// when it was stopped.
+func Restore(ctx context.Context, s Settings) error {
+	s = s.withDefaults()
+	status := newStatus(report.PhaseRestoring)
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	go serve(serving, s.Address, status, nil, s.Log)
+
+	result, err := restoreUntilDone(ctx, s, status)
+	var none *restore.NotFoundError
+	if err != nil && !errors.As(err, &none) {
+		return errors.Join(err, status.leave(s.TerminationPath))
+	}
+	status.change(func(r *report.Report) {
+		r.Phase, r.Restored, r.Skipped = report.PhaseDone, result.Restored, result.Skipped
+		r.Newest = result.Restored
+		if result.Name == "" { // of another job
+			r.Newest = nil
+		}
+	})
+	if none != nil {
+		status.problem(&store.Error{Reason: report.ReasonCheckpointNotFound, Message: none.Message}, time.Now())
+		s.Log.Error("there is nothing to resume from", "why", none.Message)
+		return errors.Join(ErrNotFound, status.leave(s.TerminationPath))
+	}
+	if result.Restored == nil {
+		s.Log.Info("there is no checkpoint: the training begins at the first epoch")
+	} else {
+		s.Log.Info("checkpoint restored", "checkpoint", result.Restored.Path, "epoch", result.Restored.Epoch, "step", result.Restored.Step)
+	}
+	if err := remember(s, result); err != nil { // only for the report of the sidecar
+		s.Log.Warn("what was restored cannot be noted in the volume", "error", err.Error())
+	}
+	return status.leave(s.TerminationPath)
+}
+
+func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.Result, error) {
+	delay := s.Backoff
+	for {
+		result, err := restore.Run(ctx, restore.Settings{
+			Directory: s.Directory, Store: s.Store, ResumePath: s.ResumePath, ResumeStore: s.ResumeStore,
+			ResumeOptional: s.ResumeOptional, Log: s.Log,
+		})
+		var none *restore.NotFoundError
+		if err == nil || errors.As(err, &none) {
+			status.problem(nil, time.Now())
+			return result, err
+		}
+		if ctx.Err() != nil {
+			return result, ctx.Err()
+		}
+		problem := s.explain(err)
+		if status.problem(problem, time.Now()) {
+			s.Log.Warn("the checkpoint cannot be restored yet", "reason", problem.Reason, "message", problem.Message)
+		}
+		status.change(func(r *report.Report) { r.Skipped = result.Skipped })
+		if err := status.leave(s.TerminationPath); err != nil {
+			s.Log.Warn("the termination message cannot be written", "error", err.Error())
+		}
+		wait(ctx, jittered(delay))
+		delay = min(2*delay, s.MaxBackoff)
+		if ctx.Err() != nil {
+			return result, ctx.Err()
+		}
+	}
+}
+
+// explain puts an error into words, by the store that is most likely its origin.
+func (s Settings) explain(err error) *store.Error {
+	var known *store.Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case store.ExplainVolume(err) != nil:
+		return store.ExplainVolume(err)
+	case s.Store != nil:
+		return s.Store.Explain(err)
+	case s.ResumeStore != nil:
+		return s.ResumeStore.Explain(err)
+	}
+	return &store.Error{Reason: report.ReasonStorageError, Message: cut(err.Error(), 500)}
+}
+
+// jittered is up to a quarter longer than d, so that the agents of many jobs do not ask all at once.
+func jittered(d time.Duration) time.Duration {
+	return d + time.Duration(rand.Int64N(int64(d)/4+1))
+}

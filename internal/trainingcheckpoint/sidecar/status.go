@@ -1,0 +1,171 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
+)
+
+// maxSkipped is how many damaged checkpoints a report names.
+const maxSkipped = 5
+
+// status is the agent's report, which the server reads while the agent works.
+type status struct {
+	mu     sync.Mutex
+	report report.Report
+	// leaving is the file of the termination message, once every change is left there.
+	leaving string
+	// sending are the checkpoints that are not in the storage yet, the newest first.
+	sending []string
+}
+
+func newStatus(phase report.Phase) *status { return &status{report: report.Report{Phase: phase}} }
+
+func (s *status) change(f func(r *report.Report)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.report)
+	if len(s.report.Skipped) > maxSkipped {
+		s.report.Skipped = s.report.Skipped[:maxSkipped]
+	}
+	s.leaveChange()
+}
+
+// send notes which checkpoints are to be sent.
+func (s *status) send(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sending = names
+	s.leaveChange()
+}
+
+// snapshot is the report as JSON.
+func (s *status) snapshot() report.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.copy()
+}
+
+func (s *status) copy() report.Report {
+	r := s.report
+	r.Skipped = append([]report.Skipped(nil), r.Skipped...)
+	if r.Request != nil {
+		request := *r.Request
+		r.Request = &request
+	}
+	return r
+}
+
+// problem sets what keeps the agent from its work, nil for nothing, and says whether that is news. The time since when
+// it is so stays while the reason does.
+func (s *status) problem(e *store.Error, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.report.Problem
+	if e == nil {
+		s.report.Problem = nil
+		s.leaveChange()
+		return before != nil
+	}
+	p := &report.Problem{Reason: e.Reason, Message: cut(e.Message, 1000), Since: now.UTC().Truncate(time.Second)}
+	if before != nil && before.Reason == p.Reason {
+		p.Since = before.Since
+	}
+	s.report.Problem = p
+	s.leaveChange()
+	return before == nil || before.Reason != p.Reason || before.Message != p.Message
+}
+
+// leave writes the report as termination message. The kubelet reads it when the container has ended, however that was.
+func (s *status) leave(path string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.write(path)
+}
+
+// leaveEveryChange writes the report as termination message now and whenever it changes: a container that is killed at the end
+// of its grace period has no time left for last words.
+func (s *status) leaveEveryChange(path string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = path
+	return s.write(path)
+}
+
+func (s *status) leaveChange() {
+	if s.leaving != "" {
+		_ = s.write(s.leaving) // that it cannot be written was said when the first one could not
+	}
+}
+
+func (s *status) write(path string) error {
+	if path == "" {
+		return nil
+	}
+	last := s.copy()
+	if n := len(s.sending); n > 0 && last.Problem == nil && last.Phase != report.PhaseDone {
+		what := s.sending[0]
+		if n > 1 {
+			what += fmt.Sprintf(" and %d more", n-1)
+		}
+		last.Problem = &report.Problem{Reason: report.ReasonCheckpointNotStored, Since: time.Now().UTC().Truncate(time.Second), Message: what +
+			" had not reached the storage when the pod was stopped and its grace period ended: see to a faster way to the storage, or to smaller checkpoints"}
+	}
+	return os.WriteFile(path, Message(last), 0o644)
+}
+
+// Message is a report as termination message, which has room for report.MaxTerminationBytes. What is least needed is
+// left out first.
+func Message(r report.Report) []byte {
+	for _, most := range []int{1000, 300, 100} {
+		for i := range r.Skipped {
+			r.Skipped[i].Message = cut(r.Skipped[i].Message, most)
+		}
+		if text := encode(r); len(text) <= report.MaxTerminationBytes {
+			return text
+		}
+	}
+	for len(r.Skipped) > 0 {
+		r.Skipped = r.Skipped[:len(r.Skipped)-1]
+		if text := encode(r); len(text) <= report.MaxTerminationBytes {
+			return text
+		}
+	}
+	if r.Problem != nil {
+		p := *r.Problem
+		p.Message = cut(p.Message, 400)
+		r.Problem = &p
+	}
+	if r.Request != nil {
+		request := *r.Request
+		request.Message = cut(request.Message, 200)
+		r.Request = &request
+	}
+	if text := encode(r); len(text) <= report.MaxTerminationBytes {
+		return text
+	}
+	r.Restored, r.Request = nil, nil
+	return encode(r)
+}
+
+func encode(r report.Report) []byte {
+	text, err := json.Marshal(r)
+	if err != nil { // there is nothing in a report that JSON has no form for
+		panic(err)
+	}
+	return text
+}
+
+// cut shortens a text to at most so many bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -1,0 +1,226 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/volume"
+)
+
+// syncer keeps the checkpoints of one attempt safe. It looks at the directory and the storage, and does what is to be
+// done, over and over: a failure at any point is made good by the next look.
+type syncer struct {
+	Settings
+	status   *status
+	wake     chan struct{}
+	restored restored
+	verified volume.Verified
+	// bad are checkpoints in the directory that are not what their manifest says, by name.
+	bad map[string]damaged
+	// unread could not be looked at in the last pass.
+	unread map[string]bool
+	// protected is never deleted from the directory: what the training may have started from.
+	protected map[string]bool
+	// initial are the names in the directory when the agent began.
+	initial   []string
+	collected time.Time
+
+	requests sync.Mutex
+}
+
+// damaged is a checkpoint in the directory that cannot be used.
+type damaged struct {
+	why      string
+	manifest *manifest.Manifest // nil when it cannot be read
+	// other: it is whole, but another one has its name.
+	other bool
+}
+
+// Sync keeps checkpoints safe until ctx ends, and then until all that the training has finished is in the storage. It
+// leaves its last report as termination message.
+func Sync(ctx context.Context, s Settings) error {
+	s = s.withDefaults()
+	y := &syncer{
+		Settings: s, status: newStatus(report.PhaseSyncing), wake: make(chan struct{}, 1), restored: recall(s),
+		verified: volume.Verified{Directory: s.Directory}, bad: map[string]damaged{}, protected: map[string]bool{},
+	}
+	y.status.change(func(r *report.Report) { r.Restored, r.Skipped = y.restored.Checkpoint, y.restored.Skipped })
+	// What must be finished goes on when ctx ends; the kubelet ends it with the grace period.
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if err := s.Directory.Create(); err != nil { // the training makes it, then
+		s.Log.Warn("the directory of checkpoints cannot be made", "error", err.Error())
+	}
+	if y.initial, _ = s.Directory.Names(); len(y.initial) == 0 { // what keeps it from being read, the first pass says
+		y.protected[y.restored.Name] = true
+	}
+	y.adoptRequest()
+	go serve(work, s.Address, y.status, y.request, s.Log)
+	go watch(work, s.Directory, y.wakeUp, s.Log)
+
+	defer context.AfterFunc(ctx, func() { // at once, whatever is under way
+		if err := y.status.leaveEveryChange(s.TerminationPath); err != nil {
+			s.Log.Warn("the termination message cannot be written", "error", err.Error())
+		}
+	})()
+	y.untilStopped(ctx, work)
+	y.finish(work)
+	y.status.change(func(r *report.Report) { r.Phase = report.PhaseDone })
+	return y.status.leave(s.TerminationPath)
+}
+
+func (y *syncer) wakeUp() {
+	select {
+	case y.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (y *syncer) untilStopped(ctx, work context.Context) {
+	delay := y.Backoff
+	for {
+		err := y.pass(work)
+		y.tell(err)
+		pause := y.Look
+		if err != nil {
+			pause = min(jittered(delay), y.Look)
+			delay = min(2*delay, y.MaxBackoff)
+		} else {
+			delay = y.Backoff
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-y.wake:
+			timer.Stop()
+			if err != nil { // new checkpoints do not make a storage answer
+				wait(ctx, y.Backoff)
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// finish makes the last passes after SIGTERM. It ends when nothing is left to do, or when trying again is of no use; what a
+// storage that does not answer at the moment is tried for, the grace period bounds.
+func (y *syncer) finish(work context.Context) {
+	delay := y.Backoff
+	for {
+		err := y.pass(work)
+		y.tell(err)
+		if err == nil {
+			select {
+			case <-y.wake: // a checkpoint has come meanwhile
+				continue
+			default:
+				return
+			}
+		}
+		if !y.worthWaiting(err) {
+			return
+		}
+		wait(work, jittered(delay))
+		delay = min(2*delay, y.MaxBackoff)
+	}
+}
+
+// worthWaiting says whether an error may go away within a grace period.
+func (y *syncer) worthWaiting(err error) bool {
+	if errors.Is(err, store.ErrSuperseded) {
+		return false
+	}
+	switch y.explain(err).Reason {
+	case report.ReasonStorageUnreachable, report.ReasonStorageError:
+		return true
+	}
+	return false
+}
+
+// pass looks once and does what is to be done.
+func (y *syncer) pass(ctx context.Context) error {
+	names, err := y.Directory.Names()
+	if err != nil {
+		return err
+	}
+	for name := range y.bad {
+		if !y.Directory.Exists(name) {
+			delete(y.bad, name)
+		}
+	}
+	local, names, unread := y.local(ctx, names)
+	if y.Store == nil {
+		err = y.passVolume(ctx, names, local)
+	} else {
+		err = y.passStore(ctx, local)
+		if err != nil && !errors.Is(err, store.ErrSuperseded) {
+			err = errors.Join(err, y.pruneUnsent(ctx, local))
+		}
+	}
+	return errors.Join(err, unread)
+}
+
+// local are the checkpoints in the directory whose manifest can be read and whose files have the right sizes. It also returns
+// the names without those that could not be looked at, which hinder none of the others and are not deleted, and why.
+func (y *syncer) local(ctx context.Context, names []string) (map[string]*manifest.Manifest, []string, error) {
+	var looked []string
+	var unread error
+	y.unread = map[string]bool{}
+	local := map[string]*manifest.Manifest{}
+	for _, name := range names {
+		m, err := y.Directory.Read(ctx, name)
+		switch {
+		case manifest.IsInvalid(err):
+			y.condemn(name, nil, err)
+		case err != nil && !y.Directory.Exists(name): // the training has deleted it
+		case err != nil:
+			unread = errors.Join(unread, err)
+			y.unread[name] = true
+			continue
+		default:
+			if bad, known := y.bad[name]; known && bad.manifest != nil && string(bad.manifest.Text) == string(m.Text) {
+				break
+			}
+			delete(y.bad, name) // it has been written again
+			local[name] = m
+		}
+		looked = append(looked, name)
+	}
+	return local, looked, unread
+}
+
+func (y *syncer) condemn(name string, m *manifest.Manifest, err error) {
+	if before, known := y.bad[name]; !known || before.why != err.Error() {
+		y.Log.Warn("checkpoint does not count", "checkpoint", name, "why", err.Error())
+	}
+	y.bad[name] = damaged{why: err.Error(), manifest: m, other: errors.Is(err, store.ErrOtherContent)}
+}
+
+// tell reports how a pass went.
+func (y *syncer) tell(err error) {
+	var problem *store.Error
+	switch {
+	case errors.Is(err, store.ErrSuperseded):
+		problem = &store.Error{Reason: report.ReasonSuperseded, Message: "a later attempt of the job has begun, which keeps the checkpoints now: this pod no longer writes to the storage"}
+	case err != nil:
+		problem = y.explain(err)
+	default:
+		problem = y.shortcoming()
+	}
+	if y.status.problem(problem, time.Now()) {
+		if problem == nil {
+			y.Log.Info("the storage works again")
+		} else {
+			y.Log.Warn("checkpoints are not as safe as they should be", "reason", problem.Reason, "message", problem.Message)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/retention"
+)
+
+// Collect deletes blobs that no manifest refers to and that are older than margin, marks of earlier attempts, and what
+// belongs to them. It looks anew first, so that what was written in the meantime counts.
+func (s *Store) Collect(ctx context.Context, attempt int, margin time.Duration) error {
+	if err := s.Mark(ctx, attempt); err != nil { // its time is the store's own
+		return err
+	}
+	area, err := s.Look(ctx)
+	if err != nil {
+		return err
+	}
+	if area.Writer > attempt {
+		return ErrSuperseded
+	}
+	var blobs []retention.Blob
+	for sum, o := range area.blobs {
+		blobs = append(blobs, retention.Blob{SHA256: sum, Changed: o.changed})
+	}
+	for _, c := range area.Checkpoints {
+		if c.Manifest == nil { // it may refer to any of them
+			blobs = nil
+		}
+	}
+	if area.unsure { // what the one that was not found refers to must not go on a single answer
+		blobs = nil
+	}
+	doomed := retention.Unreferenced(blobs, area.referenced, area.marks[attempt], margin)
+	for i, sum := range doomed {
+		if i%16 == 0 {
+			if err := s.Fence(ctx, attempt); err != nil {
+				return err
+			}
+		}
+		if err := s.remove(ctx, s.blobKey(sum)); err != nil {
+			return err
+		}
+	}
+	for sum := range area.corrupt {
+		if _, there := area.blobs[sum]; !there {
+			if err := s.remove(ctx, join(s.Prefix, folderCorrupt, sum)); err != nil {
+				return err
+			}
+		}
+	}
+	for other := range area.marks {
+		if other < attempt {
+			if err := s.remove(ctx, join(s.Prefix, folderWriters, strconv.Itoa(other))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reading leaves a mark that a checkpoint is being restored, by which it is not deleted, and returns what removes it. A
+// store that may only be read is as good: then no mark is left.
+func (s *Store) reading(ctx context.Context, checkpoint string) func() {
+	area, name := path.Dir(path.Dir(checkpoint)), path.Base(checkpoint)
+	key := join(area, folderReaders, name, strconv.FormatInt(time.Now().UnixNano(), 36))
+	if s.write(ctx, key, []byte("{}"), false) != nil {
+		return func() {}
+	}
+	return func() { _ = s.remove(context.WithoutCancel(ctx), key) }
+}

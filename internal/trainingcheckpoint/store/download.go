@@ -1,0 +1,260 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"gocloud.dev/blob"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/volume"
+)
+
+// Remote is a checkpoint in a store.
+type Remote struct {
+	// Name of a checkpoint's directory, also of one that lies elsewhere, such as at the top of a bucket.
+	Name string
+	// Manifest with its text. Of what Find returns it lacks the text and the files.
+	Manifest *manifest.Manifest
+	// key of the folder that the manifest is in.
+	key string
+}
+
+// parallelReads is how many pieces of files are on their way at once, and filesAtOnce how many files.
+const (
+	parallelReads = 5
+	filesAtOnce   = 4
+)
+
+// Download brings a checkpoint into the new directory target, which the caller renames when all is there. Every file is
+// compared with its size and SHA-256; an InvalidError says what differs.
+func (s *Store) Download(ctx context.Context, r Remote, target string) error {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	if path.Base(path.Dir(r.key)) == folderCheckpoints {
+		defer s.reading(ctx, r.key)()
+	}
+	ctx, stop := s.guard(ctx)
+	defer stop()
+	root, err := os.OpenRoot(target)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	group, inGroup := errgroup.WithContext(ctx)
+	group.SetLimit(filesAtOnce)
+	buffers := make(chan []byte, parallelReads)
+	for range parallelReads {
+		buffers <- nil // made when it is needed first
+	}
+	for _, f := range r.Manifest.Files {
+		group.Go(func() error { return s.downloadFile(inGroup, bucket, r, f, root, target, buffers) })
+	}
+	if err := group.Wait(); err != nil {
+		return because(ctx, err)
+	}
+	if err := volume.WriteFile(target, manifest.FileName, r.Manifest.Text); err != nil {
+		return err
+	}
+	return volume.SyncDirectory(target)
+}
+
+func (s *Store) downloadFile(
+	ctx context.Context, bucket *blob.Bucket, r Remote, f manifest.File, root *os.Root, target string, buffers chan []byte,
+) error {
+	if folder := path.Dir(f.Path); folder != "." {
+		if err := makeFolders(target, folder); err != nil {
+			return err
+		}
+	}
+	damaged, err := confirmed(ctx, func() error { return s.fetch(ctx, bucket, r, f, root, buffers) })
+	if damaged {
+		s.condemn(ctx, r, f)
+	}
+	return err
+}
+
+// confirmed reads, and reads again what is not as it should be: it is damaged only when both have seen so, and neither was cut
+// off, so that a mistake on the way does not condemn it.
+func confirmed(ctx context.Context, read func() error) (damaged bool, err error) {
+	if err = read(); !manifest.IsInvalid(err) || ctx.Err() != nil {
+		return false, err
+	}
+	err = read()
+	return manifest.IsInvalid(err) && ctx.Err() == nil, err
+}
+
+// makeFolders makes the folders of a file within a checkpoint, with the mode of the checkpoint.
+func makeFolders(target, folder string) error {
+	if folder == "." {
+		return nil
+	}
+	if err := makeFolders(target, path.Dir(folder)); err != nil {
+		return err
+	}
+	return volume.MakeLike(filepath.Join(target, filepath.FromSlash(folder)))
+}
+
+// keys are where the content of a file may lie: with the blobs of its area, or beside the manifest.
+func (r Remote) keys(f manifest.File) []string {
+	beside := join(r.key, f.Path)
+	if path.Base(path.Dir(r.key)) != folderCheckpoints {
+		return []string{beside}
+	}
+	return []string{join(path.Dir(path.Dir(r.key)), folderBlobs, f.SHA256), beside}
+}
+
+// condemn marks a content that is not what its name says, so that the next upload sends it again.
+func (s *Store) condemn(ctx context.Context, r Remote, f manifest.File) {
+	if r.key != join(s.Prefix, folderCheckpoints, r.Name) {
+		return // not the job's own
+	}
+	_ = s.write(context.WithoutCancel(ctx), join(s.Prefix, folderCorrupt, f.SHA256), []byte("{}"), false)
+}
+
+func (s *Store) fetch(
+	ctx context.Context, bucket *blob.Bucket, r Remote, f manifest.File, root *os.Root, buffers chan []byte,
+) (err error) {
+	file, err := root.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o664)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	for _, key := range r.keys(f) {
+		err = fetchPieces(ctx, bucket, key, f, file, buffers)
+		if !isNotFound(err) {
+			break
+		}
+	}
+	if isNotFound(err) {
+		return manifest.Invalid("%s is missing in the storage", f.Path)
+	}
+	if err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+// piece is a part of a file that arrives.
+type piece struct {
+	data []byte
+	err  error
+}
+
+// fetchPieces reads several pieces of an object at once and writes and hashes them in order.
+func fetchPieces(ctx context.Context, bucket *blob.Bucket, key string, f manifest.File, file *os.File, buffers chan []byte) error {
+	if f.Size == 0 {
+		return fetchEmpty(ctx, bucket, key, f)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	arriving := make(chan chan piece, parallelReads)
+	go func() {
+		defer close(arriving)
+		for offset := int64(0); offset < f.Size; offset += partBytes {
+			var buffer []byte
+			select {
+			case buffer = <-buffers:
+			case <-ctx.Done():
+				return
+			}
+			next := make(chan piece, 1)
+			arriving <- next
+			go func() { next <- readPiece(ctx, bucket, key, f, offset, buffer) }()
+		}
+	}()
+	h := sha256.New()
+	var failed error
+	for next := range arriving {
+		p := <-next
+		if failed == nil {
+			failed = p.err
+		}
+		if failed == nil {
+			_, _ = h.Write(p.data)
+			_, failed = file.Write(p.data)
+		}
+		if failed != nil {
+			cancel()
+		}
+		buffers <- p.data[:0:cap(p.data)]
+	}
+	if failed == nil {
+		failed = ctx.Err()
+	}
+	if failed == nil && manifest.Sum(h) != f.SHA256 {
+		failed = manifest.Mismatch(f.Path)
+	}
+	return failed
+}
+
+// fetchEmpty sees whether an object without content is there. It is opened, because what a store answers to questions about
+// an object does not tell a missing object from a missing bucket.
+func fetchEmpty(ctx context.Context, bucket *blob.Bucket, key string, f manifest.File) error {
+	r, err := bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	switch {
+	case r.Size() != 0:
+		return manifest.Invalid("%s has %d bytes in the storage instead of 0", f.Path, r.Size())
+	case f.SHA256 != manifest.Sum(sha256.New()):
+		return manifest.Mismatch(f.Path)
+	}
+	return nil
+}
+
+func readPiece(ctx context.Context, bucket *blob.Bucket, key string, f manifest.File, offset int64, buffer []byte) piece {
+	length := min(partBytes, f.Size-offset)
+	if int64(cap(buffer)) < length {
+		buffer = make([]byte, length)
+	}
+	buffer = buffer[:length]
+	r, err := bucket.NewRangeReader(ctx, key, offset, length, nil)
+	if err != nil {
+		return piece{buffer, err}
+	}
+	defer func() { _ = r.Close() }()
+	if r.Size() != f.Size {
+		return piece{buffer, manifest.Invalid("%s has %d bytes in the storage instead of %d", f.Path, r.Size(), f.Size)}
+	}
+	if _, err := io.ReadFull(r, buffer); err != nil {
+		return piece{buffer, fmt.Errorf("read %s: %w", f.Path, err)}
+	}
+	return piece{buffer, nil}
+}
+
+// Fetch brings a checkpoint into folder under its name: first under a hidden name, then, once all of it is there and on
+// the disk, renamed. What lies there under that name must have been moved away before.
+func (s *Store) Fetch(ctx context.Context, r Remote, folder string) (string, error) {
+	hidden := filepath.Join(folder, volume.RestoringPrefix+r.Name)
+	if err := os.RemoveAll(hidden); err != nil {
+		return "", err
+	}
+	if err := (volume.Directory{Path: hidden}).Create(); err != nil {
+		return "", err
+	}
+	err := s.Download(ctx, r, hidden)
+	if err == nil {
+		err = os.Rename(hidden, filepath.Join(folder, r.Name))
+	}
+	if err != nil {
+		_ = os.RemoveAll(hidden)
+		if errors.Is(err, fs.ErrNotExist) && !manifest.IsInvalid(err) {
+			return "", fmt.Errorf("bring %s to the volume: %w", r.Name, err)
+		}
+		return "", err
+	}
+	return filepath.Join(folder, r.Name), volume.SyncDirectory(folder)
+}

@@ -1,0 +1,195 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"sync"
+	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
+)
+
+// Store is a place in an object store. Its methods return errors that Explain can put into words.
+type Store struct {
+	Location
+	// folder has the credentials; empty for those of the environment (workload identity).
+	folder string
+	meter  meter
+	// StallAfter is how long not a single byte may move before the store counts as one that does not answer. Set it
+	// before the store is used. Default 20 s.
+	StallAfter time.Duration
+
+	mu      sync.Mutex
+	bucket  *blob.Bucket
+	print   string
+	secrets credentials
+
+	manifests manifestCache
+}
+
+// New returns the store at a URL, with the credentials in a directory, which is read anew whenever they change; empty for
+// those that the provider's library finds itself, such as workload identity. Nothing is asked of the store yet.
+func New(rawURL, credentialsFolder string) (*Store, error) {
+	l, err := ParseLocation(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Location: l, folder: credentialsFolder, StallAfter: stallAfter}, nil
+}
+
+// open returns the bucket, opened anew when the credentials have changed.
+func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := ""
+	if s.folder != "" {
+		c, err := readCredentials(s.folder)
+		if err != nil {
+			return nil, err
+		}
+		seen, s.secrets = c.print(), c
+		if err := c.missing(s.Location); err != nil {
+			s.bucket = nil
+			return nil, err
+		}
+	}
+	if s.bucket != nil && s.print == seen {
+		return s.bucket, nil
+	}
+	bucket, err := s.openBucket(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The former one is not closed: transfers may still use it.
+	s.bucket, s.print = bucket, seen
+	return bucket, nil
+}
+
+func (s *Store) openBucket(ctx context.Context) (*blob.Bucket, error) {
+	client := s.meter.client()
+	var c credentials
+	if s.folder != "" {
+		c = s.secrets
+	}
+	switch s.Scheme {
+	case schemeGCS:
+		return openGCS(ctx, s.Location, c, client)
+	case schemeAzure:
+		return openAzure(s.Location, c, client)
+	}
+	return openS3(ctx, s.Location, c, client)
+}
+
+// guard bounds ctx as meter.guard does.
+func (s *Store) guard(ctx context.Context) (context.Context, func()) {
+	return s.meter.guard(ctx, s.StallAfter)
+}
+
+// object is an object in a list.
+type object struct {
+	key     string
+	size    int64
+	md5     string
+	changed time.Time
+	folder  bool
+}
+
+// list calls each for all objects whose names begin with prefix; only to the next slash when shallow, with folders.
+func (s *Store) list(ctx context.Context, prefix string, shallow bool, each func(object)) error {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, stop := s.guard(ctx)
+	defer stop()
+	options := &blob.ListOptions{Prefix: prefix}
+	if shallow {
+		options.Delimiter = "/"
+	}
+	objects := bucket.List(options)
+	for {
+		o, err := objects.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return because(ctx, err)
+		}
+		each(object{key: o.Key, size: o.Size, md5: string(o.MD5), changed: o.ModTime, folder: o.IsDir})
+	}
+}
+
+// read returns a small object. gcerrors.NotFound is the code of the error when there is none.
+func (s *Store) read(ctx context.Context, key string) ([]byte, error) {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := s.guard(ctx)
+	defer stop()
+	r, err := bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	defer func() { _ = r.Close() }()
+	text, err := io.ReadAll(io.LimitReader(r, manifest.MaxBytes))
+	return text, because(ctx, err)
+}
+
+// write writes a small object; with fresh, only when there is none of that name.
+func (s *Store) write(ctx context.Context, key string, content []byte, fresh bool) error {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, stop := s.guard(ctx)
+	defer stop()
+	err = put(ctx, bucket, key, content, fresh)
+	if fresh && isNotImplemented(err) {
+		// A server without conditional writes; the caller has looked that there is none.
+		err = put(ctx, bucket, key, content, false)
+	}
+	return because(ctx, err)
+}
+
+func put(ctx context.Context, bucket *blob.Bucket, key string, content []byte, fresh bool) error {
+	return bucket.Upload(ctx, key, bytes.NewReader(content), &blob.WriterOptions{
+		ContentType: "application/json", DisableContentTypeDetection: true, MaxConcurrency: 1, IfNotExist: fresh,
+	})
+}
+
+// remove deletes an object; that it does not exist is no error.
+func (s *Store) remove(ctx context.Context, key string) error {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, stop := s.guard(ctx)
+	defer stop()
+	err = bucket.Delete(ctx, key)
+	if isNotFound(err) {
+		return nil
+	}
+	return because(ctx, err)
+}
+
+// because returns the cause of a context's end in place of the error that it led to.
+func because(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func isPrecondition(err error) bool {
+	return err != nil && gcerrors.Code(err) == gcerrors.FailedPrecondition
+}
+
+// join makes a key.
+func join(parts ...string) string { return path.Join(parts...) }

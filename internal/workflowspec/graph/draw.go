@@ -1,0 +1,132 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+// Limits of a drawing, in lines and in bytes of a line. They are those of status.graph.
+const (
+	mostLines   = 64
+	longestLine = 512
+)
+
+// marks are what a line begins with, by phase.
+var marks = map[string]string{
+	string(aiplatformv1alpha1.StagePending):   "○",
+	string(aiplatformv1alpha1.StageRunning):   "▶",
+	string(aiplatformv1alpha1.StageSucceeded): "✔",
+	string(aiplatformv1alpha1.StageFailed):    "✘",
+	string(aiplatformv1alpha1.StageSkipped):   "–",
+}
+
+// Draw draws the graph of a workflow in lines of text. Each stage has a line, under the last listed of the stages that it
+// depends on; a line names the others. It tells when a stage that runs has started, and how long an ended one took, so that
+// it does not change while nothing happens.
+func Draw(workflow *aiplatformv1alpha1.AgentWorkflow) []string {
+	graph := Of(workflow)
+	parents, others := map[string]string{}, map[string][]string{}
+	for _, edge := range graph.Edges {
+		others[edge.To] = append(others[edge.To], edge.From)
+	}
+	children := map[string][]Stage{}
+	for _, stage := range graph.Stages {
+		parent := ""
+		for _, listed := range graph.Stages { // the last listed
+			for _, from := range others[stage.Name] {
+				if listed.Name == from {
+					parent = from
+				}
+			}
+		}
+		parents[stage.Name] = parent
+		children[parent] = append(children[parent], stage)
+	}
+	d := drawing{parents: parents, before: others, children: children}
+	for _, root := range children[""] {
+		d.stage(root, "", "", "")
+	}
+	return d.finish()
+}
+
+type drawing struct {
+	parents  map[string]string
+	before   map[string][]string
+	children map[string][]Stage
+	lines    []line
+}
+
+// line is a stage's line: the branch and the name, which are padded to a column, and the rest.
+type line struct{ left, right string }
+
+// stage draws a stage and those under it. The branch leads to it; trunk is what the lines of those under it begin with.
+func (d *drawing) stage(stage Stage, trunk, branch, below string) {
+	mark := marks[stage.Phase]
+	var after []string
+	for _, name := range d.before[stage.Name] {
+		if name != d.parents[stage.Name] {
+			after = append(after, name)
+		}
+	}
+	right := stage.Phase + timesOf(stage)
+	if len(after) > 0 {
+		right += " (also after " + strings.Join(after, ", ") + ")"
+	}
+	if stage.Message != "" {
+		right += ": " + oneLine(stage.Message)
+	}
+	d.lines = append(d.lines, line{trunk + branch + mark + " " + stage.Name, right})
+	under := d.children[stage.Name]
+	for i, child := range under {
+		if i == len(under)-1 {
+			d.stage(child, trunk+below, "└─ ", "   ")
+		} else {
+			d.stage(child, trunk+below, "├─ ", "│  ")
+		}
+	}
+}
+
+func (d *drawing) finish() []string {
+	width := 0
+	for _, l := range d.lines {
+		width = max(width, utf8.RuneCountInString(l.left))
+	}
+	var lines []string
+	for i, l := range d.lines {
+		if i == mostLines-1 && len(d.lines) > mostLines {
+			return append(lines, fmt.Sprintf("… and %d more", len(d.lines)-i))
+		}
+		text := l.left + strings.Repeat(" ", width-utf8.RuneCountInString(l.left)) + "  " + l.right
+		lines = append(lines, cut(text, longestLine))
+	}
+	return lines
+}
+
+func timesOf(stage Stage) string {
+	switch {
+	case stage.StartTime == nil:
+		return ""
+	case stage.CompletionTime == nil:
+		return " since " + stage.StartTime.Format(time.RFC3339)
+	}
+	return " in " + stage.CompletionTime.Sub(*stage.StartTime).Round(time.Second).String()
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// cut shortens a text to so many bytes, between characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const more = "…"
+	end := most - len(more)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
+}

@@ -1,0 +1,318 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/postgres"
+	"github.com/dcnlab/spot-training-operator/test/harness/process"
+	"github.com/dcnlab/spot-training-operator/test/harness/redis"
+	"github.com/dcnlab/spot-training-operator/test/harness/stores"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(workerName) != "" {
+		runWorker()
+	}
+	os.Exit(m.Run())
+}
+
+// jobsVariable asks for another number of jobs than that of a short run.
+const jobsVariable = "FAULT_JOBS"
+
+func numberOfJobs(t *testing.T) int {
+	text := os.Getenv(jobsVariable)
+	if text == "" {
+		return 2000
+	}
+	number, err := strconv.Atoi(text)
+	require.NoError(t, err, jobsVariable)
+	return number / batchSize * batchSize
+}
+
+const (
+	secret     = "a secret that only the tests know, of more than 32 bytes"
+	visibility = 3 * time.Second
+	replicas   = 2
+	workers    = 3
+	submitters = 2
+)
+
+// site is all that runs.
+type site struct {
+	t      *testing.T
+	folder string
+	token  string
+
+	database               *postgres.Server
+	redis                  *redis.Server
+	toDatabase, toRedis    *stores.Proxy
+	services               []*process.Server
+	urls                   []string
+	workers                []*process.Server
+	client                 *client
+	faults                 map[string]int
+	submitting, chaos, all sync.WaitGroup
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{t: t, folder: t.TempDir(), faults: map[string]int{}}
+	s.database, s.redis = postgres.Start(t), redis.Start(t, redis.AppendOnly)
+	s.toDatabase, s.toRedis = stores.NewProxy(t, s.database.Address), stores.NewProxy(t, s.redis.Address)
+	s.token = token(t)
+	program := s.build()
+	for n := range replicas {
+		s.startService(n, program)
+	}
+	s.client = newClient(s.urls, s.token, 30*time.Second)
+	for n := range workers {
+		s.workers = append(s.workers, s.startWorker(n))
+	}
+	return s
+}
+
+// build the program, and return its name.
+func (s *site) build() string {
+	program := filepath.Join(s.folder, "program")
+	out, err := exec.Command("go", "build", "-o", program, "../../..").CombinedOutput()
+	require.NoError(s.t, err, "%s", out)
+	return program
+}
+
+// startService starts a replica of the job service.
+func (s *site) startService(n int, program string) {
+	address := process.FreePort(s.t, process.AnyPort)
+	alone := newClient([]string{"http://" + address}, s.token, time.Second)
+	s.urls = append(s.urls, alone.urls[0])
+	s.services = append(s.services, process.New(s.t, process.Options{
+		Name: fmt.Sprintf("job-service %d", n), Log: filepath.Join(s.folder, fmt.Sprintf("service-%d.log", n)),
+		Ready: func() error { return alone.call(context.Background(), http.MethodGet, "/health/live", nil, nil) },
+		Command: func() *exec.Cmd {
+			command := exec.Command(program, "job-service", "--kubernetes=false", "--bind-address="+address, "--metrics-bind-address=0",
+				"--visibility-timeout="+visibility.String(), "--retry-backoff=100ms", "--log-level=warn",
+				"--rate-limit-create=0", "--rate-limit-list=0", "--rate-limit-tasks=0", "--rate-limit-other=0")
+			command.Env = append(os.Environ(),
+				"DATABASE_URL=postgres://postgres@"+s.toDatabase.Address+"/postgres?sslmode=disable",
+				"REDIS_URL=redis://"+s.toRedis.Address+"/0", "JOB_SERVICE_HMAC_SECRET="+secret)
+			return command
+		},
+	}))
+}
+
+func (s *site) startWorker(n int) *process.Server {
+	starts := 0
+	return process.New(s.t, process.Options{
+		Name: fmt.Sprintf("worker %d", n), Log: filepath.Join(s.folder, "workers.log"), Ready: func() error { return nil },
+		Command: func() *exec.Cmd {
+			starts++ // each is another worker
+			command := exec.Command(os.Args[0])
+			command.Env = append(os.Environ(), fmt.Sprintf("%s=worker-%d-%d", workerName, n, starts), workerURLs+"="+strings.Join(s.urls, ","),
+				workerToken+"="+s.token, workerFolder+"="+s.folder)
+			return command
+		},
+	})
+}
+
+func token(t *testing.T) string {
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"sub": "faults", "scope": "jobs:read jobs:write tasks:work", "namespaces": []string{"*"}, "exp": time.Now().Add(12 * time.Hour).Unix(),
+	}).SignedString([]byte(secret))
+	require.NoError(t, err)
+	return signed
+}
+
+// TestNothingThatWasAcknowledgedIsLostOrDoneTwice submits jobs while everything is killed by turns. FAULT_JOBS says how many, 2,000
+// unless it is set.
+func TestNothingThatWasAcknowledgedIsLostOrDoneTwice(t *testing.T) {
+	s, total := newSite(t), numberOfJobs(t)
+	began := time.Now()
+	var left atomic.Int64
+	left.Store(int64(total))
+	// All faults come while jobs are being submitted.
+	within := max(15*time.Second, time.Duration(total)*2*time.Millisecond)
+	for n := range submitters {
+		name := fmt.Sprintf("client-%d", n)
+		j, err := openJournal(s.folder, name)
+		require.NoError(t, err)
+		one := &submitter{client: newClient(s.urls, s.token, 15*time.Second), journal: j, name: name, left: &left}
+		one.every = within * submitters * batchSize / time.Duration(total)
+		s.submitting.Go(func() { one.run(t.Context()) })
+	}
+	stop := make(chan struct{})
+	s.chaos.Go(func() { s.disturb(stop, total) })
+	s.submitting.Wait()
+	submitted := time.Since(began)
+	close(stop)
+	s.chaos.Wait()
+
+	s.awaitEnd(total)
+	t.Logf("%d jobs submitted in %s, ended after %s; faults: %v", total, submitted.Round(time.Second), time.Since(began).Round(time.Second), s.faults)
+	events, err := readJournals(s.folder)
+	require.NoError(t, err)
+	outcomes := s.outcomes(events)
+	s.report(events, outcomes)
+	wrong := check(events, outcomes)
+	for _, e := range events {
+		if slices.ContainsFunc(wrong, func(problem string) bool { return strings.Contains(problem, e.Job) }) {
+			t.Logf("%+v", e)
+		}
+	}
+	assert.Empty(t, wrong)
+	assert.GreaterOrEqual(t, len(outcomes), total)
+}
+
+// disturb kills and cuts, by turns, each at least once.
+func (s *site) disturb(stop <-chan struct{}, total int) {
+	pause := func(d time.Duration) bool {
+		select {
+		case <-stop:
+			return false
+		case <-time.After(d):
+			return true
+		}
+	}
+	faults := []struct {
+		name string
+		do   func()
+	}{
+		{"worker killed", func() { s.restart(s.workers[s.faults["worker killed"]%workers], nil) }},
+		{"service killed", func() { s.restart(s.services[s.faults["service killed"]%replicas], nil) }},
+		{"redis killed", func() { s.restart(s.redis.Server, nil) }},
+		{"redis killed, its data lost", func() { s.restart(s.redis.Server, s.redis.Forget) }},
+		{"database killed", func() { s.restart(s.database.Server, nil) }},
+		{"all services killed", func() {
+			for _, service := range s.services {
+				service.Kill()
+			}
+			for _, service := range s.services {
+				s.restart(service, nil)
+			}
+		}},
+		{"network to redis cut", func() { s.cut(s.toRedis, s.faults["network to redis cut"]%2 == 0) }},
+		{"network to the database cut", func() { s.cut(s.toDatabase, s.faults["network to the database cut"]%2 == 0) }},
+	}
+	every := 500 * time.Millisecond
+	if total > 10000 {
+		every = 3 * time.Second
+	}
+	for round := 0; ; round++ {
+		for _, fault := range faults {
+			if !pause(every) && round > 0 {
+				return
+			}
+			fault.do()
+			s.faults[fault.name]++
+		}
+	}
+}
+
+func (s *site) restart(server *process.Server, between func() error) {
+	server.Kill()
+	if between != nil {
+		assert.NoError(s.t, between())
+	}
+	// The processes of a PostgreSQL that was killed hold its memory for a moment.
+	var err error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		if err = server.TryStart(); err == nil {
+			return
+		}
+	}
+	assert.NoError(s.t, err)
+}
+
+// cut the network for longer than a lease lasts, and have the connections gone afterwards, or go on.
+func (s *site) cut(p *stores.Proxy, gone bool) {
+	p.Silence(true)
+	<-time.After(visibility + time.Second)
+	if gone {
+		p.Cut()
+	}
+	p.Silence(false)
+}
+
+// openJobs are those that have not ended, for a message that is written when the wait is over.
+type openJobs string
+
+func (o *openJobs) String() string { return string(*o) }
+
+// awaitEnd waits until no job is left.
+func (s *site) awaitEnd(total int) {
+	var open openJobs
+	within := 3*time.Minute + time.Duration(total)*10*time.Millisecond
+	require.Eventually(s.t, func() bool {
+		for _, status := range []string{"queued", "scheduled", "running", "retrying"} {
+			var answer struct {
+				Total int `json:"total"`
+			}
+			err := s.client.call(s.t.Context(), http.MethodGet, "/jobs/?limit=1&status="+status, nil, &answer)
+			if open = openJobs(fmt.Sprintf("%d %s, %v", answer.Total, status, err)); err != nil || answer.Total > 0 {
+				return false
+			}
+		}
+		return true
+	}, within, 200*time.Millisecond, "jobs do not end: %s", &open)
+}
+
+// outcomes asks for each job of the history what became of it.
+func (s *site) outcomes(events []event) map[string]string {
+	ids := map[string]bool{}
+	for _, e := range events {
+		ids[e.Job] = true
+	}
+	queue := make(chan string)
+	var mu sync.Mutex
+	outcomes := map[string]string{}
+	for range 16 {
+		s.all.Go(func() {
+			for id := range queue {
+				var answer struct {
+					Status string `json:"status"`
+				}
+				if err := s.client.call(s.t.Context(), http.MethodGet, "/jobs/"+id, nil, &answer); err != nil {
+					s.t.Errorf("job %s: %v", id, err)
+				}
+				mu.Lock()
+				outcomes[id] = answer.Status
+				mu.Unlock()
+			}
+		})
+	}
+	for id := range ids {
+		queue <- id
+	}
+	close(queue)
+	s.all.Wait()
+	return outcomes
+}
+
+func (s *site) report(events []event, outcomes map[string]string) {
+	kinds, ends := map[string]int{}, map[string]int{}
+	for _, e := range events {
+		kinds[string(e.Kind)]++
+	}
+	for _, status := range outcomes {
+		ends[status]++
+	}
+	for _, counts := range []map[string]int{kinds, ends} {
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			s.t.Logf("%s: %d", name, counts[name])
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// Package monitoring_test checks what the operator ships for Prometheus and Grafana with the real Prometheus: promtool
+// checks and tests the rules, and a Prometheus that scrapes the real manager evaluates them and answers every query of
+// the dashboards.
+//
+// KUBEBUILDER_ASSETS is the folder of etcd and kube-apiserver; without it that of the local cluster is used. PROMETHEUS
+// and PROMTOOL are the commands; without them those in .bin, which make builds.
+package monitoring_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../../.."
+
+var (
+	prometheusCommand = tool("PROMETHEUS", root+"/.bin/prometheus")
+	promtoolCommand   = tool("PROMTOOL", root+"/.bin/promtool")
+	assets            = tool("KUBEBUILDER_ASSETS", root+"/.localcluster/bin")
+)
+
+func tool(variable, otherwise string) string {
+	if value := os.Getenv(variable); value != "" {
+		return value
+	}
+	path, err := filepath.Abs(otherwise)
+	if err != nil {
+		panic(err) // the working directory is gone
+	}
+	return path
+}
+
+func TestMain(m *testing.M) {
+	for _, needed := range []string{prometheusCommand, promtoolCommand, filepath.Join(assets, "kube-apiserver")} {
+		if _, err := os.Stat(needed); err != nil {
+			fmt.Fprintf(os.Stderr, "these tests need %s: run `make test`, which builds it, or set PROMETHEUS, PROMTOOL and KUBEBUILDER_ASSETS\n", needed)
+			os.Exit(1)
+		}
+	}
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// rules is config/prometheus/rules.yaml.
+type rules struct {
+	Spec struct {
+		Groups []struct {
+			Name  string  `json:"name"`
+			Rules []alert `json:"rules"`
+		} `json:"groups"`
+	} `json:"spec"`
+}
+
+type alert struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for,omitempty"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func readRules(t *testing.T) rules {
+	t.Helper()
+	text, err := os.ReadFile(root + "/config/prometheus/rules.yaml")
+	require.NoError(t, err)
+	var object rules
+	require.NoError(t, yaml.Unmarshal(text, &object))
+	return object
+}
+
+func (r rules) alerts() (all []alert) {
+	for _, group := range r.Spec.Groups {
+		all = append(all, group.Rules...)
+	}
+	return all
+}
+
+// write makes the file that Prometheus itself reads: what the Prometheus operator makes of the object.
+func (r rules) write(t *testing.T, folder string) string {
+	t.Helper()
+	text, err := yaml.Marshal(r.Spec)
+	require.NoError(t, err)
+	path := filepath.Join(folder, "rules.yaml")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+func promtool(t *testing.T, folder string, arguments ...string) {
+	t.Helper()
+	command := exec.Command(promtoolCommand, arguments...)
+	command.Dir = folder
+	output, err := command.CombinedOutput()
+	require.NoError(t, err, "promtool %s\n%s", strings.Join(arguments, " "), output)
+}

@@ -1,0 +1,86 @@
+package rbac_test
+
+import (
+	"context"
+
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+)
+
+// gang brings a job through a change of its size, which finds its PodGroup there, to its end, with which that goes.
+func (w *world) gang(scheduler string) {
+	job := w.starts(builders.TrainingJob("bert").Workers(2).Elastic(2, 3).Rescale(mlv1.RescaleRestart).Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Scheduling = &mlv1.Scheduling{SchedulerName: scheduler}
+	}))
+	workers := w.workers(job, "")
+	w.change(job, job.Name, func() { job.Spec.NumWorkers = 3 })
+	pods := w.pods(job, workers.UID)
+	w.run(pods...)
+	w.awaitState(job, mlv1.StateRunning)
+	w.end(0, pods...)
+	w.awaitState(job, mlv1.StateCompleted)
+}
+
+// waitsForKueue has the test play Kueue, and a worker fail, at which the manager asks whether Kueue stopped it.
+func waitsForKueue(w *world) {
+	job := w.submit(builders.TrainingJob("bert").Labels(map[string]string{"kueue.x-k8s.io/queue-name": "team"}))
+	w.awaitReason(job, reasons.Queued)
+	var workers batchv1.Job
+	w.change(&workers, job.Name+"-training", func() { workers.Spec.Suspend = ptr.To(false) })
+	pods := w.pods(job)
+	w.run(pods...)
+	w.awaitState(job, mlv1.StateRunning)
+	w.end(1, pods...)
+	w.awaitJob(job, "restarted", func(status *mlv1.TrainingJobStatus) bool { return status.RestartCount == 1 })
+}
+
+// waitsForItsQueue has a job wait for an AIJobQueue that does not exist, then for one that admits nothing.
+func waitsForItsQueue(w *world) {
+	job := w.submit(builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Scheduling = &mlv1.Scheduling{QueueName: w.namespace}
+	}))
+	w.awaitReason(job, reasons.QueueNotFound)
+	queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	queue.Spec.Suspend = ptr.To(true)
+	require.NoError(w.t, w.Create(w.t.Context(), queue))
+	w.awaitReason(job, reasons.QueueSuspended)
+	w.await("the depth of the queue", func(ctx context.Context) (bool, error) {
+		err := w.Get(ctx, client.ObjectKeyFromObject(queue), queue)
+		return err == nil && queue.Status.Depth == 1, err
+	})
+}
+
+// aNodeIsLost has one worker lose another whose node does not exist.
+func aNodeIsLost(w *world) {
+	job := w.starts(builders.TrainingJob("bert").Workers(2))
+	pods := w.pods(job)
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "vanished"}}
+	require.NoError(w.t, w.SubResource("binding").Create(w.t.Context(), pods[1], binding))
+	w.end(75, pods[0])
+	w.awaitJob(job, "restarted", func(status *mlv1.TrainingJobStatus) bool { return status.RestartCount == 1 })
+	require.Equal(w.t, reasons.NodeLost, job.Status.LastFailure.Reason)
+}
+
+func quotaOfPods(w *world) {
+	require.NoError(w.t, w.Create(w.t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: w.namespace},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("1")}},
+	}))
+	w.await("the quota being counted", func(ctx context.Context) (bool, error) {
+		var q corev1.ResourceQuota
+		err := w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "one"}, &q)
+		return len(q.Status.Hard) > 0, err
+	})
+	job := w.submit(builders.TrainingJob("bert").Workers(2))
+	w.awaitReason(job, reasons.ResourceQuotaExceeded)
+}

@@ -1,0 +1,105 @@
+package rbac_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+)
+
+// servesWebhooks says whether the manager is installed with them.
+func (w *world) servesWebhooks() bool {
+	return len(w.webhooks.arguments(w.installation.arguments())) > 0
+}
+
+// warned are what the API server tells a user beside its answers.
+type warned struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (l *warned) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.texts = append(l.texts, text)
+}
+
+func (l *warned) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(strings.Join(l.texts, "\n"), text)
+}
+
+// webhooksAsk submits jobs that name everything that the webhooks ask the cluster about.
+func webhooksAsk(w *world) {
+	if !w.servesWebhooks() {
+		w.t.Skip("this installation serves no webhooks")
+	}
+	heard := &warned{}
+	config := rest.CopyConfig(w.config)
+	config.WarningHandlerWithContext = heard
+	user, err := client.New(config, client.Options{Scheme: w.Scheme()})
+	require.NoError(w.t, err)
+	try := func(b *builders.TrainingJobBuilder, warning string) {
+		w.await("the warning "+warning, func(ctx context.Context) (bool, error) {
+			err := user.Create(ctx, b.Namespace(w.namespace).ToCreate(), client.DryRunAll)
+			return heard.has(warning), err
+		})
+	}
+	try(builders.TrainingJob("bert").Claim("absent").Spec(func(s *mlv1.TrainingJobSpec) {
+		s.ServiceAccountName = "absent"
+		s.Scheduling = &mlv1.Scheduling{Priority: "absent", Spot: &mlv1.SpotReference{Name: "absent"}}
+		s.Env = []corev1.EnvVar{{Name: "X", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "absent"}, Key: "x",
+		}}}}
+	}), "spec.scheduling.priority")
+	try(builders.TrainingJob("gpt").Checkpoints(), "StorageClass")
+}
+
+// spoilCertificate has the next manager make the webhooks' certificate anew, when managers make it themselves.
+func (w *world) spoilCertificate() {
+	w.t.Helper()
+	if w.webhooks.mode(w.installation.arguments()) != "self" {
+		return
+	}
+	var secrets corev1.SecretList
+	require.NoError(w.t, w.List(w.t.Context(), &secrets, client.InNamespace(w.installation.namespace)))
+	for i := range secrets.Items {
+		if secret := &secrets.Items[i]; secret.Type == corev1.SecretTypeTLS {
+			before := secret.DeepCopy()
+			secret.Data["tls.crt"] = []byte("spoilt at " + time.Now().String())
+			require.NoError(w.t, w.Patch(w.t.Context(), secret, client.MergeFrom(before)))
+			return
+		}
+	}
+	require.Fail(w.t, "no Secret keeps the webhooks' certificate")
+}
+
+// awaitCertificate waits until it is good again.
+func (w *world) awaitCertificate() {
+	w.t.Helper()
+	if w.webhooks.mode(w.installation.arguments()) != "self" {
+		return
+	}
+	w.await("a new certificate", func(ctx context.Context) (bool, error) {
+		var secrets corev1.SecretList
+		if err := w.List(ctx, &secrets, client.InNamespace(w.installation.namespace)); err != nil {
+			return false, err
+		}
+		for i := range secrets.Items {
+			if secrets.Items[i].Type == corev1.SecretTypeTLS {
+				return strings.HasPrefix(string(secrets.Items[i].Data["tls.crt"]), "-----BEGIN"), nil
+			}
+		}
+		return false, nil
+	})
+}
