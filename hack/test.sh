@@ -38,10 +38,13 @@ main() {
   in_background workers workers/run-tests.sh
   say "operator (Go), packages with concurrency of their own: with the race detector"
   # shellcheck disable=SC2086 # lists of words
-  go_tests concurrent $concurrent -- -race -p 3
+  go_tests concurrent $concurrent -- -race -p 3 -skip '^TestBudget'
   say "operator (Go), other packages"
   # shellcheck disable=SC2086 # lists of words
   if [[ -n $others ]]; then go_tests others $others -- -p 3; fi
+  say "budgets of what concurrent packages cost, for which the race detector is in the way (Go)"
+  # shellcheck disable=SC2046 # a list of words
+  go_tests budgets $(grep -x -F "$concurrent" <<<"$(with_budgets)") -- -run '^TestBudget'
   say "local cluster (Go)"
   (cd hack/localcluster && go_tests localcluster ./... --) || FAILED+=("local cluster")
   say "catalog (Go)"
@@ -52,6 +55,11 @@ main() {
     say "failed: ${FAILED[*]}"
     return 1
   fi
+}
+
+# with_budgets: the packages that have tests of budgets.
+with_budgets() {
+  grep -rl --include='*_test.go' '^func TestBudget' controllers internal | xargs -n1 dirname | sort -u | sed "s|^|$MODULE/|"
 }
 
 # go_tests NAME PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint.
