@@ -1,4 +1,4 @@
-package releases
+package main
 
 import (
 	"os"
@@ -66,9 +66,9 @@ func TestUnsoundListsAreRefused(t *testing.T) {
 		want     string
 	}{
 		"no releases":            {tree: "0.1.0", want: "releases is empty: add an entry for version 0.1.0"},
-		"a tree without version": {tree: "dev", releases: []Release{upcoming("0.1.0", Candidate)}, want: `VERSION: "dev" is no semantic version`},
+		"a tree without version": {tree: "dev", releases: []Release{upcoming("0.1.0", Candidate)}, want: `VERSION: "dev" is not a semantic version`},
 		"a version with a v": {
-			tree: "0.1.0", releases: []Release{upcoming("v0.1.0", Candidate)}, want: `version "v0.1.0" is no semantic version`,
+			tree: "0.1.0", releases: []Release{upcoming("v0.1.0", Candidate)}, want: `version "v0.1.0" is not a semantic version`,
 		},
 		"a pre-release": {
 			tree: "0.1.0-rc.1", releases: []Release{upcoming("0.1.0-rc.1", Channels()...)}, want: "has a pre-release or build part",
@@ -76,7 +76,7 @@ func TestUnsoundListsAreRefused(t *testing.T) {
 		"a short hash": {
 			tree:     "0.1.0",
 			releases: []Release{{Version: "0.1.0", Commit: "abc123", Date: "2026-01-01", Channels: Channels()}},
-			want:     `releases[0] (0.1.0): commit "abc123" is no full hash`,
+			want:     `releases[0] (0.1.0): commit "abc123" is not a full hash`,
 		},
 		"a release without a commit": {
 			tree:     "0.2.0",
@@ -87,7 +87,7 @@ func TestUnsoundListsAreRefused(t *testing.T) {
 			tree: "0.2.0", releases: []Release{released("0.1.0", Channels()...)}, want: "version 0.2.0 of file VERSION is missing",
 		},
 		"no date": {
-			tree: "0.1.0", releases: []Release{{Version: "0.1.0", Channels: Channels()}}, want: `date "" is no date`,
+			tree: "0.1.0", releases: []Release{{Version: "0.1.0", Channels: Channels()}}, want: `date "" is not a date`,
 		},
 		"an unknown channel": {
 			tree: "0.1.0", releases: []Release{upcoming("0.1.0", Candidate, "beta")}, want: `channels: "beta" is none of candidate, fast, stable`,
@@ -146,7 +146,7 @@ func TestEveryProblemIsTold(t *testing.T) {
 }
 
 func TestParseRefusesUnknownFields(t *testing.T) {
-	_, err := Parse([]byte("releases:\n- version: 0.1.0\n  chanels: [stable]\n"))
+	_, err := parseReleases([]byte("releases:\n- version: 0.1.0\n  chanels: [stable]\n"))
 	assert.ErrorContains(t, err, `unknown field "chanels"`)
 }
 
@@ -160,7 +160,7 @@ func TestFindNamesTheVersionsThatThereAre(t *testing.T) {
 }
 
 func TestReadTheRepositorysOwnList(t *testing.T) {
-	list, tree, err := Read("../../../..")
+	list, tree, err := readReleases("../..")
 	require.NoError(t, err)
 	assert.NotEmpty(t, list.Releases)
 	_, err = list.Find(tree)
@@ -169,9 +169,9 @@ func TestReadTheRepositorysOwnList(t *testing.T) {
 
 func TestReadSaysWhichFileIsMissing(t *testing.T) {
 	root := t.TempDir()
-	_, _, err := Read(root)
+	_, _, err := readReleases(root)
 	assert.ErrorContains(t, err, "version of the tree")
-	require.NoError(t, os.WriteFile(filepath.Join(root, VersionFile), []byte("0.1.0\n"), 0o600))
-	_, _, err = Read(root)
+	require.NoError(t, os.WriteFile(filepath.Join(root, versionFile), []byte("0.1.0\n"), 0o600))
+	_, _, err = readReleases(root)
 	assert.ErrorContains(t, err, "list of releases")
 }

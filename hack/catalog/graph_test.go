@@ -1,4 +1,4 @@
-package graph
+package main
 
 import (
 	"slices"
@@ -7,19 +7,17 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/dcnlab/spot-training-operator/hack/catalog/internal/releases"
 )
 
-func offered(versions ...string) []releases.Release {
-	var list []releases.Release
+func offered(versions ...string) []Release {
+	var list []Release
 	for _, version := range versions {
-		list = append(list, releases.Release{Version: version})
+		list = append(list, Release{Version: version})
 	}
 	return list
 }
 
-func name(version string) string { return releases.Release{Version: version}.BundleName() }
+func name(version string) string { return Release{Version: version}.BundleName() }
 
 func TestEntries(t *testing.T) {
 	cases := map[string]struct {
@@ -66,20 +64,20 @@ func TestEntries(t *testing.T) {
 	}
 	for title, c := range cases {
 		t.Run(title, func(t *testing.T) {
-			assert.Equal(t, c.want, Of(offered(c.versions...)))
+			assert.Equal(t, c.want, upgradeGraph(offered(c.versions...)))
 		})
 	}
 }
 
-// Whichever version is installed and whichever step is taken, the newest is reached, and no minor version is passed over.
+// From any installed version, every sequence of upgrades reaches the newest one and skips no minor version.
 func TestEveryWayLeadsToTheHeadThroughEveryMinorVersion(t *testing.T) {
 	list := offered("0.1.0", "0.1.1", "0.2.0", "0.2.1", "0.2.2", "0.3.0", "0.4.0", "0.4.1", "1.0.0", "1.1.0", "1.1.1")
-	entries := Of(list)
+	entries := upgradeGraph(list)
 	minors := []string{"0.1", "0.2", "0.3", "0.4", "1.0", "1.1"}
 	head := list[len(list)-1]
 
-	var ways func(t *testing.T, installed releases.Release)
-	ways = func(t *testing.T, installed releases.Release) {
+	var ways func(t *testing.T, installed Release)
+	ways = func(t *testing.T, installed Release) {
 		t.Helper()
 		if installed.Version == head.Version {
 			return
@@ -88,8 +86,8 @@ func TestEveryWayLeadsToTheHeadThroughEveryMinorVersion(t *testing.T) {
 		require.NotEmpty(t, next, "%s is a dead end", installed.Version)
 		for _, release := range next {
 			step := slices.Index(minors, release.Minor()) - slices.Index(minors, installed.Minor())
-			assert.True(t, step == 0 || step == 1, "%s to %s passes over a minor version", installed.Version, release.Version)
-			assert.True(t, release.Semver().GT(installed.Semver()), "%s to %s is no upgrade", installed.Version, release.Version)
+			assert.True(t, step == 0 || step == 1, "%s to %s skips a minor version", installed.Version, release.Version)
+			assert.True(t, release.Semver().GT(installed.Semver()), "%s to %s is not an upgrade", installed.Version, release.Version)
 			ways(t, release)
 		}
 	}
@@ -98,16 +96,16 @@ func TestEveryWayLeadsToTheHeadThroughEveryMinorVersion(t *testing.T) {
 	}
 }
 
-// Whoever runs a patch release that only another channel has finds a way on in this one.
+// A patch release that only another channel offers has an upgrade in this channel too.
 func TestPatchReleasesOfOtherChannelsAreUpgraded(t *testing.T) {
 	list := offered("0.1.0", "0.2.0", "0.2.5")
-	elsewhere := releases.Release{Version: "0.2.3"}
-	assert.Equal(t, list[2:], successors(t, Of(list), list, elsewhere))
+	elsewhere := Release{Version: "0.2.3"}
+	assert.Equal(t, list[2:], successors(t, upgradeGraph(list), list, elsewhere))
 }
 
 // A channel has one head: the one entry that no other replaces or skips.
 func TestThereIsOneHead(t *testing.T) {
-	entries := Of(offered("0.1.0", "0.1.1", "0.2.0", "0.2.1", "0.3.0", "0.3.1"))
+	entries := upgradeGraph(offered("0.1.0", "0.1.1", "0.2.0", "0.2.1", "0.3.0", "0.3.1"))
 	left := map[string]bool{}
 	for _, entry := range entries {
 		left[entry.Name] = true
@@ -122,9 +120,9 @@ func TestThereIsOneHead(t *testing.T) {
 }
 
 // successors are the releases to which OLM may upgrade the installed one in a single step.
-func successors(t *testing.T, entries []Entry, list []releases.Release, installed releases.Release) []releases.Release {
+func successors(t *testing.T, entries []Entry, list []Release, installed Release) []Release {
 	t.Helper()
-	var next []releases.Release
+	var next []Release
 	for i, entry := range entries {
 		inRange := false
 		if entry.SkipRange != "" {
