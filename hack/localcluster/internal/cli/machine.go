@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"os/signal"
 	"syscall"
@@ -28,13 +29,9 @@ func machineUpCommand(f *folders) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up NAME", Short: "Make a machine and switch it on, or switch on one that is off", Args: cobra.ExactArgs(1),
 		Example: "  localcluster machine up gpu-1 --metadata 10.77.0.1:8080 --image trainer:dev",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
-			return c.MachineUp(cmd.Context(), args[0], options)
-		},
+		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
+			return c.MachineUp(ctx, args[0], options)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Address, "address", "", "address of the machine in the node's network; default: the next free one")
@@ -47,44 +44,32 @@ func machineUpCommand(f *folders) *cobra.Command {
 func machinePreemptCommand(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use: "preempt NAME", Short: "Take the power from a machine; its disk stays, and up switches it on again", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
-			return c.MachinePreempt(cmd.Context(), args[0])
-		},
+		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
+			return c.MachinePreempt(ctx, args[0])
+		}),
 	}
 }
 
 func machineDownCommand(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use: "down NAME...", Short: "Take the power from machines and remove them; their nodes stay in the cluster", Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
 			for _, name := range args {
-				if err := c.MachineDown(cmd.Context(), name); err != nil {
+				if err := c.MachineDown(ctx, name); err != nil {
 					return err
 				}
 			}
 			return nil
-		},
+		}),
 	}
 }
 
 func machineListCommand(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Show the machines", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(_ context.Context, c cluster.Cluster, _ []string) error {
 			return c.MachineList()
-		},
+		}),
 	}
 }
 

@@ -8,17 +8,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/manifest"
 )
 
 // objects renders a template and returns its objects by kind and name.
-func objects(t *testing.T, name string) map[string]*unstructured.Unstructured {
+func objects(t *testing.T, g generation, name string, v values) map[string]*unstructured.Unstructured {
 	t.Helper()
-	content, err := manifest.Render(templates, "templates/"+name, values{
-		Namespace: Namespace, OperatorNamespace: OperatorNamespace, Version: "0.38.0",
-		OLMImage: "localhost/localcluster/olm@sha256:a", OPMImage: "localhost/localcluster/opm@sha256:b",
-	})
+	content, err := g.render(name, v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +29,9 @@ func objects(t *testing.T, name string) map[string]*unstructured.Unstructured {
 }
 
 func TestInstallationIsThePublishedOne(t *testing.T) {
-	install, own := objects(t, "install.yaml"), objects(t, "objects.yaml")
+	v := v0.constants
+	v.Version, v.OLMImage, v.OPMImage = "0.38.0", "localhost/localcluster/olm@sha256:a", "localhost/localcluster/opm@sha256:b"
+	install, own := objects(t, v0, "install.yaml", v), objects(t, v0, "objects.yaml", v)
 	for _, want := range []string{
 		"Namespace/olm", "Namespace/operators", "ServiceAccount/olm-operator-serviceaccount",
 		"ClusterRole/system:controller:operator-lifecycle-manager", "Deployment/olm-operator", "Deployment/catalog-operator",
@@ -75,7 +72,7 @@ func TestImagesHoldWhatOLMRuns(t *testing.T) {
 }
 
 func TestTemplatesNameNoPublicRegistry(t *testing.T) {
-	files, err := filepath.Glob("templates/*.yaml")
+	files, err := filepath.Glob("templates/olm/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("templates %v, error %v", files, err)
 	}

@@ -1,31 +1,13 @@
-package manifest
+package olm
 
 import (
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 )
-
-func TestRender(t *testing.T) {
-	files := fstest.MapFS{
-		"templates/good.yaml": {Data: []byte("a: << quote .Name >>\nb: << base64 .Name >>\n")},
-		"templates/bad.yaml":  {Data: []byte("a: << .Missing >>\n")},
-	}
-	values := map[string]string{"Name": `with "quotes"`}
-	got, err := Render(files, "templates/good.yaml", values)
-	if want := "a: \"with \\\"quotes\\\"\"\nb: d2l0aCAicXVvdGVzIg==\n"; err != nil || string(got) != want {
-		t.Errorf("got %q, error %v; want %q", got, err, want)
-	}
-	for _, name := range []string{"templates/bad.yaml", "templates/none.yaml"} {
-		if got, err := Render(files, name, values); err == nil {
-			t.Errorf("%s: got %q and no error", name, got)
-		}
-	}
-}
 
 func TestExplain(t *testing.T) {
 	ready := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
@@ -35,7 +17,7 @@ func TestExplain(t *testing.T) {
 	pod := func(name string, status corev1.PodStatus) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "olm", Name: name}, Status: status}
 	}
-	got := Explain(t.Context(), fake.NewClientset(pod("good", ready), pod("bad", waiting), pod("done", corev1.PodStatus{Phase: corev1.PodSucceeded})), "olm")
+	got := explainPods(t.Context(), fake.NewClientset(pod("good", ready), pod("bad", waiting), pod("done", corev1.PodStatus{Phase: corev1.PodSucceeded})), "olm")
 	for _, want := range []string{"pod olm/bad is Pending", "ErrImagePull no such image"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q does not say %q", got, want)
@@ -44,7 +26,7 @@ func TestExplain(t *testing.T) {
 	if strings.Contains(got, "olm/good") || strings.Contains(got, "olm/done") {
 		t.Errorf("%q names a pod that is as it should be", got)
 	}
-	if got := Explain(t.Context(), fake.NewClientset(), "olm"); got != "there are no pods in olm" {
+	if got := explainPods(t.Context(), fake.NewClientset(), "olm"); got != "there are no pods in olm" {
 		t.Errorf("no pods: %q", got)
 	}
 }

@@ -1,7 +1,6 @@
-package olmv1
+package olm
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -10,39 +9,18 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
-
-	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/manifest"
 )
 
-func testValues() values {
+func v1TestValues() values {
 	return values{
-		Namespace: Namespace, CatalogdImage: "localhost/localcluster/catalogd@sha256:a", ControllerImage: "localhost/localcluster/operator-controller@sha256:b",
+		Namespace: v1Namespace, CatalogdImage: "localhost/localcluster/catalogd@sha256:a", ControllerImage: "localhost/localcluster/operator-controller@sha256:b",
 		CA: "authority\n", RegistriesConf: "[[registry]]\nlocation = \"10.77.0.1:5000\"\n", Policy: "{}\n",
 		Servers: []server{{Name: "catalogd", Certificate: "c\n", Key: "k\n"}, {Name: "operator-controller", Certificate: "c\n", Key: "k\n"}},
 	}
 }
 
-// objects renders a template and returns its objects by kind and name.
-func objects(t *testing.T, name string) map[string]*unstructured.Unstructured {
-	t.Helper()
-	content, err := manifest.Render(templates, "templates/"+name, testValues())
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]*unstructured.Unstructured{}
-	for _, document := range bytes.Split(content, []byte("\n---\n")) {
-		object := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
-			t.Fatalf("%s: %v in\n%s", name, err, document)
-		}
-		all[object.GetKind()+"/"+object.GetName()] = object
-	}
-	return all
-}
-
 func TestManifests(t *testing.T) {
-	install, webhook := objects(t, "install.yaml"), objects(t, "webhook.yaml")
+	install, webhook := objects(t, v1, "install.yaml", v1TestValues()), objects(t, v1, "webhook.yaml", v1TestValues())
 	for _, program := range []string{"catalogd", "operator-controller"} {
 		for _, want := range []string{
 			"Deployment/" + program + "-controller-manager", "ServiceAccount/" + program + "-controller-manager",
@@ -58,7 +36,7 @@ func TestManifests(t *testing.T) {
 			t.Errorf("%s runs the image %v", program, image)
 		}
 	}
-	if conf, _, _ := unstructured.NestedString(install["ConfigMap/registries"].Object, "data", "registries.conf"); conf != testValues().RegistriesConf {
+	if conf, _, _ := unstructured.NestedString(install["ConfigMap/registries"].Object, "data", "registries.conf"); conf != v1TestValues().RegistriesConf {
 		t.Errorf("registries.conf became %q", conf)
 	}
 	hooks, _, _ := unstructured.NestedSlice(webhook["MutatingWebhookConfiguration/catalogd-mutating-webhook-configuration"].Object, "webhooks")
@@ -78,7 +56,7 @@ func TestCertificatesAreKeptAndGoodForTheServices(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(ca)) {
-		t.Fatal("the authority is no certificate")
+		t.Fatal("the authority is not a certificate")
 	}
 	for _, s := range servers {
 		if _, err := tls.X509KeyPair([]byte(s.Certificate), []byte(s.Key)); err != nil {

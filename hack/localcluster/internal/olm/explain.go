@@ -1,4 +1,4 @@
-package manifest
+package olm
 
 import (
 	"context"
@@ -13,8 +13,10 @@ import (
 // logLines is how much of a container's log an explanation holds.
 const logLines = int64(15)
 
-// Explain says how the pods of a namespace are: for each one that is not ready, its state and the end of its log.
-func Explain(ctx context.Context, client kubernetes.Interface, namespace string) string {
+func (s *Service) explain(ctx context.Context) string { return explainPods(ctx, s.kube, s.namespace) }
+
+// explainPods describes the pods of a namespace that are not ready: the state and the end of the log of each.
+func explainPods(ctx context.Context, client kubernetes.Interface, namespace string) string {
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "cannot list the pods of " + namespace + ": " + err.Error()
@@ -49,7 +51,7 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// containerStates says why containers wait or have ended.
+// containerStates describes the containers that wait or have failed.
 func containerStates(pod *corev1.Pod) string {
 	var out strings.Builder
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -58,7 +60,7 @@ func containerStates(pod *corev1.Pod) string {
 				fmt.Fprintf(&out, "; %s waits: %s %s", s.Name, waiting.Reason, waiting.Message)
 			}
 			if ended := s.State.Terminated; ended != nil && ended.ExitCode != 0 {
-				fmt.Fprintf(&out, "; %s ended with code %d: %s", s.Name, ended.ExitCode, ended.Message)
+				fmt.Fprintf(&out, "; %s exited with code %d: %s", s.Name, ended.ExitCode, ended.Message)
 			}
 		}
 	}

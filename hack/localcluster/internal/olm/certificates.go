@@ -1,4 +1,4 @@
-package olmv1
+package olm
 
 import (
 	"errors"
@@ -13,15 +13,15 @@ import (
 // authority is the name of the authority that both servers and their clients trust.
 const authority = "olmv1-ca"
 
-// certificates returns the authority's certificate and the servers with theirs. They are kept in dir, so that starting
-// OLM v1 again changes nothing.
+// certificates returns the authority's certificate and the servers of OLM v1 with theirs. They are kept in dir, so that a
+// second start changes nothing.
 func certificates(dir string) (ca string, servers []server, err error) {
 	issuer, err := pki.LoadOrCreate(dir, authority)
 	if err != nil {
 		return "", nil, err
 	}
 	for _, name := range []string{"catalogd", "operator-controller"} {
-		host := name + "-service." + Namespace + ".svc"
+		host := name + "-service." + v1Namespace + ".svc"
 		pair, err := loadOrIssue(issuer, dir, "olmv1-"+name, pki.Request{
 			CommonName: name, Hosts: []string{host, host + ".cluster.local", "localhost"},
 		})
