@@ -1,16 +1,14 @@
 package cluster
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
 	"syscall"
 
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
@@ -101,13 +99,9 @@ func (c Cluster) machines() ([]Machine, error) {
 	}
 	var list []Machine
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
 		var m Machine
-		if err := json.Unmarshal(content, &m); err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, err)
+		if _, err := jsonfile.Load(file, &m); err != nil {
+			return nil, err
 		}
 		list = append(list, m)
 	}
@@ -116,26 +110,12 @@ func (c Cluster) machines() ([]Machine, error) {
 
 // getMachine returns the machine called name; ok is false when there is none.
 func (c Cluster) getMachine(name string) (m Machine, ok bool, err error) {
-	content, err := os.ReadFile(c.Layout.machine(name, "machine.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return m, false, nil
-	}
-	if err != nil {
-		return m, false, err
-	}
-	err = json.Unmarshal(content, &m)
-	return m, true, err
+	ok, err = jsonfile.Load(c.Layout.machine(name, "machine.json"), &m)
+	return m, ok, err
 }
 
 func (c Cluster) saveMachine(m Machine) error {
-	content, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(c.Layout.machine(m.Name), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(c.Layout.machine(m.Name, "machine.json"), content, 0o644)
+	return jsonfile.Save(c.Layout.machine(m.Name, "machine.json"), m)
 }
 
 // lockMachines keeps two commands from taking the same number; the second waits.

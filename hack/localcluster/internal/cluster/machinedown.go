@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
@@ -59,20 +61,15 @@ func (c Cluster) powerOff(ctx context.Context, m Machine) error {
 // waitEmpty waits until a control group holds no process any more.
 func waitEmpty(ctx context.Context, group string) error {
 	const limit = 10 * time.Second
-	for deadline := time.Now().Add(limit); ; {
-		left := cgroupProcessesBelow(group)
-		if left == 0 {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d processes in control group %s did not end within %s", left, group, limit)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
+	left := 0
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		left = cgroupProcessesBelow(group)
+		return left == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%d processes in control group %s did not end within %s: %w", left, group, limit, err)
 	}
+	return nil
 }
 
 // stopMachines takes all machines down, with the cluster that they belong to.
