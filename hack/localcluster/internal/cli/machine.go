@@ -14,7 +14,7 @@ import (
 
 func machineCommand(f *folders) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "machine", Short: "Second computers beside the node, which join the running cluster by kubeadm",
+		Use: "machine", Short: "Simulated VMs beside the node, which join the running cluster by kubeadm",
 		Long: "A machine is a computer beside the node of the live cluster: namespaces of its own with an SSH server, a container\n" +
 			"runtime and a kubelet that is not yet part of any cluster. It does at its start what an instance of Google Cloud does:\n" +
 			"it asks a metadata server for SSH keys and a startup script, publishes its host keys and runs the script.",
@@ -27,7 +27,7 @@ func machineCommand(f *folders) *cobra.Command {
 func machineUpCommand(f *folders) *cobra.Command {
 	var options cluster.MachineOptions
 	cmd := &cobra.Command{
-		Use: "up NAME", Short: "Make a machine and switch it on, or switch on one that is off", Args: cobra.ExactArgs(1),
+		Use: "up NAME", Short: "Create and start a machine, or start one that is off", Args: cobra.ExactArgs(1),
 		Example: "  localcluster machine up gpu-1 --metadata 10.77.0.1:8080 --image trainer:dev",
 		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
 			return c.MachineUp(ctx, args[0], options)
@@ -43,7 +43,7 @@ func machineUpCommand(f *folders) *cobra.Command {
 
 func machinePreemptCommand(f *folders) *cobra.Command {
 	return &cobra.Command{
-		Use: "preempt NAME", Short: "Take the power from a machine; its disk stays, and up switches it on again", Args: cobra.ExactArgs(1),
+		Use: "preempt NAME", Short: "Power a machine off at once; its disk stays, and up starts it again", Args: cobra.ExactArgs(1),
 		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
 			return c.MachinePreempt(ctx, args[0])
 		}),
@@ -52,7 +52,7 @@ func machinePreemptCommand(f *folders) *cobra.Command {
 
 func machineDownCommand(f *folders) *cobra.Command {
 	return &cobra.Command{
-		Use: "down NAME...", Short: "Take the power from machines and remove them; their nodes stay in the cluster", Args: cobra.MinimumNArgs(1),
+		Use: "down NAME...", Short: "Power machines off and remove them; their nodes stay in the cluster", Args: cobra.MinimumNArgs(1),
 		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
 			for _, name := range args {
 				if err := c.MachineDown(ctx, name); err != nil {

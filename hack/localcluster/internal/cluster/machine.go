@@ -12,8 +12,8 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
-// Machine is a second computer beside the node: processes in namespaces of their own, which know nothing of the cluster
-// until they join it.
+// Machine is a simulated VM beside the node: processes in their own namespaces, without a connection to the cluster until they
+// join it.
 type Machine struct {
 	// Name is its host name.
 	Name string `json:"name"`
@@ -76,8 +76,8 @@ func addressesOf(options Options, number int) (address, pods string, err error) 
 // cgroup is the control group that holds the machine's pods, as a path that starts at a controller's root.
 func (m Machine) cgroup() string { return "/localcluster-" + m.Name }
 
-// cable is the host's end of the cable to the machine.
-func (m Machine) cable() string { return fmt.Sprintf("lcm%d", m.Number) }
+// device is the host's end of the veth pair to the machine.
+func (m Machine) device() string { return fmt.Sprintf("lcm%d", m.Number) }
 
 // namespace is the name of its network namespace.
 func (m Machine) namespace() string { return "localcluster-" + m.Name }

@@ -137,7 +137,7 @@ func TestKubeletConfiguration(t *testing.T) {
 	}
 	anonymous := got["authentication"].(map[string]any)["anonymous"].(map[string]any)
 	if anonymous["enabled"] != false {
-		t.Error("the kubelet lets anybody in")
+		t.Error("the kubelet accepts anonymous requests")
 	}
 	for _, field := range []string{"systemReserved", "kubeReserved"} {
 		if _, set := got[field]; set {

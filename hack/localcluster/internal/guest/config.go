@@ -10,7 +10,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 )
 
-// Config is what the host tells a machine. The host writes it onto the machine's disk.
+// Config is the machine's configuration, which the host writes onto the machine's disk.
 type Config struct {
 	// Name is the machine's host name.
 	Name string `json:"name"`
@@ -42,7 +42,7 @@ const (
 	DiskBin = "bin"
 	// DiskKubeletPKI holds the kubelet's serving certificate, signed by the cluster's authority.
 	DiskKubeletPKI = "kubelet-pki"
-	// DiskKubelet and DiskContainerd are no overlays: file systems are mounted inside.
+	// DiskKubelet and DiskContainerd are not overlays: file systems are mounted inside.
 	DiskKubelet    = "kubelet"
 	DiskContainerd = "containerd"
 )

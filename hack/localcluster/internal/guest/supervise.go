@@ -51,7 +51,7 @@ func Supervise(ctx context.Context, disk string) error {
 		return err
 	}
 	if err := m.runAgent(ctx); err != nil {
-		// As on a real machine: it stays up, for whoever looks after it.
+		// As on a real machine: it stays up, so that the problem can be examined.
 		fmt.Println("guest agent:", err)
 	}
 	<-ctx.Done()

@@ -65,7 +65,7 @@ func (t Table) List() ([]Record, error) {
 // Save writes the record atomically.
 func (t Table) Save(record Record) error { return jsonfile.Save(t.file(record.Name), record) }
 
-// Remove forgets name; it is no error when there is no such record.
+// Remove forgets name; a missing record is not an error.
 func (t Table) Remove(name string) error {
 	err := os.Remove(t.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
