@@ -139,7 +139,7 @@ test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) $(KUEUE) $(HUGO) $(M
 	@hack/test.sh
 
 .PHONY: faults
-faults: ## Kill services, workers, PostgreSQL and Redis under 100,000 jobs, and check what became of each (FAULT_JOBS: another number).
+faults: ## Kill services, workers, PostgreSQL and Redis under 100,000 jobs, and check the state of each (FAULT_JOBS: another number).
 	@hack/faults.sh
 
 .PHONY: store-servers

@@ -16,7 +16,7 @@ main() {
   say "training"
   # shellcheck disable=SC2086 # DEMO_ARGS are several words
   "$BIN/demo" ${DEMO_ARGS:-}
-  farewell
+  print_next_steps
 }
 
 prepare_user_cluster() {
@@ -51,7 +51,7 @@ prepare_local_cluster() {
   hack/images.sh load
 }
 
-farewell() {
+print_next_steps() {
   say "done; everything is still running"
   if [[ -z $USER_CLUSTER ]]; then
     note "Look at it:"
