@@ -107,7 +107,8 @@ run: ## Run the manager on this machine against the cluster of KUBECONFIG, with 
 	@hack/run.sh
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) lint-workflows ## Run golangci-lint over all Go code, actionlint over the workflows, and shellcheck over the scripts where it is installed.
+lint: $(GOLANGCI_LINT) lint-workflows ## Run golangci-lint over all Go code, hack/words over all text, actionlint over the workflows, and shellcheck over the scripts where it is installed.
+	go run ./hack/words
 	$(GOLANGCI_LINT) run ./...
 	cd hack/localcluster && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
 	cd hack/catalog && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
@@ -138,7 +139,7 @@ test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) $(KUEUE) $(HUGO) $(M
 	@hack/test.sh
 
 .PHONY: faults
-faults: ## Kill services, workers, PostgreSQL and Redis under 100,000 jobs, and check what became of each (FAULT_JOBS: another number).
+faults: ## Kill services, workers, PostgreSQL and Redis under 100,000 jobs, and check the state of each (FAULT_JOBS: another number).
 	@hack/faults.sh
 
 .PHONY: store-servers

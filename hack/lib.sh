@@ -207,7 +207,7 @@ ensure_package() {
 # Root file systems for images are made with it. The scripts call this before they start anything in parallel.
 ensure_mmdebstrap() { ensure_package mmdebstrap mmdebstrap; }
 
-# ensure_servers: PostgreSQL and Redis, of which tests start servers of their own. Debian starts a service of each as it installs them:
+# ensure_servers: PostgreSQL and Redis; tests start servers of their own. Debian starts a service of each as it installs them:
 # policy-rc.d forbids that for the time of the installation, unless the machine has a policy of its own.
 ensure_servers() (
   if command -v pg_ctlcluster >/dev/null && command -v redis-server >/dev/null; then return; fi

@@ -13,7 +13,7 @@ import (
 )
 
 // life runs a gang through a failure, DeadLetter and back, and the deletion of a pod to its end. It returns the writes of the
-// manager, which dies at the cut and is started anew.
+// manager, which dies at the cut and is restarted.
 func life(t *testing.T, at *crash.Cut) []string {
 	t.Helper()
 	c := newExclusiveCluster(t)
