@@ -41,7 +41,7 @@ func jobOfLabel(_ context.Context, object client.Object) []reconcile.Request {
 func (r *Reconciler) jobsOnNode() handler.EventHandler {
 	enqueue := func(ctx context.Context, node client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		var pods corev1.PodList
-		if err := r.children.List(ctx, &pods, client.MatchingFields{podNodeIndex: node.GetName()}, client.DisableReadYourWritesConsistency); err != nil {
+		if err := r.children.Client.List(ctx, &pods, client.MatchingFields{podNodeIndex: node.GetName()}, client.DisableReadYourWritesConsistency); err != nil {
 			log.FromContext(ctx).Error(err, "find the jobs of a node", "node", node.GetName())
 			return
 		}
