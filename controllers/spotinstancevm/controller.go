@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -29,6 +28,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
@@ -93,8 +93,8 @@ type Options struct {
 	Concurrency int
 	// ListInterval is the time between two lists of a zone's instances.
 	ListInterval time.Duration
-	// Namespaces that are watched; all when empty.
-	Namespaces map[string]cache.Config
+	// Namespaces to watch; all when it is empty.
+	Namespaces []string
 }
 
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get;list;watch;patch
@@ -185,8 +185,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{RequeueAfter: wait}, err
 	}
 	wait, err := r.reconcile(ctx, &vm)
-	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
-		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	if retry, ok := child.RetryAfter(err); ok {
+		return ctrl.Result{RequeueAfter: retry}, nil
 	}
 	return ctrl.Result{RequeueAfter: wait}, err
 }
@@ -207,7 +207,7 @@ func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 	if orphans > 0 {
 		d.lookAgain(orphans)
 	}
-	if o.access.is() || o.shapeless.is() {
+	if o.access.exists() || o.shapeless.exists() {
 		d.lookAgain(secretAge)
 	}
 	vm, err = r.report(ctx, o, &d)
@@ -216,7 +216,7 @@ func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 	}
 	r.memory.settle(vm.UID, d, o.now)
 	r.names.keep(vm, &d.status)
-	again, err := r.apply(ctx, vm, account, d)
+	again, err := r.apply(ctx, o, vm, account, d)
 	if err != nil {
 		return 0, err
 	}

@@ -47,12 +47,12 @@ type request struct {
 	running bool
 }
 
-func (r *request) sent() bool    { return !r.sentAt.IsZero() }
-func (r *request) settled() bool { return !r.settledAt.IsZero() }
+func (r *request) isSent() bool    { return !r.sentAt.IsZero() }
+func (r *request) isSettled() bool { return !r.settledAt.IsZero() }
 
-// unreadable says that the operation which the request became cannot be read, and will not be.
-func (r *request) unreadable() bool {
-	return r.sent() && !r.settled() && r.operation.Name != "" && r.err != nil && !retryable(r.err)
+// isUnreadable says that the operation which the request became cannot be read, and will not be.
+func (r *request) isUnreadable() bool {
+	return r.isSent() && !r.isSettled() && r.operation.Name != "" && r.err != nil && !isRetryable(r.err)
 }
 
 // Pace says how long to wait for what happens by itself. Tests are faster.
@@ -100,7 +100,7 @@ type hold struct {
 	until      time.Time
 	generation int64
 	failures   int
-	trouble    trouble
+	problem    problem
 }
 
 // memory is what this process remembers.
