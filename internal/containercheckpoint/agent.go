@@ -127,7 +127,7 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		err = w.refuse(ctx, d.claim, d.message)
 	}
 	if apierrors.IsConflict(err) {
-		// Another agent came first, or somebody changed it: look again.
+		// Another agent came first, or it was changed: look again.
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	return ctrl.Result{RequeueAfter: d.after}, ignoreGone(err)

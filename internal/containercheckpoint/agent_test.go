@@ -372,7 +372,7 @@ func TestAnAgentThatWasStoppedTakesItUpAgain(t *testing.T) {
 	n.agent()
 
 	n.reaches(key, checkpointbackup.Completed)
-	assert.Equal(t, 2, n.calls(), "it is taken anew")
+	assert.Equal(t, 2, n.calls(), "it is taken again")
 	assert.Empty(t, n.left(), "what the first one left behind is removed")
 	object := checkpointbackup.Object("v1")
 	require.NoError(t, n.Get(t.Context(), key, object))

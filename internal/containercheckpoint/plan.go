@@ -73,7 +73,7 @@ type decision struct {
 	claim claim
 }
 
-// plan decides. Everything that it must not do follows from the phase: whoever wrote one has begun.
+// plan decides. Everything that it must not do follows from the phase: the agent that wrote one has begun.
 func plan(o observed) decision {
 	mine := o.claim.node == o.node
 	phase := o.backup.Status.Phase

@@ -96,7 +96,7 @@ func targets(b checkpointbackup.Backup, pod *corev1.Pod, insecure Insecure, now 
 		}
 		tag, err := name.NewTag(image, insecure.options(image)...)
 		if err != nil {
-			return nil, fmt.Errorf("%s.image: %q is no name of an image: write for example %s/team/checkpoints:first: %w",
+			return nil, fmt.Errorf("%s.image: %q is not a valid image reference: write for example %s/team/checkpoints:first: %w",
 				field, image, b.Spec.Registry.URL, err)
 		}
 		if other, twice := seen[tag.Name()]; twice {

@@ -159,8 +159,8 @@ func (w *work) refuse(ctx context.Context, mine claim, message string) error {
 	})
 }
 
-// claim makes the CheckpointBackup this agent's own, unless it was changed since it was read: two writes, both of which
-// only go through when nobody else wrote in between.
+// claim makes the CheckpointBackup this agent's own, unless it was changed since it was read: two writes, which
+// both fail when another wrote in between.
 func (w *work) claim(ctx context.Context, mine claim, status checkpointbackup.Status) error {
 	if readClaim(w.object.GetAnnotations()) != mine {
 		next := w.object.DeepCopy()

@@ -125,8 +125,8 @@ func TestTokenThatHasExpiredIsReplaced(t *testing.T) {
 	require.NoError(t, tokens.Revoke(ctx, instance("t4-ccccc")))
 }
 
-// A token's id has six characters only: one of somebody else is neither used nor deleted.
-func TestTokenOfSomebodyElseIsLeftAlone(t *testing.T) {
+// A token's id has six characters only: one of another user is neither used nor deleted.
+func TestTokenOfAnotherUserIsLeftAlone(t *testing.T) {
 	ctx := t.Context()
 	tokens := nodejoin.Tokens{Client: api, Reader: api}
 	token, err := tokens.Make(ctx, instance("t4-ddddd"), time.Hour)
@@ -146,8 +146,8 @@ func TestTokenOfSomebodyElseIsLeftAlone(t *testing.T) {
 }
 
 func TestForbiddenTokensTellTheRemedy(t *testing.T) {
-	nobody := rest.AnonymousClientConfig(config)
-	c, err := client.New(nobody, client.Options{Mapper: api.RESTMapper()})
+	anonymous := rest.AnonymousClientConfig(config)
+	c, err := client.New(anonymous, client.Options{Mapper: api.RESTMapper()})
 	require.NoError(t, err)
 	_, err = nodejoin.Tokens{Client: c, Reader: c}.Make(t.Context(), instance("t4-eeeee"), time.Hour)
 	require.ErrorContains(t, err, "config/node-join")

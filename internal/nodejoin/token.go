@@ -118,7 +118,7 @@ func (t Tokens) delete(ctx context.Context, secret *corev1.Secret) error {
 	return client.IgnoreNotFound(err)
 }
 
-// read returns the token in a Secret, unless it has expired or somebody has spoilt it.
+// read returns the token in a Secret, unless it has expired or it was changed.
 func (t Tokens) read(secret *corev1.Secret) (token string, good bool) {
 	// Without a time it would never expire, which none of ours does.
 	if bootstrapsecrets.GetData(secret, bootstrapapi.BootstrapTokenExpirationKey) == "" || bootstrapsecrets.HasExpired(secret, t.now()) {
