@@ -118,8 +118,9 @@ func (r *Reconciler) create(ctx context.Context, o observed, job *batchv1.Job) (
 		return []problem{{reasons.ConditionReady, refusal.Reason, refusal.Message}}, nil
 	case err != nil || existing == nil:
 		return nil, err
-	case existing.GetLabels()[spotv1alpha1.LabelSpotInstanceJob] == "":
-		return nil, r.relabel(ctx, o, existing)
+	}
+	if err := r.relabel(ctx, o, existing); err != nil {
+		return nil, err
 	}
 	return nil, child.ErrLeftover // the cache will show it
 }

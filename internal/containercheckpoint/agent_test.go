@@ -3,6 +3,7 @@ package containercheckpoint_test
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -33,9 +33,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -48,78 +46,41 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/containercheckpoint"
 	crds "github.com/dcnlab/spot-training-operator/test/fakes/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
-var api struct {
-	config *rest.Config
-	scheme *runtime.Scheme
-}
+var (
+	api     = apiserver.New()
+	scheme  = apiserver.Scheme()
+	install sync.Once
+)
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(runWithAPIServer(m))
-}
+func TestMain(m *testing.M) { api.Main(m) }
 
-func runWithAPIServer(m *testing.M) int {
-	environment := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, BinaryAssetsDirectory: os.Getenv("KUBEBUILDER_ASSETS")}
-	if environment.BinaryAssetsDirectory == "" {
-		environment.BinaryAssetsDirectory = filepath.Join("..", "..", ".localcluster", "bin")
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
+// connect to the API server as an administrator. It has config/checkpoint-agent, as an admin applies it: the tests' agents have no more
+// rights than that gives.
+func connect(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(api.Config(t), client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	install.Do(func() {
+		assets := cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(apiserver.Root(), ".localcluster", "bin"))
+		rendered, err := exec.Command(filepath.Join(assets, "kubectl"), "kustomize", filepath.Join("..", "..", "config", "checkpoint-agent")).Output()
+		require.NoError(t, err)
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096)
+		for {
+			object := &unstructured.Unstructured{}
+			if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+			require.NoError(t, c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test")))
 		}
-	}()
-	config, err := environment.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start an API server:", err)
-		return 1
-	}
-	config.QPS = -1
-	api.config, api.scheme = config, runtime.NewScheme()
-	err = clientgoscheme.AddToScheme(api.scheme)
-	if err == nil {
-		err = install(filepath.Join(environment.BinaryAssetsDirectory, "kubectl"))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "install the agent:", err)
-		return 1
-	}
-	return m.Run()
-}
-
-// install applies config/checkpoint-agent as an admin does. The tests' agents then have no more rights than it gives.
-func install(kubectl string) error {
-	rendered, err := exec.Command(kubectl, "kustomize", filepath.Join("..", "..", "config", "checkpoint-agent")).Output()
-	if err != nil {
-		return fmt.Errorf("build config/checkpoint-agent: %w", err)
-	}
-	c, err := client.New(api.config, client.Options{Scheme: api.scheme})
-	if err != nil {
-		return err
-	}
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return err
-		}
-		apply := client.ApplyConfigurationFromUnstructured(object)
-		if err := c.Apply(context.Background(), apply, client.FieldOwner("test")); err != nil {
-			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-	}
-	return envtest.WaitForCRDs(api.config, served(), envtest.CRDInstallOptions{MaxTime: patience})
-}
-
-func served() []*apiextensionsv1.CustomResourceDefinition {
-	crd, err := crds.CRD()
-	if err != nil {
-		panic(err)
-	}
-	return []*apiextensionsv1.CustomResourceDefinition{crd}
+		crd, err := crds.CRD()
+		require.NoError(t, err)
+		require.NoError(t, envtest.WaitForCRDs(api.Config(t), []*apiextensionsv1.CustomResourceDefinition{crd}, envtest.CRDInstallOptions{MaxTime: patience}))
+	})
+	return c
 }
 
 const agentUser = "spot-checkpoint-agent"
@@ -146,8 +107,7 @@ type node struct {
 
 func newNode(t *testing.T, wrap func(http.Handler) http.Handler) *node {
 	t.Helper()
-	c, err := client.New(api.config, client.Options{Scheme: api.scheme})
-	require.NoError(t, err)
+	c := connect(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "agent-"}}
 	require.NoError(t, c.Create(t.Context(), ns))
 	n := &node{
@@ -226,10 +186,10 @@ func (n *node) set(change func()) {
 // agent starts the node's agent, and returns what stops it.
 func (n *node) agent(change ...func(*containercheckpoint.Agent)) (stop func()) {
 	n.t.Helper()
-	limited := rest.CopyConfig(api.config)
+	limited := api.Config(n.t)
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + agentUser + ":" + agentUser}
 	mgr, err := ctrl.NewManager(limited, ctrl.Options{
-		Scheme: api.scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(n.t, err)
 	backups, err := checkpointbackup.ForManager(mgr)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // Claim is the annotation by which an agent says that a CheckpointBackup is its own: the name of the node, and how often
@@ -115,7 +116,7 @@ func plan(o observed) decision {
 // container running, so that taking it again does no harm.
 func resume(o observed) decision {
 	switch {
-	case o.pod == nil || ended(o.pod):
+	case o.pod == nil || podend.IsEnded(o.pod):
 		return decision{do: refuse, claim: o.claim, message: "the pod ended before its checkpoint was stored, because the agent was stopped meanwhile"}
 	case o.claim.attempt >= attempts:
 		return decision{do: refuse, claim: o.claim,
