@@ -7,7 +7,6 @@ package spotinstancevm
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,7 +82,6 @@ type Reconciler struct {
 	exhaustion exhaustion
 	shapes     shapes
 	secrets    secrets
-	names      names
 	orphans    orphans
 }
 
@@ -144,12 +142,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return fmt.Errorf("index SpotInstanceJobs by SpotInstanceVM: %w", err)
 	}
+	err = mgr.GetFieldIndexer().IndexField(ctx, &spotv1alpha1.SpotInstanceVM{}, indexInstance, func(object client.Object) []string {
+		var names []string
+		for _, entry := range object.(*spotv1alpha1.SpotInstanceVM).Status.ProvisionedInstances {
+			names = append(names, entry.Name)
+		}
+		return names
+	})
+	if err != nil {
+		return fmt.Errorf("index SpotInstanceVMs by instance: %w", err)
+	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &mlv1.TrainingJob{}, indexQueued, queuedIndex); err != nil {
 		return fmt.Errorf("index TrainingJobs in queues by SpotInstanceVM: %w", err)
 	}
-	ofPod := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, pod *corev1.Pod) []reconcile.Request {
-		return r.vmsOfPod(pod)
-	})
 	changed := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, vm types.NamespacedName) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: vm}}
 	})
@@ -160,7 +165,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfNode)).
 		Watches(&spotv1alpha1.SpotInstanceJob{}, handler.EnqueueRequestsFromMapFunc(vmOfJob)).
 		Watches(&mlv1.TrainingJob{}, handler.EnqueueRequestsFromMapFunc(requestOfQueued), builder.WithPredicates(r.queuedChanged())).
-		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, ofPod)).
+		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(r.vmsOfPod))).
 		WatchesRawSource(source.TypedChannel(r.changed, changed)).
 		Complete(r)
 }
@@ -214,8 +219,7 @@ func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 	if err != nil {
 		return 0, err
 	}
-	r.memory.settle(vm.UID, d, o.now)
-	r.names.keep(vm, &d.status)
+	r.memory.settle(vm, d, o.now)
 	again, err := r.apply(ctx, o, vm, account, d)
 	if err != nil {
 		return 0, err
@@ -232,15 +236,5 @@ func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 // forget drops what is kept in memory of a SpotInstanceVM that no longer exists.
 func (r *Reconciler) forget(vm types.NamespacedName) {
 	r.inventories.Forget(vm)
-	if uid, ok := r.names.forget(vm); ok {
-		r.memory.forget(uid)
-	}
-}
-
-// names knows whose instance a node is.
-type names struct {
-	mu    sync.Mutex
-	nodes map[string]types.NamespacedName
-	of    map[types.NamespacedName][]string
-	uids  map[types.NamespacedName]types.UID
+	r.memory.forget(vm)
 }

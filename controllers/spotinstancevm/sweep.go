@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -35,11 +36,7 @@ func (o *orphans) due(name string, now time.Time) bool {
 	if o.deleted == nil {
 		o.deleted = map[string]time.Time{}
 	}
-	for other, at := range o.deleted {
-		if now.Sub(at) > time.Hour {
-			delete(o.deleted, other)
-		}
-	}
+	maps.DeleteFunc(o.deleted, func(_ string, at time.Time) bool { return now.Sub(at) > time.Hour })
 	o.deleted[name] = now
 	return true
 }
