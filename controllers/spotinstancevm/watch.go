@@ -20,7 +20,7 @@ func (r *Reconciler) vmsOfInstance(ctx context.Context, name string) []types.Nam
 	var vms spotv1alpha1.SpotInstanceVMList
 	err := r.List(ctx, &vms, client.MatchingFields{indexInstance: name}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "list SpotInstanceVMs", "instance", name)
+		log.FromContext(ctx).Error(err, "List SpotInstanceVMs", "instance", name)
 	}
 	var keys []types.NamespacedName
 	for i := range vms.Items {
