@@ -35,6 +35,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
 
@@ -129,6 +130,11 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	limitGarbage()
+	stopTracing, err := tracing.Start(ctx, "spot-training-operator", ctrl.Log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	if o.migrationQPS <= 0 {
 		return fmt.Errorf("--storage-migration-qps: %g is not above 0: name the number of objects to write per second", o.migrationQPS)
 	}
