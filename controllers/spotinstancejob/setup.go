@@ -18,6 +18,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 // Options of the controller.
@@ -49,7 +50,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(r.Backups.Source(byLabel, r.agentsChanged)).
 		Watches(&corev1.Node{}, r.jobsOnNode(), builder.WithPredicates(nodeChanged(r.Clock))).
 		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfVM), builder.WithPredicates(vmChanged())).
-		Complete(r)
+		Complete(tracing.Reconciler("SpotInstanceJob", r))
 }
 
 func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, options Options) (cache.Cache, error) {

@@ -32,6 +32,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 // Joining makes instances nodes of this cluster.
@@ -167,7 +168,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&mlv1.TrainingJob{}, handler.EnqueueRequestsFromMapFunc(requestOfQueued), builder.WithPredicates(r.queuedChanged())).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(r.vmsOfPod))).
 		WatchesRawSource(source.TypedChannel(r.changed, changed)).
-		Complete(r)
+		Complete(tracing.Reconciler("SpotInstanceVM", r))
 }
 
 // wake has a SpotInstanceVM reconciled.
