@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -14,6 +12,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/aijob"
 	"github.com/dcnlab/spot-training-operator/controllers/queuestatus"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"

@@ -9,8 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -32,6 +30,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/redact"

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/redact"

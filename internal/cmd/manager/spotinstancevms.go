@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -20,6 +18,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"

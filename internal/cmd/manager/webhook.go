@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +21,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	agentworkflowwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/agentworkflow"
 	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
