@@ -3,11 +3,10 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
-	"syscall"
 
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
@@ -120,16 +119,5 @@ func (c Cluster) saveMachine(m Machine) error {
 
 // lockMachines keeps two commands from taking the same number; the second waits.
 func (c Cluster) lockMachines() (unlock func(), err error) {
-	if err := os.MkdirAll(c.Layout.data("machines"), 0o755); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(c.Layout.data("machines", "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		file.Close()
-		return nil, err
-	}
-	return func() { file.Close() }, nil
+	return host.LockWait(c.Layout.data("machines", "lock"))
 }

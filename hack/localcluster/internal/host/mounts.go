@@ -1,4 +1,4 @@
-package cluster
+package host
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// unmountBelow unmounts everything below dir, the last mounted first.
-func unmountBelow(dir string) error {
+// UnmountBelow unmounts everything below dir, the last mounted first.
+func UnmountBelow(dir string) error {
 	// Unmounting may uncover or complete others, so look again until nothing is left.
 	for range 5 {
 		content, err := os.ReadFile("/proc/self/mountinfo")
