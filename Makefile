@@ -107,7 +107,8 @@ run: ## Run the manager on this machine against the cluster of KUBECONFIG, with 
 	@hack/run.sh
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) lint-workflows ## Run golangci-lint over all Go code, actionlint over the workflows, and shellcheck over the scripts where it is installed.
+lint: $(GOLANGCI_LINT) lint-workflows ## Run golangci-lint over all Go code, hack/words over all text, actionlint over the workflows, and shellcheck over the scripts where it is installed.
+	go run ./hack/words
 	$(GOLANGCI_LINT) run ./...
 	cd hack/localcluster && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
 	cd hack/catalog && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
@@ -138,7 +139,7 @@ test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) $(KUEUE) $(HUGO) $(M
 	@hack/test.sh
 
 .PHONY: faults
-faults: ## Kill services, workers, PostgreSQL and Redis under 100,000 jobs, and check what became of each (FAULT_JOBS: another number).
+faults: ## Kill services, workers, PostgreSQL and Redis under 100,000 jobs, and check the state of each (FAULT_JOBS: another number).
 	@hack/faults.sh
 
 .PHONY: store-servers
@@ -252,13 +253,12 @@ scorecard: ## Run operator-sdk's scorecard with all suites against the operator 
 
 # Tools, each pinned by a module in hack/tools and built when that module changes.
 
+# build_tool PACKAGE,ENVIRONMENT,FLAGS: they are kept for all checkouts of this machine, by version (see hack/tool.sh).
+
 COMMA := ,
 
 define build_tool
-	@echo "building $(notdir $@)"
-	@mkdir -p $(BIN)
-	@$(2) go build -C $(<D) $(3) -ldflags '-s -w $(4)' -o $@ $(1)
-	@touch $@
+	@$(2) hack/tool.sh $@ $(<D) $(1) $(3) -ldflags '-s -w $(4)'
 endef
 
 $(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
@@ -293,7 +293,8 @@ $(OPM): $(COMPONENTS)/opm/go.mod $(COMPONENTS)/opm/go.sum
 	$(call build_tool,github.com/operator-framework/operator-registry/cmd/opm,CGO_ENABLED=0,-trimpath -tags json1$(COMMA)containers_image_openpgp)
 
 $(CATALOG): hack/catalog/go.mod hack/catalog/go.sum $(shell find hack/catalog -name '*.go' -not -name '*_test.go')
-	$(call build_tool,.)
+	@echo "building $(notdir $@)"
+	@go build -C hack/catalog -o $@ .
 
 # Kueue's manager, which a test of queued TrainingJobs runs.
 $(KUEUE): hack/kueue/go.mod hack/kueue/go.sum

@@ -77,7 +77,7 @@ YAML
 }
 
 # complete RELEASE: what operator-sdk does otherwise or not at all. It writes the present time into the bundle, but equal
-# sources shall give equal bundles, so the release's date takes its place. It takes the related images from the
+# sources shall give equal bundles, so the release's date replaces it. It takes the related images from the
 # environment of the manager, where the manager's own is not, and gives an image that several variables name no name: the
 # one of both agents.
 complete() {

@@ -16,7 +16,7 @@ main() {
   say "training"
   # shellcheck disable=SC2086 # DEMO_ARGS are several words
   "$BIN/demo" ${DEMO_ARGS:-}
-  next_steps
+  print_next_steps
 }
 
 prepare_user_cluster() {
@@ -66,7 +66,7 @@ await() {
   finish "$1"
 }
 
-next_steps() {
+print_next_steps() {
   say "done; everything is still running"
   if [[ -z $USER_CLUSTER ]]; then
     note "Look at it:"

@@ -10,7 +10,7 @@ const (
 	ConditionReady = "Ready"
 	// ConditionComplete of a TrainingJob, SpotInstanceJob, AIJob or AgentWorkflow is True once it has succeeded.
 	ConditionComplete = "Complete"
-	// ConditionFailed of a TrainingJob, SpotInstanceJob, AIJob or AgentWorkflow is True once it has failed for good.
+	// ConditionFailed of a TrainingJob, SpotInstanceJob, AIJob or AgentWorkflow is True once it has failed and is not retried.
 	ConditionFailed = "Failed"
 
 	// ConditionAdmitted of a TrainingJob is True once it may use its resources.

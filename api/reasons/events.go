@@ -14,7 +14,7 @@ const (
 	EventStopping = "Stopping"
 	// EventCompleted: a job or workflow has succeeded.
 	EventCompleted = "Completed"
-	// EventFailed: a job or workflow has failed for good.
+	// EventFailed: a job or workflow has failed and is not retried.
 	EventFailed = "Failed"
 	// EventGPUsDivided: spec.resources of a TrainingJob asks for the GPUs of the whole job, which each worker gets a share of.
 	EventGPUsDivided = "GPUsDivided"
@@ -55,7 +55,7 @@ const (
 	EventReplicaRestarting = "ReplicaRestarting"
 	// EventReplicaPreempted: the node of a replica is being taken back.
 	EventReplicaPreempted = "ReplicaPreempted"
-	// EventReplicaFailed: a replica has failed for good.
+	// EventReplicaFailed: a replica has failed and is not restarted.
 	EventReplicaFailed = "ReplicaFailed"
 
 	// EventInstanceRequested: an instance is about to be created.

@@ -158,7 +158,7 @@ const (
 	Completed = "Completed"
 	// ReplicaSucceeded: one replica of a SpotInstanceJob has succeeded.
 	ReplicaSucceeded = "ReplicaSucceeded"
-	// AllReplicasFailed: every replica of a SpotInstanceJob has failed for good.
+	// AllReplicasFailed: no replica of a SpotInstanceJob is restarted any more.
 	AllReplicasFailed = "AllReplicasFailed"
 	// BackoffLimitExceeded: there were more failures than backoffLimit allows.
 	BackoffLimitExceeded = "BackoffLimitExceeded"
@@ -208,7 +208,7 @@ const (
 	CheckpointsTaken = "CheckpointsTaken"
 	// NoCheckpointYet: CheckpointBackups are served, and none has completed.
 	NoCheckpointYet = "NoCheckpointYet"
-	// SeveralPods: a replica has several pods, of which no common checkpoint can be taken.
+	// SeveralPods: a replica has several pods, and a common checkpoint of them is not possible.
 	SeveralPods = "SeveralPods"
 )
 
@@ -252,7 +252,7 @@ const (
 	InvalidReference = "InvalidReference"
 	// InvalidTrigger: the trigger of the workflow can never start it.
 	InvalidTrigger = "InvalidTrigger"
-	// StageFailed: a stage of the workflow failed for good.
+	// StageFailed: a stage of the workflow failed and is not retried.
 	StageFailed = "StageFailed"
 	// StagesEnded: all stages of the workflow have Succeeded or were Skipped.
 	StagesEnded = "StagesEnded"

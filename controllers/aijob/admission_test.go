@@ -49,7 +49,7 @@ func (c *cluster) here(b *builders.AIJobBuilder) *builders.AIJobBuilder {
 	})
 }
 
-// The scenario of the platform's design: a gang that needs 4 GPUs of which 2 are free waits and says so, and all its pods are
+// The scenario of the platform's design: a gang that needs 4 GPUs while 2 are free waits and says so, and all its pods are
 // made at once when 4 are free.
 func TestAPIAGangWaitsForAllItsGPUs(t *testing.T) {
 	c := newCluster(t)

@@ -63,7 +63,7 @@ func (r *Reconciler) createPods(ctx context.Context, job *aiplatformv1alpha1.AIJ
 			problem, err := r.create(ctx, job, buildPod(job, member.index, member.node, class), int64(membersOf(job)))
 			mu.Lock()
 			defer mu.Unlock()
-			if problem != nil && (first == nil || problem.kind == hopeless) { // what no further attempt would mend comes first
+			if problem != nil && (first == nil || problem.kind == hopeless) { // what no further attempt would fix comes first
 				first = problem
 			}
 			return err
@@ -72,7 +72,7 @@ func (r *Reconciler) createPods(ctx context.Context, job *aiplatformv1alpha1.AIJ
 	return first, group.Wait()
 }
 
-// create creates an object of which the job needs so many.
+// create creates an object; count is how many of them the job needs.
 func (r *Reconciler) create(ctx context.Context, job *aiplatformv1alpha1.AIJob, object client.Object, count int64) (*failure, error) {
 	_, err := r.children.Create(ctx, job, object)
 	var refusal *child.Refusal

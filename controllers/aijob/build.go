@@ -96,7 +96,7 @@ func graceOf(job *aiplatformv1alpha1.AIJob) int64 {
 }
 
 // environment of a member: first what the platform tells it, so that the user's variables can refer to it; one of the same name
-// in the spec takes its place.
+// in the spec replaces it.
 func environment(job *aiplatformv1alpha1.AIJob, member int32) []corev1.EnvVar {
 	own := map[string]bool{}
 	for _, variable := range job.Spec.Env {

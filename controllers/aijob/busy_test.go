@@ -99,7 +99,7 @@ func TestThereIsTimeForSomeStatusesThatCouldWait(t *testing.T) {
 	}
 	busy, spare := l.busy(builders.Noon)
 	assert.False(t, spare)
-	assert.False(t, busy, "what can wait keeps nobody busy")
+	assert.False(t, busy, "what can wait does not count as load")
 	_, spare = l.busy(builders.Noon.Add(time.Second))
 	assert.True(t, spare)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
-// consequence is what becomes of a job after the end of an attempt.
+// consequence is what follows for a job from the end of an attempt.
 type consequence int
 
 const (

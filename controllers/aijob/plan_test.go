@@ -54,11 +54,11 @@ func TestPlacesInTheQueueAreToldNowAndThen(t *testing.T) {
 		want     int32
 		again    time.Duration
 	}{
-		"far away, too early":     {29, 30 * time.Second, 30, 30 * time.Second},
-		"far away, in time":       {29, time.Minute, 29, 0},
-		"near, too early":         {5, time.Second, 30, 4 * time.Second},
-		"near, in time":           {5, 5 * time.Second, 5, 0},
-		"nothing to tell of anew": {30, 0, 30, 0},
+		"far away, too early":   {29, 30 * time.Second, 30, 30 * time.Second},
+		"far away, in time":     {29, time.Minute, 29, 0},
+		"near, too early":       {5, time.Second, 30, 4 * time.Second},
+		"near, in time":         {5, 5 * time.Second, 5, 0},
+		"nothing new to report": {30, 0, 30, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			next := &world{w.observed}
@@ -202,7 +202,7 @@ func TestEndsOfATry(t *testing.T) {
 			},
 			want: want{status: "Retrying StorageLimitExceeded", message: "raise spec.resources.limits.ephemeral-storage", retries: 1, pause: true},
 		},
-		"somebody deletes its pod": {
+		"a user deletes its pod": {
 			job: job(), end: func(w *world) { deleted(w.pods[0], time.Second) },
 			want: want{status: "Queued PodDeleted", preemptions: 1, place: true},
 		},
@@ -369,7 +369,7 @@ func TestDeadLetterComesBackWithAllItsRetries(t *testing.T) {
 	w.running("a")
 	assert.Equal(t, "infer-0-2", w.pods[0].Name, "no pod has the name of an earlier one")
 	exit(w.pods[0], 1, "", time.Hour)
-	assert.Equal(t, "Retrying ProgramFailed", short(plan(w.observed).status), "its retry is to be had again")
+	assert.Equal(t, "Retrying ProgramFailed", short(plan(w.observed).status), "its retry is available again")
 }
 
 func TestPodsOfOldTriesGo(t *testing.T) {
@@ -433,8 +433,8 @@ func TestRefusalsOfTheCluster(t *testing.T) {
 		found *failure
 		want  string
 	}{
-		"for now":  {&failure{kind: refused, reason: "ResourceQuotaExceeded"}, "Retrying ResourceQuotaExceeded"},
-		"for good": {&failure{kind: hopeless, reason: "PodSecurityViolation"}, "Failed PodSecurityViolation"},
+		"for now":     {&failure{kind: refused, reason: "ResourceQuotaExceeded"}, "Retrying ResourceQuotaExceeded"},
+		"permanently": {&failure{kind: hopeless, reason: "PodSecurityViolation"}, "Failed PodSecurityViolation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := refuse(w.observed, test.found)

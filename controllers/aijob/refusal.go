@@ -10,7 +10,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
-// failureOfRefusal says what it means for the job that the API server refuses an object, of which so many are needed.
+// failureOfRefusal says what it means for the job that the API server refuses an object; count is how many of them the job needs.
 func failureOfRefusal(refusal *child.Refusal, count int64) *failure {
 	switch {
 	case refusal.Permanent():

@@ -36,7 +36,7 @@ func maxRetries(job *aiplatformv1alpha1.AIJob) int32 {
 	return ptr.Deref(job.Spec.RetryPolicy.MaxRetries, defaultRetries)
 }
 
-// backoff is the pause before a retry, of which used ones came before.
+// backoff is the pause before a retry; used is the number of retries before it.
 func backoff(job *aiplatformv1alpha1.AIJob, used int32) time.Duration {
 	policy := job.Spec.RetryPolicy
 	first, longest := durationOf(policy.InitialBackoff, defaultInitialBackoff), durationOf(policy.MaxBackoff, defaultMaxBackoff)

@@ -77,7 +77,7 @@ func TestWhatKeepsAPodFromStartingIsToldAtOnce(t *testing.T) {
 				assert.Equal(t, d.status.Message, event.Note)
 			}
 
-			// Then it is mended, and the kubelet tries again.
+			// Then it is fixed, and the kubelet tries again.
 			told := w.job.DeepCopy()
 			hung(pod, "ContainerCreating", "")
 			d = plan(w.at(20 * time.Second).observed)

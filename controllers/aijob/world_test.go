@@ -109,7 +109,7 @@ func disrupt(pod *corev1.Pod, reason string) *corev1.Pod {
 	return pod
 }
 
-// deleted has somebody delete a pod, so long after noon.
+// deleted is a pod that a user deletes, so long after noon.
 func deleted(pod *corev1.Pod, after time.Duration) *corev1.Pod {
 	grace := int64(30)
 	pod.DeletionTimestamp = &metav1.Time{Time: builders.Noon.Add(after + 30*time.Second)}

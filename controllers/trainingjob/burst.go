@@ -34,7 +34,7 @@ func (n *newJobsFirst) Create(ctx context.Context, created event.CreateEvent, qu
 const restPatience = 2 * time.Second
 
 // turn lets one job after another do something. In a burst of new jobs it leaves the API server's time to the creation
-// of pods. A job whose turn does not come soon continues without one, so that a slow request delays no other job for long.
+// of pods. A job that waits too long for its turn continues without one, so that a slow request delays no other job for long.
 type turn struct {
 	once  sync.Once
 	taken chan struct{}

@@ -122,8 +122,8 @@ func TestAPIAJobWithCheckpointsKeepsToItsWrites(t *testing.T) {
 
 	assert.Equal(t, int64(400), done.Status.Checkpoint.Step, "the last words count")
 	assert.Equal(t, "True StorageReady", outlineOf(desired{status: done.Status}).Conditions["CheckpointReady"])
-	news := checkpoints + 1 // and that the storage is ready
-	assert.LessOrEqual(t, len(m.Written()), 12+news, "%s", strings.Join(m.Written(), "\n"))
+	changes := checkpoints + 1 // and that the storage is ready
+	assert.LessOrEqual(t, len(m.Written()), 12+changes, "%s", strings.Join(m.Written(), "\n"))
 }
 
 func TestAPIACheckpointOnRequestIsAskedForOnceAcrossManagers(t *testing.T) {

@@ -55,7 +55,7 @@ func requestEvents(was, is *mlv1.CheckpointRequest) []reporting.Event {
 	return nil
 }
 
-// storageEvents tell of the condition CheckpointReady while the job may run. What keeps a job from starting is told as the
+// storageEvents report the condition CheckpointReady while the job may run. What keeps a job from starting is told as the
 // reason of its state.
 func storageEvents(before, after *mlv1.TrainingJobStatus) []reporting.Event {
 	was := ptr.Deref(meta.FindStatusCondition(before.Conditions, reasons.ConditionCheckpointReady), metav1.Condition{})

@@ -24,7 +24,7 @@ func requestID(job *mlv1.TrainingJob) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// followRequest has a checkpoint taken for each new value of the annotation, and keeps in the status what became of it.
+// followRequest has a checkpoint taken for each new value of the annotation, and keeps its outcome in the status.
 // The id in the status makes one request of one value, whichever manager follows it.
 func (p *planner) followRequest() {
 	id := requestID(p.job)

@@ -45,7 +45,7 @@ type agentView struct {
 	crashing string
 }
 
-// viewAgent puts together what the pod, its last words and the last scrape tell of the agent.
+// viewAgent puts together what the pod, its termination message and the last scrape say about the agent.
 func (o *observed) viewAgent() agentView {
 	var v agentView
 	if o.report != nil && o.report.agent == o.agentURL() { // not that of an earlier attempt

@@ -148,7 +148,7 @@ func TestWhatWasRestoredIsKnownFromTheInitContainer(t *testing.T) {
 	next := builders.Workers(job).Attempt(3).Obj()
 	nothing := said(t, report.Report{Phase: report.PhaseDone})
 	begun := builders.Pod(next, 0).Running().InitEnded(report.RestoreContainer, 0, nothing).InitRunning(report.AgentContainer).Obj()
-	assert.Empty(t, plan(see(job, next, begun)).status.Checkpoint.RestoredFrom, "this attempt began anew")
+	assert.Empty(t, plan(see(job, next, begun)).status.Checkpoint.RestoredFrom, "this attempt began at the first epoch")
 }
 
 func TestLastWordsOfTheAgent(t *testing.T) {

@@ -154,7 +154,7 @@ func TestAPriceThatCannotBeReadHoldsUpTheCostAlone(t *testing.T) {
 	nodes.refuses = false
 	read := look(4)
 	assert.False(t, read.priceUnread)
-	assert.Equal(t, "4", cost.Charge(job.Status.Cost, read.usages, read.now).Total, "the minute of which the price was not known")
+	assert.Equal(t, "4", cost.Charge(job.Status.Cost, read.usages, read.now).Total, "the minute whose price was not known")
 
 	nodes.refuses = true
 	assert.False(t, look(20).priceUnread, "the last price stays good")

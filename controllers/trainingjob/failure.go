@@ -133,7 +133,7 @@ func replicaOf(pod *corev1.Pod) string {
 	return pod.Annotations[batchv1.JobCompletionIndexAnnotation]
 }
 
-// outcome is what becomes of a job after a failure.
+// outcome is what follows for a job from a failure.
 type outcome struct {
 	restart bool
 	reason  string // of the end, when it is one

@@ -327,7 +327,7 @@ func TestBackoff(t *testing.T) {
 		"20s after the third failure": {
 			status: mlv1.TrainingJobStatus{RestartCount: 3, Reason: reasons.ProgramFailed}, least: 20 * time.Second,
 		},
-		"5m at the most": {
+		"5m at most": {
 			status: mlv1.TrainingJobStatus{RestartCount: 900, Reason: reasons.ProgramFailed}, least: 5 * time.Minute,
 		},
 		"disruptions before do not count": {
@@ -363,7 +363,7 @@ func TestBackoff(t *testing.T) {
 			pause := backoff(job)
 
 			assert.GreaterOrEqual(t, pause, test.least)
-			assert.LessOrEqual(t, pause, test.least+test.least/4, "jitter is a quarter at the most")
+			assert.LessOrEqual(t, pause, test.least+test.least/4, "jitter is a quarter at most")
 			assert.Equal(t, pause, backoff(job), "the same attempt waits the same time, whenever it is asked")
 		})
 	}

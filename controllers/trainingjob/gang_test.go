@@ -43,16 +43,16 @@ func TestWhoStartsTheWorkersTogether(t *testing.T) {
 	}{
 		"Kubernetes, where it can, for more than one worker": {scheduledBy("", nil), nil, gang.Kubernetes, false},
 		"Kubernetes under the name of its scheduler":         {scheduledBy("default-scheduler", nil), nil, gang.Kubernetes, false},
-		"nobody for one worker":                              {builders.TrainingJob("bert"), nil, "", false},
+		"none for one worker":                                {builders.TrainingJob("bert"), nil, "", false},
 		"Kubernetes for one worker that asks for it":         {builders.TrainingJob("bert"), on, gang.Kubernetes, false},
 		"Volcano by its scheduler":                           {scheduledBy("volcano", nil), nil, gang.Volcano, true},
-		"nobody, though Volcano schedules":                   {scheduledBy("volcano", nil), off, "", false},
+		"none, though Volcano schedules":                     {scheduledBy("volcano", nil), off, "", false},
 		"scheduler-plugins by its scheduler":                 {scheduledBy("scheduler-plugins-scheduler", nil), nil, gang.Coscheduling, true},
 		"a scheduler of another name":                        {scheduledBy("mine", nil), nil, "", false},
 		"a scheduler of another name, by the annotation": {
 			scheduledBy("mine", map[string]string{mlv1.AnnotationGangScheduler: "coscheduling"}), nil, gang.Coscheduling, true,
 		},
-		"nobody, by the annotation": {scheduledBy("volcano", map[string]string{mlv1.AnnotationGangScheduler: "none"}), nil, "", false},
+		"none, by the annotation": {scheduledBy("volcano", map[string]string{mlv1.AnnotationGangScheduler: "none"}), nil, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := test.job.Obj()
@@ -287,14 +287,14 @@ func TestTheLifeOfAQueuedJob(t *testing.T) {
 	running := look(queuedWorkers(job, false, corev1.ConditionFalse, 3*time.Hour), 3*time.Hour+50*time.Second, next...)
 	assert.Equal(t, mlv1.StateRunning, running.State)
 	assert.Equal(t, "False Resumed", running.Conditions["Suspended"])
-	assert.Equal(t, 50*time.Second, running.Again, "the deadline began anew")
+	assert.Equal(t, 50*time.Second, running.Again, "the deadline started again")
 
 	next[1] = builders.Pod(workers, 0).Failed(1).Created(3 * time.Hour).Obj()
 	d := plan(see(job, queuedWorkers(job, false, corev1.ConditionFalse, 3*time.Hour), next...).after(3*time.Hour + 50*time.Second))
 	assert.Equal(t, mlv1.StateFailed, d.status.State)
 	job.Status = d.status
 	assert.Contains(t, outlineOf(plan(see(job, queuedWorkers(job, false, corev1.ConditionFalse, 3*time.Hour), next...))).Delete,
-		"Job bert-training, attempt 0", "it would make pods for ever")
+		"Job bert-training, attempt 0", "it would create pods forever")
 }
 
 // The Job controller makes the pods of a Job before it notes that the Job was resumed.

@@ -85,7 +85,7 @@ func suspensionOf(workers *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
-// sinceAdmission are the pods that a Job has had since Kueue last let it run: what became of those before is no concern. The Job controller
+// sinceAdmission are the pods that a Job has had since Kueue last let it run: the state of those before does not matter. The Job controller
 // makes pods before it notes that the Job was resumed, so that they may be older than the note. Those from before that it has stopped are
 // being deleted.
 func sinceAdmission(workers *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {

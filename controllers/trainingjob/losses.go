@@ -24,7 +24,7 @@ type node struct {
 	taints []corev1.Taint
 }
 
-// observeNodes reads the nodes of the pods of which only the node tells why they were lost. That is rare, so that no
+// observeNodes reads the nodes of the pods where only the node tells why they were lost. That is rare, so that no
 // node is held in the cache.
 func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 	if o.workers == nil || isFinished(&o.job.Status) || build.AttemptOf(o.workers) < o.job.Status.RestartCount {
@@ -88,7 +88,7 @@ func (n *node) evictingTaints() string {
 	return strings.Join(names, ", ")
 }
 
-// unexplained are the pods of which only their node tells why they were lost: those that a taint evicted, and those that have not ended
+// unexplained are the pods where only their node tells why they were lost: those that a taint evicted, and those that have not ended
 // although others lost contact to them.
 func unexplained(pods []*corev1.Pod) []*corev1.Pod {
 	var list []*corev1.Pod

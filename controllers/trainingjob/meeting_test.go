@@ -31,7 +31,7 @@ func TestAFailedElasticJobIsDeletedOnlyWhenThatIsWritten(t *testing.T) {
 	assert.Empty(t, d.delete, "a manager that stops now would find a job that lost its workers")
 
 	o.job.Status = d.status
-	assert.Contains(t, outlineOf(plan(o)).Delete, "Job bert-training, attempt 0", "the Job would replace its pods for ever")
+	assert.Contains(t, outlineOf(plan(o)).Delete, "Job bert-training, attempt 0", "the Job would replace its pods forever")
 }
 
 func TestAFailureIsSeenWhileTheAgentStillSendsTheCheckpoint(t *testing.T) {

@@ -122,7 +122,7 @@ func (o *observed) concludeNotice(next *mlv1.PreemptionStatus) {
 }
 
 // enterNotices writes down the nodes of the workers that must leave. The time and the deadline of the first look stay,
-// because many sources tell none, unless another source tells of a nearer end.
+// because many sources have none, unless another source has an earlier one.
 func (o *observed) enterNotices(next *mlv1.PreemptionStatus, leaving []*corev1.Pod) {
 	next.Nodes = slices.DeleteFunc(next.Nodes, func(n mlv1.NoticedNode) bool { return !n.Left && o.isWithdrawn(n.Name) })
 	for _, pod := range leaving {
@@ -277,7 +277,7 @@ func (p *planner) shortenGrace() {
 }
 
 // graceLeft is the grace period in seconds within which a pod can end on its node: its own, or what is left of the node's
-// time when that is less. Two seconds are kept for the kubelet to tell of the pod's end.
+// time when that is less. Two seconds are kept for the kubelet to report the pod's end.
 func (p *planner) graceLeft(pod *corev1.Pod) int64 {
 	whole := build.GracePeriod(p.job)
 	if p.status.Preemption == nil || p.isWithdrawn(pod.Spec.NodeName) {

@@ -42,7 +42,7 @@ func noticeEvents(before, after *mlv1.TrainingJobStatus) []reporting.Event {
 	return list
 }
 
-// newlyNoticed names the nodes of which no notice was known.
+// newlyNoticed names the nodes that had no notice before.
 func newlyNoticed(was, is mlv1.PreemptionStatus) []string {
 	known := map[string]bool{}
 	for _, node := range was.Nodes {

@@ -30,7 +30,7 @@ func (o observed) told(nodes ...string) observed {
 	return o
 }
 
-// answered has the agent say what became of a request.
+// answered has the agent report the outcome of a request.
 func answered(o observed, id string, state report.RequestState, path, message string) observed {
 	return serving(o, report.Report{Phase: report.PhaseSyncing, Request: &report.Request{ID: id, State: state, Path: path, Message: message}})
 }
@@ -336,7 +336,7 @@ func TestADeadlineOfATaintWithoutATimeStaysThatOfTheFirstLook(t *testing.T) {
 
 	later.notices["n1"] = nodenotice.Notice{Node: "n1", Source: nodenotice.NodeShutdown, Time: later.now, Deadline: later.now.Add(15 * time.Second)}
 	nearer := plan(later)
-	assert.Equal(t, "NodeShutdown", nearer.status.Preemption.Nodes[0].Source, "another source tells of a nearer end")
+	assert.Equal(t, "NodeShutdown", nearer.status.Preemption.Nodes[0].Source, "another source has an earlier deadline")
 }
 
 func TestARequestOfAPersonWaitsForTheUrgentOne(t *testing.T) {

@@ -28,7 +28,7 @@ func (c *cluster) change(object client.Object, name string, change func()) {
 	require.NoError(c.t, c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: name}, object))
 	before := object.DeepCopyObject().(client.Object)
 	change()
-	require.NoError(c.t, c.Patch(c.t.Context(), object, client.MergeFrom(before), client.FieldOwner("somebody-else")))
+	require.NoError(c.t, c.Patch(c.t.Context(), object, client.MergeFrom(before), client.FieldOwner("another-client")))
 }
 
 func TestAPIWhatOthersAddStaysAndWhatTheyChangeIsPutBack(t *testing.T) {
@@ -37,7 +37,7 @@ func TestAPIWhatOthersAddStaysAndWhatTheyChangeIsPutBack(t *testing.T) {
 	job := c.submit(builders.TrainingJob("bert"))
 	c.await(job, "Initializing", state(mlv1.StateInitializing))
 
-	t.Run("a label of somebody else on the Job stays", func(t *testing.T) {
+	t.Run("a label of another client on the Job stays", func(t *testing.T) {
 		var workers batchv1.Job
 		c.change(&workers, "bert-training", func() { workers.Labels["team"] = "a" })
 		c.settled(m, job)
@@ -56,7 +56,7 @@ func TestAPIWhatOthersAddStaysAndWhatTheyChangeIsPutBack(t *testing.T) {
 			return service.Spec.PublishNotReadyAddresses
 		})
 		assert.Equal(t, map[string]string{"training-job": "bert"}, service.Spec.Selector)
-		assert.Equal(t, "a", service.Labels["team"], "a label of somebody else stays")
+		assert.Equal(t, "a", service.Labels["team"], "a label of another client stays")
 	})
 	t.Run("a port of the master Service", func(t *testing.T) {
 		var service corev1.Service
@@ -75,7 +75,7 @@ func TestAPIWhatOthersAddStaysAndWhatTheyChangeIsPutBack(t *testing.T) {
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(&settings), &settings))
 			return settings.Data["model"] == "resnet50"
 		})
-		assert.Equal(t, "x", settings.Data["mine"], "a setting of somebody else stays")
+		assert.Equal(t, "x", settings.Data["mine"], "a setting of another client stays")
 	})
 	t.Run("a Service that was deleted", func(t *testing.T) {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "bert-headless", Namespace: c.namespace}}
@@ -142,7 +142,7 @@ func TestAPIAForeignObjectIsLeftAlone(t *testing.T) {
 	m.lookAgain(job, 3)
 	after := &corev1.ConfigMap{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(foreign), after))
-	assert.Empty(t, cmp.Diff(foreign, after), "somebody else's object must not be touched")
+	assert.Empty(t, cmp.Diff(foreign, after), "an object of another owner must not be touched")
 
 	require.NoError(t, c.Delete(t.Context(), foreign))
 	c.await(job, "going on", func(job *mlv1.TrainingJob) bool { return job.Status.Reason != reasons.ObjectConflict })

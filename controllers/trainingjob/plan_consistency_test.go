@@ -132,7 +132,7 @@ func worlds(of *mlv1.TrainingJob, passed time.Duration) map[string]observed {
 			"pods that succeeded":          see(job, workers, each(func(r int) *corev1.Pod { return pod(r).Succeeded("").Obj() })...),
 			"a pod that fits on no node":   see(job, workers, pod(0).Unschedulable("full").Obj()),
 			"a pod that failed":            see(job, workers, pod(0).Failed(1).Obj()),
-			"a pod that failed for good":   see(job, workers, pod(0).Failed(64).Obj()),
+			"a pod that failed finally":    see(job, workers, pod(0).Failed(64).Obj()),
 			"a pod that was lost":          see(job, workers, pod(0).Failed(143).Disrupted("Preempted", "").Obj()),
 			"pods that run long":           see(job, workers, each(func(r int) *corev1.Pod { return pod(r).Running().Obj() })...).after(2 * time.Hour),
 		} {

@@ -208,7 +208,7 @@ func TestDeadline(t *testing.T) {
 		job := suspendedJob(t, builders.TrainingJob("bert").Deadline(100))
 		assert.Equal(t, mlv1.StateSuspended, plan(see(job, nil).after(time.Hour)).status.State)
 	})
-	t.Run("begins anew when the job is resumed", func(t *testing.T) {
+	t.Run("starts again when the job is resumed", func(t *testing.T) {
 		job := suspendedJob(t, builders.TrainingJob("bert").Deadline(100))
 		job.Spec.Suspend = nil
 		workers := builders.Workers(job).Obj()

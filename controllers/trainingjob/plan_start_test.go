@@ -39,7 +39,7 @@ func TestANewJobIsStartedInTwoStages(t *testing.T) {
 				"ConfigMap bert-config", "Service bert-headless", "Service bert-master",
 			},
 		},
-		"with somebody else's claim and ServiceAccount": {
+		"with a claim and ServiceAccount of the user's own": {
 			job:   builders.TrainingJob("bert").Claim("shared").Spec(func(s *mlv1.TrainingJobSpec) { s.ServiceAccountName = "team" }),
 			first: []string{"Job bert-training, attempt 0"},
 			both: []string{

@@ -261,14 +261,14 @@ func TestASuspendedJobHoldsNoPlace(t *testing.T) {
 	job.Status, job.Spec.Suspend = suspended.status, ptr.To(false)
 	resumed := plan(see(job, nil).after(time.Hour))
 	assert.Empty(t, outlineOf(resumed).Apply)
-	assert.Equal(t, builders.Noon.Add(time.Hour), resumed.status.Admission.QueuedTime.Time, "it waits anew")
+	assert.Equal(t, builders.Noon.Add(time.Hour), resumed.status.Admission.QueuedTime.Time, "it waits from the start")
 	assert.Equal(t, "False Queued", outlineOf(resumed).Conditions["Admitted"])
 }
 
 func TestAJobThatCannotBeStartedDoesNotWait(t *testing.T) {
 	o := see(inQueue("bert").Claim("shared").Obj(), nil)
 	o.missingClaim = "shared"
-	assert.Nil(t, plan(o).status.Admission, "somebody who can start goes first")
+	assert.Nil(t, plan(o).status.Admission, "a job that can start goes first")
 
 	both := plan(see(inQueue("bert").Labels(map[string]string{build.KueueQueueLabel: "q"}).Obj(), nil))
 	assert.Nil(t, both.status.Admission)
@@ -317,7 +317,7 @@ func TestWhatTheSchedulerKnowsOfATrainingJob(t *testing.T) {
 		check func(t *testing.T, is scheduler.Job)
 	}{
 		"a job without a queue":             {job: builders.TrainingJob("bert").Obj(), state: queueing.Uninvolved},
-		"a job that nobody has looked at":   {job: inQueue("bert").Obj(), state: queueing.Uninvolved},
+		"a job that was not looked at yet":  {job: inQueue("bert").Obj(), state: queueing.Uninvolved},
 		"a job that is suspended and waits": {job: waitingJob(inQueue("bert").Suspended()), state: queueing.Uninvolved},
 		"a job of another priority": {job: waitingJob(with("high")), state: queueing.Waiting, check: func(t *testing.T, is scheduler.Job) {
 			assert.EqualValues(t, 80, is.Priority)
@@ -327,7 +327,7 @@ func TestWhatTheSchedulerKnowsOfATrainingJob(t *testing.T) {
 			assert.Equal(t, 2, is.Groups[0].Count)
 			assert.EqualValues(t, 2, is.Groups[0].Requests.GPUs)
 			assert.EqualValues(t, 1, is.Groups[0].Requests.Pods)
-			assert.Empty(t, is.User, "nobody noted whose it is")
+			assert.Empty(t, is.User, "its user was not noted")
 		}},
 		"a job of a user": {
 			job: waitingJob(inQueue("bert").Annotations(ofUser("alice"))), state: queueing.Waiting, check: func(t *testing.T, is scheduler.Job) {

@@ -20,7 +20,7 @@ import (
 // minorDelay is how long after the last write a change of counts or wording alone is written.
 const minorDelay = 5 * time.Second
 
-// report writes the status when it changed, and tells of the transitions by events, the log and metrics. It returns when to reconcile again
+// report writes the status when it changed, and reports the transitions by events, the log and metrics. It returns when to reconcile again
 // for a change that was postponed; 0 when there is none.
 func (r *Reconciler) report(ctx context.Context, o observed, status *mlv1.TrainingJobStatus) (time.Duration, error) {
 	before, key := &o.job.Status, client.ObjectKeyFromObject(o.job)

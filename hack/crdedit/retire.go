@@ -7,7 +7,7 @@ import (
 )
 
 // retire adds to a CRD a version that is no longer served, for one release after it was last served. The Operator
-// Lifecycle Manager updates the CRD before the new manager takes over, and fails for good when a version is missing in
+// Lifecycle Manager updates the CRD before the new manager takes over, and fails permanently when a version is missing in
 // which objects are still stored: that the old manager may still be migrating them is no reason for it to wait.
 //
 // The API server needs the version to read such objects. It converts them by changing the name only (conversion

@@ -5,7 +5,7 @@ import "fmt"
 // trim removes the descriptions below spec.field of every version; spec.field itself keeps its own.
 //
 // SpotInstanceJob embeds a batch/v1 Job template. Its whole schema is part of the CRD, so that the API server rejects a
-// wrong field at once; the other way, an object without a schema, would let a misspelt field pass, and the user would
+// wrong field at once; the other way, an object without a schema, would let a misspelled field pass, and the user would
 // notice when the replica behaves differently. With the descriptions of every field of a pod that schema takes 340 kB,
 // more than the 256 KiB that kubectl apply can keep in an annotation, and controller-gen can only shorten the
 // descriptions of all fields alike. Without them it takes 70 kB; kubectl explain job.spec has the same text.

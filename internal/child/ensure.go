@@ -60,7 +60,7 @@ func HasDrifted(want, live client.Object) bool {
 		!equality.Semantic.DeepDerivative(want.GetOwnerReferences(), live.GetOwnerReferences())
 }
 
-// Apply sets the labels and owners of an object, and fields besides metadata, by server-side apply, whoever owned them before. Fields that
+// Apply sets the labels and owners of an object, and fields besides metadata, by server-side apply, whichever client owned them before. Fields that
 // were applied earlier and are missing now are removed. The object then has what the API server returned. With a UID it passes over an
 // object that is gone; without one it creates it, or takes over another of the name: see Check.
 func (w Writer) Apply(ctx context.Context, object client.Object, fields map[string]any) error {

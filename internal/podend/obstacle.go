@@ -18,7 +18,7 @@ type Obstacle struct {
 	Container, Image string
 	// Detail is what the scheduler or the kubelet says.
 	Detail string
-	// Since is when the scheduler first found no node; zero for the other reasons, of which the pod tells no time.
+	// Since is when the scheduler first found no node; zero for the other reasons: the pod has no time of them.
 	Since time.Time
 }
 

@@ -49,7 +49,7 @@ UNUSED_IN_TORCH = ("include", "share", "test")
 UNUSED_PYTHON_PACKAGES = ("hypothesis", "pythran")  # property tests, a compiler: no training
 # Open MPI and what is below it load everything in these directories.
 LOADING_PLUGINS = ("openmpi", "pmix2", "ucx", "libibverbs")
-# Loaded by name at run time, so that no linker entry tells of them.
+# Loaded by name at run time, so that no linker entry names them.
 LOADED_BY_NAME = ("libnss_", "libresolv", "libgcc_s", "ld-linux")
 
 

@@ -22,7 +22,7 @@ type AdmissionStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Assignments []NodeAssignment `json:"assignments,omitempty"`
 
-	// releasing says why the job gives its place back, while its workers are being stopped: because a job of higher priority
+	// releasing says why the queue evicts the job, while its workers are being stopped: because a job of higher priority
 	// gets it, for example.
 	// +optional
 	Releasing string `json:"releasing,omitempty"`

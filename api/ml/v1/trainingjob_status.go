@@ -64,7 +64,7 @@ type TrainingJobStatus struct {
 	// +optional
 	Workers *WorkersStatus `json:"workers,omitempty"`
 
-	// checkpoint is the newest checkpoint, and what became of others.
+	// checkpoint is the newest checkpoint, and the state of others.
 	// +optional
 	Checkpoint *CheckpointStatus `json:"checkpoint,omitempty"`
 

@@ -13,7 +13,7 @@ const (
 	LabelReplica = "training.dcnlab.com/replica"
 )
 
-// How the coming end of a node is told. Whoever sees a notice, whatever its source, writes it on the Node; everybody
+// How the coming end of a node is reported. The program that sees a notice, from any source, writes it on the Node; everything
 // else reads it there.
 const (
 	// AnnotationPreemptionNotice is on a Node that its provider takes back: when that was first seen, in RFC 3339 with

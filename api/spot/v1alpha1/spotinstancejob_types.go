@@ -94,7 +94,7 @@ type SpotInstanceJobSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Checkpoints"
 	CheckpointConfig *CheckpointConfig `json:"checkpointConfig,omitempty"`
 
-	// spotInstanceVMRef names the SpotInstanceVM of which instances are created when a replica finds no room. Default:
+	// spotInstanceVMRef names the SpotInstanceVM that creates instances when a replica finds no room. Default:
 	// none are created, and a replica waits for room.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Instances to create"

@@ -18,7 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Instances",type=integer,JSONPath=`.status.instances`,description="Instances that exist"
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.readyInstances`,description="Instances that are ready nodes"
 // +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.maxInstances`,description="Instances that may exist at a time"
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether instances can be had"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether instances are available"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Zone",type=string,priority=1,JSONPath=`.spec.gcp.zone`,description="Zone that is tried first"
 // +kubebuilder:printcolumn:name="Model",type=string,priority=1,JSONPath=`.spec.provisioningModel`,description="Provisioning model"

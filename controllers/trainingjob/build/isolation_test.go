@@ -14,7 +14,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
-// place is where a pod is, and what labels tell of it.
+// place is where a pod is, and its labels.
 type place struct {
 	namespace       string
 	namespaceLabels map[string]string
@@ -94,13 +94,13 @@ func TestWhoMayReachTheWorkersOfAnIsolatedJob(t *testing.T) {
 		{"Prometheus in a namespace that may read metrics", in("monitoring", scrapers), bert, 8080, true},
 		{"Prometheus at the agent's port", in("monitoring", scrapers), bert, 9464, false},
 		{"Prometheus in another namespace", in("monitoring", nil), bert, 8080, false},
-		{"anybody to a job that the policy is not of", in("elsewhere", nil), workerOf("gpt", "team-a"), 29500, true},
+		{"any pod to a job that the policy is not of", in("elsewhere", nil), workerOf("gpt", "team-a"), 29500, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			assert.Equal(t, test.want, lets(t, policy, test.from, test.to, test.port))
 		})
 	}
-	t.Run("anybody at the metrics port, when the manager is not in the cluster", func(t *testing.T) {
+	t.Run("any client at the metrics port, when the manager is not in the cluster", func(t *testing.T) {
 		outside := NetworkPolicy(builders.TrainingJob("bert").Namespace("team-a").Obj(), Settings{})
 		assert.True(t, lets(t, outside, in("elsewhere", nil), bert, 8080))
 		assert.False(t, lets(t, outside, in("elsewhere", nil), bert, 29500))

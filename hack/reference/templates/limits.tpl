@@ -2,7 +2,9 @@
 {{- define "limits" -}}
 {{- $limits := dict -}}
 {{- range .Validation -}}
-  {{- $_ := set $limits (regexFind "^[A-Za-z:]+: " . | trimSuffix ": ") (regexReplaceAll "^[A-Za-z:]+: " . "") -}}
+  {{- $limit := regexReplaceAll "^[A-Za-z:]+: " . "" -}}
+  {{- if regexMatch "^[0-9.]+e\\+[0-9]+$" $limit -}}{{- $limit = $limit | float64 | int64 | toString -}}{{- end -}}
+  {{- $_ := set $limits (regexFind "^[A-Za-z:]+: " . | trimSuffix ": ") $limit -}}
 {{- end -}}
 {{- $words := list -}}
 {{- range $each := list "" "items:" -}}

@@ -66,7 +66,7 @@ func newSign() *cobra.Command {
 	return command
 }
 
-// run signs. The URLs go to out and nowhere else: whoever has one can read the file.
+// run signs. The URLs go to out and nowhere else: any client that has one can read the file.
 func (s *signing) run(ctx context.Context, env func(string) string, out, problems io.Writer) error {
 	from, err := s.settle(env)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // decimals of an amount. Each charge is rounded to them: a job that is charged every 30 s for a year is wrong by a
-// thousandth of a unit at the most.
+// thousandth of a unit at most.
 const decimals = 9
 
 // Usage is the time that a pod held its part of a node.
@@ -26,7 +26,7 @@ type Usage struct {
 }
 
 // Charge returns the cost at a time: what was charged before, and for each usage the part of it since. It does the same
-// however often it is called in between, and whoever calls it, because all it builds upon is the status. nil stands for a
+// however often it is called in between, because all it builds upon is the status. nil stands for a
 // job that never ran on a node with a price.
 func Charge(before *mlv1.CostStatus, usages []Usage, now time.Time) *mlv1.CostStatus {
 	now = now.Truncate(time.Second) // as exact as a time in a status, and as those that the kubelet tells

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// requestPoll is how often an agent is asked what became of a request for a checkpoint.
+	// requestPoll is how often an agent is asked for the outcome of a request for a checkpoint.
 	requestPoll = 2 * time.Second
 	// urgentPoll is the same while a node is about to go.
 	urgentPoll = 200 * time.Millisecond
@@ -70,7 +70,7 @@ func (s *Scraper) call(ctx context.Context, method, address string) (*http.Respo
 	return answer, nil
 }
 
-// awaitsAnswer says whether the agent has not yet said what became of the request.
+// awaitsAnswer says whether the agent has not yet reported the outcome of the request.
 func (t *target) awaitsAnswer() bool {
 	if t.Request == "" {
 		return false
@@ -79,7 +79,7 @@ func (t *target) awaitsAnswer() bool {
 		t.report.Request.State == report.RequestPending
 }
 
-// poll is how soon the agent is asked again what became of the request.
+// poll is how soon the agent is asked again for the outcome of the request.
 func (t *target) poll() time.Duration {
 	if t.Urgent {
 		return urgentPoll

@@ -82,7 +82,7 @@ func TestWorkerAndAgentAreReadInOneCycle(t *testing.T) {
 
 	s.Follow(bert, Target{Metrics: w.URL, Agent: a.URL})
 
-	s.news(t)
+	s.nextChange(t)
 	read, from, ok := s.LatestReport(bert)
 	require.True(t, ok)
 	assert.Equal(t, int32(3), read.Newest.Epoch)
@@ -92,12 +92,12 @@ func TestWorkerAndAgentAreReadInOneCycle(t *testing.T) {
 
 	a.say(func(r *report.Report) { r.UploadedBytes = 4096 })
 	s.until(t, w.scraped(3))
-	assert.Empty(t, s.changed, "how much was sent is no news")
+	assert.Empty(t, s.changed, "how much was sent is no change")
 
 	a.say(func(r *report.Report) { r.Newest.Epoch = 4 })
 	passed := s.reports(t, func(r *report.Report) bool { return r.Newest.Epoch == 4 })
 	assert.Less(t, passed, 60*time.Second, "the next interval brings it, not one after that")
-	s.news(t)
+	s.nextChange(t)
 }
 
 func TestAnAgentIsReadBeforeAndAlthoughItsWorkerAnswersNothing(t *testing.T) {
@@ -123,14 +123,14 @@ func TestACheckpointIsAskedForUntilItIsThere(t *testing.T) {
 	a, s := startAgent(t, syncing(3)), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
 	a.refusals = 2
 	s.Follow(bert, Target{Agent: a.URL})
-	s.news(t)
+	s.nextChange(t)
 
 	s.Follow(bert, Target{Agent: a.URL, Request: "tonight & now"})
 
 	s.reports(t, func(r *report.Report) bool { return r.Request != nil && r.Request.ID == "tonight & now" })
 	a.say(func(r *report.Report) { r.Request.State = report.RequestDone })
 	passed := s.reports(t, func(r *report.Report) bool { return r.Request.State == report.RequestDone })
-	assert.Less(t, passed, 30*time.Second, "what became of it is not told an interval later")
+	assert.Less(t, passed, 30*time.Second, "the outcome does not wait for the next interval")
 	assert.Equal(t, []string{"tonight & now"}, a.requests(), "it was asked for once")
 }
 
@@ -162,7 +162,7 @@ func TestNoCheckpointIsAskedForWhileOneIsRestored(t *testing.T) {
 	a, s := startAgent(t, report.Report{Phase: report.PhaseRestoring}), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
 
 	s.Follow(bert, Target{Agent: a.URL, Request: "early"})
-	s.news(t)
+	s.nextChange(t)
 	assert.Empty(t, a.requests())
 
 	a.say(func(r *report.Report) { r.Phase = report.PhaseSyncing })

@@ -57,7 +57,7 @@ func equalPointers[T comparable](a, b *T) bool {
 	return *a == *b
 }
 
-// significantDigits of a metric are kept: more only make figures hard to read, and a change of theirs is no news.
+// significantDigits of a metric are kept: more only make figures hard to read, and a change of theirs is not reported.
 const significantDigits = 6
 
 // addMetric keeps a metric unless it is not finite, which JSON cannot hold, or there are too many.

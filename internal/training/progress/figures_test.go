@@ -59,7 +59,7 @@ training_checkpoint_timestamp_seconds 1893589200.75
 			text: "training_loss NaN\ntraining_accuracy +Inf\ntraining_progress_ratio NaN\ntraining_metric{name=\"x\"} -Inf\ntraining_epoch NaN\n",
 		},
 		"a metric without a name is passed over": {text: "training_metric 1\ntraining_metric{other=\"a\"} 2\n"},
-		"a checkpoint of which only the path is known": {
+		"a checkpoint with only its path known": {
 			text: "training_checkpoint_info{path=\"/c\"} 1\n", want: Figures{Checkpoint: &Checkpoint{Path: "/c"}},
 		},
 	}

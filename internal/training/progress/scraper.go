@@ -56,9 +56,9 @@ type Target struct {
 	Metrics string
 	// Agent is the URL of the checkpoint agent, without a path.
 	Agent string
-	// Request is the id of a checkpoint that the agent is to be asked for, until it has said what became of it.
+	// Request is the id of a checkpoint that the agent is to be asked for, until it has reported the outcome.
 	Request string
-	// Urgent asks several times a second what became of it.
+	// Urgent asks several times a second for the outcome.
 	Urgent bool
 }
 
@@ -79,7 +79,7 @@ type outcome struct {
 	failed  bool
 }
 
-// NewScraper returns a Scraper that scrapes nothing until it is started and told of a job.
+// NewScraper returns a Scraper that scrapes nothing until it is started and follows a job.
 func NewScraper(options ScraperOptions) *Scraper {
 	if options.Interval <= 0 {
 		options.Interval = 30 * time.Second
@@ -122,7 +122,7 @@ func (s *Scraper) Start(ctx context.Context) error {
 }
 
 // Follow scrapes a job's replica 0 at the target from now on, at once when it is new. An empty target ends it. The
-// figures and the report of other URLs are dropped: they tell of an earlier attempt.
+// figures and the report of other URLs are dropped: they are from an earlier attempt.
 func (s *Scraper) Follow(job types.NamespacedName, to Target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +236,8 @@ func (s *Scraper) target(job types.NamespacedName) Target {
 	return Target{}
 }
 
-// record keeps the outcome of a scrape. It returns when to scrape again, 0 for never by this call, and whether it brought
-// news.
+// record keeps the outcome of a scrape. It returns when to scrape again, 0 for never by this call, and whether
+// something changed.
 func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (again time.Duration, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

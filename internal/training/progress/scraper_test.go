@@ -101,13 +101,13 @@ func (r *running) until(t *testing.T, happened func() bool) time.Duration {
 	return r.clock.Since(start)
 }
 
-func (r *running) news(t *testing.T) types.NamespacedName {
+func (r *running) nextChange(t *testing.T) types.NamespacedName {
 	t.Helper()
 	select {
 	case job := <-r.changed:
 		return job
 	case <-time.After(soon):
-		require.FailNow(t, "there is no news")
+		require.FailNow(t, "nothing changed")
 		return types.NamespacedName{}
 	}
 }
@@ -130,7 +130,7 @@ func TestANewJobIsScrapedAtOnce(t *testing.T) {
 
 	s.Follow(bert, Target{Metrics: w.URL})
 
-	assert.Equal(t, bert, s.news(t))
+	assert.Equal(t, bert, s.nextChange(t))
 	figures, at, known := s.Latest(bert)
 	assert.True(t, known)
 	assert.Equal(t, Figures{Epoch: 1}, figures)
@@ -140,11 +140,11 @@ func TestANewJobIsScrapedAtOnce(t *testing.T) {
 func TestOnlyChangedFiguresAreNews(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
 	s.Follow(bert, Target{Metrics: w.URL})
-	s.news(t)
+	s.nextChange(t)
 
 	w.serve(http.StatusOK, "# another order\ntraining_epoch 1\n")
 	s.until(t, w.scraped(4))
-	assert.Empty(t, s.changed, "the same figures are no news")
+	assert.Empty(t, s.changed, "the same figures are no change")
 	w.serve(http.StatusOK, "training_epoch 2\n")
 	s.until(t, func() bool { return len(s.changed) > 0 })
 
@@ -154,7 +154,7 @@ func TestOnlyChangedFiguresAreNews(t *testing.T) {
 func TestScrapesKeepTheirInterval(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
 	s.Follow(bert, Target{Metrics: w.URL})
-	s.news(t)
+	s.nextChange(t)
 
 	passed := s.until(t, func() bool {
 		s.Follow(bert, Target{Metrics: w.URL}) // every reconciliation says this again
@@ -209,13 +209,13 @@ func TestRetriesBecomeRarerUpToTheInterval(t *testing.T) {
 	again, _ := s.record(bert, Target{Metrics: "http://x"}, outcome{figures: &Figures{}})
 	assert.Equal(t, 30*time.Second, again)
 	again, _ = s.record(bert, Target{Metrics: "http://x"}, outcome{failed: true})
-	assert.Equal(t, time.Second, again, "after a success retries begin anew")
+	assert.Equal(t, time.Second, again, "after a success retries start from the first interval")
 }
 
 func TestFiguresStayWhenAScrapeFails(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
 	s.Follow(bert, Target{Metrics: w.URL})
-	s.news(t)
+	s.nextChange(t)
 	for name, answer := range map[string]func(){
 		"an error":           func() { w.serve(http.StatusInternalServerError, "training_epoch 9\n") },
 		"no Prometheus text": func() { w.serve(http.StatusOK, "<html>") },
@@ -276,12 +276,12 @@ func TestAJobWithANewAddressIsScrapedAtOnce(t *testing.T) {
 func TestAJobThatIsNoLongerFollowedDropsItsFigures(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{Interval: 30 * time.Second})
 	s.Follow(bert, Target{Metrics: w.URL})
-	s.news(t)
+	s.nextChange(t)
 
 	s.Follow(bert, Target{})
 	s.clock.Step(time.Minute)
 	s.Follow(types.NamespacedName{Name: "other"}, Target{Metrics: w.URL}) // scraped after what was due before
-	s.news(t)
+	s.nextChange(t)
 
 	assert.Equal(t, int64(2), w.scrapes.Load(), "once for each job")
 	_, _, ok := s.Latest(bert)
@@ -300,7 +300,7 @@ func TestAScrapeThatEndsAfterItsJobIsForgottenIsDropped(t *testing.T) {
 	s.Follow(bert, Target{Metrics: "http://new"})
 	again, changed := s.record(bert, Target{Metrics: "http://old"}, outcome{figures: &Figures{Epoch: 9}})
 	assert.Zero(t, again)
-	assert.False(t, changed, "figures of an earlier attempt's worker are no news")
+	assert.False(t, changed, "figures of an earlier attempt's worker are no change")
 
 	s.Forget(bert)
 	_, changed = s.record(bert, Target{Metrics: "http://new"}, outcome{figures: &Figures{Epoch: 9}})
@@ -332,7 +332,7 @@ func TestNoMoreJobsAreScrapedAtATimeThanThereAreWorkers(t *testing.T) {
 
 	seen := map[types.NamespacedName]bool{}
 	for range jobs {
-		seen[s.news(t)] = true
+		seen[s.nextChange(t)] = true
 	}
 	assert.Len(t, seen, jobs, "every job is scraped in the end")
 	assert.Equal(t, int64(workers), most.Load())

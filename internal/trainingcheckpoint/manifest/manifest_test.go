@@ -78,7 +78,7 @@ func TestAFileThatLeadsElsewhereMakesACheckpointInvalid(t *testing.T) {
 
 	_, err = manifest.Read(root)
 
-	assert.True(t, manifest.IsInvalid(err), "an agent that tried for ever would not look at the others: %v", err)
+	assert.True(t, manifest.IsInvalid(err), "an agent that tried forever would not look at the others: %v", err)
 }
 
 func TestAManifestThatIsMadeCanBeRead(t *testing.T) {

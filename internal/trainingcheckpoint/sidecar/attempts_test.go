@@ -115,7 +115,7 @@ func TestRetentionSparesWhatWasRestoredAndWhatIsBeingRestored(t *testing.T) {
 	syncing := start(t, sidecar.Sync, first)
 	syncing.eventually("all are there", func(r report.Report) bool { return r.Kept == 3 })
 	syncing.stop()
-	s.Put(bucket, prefix+"/readers/checkpoint-epoch-2/somebody", []byte("{}"))
+	s.Put(bucket, prefix+"/readers/checkpoint-epoch-2/a-reader", []byte("{}"))
 
 	second := with(t, s.URL(bucket, prefix), s.Secret())
 	second.Attempt, second.Retention = 1, 1

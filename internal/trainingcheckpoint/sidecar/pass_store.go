@@ -235,7 +235,7 @@ func (y *syncer) pruneUnsent(ctx context.Context, local map[string]*manifest.Man
 }
 
 // damagedOnes are the checkpoints in the directory that are not what their manifest says. They go when they are older than all
-// that is kept, as nobody else would delete them.
+// that is kept, as nothing else would delete them.
 func (y *syncer) damagedOnes() []retention.Checkpoint {
 	var all []retention.Checkpoint
 	for name, bad := range y.bad {

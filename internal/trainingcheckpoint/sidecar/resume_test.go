@@ -14,7 +14,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/stores"
 )
 
-// An object store with the checkpoints of another job, of which the newest is damaged, and one that was copied there.
+// An object store with the checkpoints of another job, whose newest is damaged, and one that was copied there.
 func otherJob(t *testing.T) (*stores.S3, string) {
 	t.Helper()
 	s := stores.NewS3(t, stores.AnyPort)
@@ -125,7 +125,7 @@ func TestResumeFromAPath(t *testing.T) {
 	}
 }
 
-// Copies lie as somebody has put them: also where the agent would keep a job's own, and at the top of a bucket.
+// Copies lie where a user has put them: also where the agent would keep a job's own, and at the top of a bucket.
 func TestResumeFromACopyWhereverItLies(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		s.MakeBucket(bucket)

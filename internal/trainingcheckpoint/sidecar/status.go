@@ -62,7 +62,7 @@ func (s *status) copy() report.Report {
 	return r
 }
 
-// problem sets what keeps the agent from its work, nil for nothing, and says whether that is news. The time since when
+// problem sets what keeps the agent from its work, nil for nothing, and says whether that changed. The time since when
 // it is so stays while the reason does.
 func (s *status) problem(e *store.Error, now time.Time) bool {
 	s.mu.Lock()

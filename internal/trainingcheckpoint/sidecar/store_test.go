@@ -125,7 +125,7 @@ func TestABucketThatGoesAndComesBack(t *testing.T) {
 		s.RemoveBucket(bucket)
 		syncing.eventually("the bucket has gone", problem(report.ReasonBucketNotFound))
 		s.MakeBucket(bucket)
-		syncing.eventually("what the volume has is sent anew", newest("checkpoint-epoch-1"))
+		syncing.eventually("what the volume has is sent again", newest("checkpoint-epoch-1"))
 		same(t, settings.Directory.Join("checkpoint-epoch-1"), epoch(1))
 	})
 }

@@ -139,7 +139,7 @@ func start(t *testing.T, role func(context.Context, sidecar.Settings) error, s s
 	}()
 	t.Cleanup(func() {
 		cancel()
-		for deadline := time.After(5 * time.Second); ; { // it may try for ever, where the kubelet would end it
+		for deadline := time.After(5 * time.Second); ; { // it may try forever, where the kubelet would end it
 			select {
 			case _, more := <-r.ended:
 				if more {

@@ -42,7 +42,7 @@ type Area struct {
 	Why map[string]string
 	// Writer is the highest attempt that has left its mark, -1 when there is none.
 	Writer int
-	// Reading has the names of checkpoints that somebody restores at the moment.
+	// Reading has the names of checkpoints that are being restored.
 	Reading map[string]bool
 
 	blobs   map[string]object

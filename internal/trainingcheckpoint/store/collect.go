@@ -10,7 +10,7 @@ import (
 )
 
 // Collect deletes blobs that no manifest refers to and that are older than margin, marks of earlier attempts, and what
-// belongs to them. It looks anew first, so that what was written in the meantime counts.
+// belongs to them. It looks again first, so that what was written in the meantime counts.
 func (s *Store) Collect(ctx context.Context, attempt int, margin time.Duration) error {
 	if err := s.Mark(ctx, attempt); err != nil { // its time is the store's own
 		return err

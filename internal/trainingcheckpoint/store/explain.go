@@ -179,7 +179,7 @@ func noCredentials(err error) bool {
 }
 
 // isNotFound says whether a store has said that there is no such object. That it refuses to say, that the bucket is gone or
-// that nobody answers is another matter, although some libraries have the same code for it: a checkpoint must not be taken
+// that no server answers is another matter, although some libraries have the same code for it: a checkpoint must not be taken
 // for lost by that.
 func isNotFound(err error) bool {
 	if err == nil || gcerrors.Code(err) != gcerrors.NotFound {

@@ -14,7 +14,7 @@ import (
 // area is no level of its own.
 const searchDepth = 2
 
-// maxSkipped bounds what Find tells of checkpoints that cannot be used.
+// maxSkipped bounds what Find reports about checkpoints that cannot be used.
 const maxSkipped = 20
 
 // Find returns the checkpoints at the store's location, the newest first: the one that it names, or those at most two

@@ -16,7 +16,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/stores"
 )
 
-// fetch reads a URL as anybody does who has nothing but the URL.
+// fetch reads a URL as a client does that has nothing but the URL.
 func fetch(t *testing.T, url string) (status int, content string) {
 	t.Helper()
 	answer, err := http.Get(url)
@@ -58,7 +58,7 @@ func TestASignedURLShowsAFileToEveryoneForATime(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, sumOf(text), signed[3].SHA256)
 
-		if _, fake := s.(*stores.GCS); fake { // it lets everybody read everything
+		if _, fake := s.(*stores.GCS); fake { // it lets every client read everything
 			return
 		}
 		short, err := to.Sign(t.Context(), found[0], 2*time.Second)

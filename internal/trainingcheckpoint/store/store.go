@@ -33,7 +33,7 @@ type Store struct {
 	manifests manifestCache
 }
 
-// New returns the store at a URL, with the credentials in a directory, which is read anew whenever they change; empty for
+// New returns the store at a URL, with the credentials in a directory, which is read again whenever they change; empty for
 // those that the provider's library finds itself, such as workload identity. Nothing is asked of the store yet.
 func New(rawURL, credentialsFolder string) (*Store, error) {
 	l, err := ParseLocation(rawURL)
@@ -43,7 +43,7 @@ func New(rawURL, credentialsFolder string) (*Store, error) {
 	return &Store{Location: l, folder: credentialsFolder, StallAfter: stallAfter}, nil
 }
 
-// open returns the bucket, opened anew when the credentials have changed.
+// open returns the bucket, opened again when the credentials have changed.
 func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ var errStalled = errors.New("nothing has moved over the network for a while")
 // kernel's buffer, which on a slow network takes its time to empty; so the kernel is asked what has arrived.
 type meter struct {
 	last atomic.Int64 // since started
-	// completing counts uploads of which the store has all and makes an object, which takes long with a big one.
+	// completing counts uploads that the store has received and makes an object from, which takes long with a big one.
 	completing atomic.Int32
 
 	mu   sync.Mutex

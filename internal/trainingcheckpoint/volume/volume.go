@@ -35,7 +35,7 @@ const (
 type Directory struct{ Path string }
 
 // Create makes the directory and those above it. Each gets the mode of the one above, because the training may run as
-// another user than the agent, and whoever may write to the volume must be able to write here.
+// another user than the agent, and every user that may write to the volume must be able to write here.
 func (d Directory) Create() error { return createLike(d.Path) }
 
 func createLike(path string) error {

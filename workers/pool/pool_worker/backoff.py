@@ -17,7 +17,7 @@ class Backoff:
         self._next = first
 
     def reset(self) -> None:
-        """Begin anew after a success."""
+        """Start again from the first pause after a success."""
         self._next = self._first
 
     def delay(self, at_least: float | None = None) -> float:

@@ -121,7 +121,7 @@ class JobService:
         return connection, True
 
     def _authorization(self) -> dict[str, str]:
-        """The token, read anew each time: Kubernetes puts a new one into the file long before the old one ends."""
+        """The token, read again each time: Kubernetes puts a new one into the file long before the old one ends."""
         token = self._settings.token
         if self._settings.token_file is not None:
             try:

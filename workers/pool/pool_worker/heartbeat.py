@@ -43,7 +43,7 @@ class Heartbeat:
     def _run(self) -> None:
         try:
             self._keep()
-            # Whoever comes here without the end of the task has asked the handler to stop.
+            # Without the end of the task, the handler was asked to stop.
             if not self._context.abandoned and not self._done.wait(STUBBORN_SECONDS):
                 self._abandon(f"the task went on {STUBBORN_SECONDS:.0f} s after it had to stop: {self._context.reason}")
         finally:

@@ -27,7 +27,7 @@ class Log:
         self._write("warning", event, message, fields)
 
     def error(self, event: str, message: str, **fields: Any) -> None:
-        """Log what somebody must mend."""
+        """Log what a user must fix."""
         self._write("error", event, message, fields)
 
     def _write(self, level: str, event: str, message: str, fields: dict[str, Any]) -> None:

@@ -16,13 +16,13 @@ from pool_worker.tasks import Handler
 from pool_worker.worker import Worker
 
 EXIT_USAGE = 64  # EX_USAGE: a setting is wrong; trying again cannot help
-EXIT_SLOT_LOST = 70  # EX_SOFTWARE: a handler does not stop; the worker starts anew
+EXIT_SLOT_LOST = 70  # EX_SOFTWARE: a handler does not stop; the worker is restarted
 
 
 def run(handlers: Mapping[str, Handler]) -> NoReturn:
     """Take tasks of the types in ``handlers`` (of JOB_TYPES only, if it is set) until SIGTERM; end the process.
 
-    It ends by itself, with status 70, when a handler does not stop although it has to: Kubernetes starts it anew.
+    It ends by itself, with status 70, when a handler does not stop although it has to: Kubernetes restarts it.
     """
     try:
         settings = configuration.load(os.environ)

@@ -78,7 +78,7 @@ class Context:
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody waits for the handler any more, which was asked to end and did not."""
+        """Whether nothing waits for the handler any more, which was asked to end and did not."""
         return self._abandoned.is_set()
 
     def abandon(self) -> None:

@@ -60,7 +60,7 @@ class Worker:
     def run(self) -> bool:
         """Take tasks until stop() is called, and return when none runs any longer.
 
-        False: nobody called stop(), but a thread that takes tasks has been lost, and only a new process has them all.
+        False: stop() was not called, but a thread that takes tasks has been lost, and only a new process has them all.
         """
         for number in range(self._settings.concurrency):
             slot = threading.Thread(target=self._take_tasks, name=f"slot-{number}", daemon=True)
@@ -77,7 +77,7 @@ class Worker:
             if self._stopping.wait(LOOK_SECONDS):
                 break
         if not whole:
-            self._log.error("slot-lost", "a slot is lost: the worker ends, so that it is started anew")
+            self._log.error("slot-lost", "a slot is lost: the worker ends, so that it is restarted")
         self.stop()
         self._log.info(
             "stopping", f"taking no further task; {len(self._running)} running have {self._settings.grace:g} s"
@@ -221,20 +221,20 @@ class Worker:
                 return "lost"
             except RejectedError as error:
                 if error.status in (401, 403):  # a token may be replaced meanwhile
-                    trouble: ServiceError = error
+                    problem: ServiceError = error
                 elif status == "succeeded":
                     return self._refused(task, context, error)
                 else:
                     self._log.error("report", f"the end of the task is refused: {error}", task=task.id)
                     return "failed"
             except UnavailableError as error:
-                trouble = error
+                problem = error
             if time.monotonic() > until:
                 break
-            self._log.warning("report", f"the end of the task could not be told yet: {trouble}", task=task.id)
+            self._log.warning("report", f"the end of the task could not be reported yet: {problem}", task=task.id)
             # The context of a task that has to end is over, so that waiting for it would not wait.
             pause = time.sleep if context.stopped else context.wait
-            pause(backoff.delay(getattr(trouble, "retry_after", None)))
+            pause(backoff.delay(getattr(problem, "retry_after", None)))
         return "cancelled" if context.reason == CANCELLED else "lost"
 
     def _refused(self, task: Task, context: Context, error: RejectedError) -> str:

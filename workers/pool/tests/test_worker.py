@@ -40,7 +40,7 @@ def test_one_connection_serves_many_tasks(server: Server, work: Work) -> None:
     for job in jobs:
         server.wait(job, "succeeded")
     running.stop()
-    # One for the slot, and one for each heartbeat that was sent, of which such short tasks need none.
+    # One for the slot, and one for each heartbeat that was sent; such short tasks need none.
     assert server.connections == 1
 
 

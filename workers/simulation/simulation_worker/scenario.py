@@ -107,7 +107,7 @@ def read(config: object) -> Scenario:
     if total > MAX_READINGS:
         fields.problem(
             "duration_seconds",
-            f"gives {total} readings of all sensors, but at most {MAX_READINGS} can be had: "
+            f"gives {total} readings of all sensors, but at most {MAX_READINGS} are possible: "
             "lower it, sensors or sample_rate_hz",
         )
     fields.finish()

@@ -34,7 +34,7 @@ def wait_for(condition: Callable[[], T], what: str, seconds: float = DEADLINE_SE
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens at."""
+    """A TCP port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -50,7 +50,7 @@ def test_metrics_are_prometheus_text() -> None:
 
 def test_what_is_not_known_is_absent() -> None:
     text = render(Report())
-    # Zeros would tell of a training that begins anew, while a checkpoint is still being read.
+    # Zeros would look like a training that starts from the first step, while a checkpoint is still being read.
     for name in ("training_epoch ", "training_step", "training_progress_ratio", "training_restored_step"):
         assert name not in text
     for name in ("training_loss", "training_accuracy", "training_gpu_utilization_percent", "training_checkpoint_epoch"):

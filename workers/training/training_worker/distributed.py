@@ -43,7 +43,7 @@ class Ranks(Sharing):
     """This process among the ranks. Call join() first; with a world size of 1 nothing is sent anywhere."""
 
     def __init__(self, topology: Topology, log: Log) -> None:
-        """Choose device and backend. Raises UsageError when the backend asked for is not to be had."""
+        """Choose device and backend. Raises UsageError when the backend asked for is not available."""
         self.topology = topology
         self.rank = topology.rank
         self.world_size = topology.world_size

@@ -71,7 +71,7 @@ class Agent:
         self._waiting = False
 
     def run(self) -> int:
-        """Meet and train until the ranks of this replica end for good. Raises PeerLostError."""
+        """Meet and train until the ranks of this replica end and do not return. Raises PeerLostError."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, self._on_signal)
         losses, code = 0, EXIT_PEER_LOST
@@ -182,7 +182,7 @@ class Agent:
                 watch.ask()
         except PeerLostError as error:
             self._log.warning("rendezvous", str(error))
-            watch.expect()  # the ranks notice by themselves, or have ended well together with replica 0
+            watch.expect()  # the ranks notice by themselves, or have succeeded together with replica 0
 
     def _say_goodbye(self, met: Round) -> None:
         """Replica 0 keeps the store until the others know that the training is over."""

@@ -42,7 +42,7 @@ def _families(report: Report, gpu_utilization: float | None) -> Iterator[tuple[s
     named = [({"name": name}, value) for name, value in sorted(report.metrics.items())]
     yield "training_metric", "Other metrics of the training by name.", named
     yield "training_world_size", "Ranks that take part.", _one(report.world_size)
-    yield "training_restored_step", "Step that this run resumed at, 0 when it began anew.", _one(report.restored_step)
+    yield "training_restored_step", "Step that this run resumed at, 0 when it began at the first step.", _one(report.restored_step)
     yield "training_checkpoint_epoch", "Epochs in the newest checkpoint.", _one(saved.epoch if saved else None)
     yield "training_checkpoint_step", "Optimizer steps in the newest checkpoint.", _one(saved.step if saved else None)
     yield (

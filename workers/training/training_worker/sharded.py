@@ -38,7 +38,7 @@ def check_available() -> None:
 
 
 def shard(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model, of which every rank keeps its share; check_available() first.
+    """The model, sharded over all ranks; check_available() first.
 
     All ranks must have the same model, with the same values, on ``device``.
     """

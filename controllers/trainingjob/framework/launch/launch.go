@@ -1,4 +1,4 @@
-// Package launch is what the packages of the frameworks have in common: the process group that they are told of, and what
+// Package launch is what the packages of the frameworks have in common: the process group that they join, and what
 // each of them says about the workers of a job.
 package launch
 

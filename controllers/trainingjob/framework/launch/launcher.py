@@ -116,11 +116,11 @@ class Line:
         return message if isinstance(message, dict) else None
 
     def patience(self, seconds):
-        """How long receive() waits; None for ever."""
+        """How long receive() waits; None: without limit."""
         self._connection.settimeout(seconds)
 
     def close(self):
-        """End the connection, whoever reads from it."""
+        """End the connection, also for a thread that reads from it."""
         try:
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
