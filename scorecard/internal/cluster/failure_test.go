@@ -12,7 +12,7 @@ import (
 )
 
 func TestStatus(t *testing.T) {
-	broken := cluster.Failf("%s is broken", "it").Try("mend it")
+	broken := cluster.Failf("%s is broken", "it").Try("repair it")
 	dull := cluster.Failf("it is dull")
 	unreachable := errors.New("the cluster cannot be reached")
 
@@ -26,19 +26,19 @@ func TestStatus(t *testing.T) {
 		"a promise that was not kept fails, with the remedy": {
 			err: broken,
 			want: v1alpha3.TestResult{
-				State: v1alpha3.FailState, Errors: []string{"it is broken"}, Suggestions: []string{"mend it"},
+				State: v1alpha3.FailState, Errors: []string{"it is broken"}, Suggestions: []string{"repair it"},
 			},
 		},
 		"a failure stays one when it is wrapped": {
 			err: fmt.Errorf("in the second try: %w", broken),
 			want: v1alpha3.TestResult{
-				State: v1alpha3.FailState, Errors: []string{"in the second try: it is broken"}, Suggestions: []string{"mend it"},
+				State: v1alpha3.FailState, Errors: []string{"in the second try: it is broken"}, Suggestions: []string{"repair it"},
 			},
 		},
 		"several failures are told one by one": {
 			err: errors.Join(broken, errors.Join(dull)),
 			want: v1alpha3.TestResult{
-				State: v1alpha3.FailState, Errors: []string{"it is broken", "it is dull"}, Suggestions: []string{"mend it"},
+				State: v1alpha3.FailState, Errors: []string{"it is broken", "it is dull"}, Suggestions: []string{"repair it"},
 			},
 		},
 		"what kept the test from being done is an error": {
