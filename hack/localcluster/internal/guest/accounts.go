@@ -1,11 +1,9 @@
 package guest
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/user"
@@ -111,18 +109,4 @@ func makeAccount(ctx context.Context, name string, keys []string) error {
 		return err
 	}
 	return errors.Join(os.Chown(dir, uid, gid), os.Chown(file, uid, gid))
-}
-
-// prefixLines copies lines, each after a prefix.
-func prefixLines(to io.Writer, from io.Reader, prefix string) {
-	reader := bufio.NewReader(from)
-	for {
-		line, err := reader.ReadString('\n')
-		if line != "" {
-			fmt.Fprintln(to, prefix+strings.TrimRight(line, "\n"))
-		}
-		if err != nil {
-			return
-		}
-	}
 }

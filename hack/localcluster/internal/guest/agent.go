@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -122,19 +123,29 @@ func runStartupScript(ctx context.Context, script string) error {
 	}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env, cmd.Dir = environment(), "/"
-	reader, writer := io.Pipe()
-	cmd.Stdout, cmd.Stderr = writer, writer
-	copied := make(chan struct{})
-	go func() {
-		defer close(copied)
-		prefixLines(os.Stdout, reader, "startup-script: ")
-	}()
-	err = cmd.Run()
-	writer.Close()
-	<-copied
+	output, err := cmd.StdoutPipe()
 	if err != nil {
+		return err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("startup-script: %w", err)
+	}
+	prefixLines(os.Stdout, output, "startup-script: ")
+	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("startup-script: %w", err)
 	}
 	fmt.Println("startup-script: finished")
 	return nil
+}
+
+// prefixLines copies lines, each after a prefix.
+func prefixLines(to io.Writer, from io.Reader, prefix string) {
+	reader := bufio.NewReader(from)
+	for more := true; more; {
+		line, err := reader.ReadString('\n')
+		if more = err == nil; line != "" {
+			fmt.Fprintln(to, prefix+strings.TrimRight(line, "\n"))
+		}
+	}
 }
