@@ -14,7 +14,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
 )
 
-// upFlags are the flags of up that need more than to be copied.
 type upFlags struct {
 	options                      cluster.Options
 	ports                        cluster.Ports
@@ -59,7 +58,6 @@ func upCommand(f *folders) *cobra.Command {
 	return cmd
 }
 
-// portFlags adds a flag for each port that users may choose; zero means the default.
 func (u *upFlags) portFlags(flags *pflag.FlagSet) {
 	live, simulated := cluster.DefaultPorts(false), cluster.DefaultPorts(true)
 	for i, port := range u.ports.Chosen() {
@@ -68,7 +66,6 @@ func (u *upFlags) portFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// resolve turns the flags into options.
 func (u upFlags) resolve() (cluster.Options, error) {
 	options := u.options
 	options.Ports = cluster.DefaultPorts(options.Simulate).Offset(u.offset)

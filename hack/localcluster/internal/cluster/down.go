@@ -85,7 +85,6 @@ func (c Cluster) stop(ctx context.Context) error {
 	return os.RemoveAll(c.Layout.run())
 }
 
-// stopPhase stops the processes of one phase together.
 func (c Cluster) stopPhase(p phase, list []daemon, records []process.Record) {
 	var wait time.Duration
 	var stopping []process.Record

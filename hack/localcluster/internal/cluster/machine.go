@@ -52,7 +52,6 @@ func nodePodCIDR(pods string) string {
 	return netip.PrefixFrom(prefix.Masked().Addr(), prefix.Bits()+1).String()
 }
 
-// addressesOf returns the addresses of the machine with a number.
 func addressesOf(options Options, number int) (address, pods string, err error) {
 	node, err := netip.ParseAddr(options.NodeIP)
 	if err != nil {
@@ -72,16 +71,11 @@ func addressesOf(options Options, number int) (address, pods string, err error) 
 	return netip.AddrFrom4(bytes).String(), netip.PrefixFrom(netip.AddrFrom4(first), 24).String(), nil
 }
 
-// cgroup is the control group that holds the machine's pods, as a path that starts at a controller's root.
 func (m Machine) cgroup() string { return "/localcluster-" + m.Name }
 
 // device is the host's end of the veth pair to the machine.
 func (m Machine) device() string { return fmt.Sprintf("lcm%d", m.Number) }
-
-// namespace is the name of its network namespace.
 func (m Machine) namespace() string { return "localcluster-" + m.Name }
-
-// record is the name of its first process in the table of processes.
 func (m Machine) record() string { return "machine-" + m.Name }
 
 // process is its first one; ok is false when it is switched off.
@@ -90,7 +84,6 @@ func (c Cluster) machineProcess(m Machine) (record process.Record, ok bool) {
 	return record, err == nil && found && record.Alive()
 }
 
-// machines returns all that have a disk.
 func (c Cluster) machines() ([]Machine, error) {
 	files, err := filepath.Glob(c.Layout.machine("*", "machine.json"))
 	if err != nil {
@@ -107,7 +100,6 @@ func (c Cluster) machines() ([]Machine, error) {
 	return list, nil
 }
 
-// getMachine returns the machine called name; ok is false when there is none.
 func (c Cluster) getMachine(name string) (m Machine, ok bool, err error) {
 	ok, err = jsonfile.Load(c.Layout.machine(name, "machine.json"), &m)
 	return m, ok, err

@@ -53,14 +53,12 @@ func setUpNetwork(ctx context.Context, layout Layout, options Options) error {
 	return nil
 }
 
-// rule is one firewall rule.
 type rule struct {
 	table, chain string
 	match        []string
 	target       string
 }
 
-// firewallRules returns the rules of this cluster; kube-proxy adds its own.
 func firewallRules(options Options) []rule {
 	pods := options.PodCIDR
 	return []rule{

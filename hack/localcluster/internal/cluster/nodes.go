@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// simulatedNode returns the i-th simulated node, counted from 0.
 func simulatedNode(s Simulation, i int) (*corev1.Node, error) {
 	name := fmt.Sprintf("sim-%04d", i)
 	quantities := map[string]string{"cpu": s.CPU, "memory": s.Memory, "pods": fmt.Sprint(s.Pods), "ephemeral-storage": "1Ti"}

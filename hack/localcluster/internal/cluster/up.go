@@ -93,7 +93,6 @@ func (c Cluster) agreesWithRunning() error {
 		c.Layout.State, kind[saved.Simulate], kind[c.Options.Simulate])
 }
 
-// notRunning returns the daemons that have no live process.
 func (c Cluster) notRunning(list []daemon) ([]daemon, error) {
 	table := c.Layout.processes()
 	var missing []daemon
@@ -155,7 +154,6 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 	return writeConfig(c.Layout, c.Options, version)
 }
 
-// build makes sure that all programs are there and up to date.
 func (c Cluster) build(ctx context.Context) error {
 	use := component.Live
 	if c.Options.Simulate {
@@ -174,7 +172,6 @@ func (c Cluster) Builder() component.Builder {
 	return component.Builder{Source: c.Layout.Source, Bin: c.Layout.Bin, Out: c.Out}
 }
 
-// start starts the daemons phase by phase, and waits for each phase to be of use to the next.
 func (c Cluster) start(ctx context.Context, missing []daemon) error {
 	for p := storing; p < phases; p++ {
 		for _, d := range missing {
@@ -199,7 +196,6 @@ func (c Cluster) start(ctx context.Context, missing []daemon) error {
 	return c.waitReady(ctx)
 }
 
-// launch starts one daemon.
 func (c Cluster) launch(d daemon) error {
 	_, err := process.Start(process.Spec{
 		Name: d.name, Program: c.Layout.program(d.program), Args: d.args, Env: d.env,
@@ -208,7 +204,6 @@ func (c Cluster) launch(d daemon) error {
 	return err
 }
 
-// ports returns the ports that the daemons are going to bind.
 func (c Cluster) ports(list []daemon) []host.Port {
 	p := c.Options.Ports
 	all := map[string][]host.Port{

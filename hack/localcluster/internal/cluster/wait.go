@@ -64,7 +64,6 @@ func (c Cluster) wait(ctx context.Context, cond condition) error {
 	}
 }
 
-// ended returns the first of the daemons whose recorded process is gone.
 func (c Cluster) ended(names []string) string {
 	for _, name := range names {
 		record, ok, err := c.Layout.processes().Get(name)

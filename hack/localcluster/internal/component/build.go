@@ -57,13 +57,11 @@ func (b Builder) Ensure(ctx context.Context, components []Component) error {
 	return nil
 }
 
-// job is a component to build and the stamp that it will have.
 type job struct {
 	component Component
 	stamp     string
 }
 
-// outdated returns those of components that have to be built.
 func (b Builder) outdated(components []Component, goVersion string) ([]job, error) {
 	var jobs []job
 	for _, c := range components {
@@ -173,7 +171,6 @@ func (b Builder) output(ctx context.Context, c Component, progress io.Writer, ar
 	return stdout.Bytes(), nil
 }
 
-// goVersion asks the go command for its version.
 func (b Builder) goVersion(ctx context.Context) (string, error) {
 	output, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
 	if errors.Is(err, exec.ErrNotFound) {

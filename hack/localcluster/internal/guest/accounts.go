@@ -22,7 +22,6 @@ const (
 	sudoers = "google-sudoers"
 )
 
-// hostKeyTypes are the kinds of host keys that a machine makes.
 var hostKeyTypes = []string{"ed25519", "ecdsa"}
 
 // makeHostKeys makes the host keys at the first start.

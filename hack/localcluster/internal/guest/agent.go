@@ -63,7 +63,6 @@ func (m *machine) runAgent(ctx context.Context) error {
 	return runStartupScript(ctx, script)
 }
 
-// waitForMetadata returns when the metadata server answers.
 func waitForMetadata(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -76,7 +75,6 @@ func waitForMetadata(ctx context.Context) error {
 	return nil
 }
 
-// attribute of the instance, else of the project.
 func attribute(ctx context.Context, name string) (string, error) {
 	value, err := ask(ctx, http.MethodGet, "instance/attributes/"+name, "")
 	if errors.Is(err, errNoAttribute) {
@@ -85,7 +83,6 @@ func attribute(ctx context.Context, name string) (string, error) {
 	return value, err
 }
 
-// ask makes one request to the metadata server.
 func ask(ctx context.Context, method, path, body string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, method, metadataURL+path, strings.NewReader(body))
 	if err != nil {
@@ -110,7 +107,6 @@ func ask(ctx context.Context, method, path, body string) (string, error) {
 	return string(content), nil
 }
 
-// runStartupScript runs a script and shows its output on the console.
 func runStartupScript(ctx context.Context, script string) error {
 	dir, err := os.MkdirTemp("", "metadata-scripts-")
 	if err != nil {

@@ -32,7 +32,6 @@ const (
 	stopGrace = 10 * time.Second
 )
 
-// start runs the service until stop.
 func (s *service) start() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -56,7 +55,6 @@ func (s *service) start() {
 	}()
 }
 
-// run runs the service once.
 func (s *service) run(ctx context.Context) error {
 	if s.prepare != nil {
 		if err := s.prepare(); err != nil {
@@ -82,7 +80,6 @@ func (s *service) run(ctx context.Context) error {
 	return cmd.Wait()
 }
 
-// stop ends the service and waits until it has ended.
 func (s *service) stop() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

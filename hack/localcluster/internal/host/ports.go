@@ -73,7 +73,6 @@ func listeners(proc string) ([]Listener, error) {
 	return found, nil
 }
 
-// conflicts reports whether binding to address fails because of this listener.
 func (l Listener) conflicts(address netip.AddrPort) bool {
 	if l.Address.Port() != address.Port() {
 		return false
@@ -82,7 +81,6 @@ func (l Listener) conflicts(address netip.AddrPort) bool {
 	return have.IsUnspecified() || address.Addr().IsUnspecified() || have == address.Addr().Unmap()
 }
 
-// holder names the process that has the socket open.
 func holder(inode uint64) string {
 	want := fmt.Sprintf("socket:[%d]", inode)
 	processes, _ := procfs.AllProcs()

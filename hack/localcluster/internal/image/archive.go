@@ -112,7 +112,6 @@ func (i *Image) indexes(tags []string) (v1.IndexManifest, []legacyManifest, erro
 	return index, []legacyManifest{legacy}, nil
 }
 
-// putBlobs writes manifest, configuration and layers.
 func (i *Image) putBlobs(put func(string, int64, io.Reader) error, putBytes func(string, []byte) error) error {
 	digest, err := i.Digest()
 	if err != nil {
@@ -165,5 +164,4 @@ func putLayer(layer v1.Layer, put func(string, int64, io.Reader) error) error {
 	return put(blob(digest), size, content)
 }
 
-// blob is the path of a blob in an OCI layout.
 func blob(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }

@@ -59,7 +59,6 @@ func Build(spec Spec) (built *Image, err error) {
 	return built, err
 }
 
-// assemble puts layers and configuration together.
 func assemble(spec Spec, layers []v1.Layer) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	withLayers, err := mutate.AppendLayers(base, layers...)
@@ -113,7 +112,6 @@ func (i *Image) rootLayer(path string) (v1.Layer, error) {
 	return plainLayerOf(path)
 }
 
-// defines reports whether env has a value for name.
 func defines(env []string, name string) bool {
 	for _, assignment := range env {
 		if len(assignment) > len(name) && assignment[:len(name)+1] == name+"=" {

@@ -45,7 +45,6 @@ func (l plainLayer) Size() (int64, error) { return l.size, nil }
 // MediaType says that the layer is a plain tar archive.
 func (l plainLayer) MediaType() (types.MediaType, error) { return types.OCIUncompressedLayer, nil }
 
-// layerWriter receives the entries of a layer.
 type layerWriter interface {
 	WriteHeader(*tar.Header) error
 	io.Writer
@@ -70,7 +69,6 @@ func (i *Image) spool(write func(layerWriter) error) (layer v1.Layer, err error)
 	return plainLayer{path: file.Name(), digest: hashOf(sum), size: info.Size()}, nil
 }
 
-// plainLayerOf makes a layer of a plain tar file that exists.
 func plainLayerOf(path string) (v1.Layer, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -89,7 +87,6 @@ func hashOf(sum hash.Hash) v1.Hash {
 	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
 }
 
-// isGzip looks at the first bytes of a file.
 func isGzip(path string) (bool, error) {
 	file, err := os.Open(path)
 	if err != nil {
