@@ -34,7 +34,7 @@ func (l Layout) run(elem ...string) string { return l.path("run", elem) }
 
 // data holds what survives a restart when asked to: etcd, images, volumes, keys.
 func (l Layout) data(elem ...string) string { return l.path("data", elem) }
-func (l Layout) log(name string) string { return filepath.Join(l.State, "logs", name+".log") }
+func (l Layout) log(name string) string     { return filepath.Join(l.State, "logs", name+".log") }
 
 func (l Layout) program(name string) string {
 	if filepath.IsAbs(name) {
@@ -43,9 +43,9 @@ func (l Layout) program(name string) string {
 	return filepath.Join(l.Bin, name)
 }
 
-func (l Layout) self() string { return l.run("bin", "localcluster") }
+func (l Layout) self() string                  { return l.run("bin", "localcluster") }
 func (l Layout) kubeconfig(name string) string { return l.run("kubeconfig", name) }
-func (l Layout) containerdSocket() string { return l.run("containerd.sock") }
+func (l Layout) containerdSocket() string      { return l.run("containerd.sock") }
 
 // containersHome is the folder below run/ that can be the HOME of programs of the containers/image library.
 const containersHome = "containers-home"
@@ -63,7 +63,7 @@ func (l Layout) machine(name string, elem ...string) string {
 	return l.data(append([]string{"machines", name}, elem...)...)
 }
 
-func (l Layout) optionsFile() string { return l.data("options.json") }
+func (l Layout) optionsFile() string      { return l.data("options.json") }
 func (l Layout) processes() process.Table { return process.NewTable(l.run("processes")) }
 
 func (l Layout) path(top string, elem []string) string {

@@ -74,9 +74,9 @@ func addressesOf(options Options, number int) (address, pods string, err error) 
 func (m Machine) cgroup() string { return "/localcluster-" + m.Name }
 
 // device is the host's end of the veth pair to the machine.
-func (m Machine) device() string { return fmt.Sprintf("lcm%d", m.Number) }
+func (m Machine) device() string    { return fmt.Sprintf("lcm%d", m.Number) }
 func (m Machine) namespace() string { return "localcluster-" + m.Name }
-func (m Machine) record() string { return "machine-" + m.Name }
+func (m Machine) record() string    { return "machine-" + m.Name }
 
 // process is its first one; ok is false when it is switched off.
 func (c Cluster) machineProcess(m Machine) (record process.Record, ok bool) {
