@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -114,10 +115,7 @@ func readJob(file string) (*mlv1.TrainingJob, error) {
 
 // replace creates the job, in place of one of the same name from an earlier demo.
 func (d *demo) replace(ctx context.Context, job *mlv1.TrainingJob) error {
-	old := &mlv1.TrainingJob{}
-	old.Name, old.Namespace = job.Name, job.Namespace
-	err := d.Delete(ctx, old)
-	if client.IgnoreNotFound(err) != nil {
+	if err := d.Delete(ctx, job.DeepCopy()); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the job of an earlier demo: %w", err)
 	}
 	if err := d.Create(ctx, job); err != nil {
@@ -175,11 +173,7 @@ func kubectl(ctx context.Context, args ...string) {
 	if err != nil {
 		return
 	}
-	fmt.Printf("\n  $ kubectl")
-	for _, arg := range args {
-		fmt.Printf(" %s", arg)
-	}
-	fmt.Println()
+	fmt.Printf("\n  $ kubectl %s\n", strings.Join(args, " "))
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	indent(string(out))
 	if err != nil {

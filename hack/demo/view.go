@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/api/reasons"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
 const (
