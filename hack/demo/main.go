@@ -44,7 +44,6 @@ func main() {
 	}
 }
 
-// demo holds the connections to the cluster.
 type demo struct {
 	client.WithWatch
 
@@ -124,7 +123,6 @@ func (d *demo) replace(ctx context.Context, job *mlv1.TrainingJob) error {
 	return nil
 }
 
-// follow shows every change of the job until it has finished.
 func (d *demo) follow(ctx context.Context, job *mlv1.TrainingJob) (*mlv1.TrainingJob, error) {
 	for {
 		events, err := d.Watch(ctx, &mlv1.TrainingJobList{}, client.InNamespace(job.Namespace),

@@ -16,7 +16,6 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
-// summarize shows who took part, the loss curve and the checkpoint of a completed job.
 func (d *demo) summarize(ctx context.Context, job *mlv1.TrainingJob) error {
 	fmt.Printf("\nCompleted: %s after %s, %d restarts.\n", job.Status.Reason, job.Status.Duration, job.Status.RestartCount)
 	if err := d.showRanks(ctx, job); err != nil {

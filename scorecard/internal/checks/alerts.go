@@ -24,7 +24,6 @@ func alertsComplete(_ context.Context, env *cluster.Env) error {
 	return errors.Join(alertProblems(rules)...)
 }
 
-// rule is a rule of Prometheus.
 type rule struct {
 	Alert       string            `json:"alert"`
 	Expr        any               `json:"expr"` // text, or a number
@@ -32,7 +31,6 @@ type rule struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// alertsOf returns the alerting rules of a PrometheusRule.
 func alertsOf(object map[string]any) (alerts []rule, err error) {
 	var content struct {
 		Spec struct {
@@ -57,7 +55,6 @@ func alertsOf(object map[string]any) (alerts []rule, err error) {
 // ours finds a metric of the operator in an expression.
 var ours = regexp.MustCompile(`\b(trainingjob|aijob|spotinstance|controller_runtime|workqueue|leader_election|rest_client)_\w+`)
 
-// alertProblems returns what is wrong with the alerts.
 func alertProblems(alerts []rule) (wrong []error) {
 	onJobs := false
 	for _, alert := range alerts {

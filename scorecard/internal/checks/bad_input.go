@@ -68,7 +68,6 @@ func (m badInput) isRejected(ctx context.Context, env *cluster.Env) error {
 	return nil
 }
 
-// object is the example of the kind with the bad input in it.
 func (m badInput) object(env *cluster.Env) (*unstructured.Unstructured, error) {
 	object, err := env.Example(m.kind, "invalid")
 	if err != nil {

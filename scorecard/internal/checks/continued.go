@@ -8,7 +8,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
-// completesFrom waits until the job is Completed and checks that it continued from the checkpoint.
 func completesFrom(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob, saved *mlv1.CheckpointStatus) error {
 	done, err := reachState(ctx, env, job, mlv1.StateCompleted)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
-// endpoint is where metrics are served.
 type endpoint struct {
 	url    string
 	token  string
@@ -46,7 +45,6 @@ func newEndpoint(config *rest.Config, url string) (*endpoint, error) {
 	return &endpoint{url: url, token: token, client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}, nil
 }
 
-// get requests the metrics, with the token unless it is empty.
 func (e *endpoint) get(ctx context.Context, token string) (code int, body []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url, nil)
 	if err != nil {
@@ -67,7 +65,6 @@ func (e *endpoint) get(ctx context.Context, token string) (code int, body []byte
 	return response.StatusCode, body, nil
 }
 
-// scrape reads the metrics.
 func (e *endpoint) scrape(ctx context.Context) (map[string]*dto.MetricFamily, error) {
 	code, body, err := e.get(ctx, e.token)
 	if err != nil {

@@ -31,7 +31,6 @@ func imagePinned(ctx context.Context, env *cluster.Env) error {
 	return errors.Join(rejectsChange(ctx, env, &stored, `{"image":"registry.example.com/another:v1"}`), rejectsChange(ctx, env, &stored, `{"image":null}`))
 }
 
-// rejectsChange sends a change of the spec as a dry run, which the API server must refuse.
 func rejectsChange(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob, spec string) error {
 	changed := job.DeepCopy()
 	err := env.Patch(ctx, changed, specPatch(spec), client.DryRunAll)

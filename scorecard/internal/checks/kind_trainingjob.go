@@ -8,7 +8,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
-// trainingJobTrains runs the example until it is Completed.
 func trainingJobTrains(ctx context.Context, env *cluster.Env) error {
 	job, err := startJob(ctx, env, "trainingjob")
 	if err != nil {
@@ -24,7 +23,6 @@ func trainingJobTrains(ctx context.Context, env *cluster.Env) error {
 	return errors.Join(missingInCompleted(done)...)
 }
 
-// missingInCompleted returns what a completed job's status lacks.
 func missingInCompleted(job *mlv1.TrainingJob) (missing []error) {
 	lacks := func(format string, args ...any) { missing = append(missing, cluster.Failf(format, args...)) }
 	s := &job.Status

@@ -47,7 +47,6 @@ var promises = []promise{
 
 var withoutSecret = ready(metav1.ConditionFalse, reasons.SecretNotFound)
 
-// ready is the condition Ready, which all kinds have.
 func ready(status metav1.ConditionStatus, reason string) []metav1.Condition {
 	return []metav1.Condition{{Type: reasons.ConditionReady, Status: status, Reason: reason}}
 }
@@ -71,7 +70,6 @@ func Kinds() []Test {
 	return tests
 }
 
-// list describes the conditions.
 func (p promise) list() string {
 	var list []string
 	for _, c := range p.conditions {
@@ -123,7 +121,6 @@ func (p promise) check(ctx context.Context, env *cluster.Env) error {
 	return nil
 }
 
-// conditionsOf returns the conditions in the object's status.
 func conditionsOf(object *unstructured.Unstructured) ([]metav1.Condition, error) {
 	var content struct {
 		Status struct {

@@ -46,7 +46,6 @@ func kindsServed(ctx context.Context, env *cluster.Env) error {
 	return errors.Join(all...)
 }
 
-// established says what a CustomResourceDefinition lacks.
 func established(crd *apiextensionsv1.CustomResourceDefinition) error {
 	for _, want := range []apiextensionsv1.CustomResourceDefinitionConditionType{apiextensionsv1.NamesAccepted, apiextensionsv1.Established} {
 		at := slices.IndexFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool { return c.Type == want })
@@ -60,7 +59,6 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return nil
 }
 
-// serves says what the API server lacks of a kind.
 func serves(list *metav1.APIResourceList, crd *apiextensionsv1.CustomResourceDefinition, kind, version string) error {
 	var names []string
 	if list != nil {

@@ -85,7 +85,6 @@ func findEndpoint(ctx context.Context, env *cluster.Env) (*endpoint, error) {
 	return nil, cluster.Failf("the bundle has no Service with a port named https for the metrics")
 }
 
-// refusesStrangers sends a request without credentials.
 func (e *endpoint) refusesStrangers(ctx context.Context) error {
 	code, _, err := e.get(ctx, "")
 	if err != nil {
@@ -116,7 +115,6 @@ func (e *endpoint) has(ctx context.Context, env *cluster.Env, job *mlv1.Training
 	return err
 }
 
-// lacking returns the series that are missing.
 func lacking(families map[string]*dto.MetricFamily, job *mlv1.TrainingJob, want []series) (missing []error) {
 	for _, series := range want {
 		family, ok := families[series.name]

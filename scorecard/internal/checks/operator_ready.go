@@ -55,7 +55,6 @@ func available(deployment *appsv1.Deployment) error {
 	return nil
 }
 
-// waitSucceeded waits until OLM has installed the ClusterServiceVersion.
 func waitSucceeded(ctx context.Context, env *cluster.Env, csv *operatorsv1alpha1.ClusterServiceVersion) error {
 	err := env.Until(ctx, "ClusterServiceVersion "+csv.Name+" is Succeeded", func(ctx context.Context) (bool, error) {
 		err := env.Get(ctx, client.ObjectKeyFromObject(csv), csv)

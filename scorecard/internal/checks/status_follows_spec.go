@@ -32,7 +32,6 @@ func statusFollowsSpec(ctx context.Context, env *cluster.Env) error {
 	}
 }
 
-// missingInConditions returns what the conditions of a job lack.
 func missingInConditions(job *mlv1.TrainingJob) (missing []error) {
 	for _, condition := range job.Status.Conditions {
 		if condition.Reason == "" || condition.Message == "" || condition.LastTransitionTime.IsZero() {

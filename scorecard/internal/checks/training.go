@@ -45,7 +45,6 @@ func slow(epochs int32) func(*mlv1.TrainingJob) {
 	}
 }
 
-// saveEvery saves a checkpoint every so many epochs.
 func saveEvery(epochs int32) func(*mlv1.TrainingJob) {
 	return func(job *mlv1.TrainingJob) {
 		if job.Spec.Checkpoint == nil {
@@ -79,12 +78,10 @@ func readClaim(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob) (*c
 	return found, nil
 }
 
-// reachState waits until the job is in the state.
 func reachState(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob, state mlv1.State) (*mlv1.TrainingJob, error) {
 	return reach(ctx, env, job, "is "+string(state), func(now *mlv1.TrainingJob) bool { return now.Status.State == state })
 }
 
-// reachCheckpoint waits until the job runs and has a checkpoint.
 func reachCheckpoint(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob) (*mlv1.TrainingJob, error) {
 	return reach(ctx, env, job, "has a checkpoint", func(now *mlv1.TrainingJob) bool {
 		return now.Status.State == mlv1.StateRunning && now.Status.Checkpoint != nil && now.Status.Checkpoint.Epoch >= 1
@@ -121,7 +118,6 @@ func reach(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob, what st
 	return last, nil
 }
 
-// summary of a job in one line.
 func summary(job *mlv1.TrainingJob) string {
 	s := &job.Status
 	line := fmt.Sprintf("TrainingJob %s is %s (%s)", job.Name, s.State, s.Reason)

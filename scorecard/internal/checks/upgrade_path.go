@@ -23,7 +23,6 @@ func upgradePath(_ context.Context, env *cluster.Env) error {
 	return errors.Join(pathProblems(csv)...)
 }
 
-// pathProblems returns what is wrong with the upgrade path to a ClusterServiceVersion.
 func pathProblems(csv *operatorsv1alpha1.ClusterServiceVersion) (wrong []error) {
 	version := csv.Spec.Version.Version
 	prefix, ok := strings.CutSuffix(csv.Name, "v"+version.String())

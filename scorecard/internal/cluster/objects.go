@@ -130,7 +130,6 @@ func (env *Env) Until(ctx context.Context, what string, check func(context.Conte
 	return fmt.Errorf("while waiting until %s: %w", what, err)
 }
 
-// isTransient reports whether the next attempt may succeed.
 func isTransient(err error) bool {
 	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) ||
