@@ -64,7 +64,7 @@ type InstanceSpec struct {
 	Network, Subnetwork string
 	// NetworkTags put it under firewall rules.
 	NetworkTags []string
-	// ServiceAccount is who programs on the instance are; nobody when empty.
+	// ServiceAccount is the identity of programs on the instance; none when empty.
 	ServiceAccount string
 	// Labels by which it is found again.
 	Labels map[string]string
@@ -108,7 +108,7 @@ type Preemption struct {
 
 // Shape is what a machine type offers.
 type Shape struct {
-	// MilliCPU are thousandths of a core, MemoryBytes all of the memory: the node keeps some of both for itself.
+	// MilliCPU is in thousandths of a core, MemoryBytes all of the memory: the node keeps some of both for itself.
 	MilliCPU, MemoryBytes int64
 	// GPUs that the machine type brings by itself.
 	GPUs int32

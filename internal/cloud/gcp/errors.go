@@ -113,7 +113,7 @@ func classifyAnswer(what question, answer *googleapi.Error) *cloud.Error {
 		e.Class = cloud.Permission
 		e.Message = withRemedy(e.Message, answer)
 	case answer.Code == http.StatusPreconditionFailed:
-		// A constraint of the organization: somebody must lift it, or the spec must keep to it.
+		// A constraint of the organization: an administrator must lift it, or the spec must keep to it.
 		e.Class = cloud.Permission
 	case answer.Code == http.StatusNotFound || answer.Code == http.StatusGone:
 		e.Class = notThere(what, answer)

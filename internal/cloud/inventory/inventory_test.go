@@ -137,7 +137,7 @@ func TestOnlyThoseAreToldWhoseInstancesChanged(t *testing.T) {
 	i := b.follow("a", zoneA)
 	b.follow("b", zoneA)
 	b.listed(i, zoneA, 1)
-	require.Eventually(t, func() bool { return len(b.take()) > 0 }, 10*time.Second, time.Millisecond, "the first list is news to all")
+	require.Eventually(t, func() bool { return len(b.take()) > 0 }, 10*time.Second, time.Millisecond, "the first list is a change for all")
 
 	b.create(i, zoneA, "a-11111", "a", "1")
 	b.gce.Settle()

@@ -139,7 +139,7 @@ func (t *turn) answered(is value, changed func(string, time.Time)) {
 }
 
 // failed sets the pause until the next try: a moment where there is a server, longer and longer where there is none. A
-// held request that is not answered in time is no trouble of the server's: the connection has died.
+// held request that is not answered in time is no problem of the server: the connection has died.
 func (t *turn) failed(err error) {
 	first, most := t.options.RetryFirst, t.options.RetryMax
 	if !t.known {
