@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
@@ -37,18 +38,18 @@ var scenarios = []scenario{
 	{
 		name: "completes", change: func(*mlv1.TrainingJob) {}, end: mlv1.StateCompleted,
 		events: []event{
-			{"Initializing", corev1.EventTypeNormal}, {"Running", corev1.EventTypeNormal},
-			{"CheckpointSaved", corev1.EventTypeNormal}, {"Completed", corev1.EventTypeNormal},
+			{reasons.EventInitializing, corev1.EventTypeNormal}, {reasons.EventRunning, corev1.EventTypeNormal},
+			{reasons.EventCheckpointSaved, corev1.EventTypeNormal}, {reasons.EventCompleted, corev1.EventTypeNormal},
 		},
 	},
 	{
 		name: "suspends", change: suspend, end: mlv1.StateSuspended,
-		events: []event{{"Suspended", corev1.EventTypeNormal}},
+		events: []event{{reasons.EventSuspended, corev1.EventTypeNormal}},
 	},
 	// The worker does not know the data set and exits with a code that allows no restart.
 	{
 		name: "fails", change: func(job *mlv1.TrainingJob) { job.Spec.Dataset = "no-such-dataset" }, end: mlv1.StateFailed,
-		events: []event{{"Initializing", corev1.EventTypeNormal}, {"Failed", corev1.EventTypeWarning}},
+		events: []event{{reasons.EventInitializing, corev1.EventTypeNormal}, {reasons.EventFailed, corev1.EventTypeWarning}},
 	},
 }
 
