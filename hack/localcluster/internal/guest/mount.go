@@ -2,6 +2,7 @@ package guest
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,12 +67,7 @@ func mount(c Config) error {
 		}
 	}
 	// The shortest first, so that none covers another.
-	targets := make([]string, 0, len(descriptors))
-	for target := range descriptors {
-		targets = append(targets, target)
-	}
-	slices.SortFunc(targets, func(a, b string) int { return len(a) - len(b) })
-	for _, target := range targets {
+	for _, target := range slices.SortedFunc(maps.Keys(descriptors), func(a, b string) int { return len(a) - len(b) }) {
 		if err := os.MkdirAll(target, 0o755); err != nil {
 			return err
 		}
