@@ -112,7 +112,7 @@ func (i imageFlags) resolve() (image.Spec, error) {
 		return spec, errors.New("--tag is needed")
 	}
 	if i.output == "" && !i.load && !i.push {
-		return spec, errors.New("say where the image shall go: --output, --load or --push")
+		return spec, errors.New("one of --output, --load and --push is needed")
 	}
 	for _, tag := range i.tags {
 		if _, err := image.FullName(tag); err != nil {

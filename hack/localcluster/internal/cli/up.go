@@ -37,7 +37,7 @@ func upCommand(f *folders) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o := &u.options
-	flags.BoolVar(&o.Simulate, "simulate", truthy(os.Getenv("SIMULATE")), "simulated nodes: no root, and no pod really runs [SIMULATE=1]")
+	flags.BoolVar(&o.Simulate, "simulate", truthy(os.Getenv("SIMULATE")), "simulated nodes: no root, and no containers run [SIMULATE=1]")
 	flags.IntVar(&o.Simulation.Nodes, "nodes", 1, "number of simulated nodes")
 	flags.IntVar(&o.Simulation.Pods, "pods-per-node", 110, "pods that fit on a simulated node")
 	flags.StringVar(&o.Simulation.CPU, "node-cpu", "32", "CPUs of a simulated node")

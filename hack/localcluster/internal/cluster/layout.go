@@ -29,7 +29,7 @@ func (l Layout) Version(name string) (string, error) {
 // PKI is the folder of keys and certificates.
 func (l Layout) PKI() string { return l.data("pki") }
 
-// run holds what is of use only while the cluster runs: configuration, sockets, process records.
+// run holds what is needed only while the cluster runs: configuration, sockets, process records.
 func (l Layout) run(elem ...string) string { return l.path("run", elem) }
 
 // data holds what survives a restart when asked to: etcd, images, volumes, keys.

@@ -54,7 +54,7 @@ func (c Cluster) waitReady(ctx context.Context) error {
 	if !c.Options.Simulate {
 		conditions = append(conditions,
 			condition{what: "names of services resolve", daemons: []string{"coredns"}, check: c.dnsResolves},
-			condition{what: "cluster IPs lead somewhere", daemons: []string{"kube-proxy"}, check: c.serviceReachable},
+			condition{what: "cluster IPs are reachable", daemons: []string{"kube-proxy"}, check: c.serviceReachable},
 		)
 	}
 	for _, cond := range conditions {

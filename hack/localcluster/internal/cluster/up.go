@@ -76,8 +76,8 @@ func (c Cluster) check() error {
 		return err
 	}
 	if !c.Options.Simulate && os.Geteuid() != 0 {
-		return errors.New("a node that runs pods needs root: use sudo, or SIMULATE=1 for a cluster whose pods only seem to run, " +
-			"or do without this cluster and point KUBECONFIG at one that you have (kind, for example)")
+		return errors.New("a node that runs pods needs root: use sudo, or SIMULATE=1 for a cluster with simulated pods, " +
+			"or set KUBECONFIG to another cluster (kind, for example)")
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (c Cluster) notRunning(list []daemon) ([]daemon, error) {
 // prepare makes everything that the processes need; fresh says that none of them runs.
 func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) error {
 	if c.Options.Simulate {
-		c.say("simulated nodes: pods will be scheduled and seem to run, but nothing really runs in them")
+		c.say("simulated nodes: pods are scheduled and become Running, but no containers run")
 	}
 	if err := c.build(ctx); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 		return err
 	}
 	if fresh {
-		// What an interrupted start or stop left behind would be in the way. Its data is of use.
+		// Clean up after an interrupted start or stop. The data is kept.
 		if err := c.stop(ctx); err != nil {
 			return err
 		}
