@@ -39,7 +39,7 @@ var (
 		mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme)
 	api = apiserver.New(apiserver.OwnCRDs, func(env *envtest.Environment) {
 		env.CRDs = append(env.CRDs, crds.ClusterServiceVersion(), crds.OperatorCondition())
-		// Nobody here would take away the finalizer that this plugin gives every claim.
+		// No controller here would remove the finalizer that this plugin gives every claim.
 		env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "StorageObjectInUseProtection")
 	})
 )

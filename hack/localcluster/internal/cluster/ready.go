@@ -36,7 +36,6 @@ func (c Cluster) waitServing(ctx context.Context) error {
 	return c.loadPause(ctx)
 }
 
-// waitReady waits until pods can be made, scheduled and run.
 func (c Cluster) waitReady(ctx context.Context) error {
 	if c.Options.Simulate {
 		if err := c.makeNodes(ctx); err != nil {
@@ -55,7 +54,7 @@ func (c Cluster) waitReady(ctx context.Context) error {
 	if !c.Options.Simulate {
 		conditions = append(conditions,
 			condition{what: "names of services resolve", daemons: []string{"coredns"}, check: c.dnsResolves},
-			condition{what: "cluster IPs lead somewhere", daemons: []string{"kube-proxy"}, check: c.serviceReachable},
+			condition{what: "cluster IPs are reachable", daemons: []string{"kube-proxy"}, check: c.serviceReachable},
 		)
 	}
 	for _, cond := range conditions {
@@ -66,7 +65,6 @@ func (c Cluster) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// client returns a client with the administrator's rights.
 func (c Cluster) client() (*kubernetes.Clientset, error) {
 	config, err := c.RESTConfig()
 	if err != nil {
@@ -193,7 +191,6 @@ func (c Cluster) serviceReachable(ctx context.Context) error {
 	return connection.Close()
 }
 
-// applyAddons makes the objects that the cluster consists of besides its processes.
 func (c Cluster) applyAddons(ctx context.Context) error {
 	args := []string{"apply", "--server-side", "--force-conflicts", "-f", c.Layout.run("addons.yaml")}
 	if !c.Options.Simulate {

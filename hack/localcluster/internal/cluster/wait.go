@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// pollEvery is how often a condition of readiness is looked at.
+// pollEvery is the interval at which a condition of readiness is checked.
 const pollEvery = 100 * time.Millisecond
 
-// condition is something that has to become true for the cluster to be ready.
+// condition is something that has to hold for the cluster to be ready.
 type condition struct {
 	// what says it in words for the user ("the API server is ready").
 	what string
@@ -64,7 +64,6 @@ func (c Cluster) wait(ctx context.Context, cond condition) error {
 	}
 }
 
-// ended returns the first of the daemons whose recorded process is gone.
 func (c Cluster) ended(names []string) string {
 	for _, name := range names {
 		record, ok, err := c.Layout.processes().Get(name)
