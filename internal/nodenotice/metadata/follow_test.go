@@ -115,7 +115,7 @@ func TestNothingIsToldWhileNothingChanges(t *testing.T) {
 }
 
 func TestTroublesOfTheServer(t *testing.T) {
-	for name, trouble := range map[string]metadataserver.Trouble{
+	for name, trouble := range map[string]metadataserver.Fault{
 		"it answers 503":          metadataserver.Unavailable,
 		"it resets connections":   metadataserver.Reset,
 		"it says nothing":         metadataserver.Silent,

@@ -47,7 +47,7 @@ func (i *instance) status(status string) {
 	i.set(func(r *compute.Instance) { r.Status = status })
 }
 
-// json is the resource as it is sent: never changed, and made once, since whoever watches hundreds of instances reads
+// json is the resource as it is sent: never changed, and made once, since a client that watches hundreds of instances reads
 // each of them over and over. s.mu is held.
 func (i *instance) json() map[string]any {
 	if i.form == nil {
@@ -183,7 +183,7 @@ func (s *Server) stop(i *instance) {
 	i.notify()
 }
 
-// remove ends an instance for good; s.mu is held.
+// remove deletes an instance; s.mu is held.
 func (s *Server) remove(i *instance, now time.Time) {
 	if i.gone {
 		return

@@ -90,7 +90,7 @@ func (s *Server) Settle() {
 	}
 }
 
-// run does what is due when nobody asks, until the server is closed.
+// run does what is due without a request, until the server is closed.
 func (s *Server) run() {
 	defer s.running.Done()
 	for {
