@@ -253,13 +253,12 @@ scorecard: ## Run operator-sdk's scorecard with all suites against the operator 
 
 # Tools, each pinned by a module in hack/tools and built when that module changes.
 
+# build_tool PACKAGE,ENVIRONMENT,FLAGS: they are kept for all checkouts of this machine, by version (see hack/tool.sh).
+
 COMMA := ,
 
 define build_tool
-	@echo "building $(notdir $@)"
-	@mkdir -p $(BIN)
-	@$(2) go build -C $(<D) $(3) -ldflags '-s -w $(4)' -o $@ $(1)
-	@touch $@
+	@$(2) hack/tool.sh $@ $(<D) $(1) $(3) -ldflags '-s -w $(4)'
 endef
 
 $(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
@@ -294,7 +293,8 @@ $(OPM): $(COMPONENTS)/opm/go.mod $(COMPONENTS)/opm/go.sum
 	$(call build_tool,github.com/operator-framework/operator-registry/cmd/opm,CGO_ENABLED=0,-trimpath -tags json1$(COMMA)containers_image_openpgp)
 
 $(CATALOG): hack/catalog/go.mod hack/catalog/go.sum $(shell find hack/catalog -name '*.go' -not -name '*_test.go')
-	$(call build_tool,.)
+	@echo "building $(notdir $@)"
+	@go build -C hack/catalog -o $@ .
 
 # Kueue's manager, which a test of queued TrainingJobs runs.
 $(KUEUE): hack/kueue/go.mod hack/kueue/go.sum

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # The OLM catalog of all releases.
 #
-#   hack/catalog.sh generate         writes catalog/template.yaml and catalog/spot-training-operator/catalog.yaml, and
-#                                    validates the latter
+#   hack/catalog.sh generate         writes catalog/spot-training-operator/catalog.yaml and validates it
 #   hack/catalog.sh image FLAGS...   builds the catalog's image without a container engine; FLAGS say where it goes:
 #                                    --output FILE, --load, --push (see hack/localcluster)
 #
@@ -20,7 +19,7 @@ generate() {
     return
   fi
   "$BIN/catalog" render --images "$REGISTRY/dcnlab" --opm "$BIN/opm"
-  say "catalog/ has $(grep -c '^schema: olm.bundle' catalog/spot-training-operator/catalog.yaml) version(s); opm finds nothing wrong with it"
+  say "catalog/ has $(grep -c '^schema: olm.bundle' catalog/spot-training-operator/catalog.yaml) version(s) and is valid"
 }
 
 # The same contents as catalog.Dockerfile's: opm's cache belongs to its user, or opm could not read it.

@@ -29,8 +29,8 @@ prepare_user_cluster() {
   go build -o "$BIN/demo" ./hack/demo
 }
 
-# The worker's file system comes over the network while the processor compiles, and programs compile while others
-# start; none of them waits for another.
+# Programs are built one after another, those that are needed first before the others. The worker's file system comes over
+# the network meanwhile.
 prepare_local_cluster() {
   ((EUID == 0)) || die "a node whose pods really run needs root: run this with sudo, or set KUBECONFIG to a cluster that you have"
   if [[ ! -x $PROGRAMS/kubectl ]]; then
@@ -38,17 +38,32 @@ prepare_local_cluster() {
   fi
   ensure_mmdebstrap
   in_background worker-image hack/images.sh prepare-worker
-  in_background manager-image hack/images.sh prepare-manager
-  in_background demo-program go build -o "$BIN/demo" ./hack/demo
-  say "starting the node"
+  say "[1/4] starting the node"
   localcluster up
   use_local_cluster
-  say "waiting for what is built beside it (logs in ${LOG_DIR#"$ROOT"/})"
-  finish demo-program
-  finish manager-image
-  finish worker-image
+  say "[2/4] building the manager, usually 3m the first time"
+  in_background manager-image hack/images.sh prepare-manager
+  await manager-image "[2/4] manager"
+  say "[3/4] building the demo's program, usually 1m the first time"
+  in_background demo-program go build -o "$BIN/demo" ./hack/demo
+  await demo-program "[3/4] demo"
+  say "[4/4] the worker's image: file system with PyTorch, usually 10m from the start the first time"
+  await worker-image "[4/4] worker's image"
   say "loading the images into the node"
   hack/images.sh load
+}
+
+# await NAME WHAT: finish NAME, with a line every 20 seconds.
+await() {
+  local begin=$SECONDS next=$((SECONDS + 20))
+  while kill -0 "${JOBS[$1]}" 2>/dev/null; do
+    sleep 0.2
+    if ((SECONDS >= next)); then
+      say "$2: $((SECONDS - begin))s so far ($(tail -n 1 "$LOG_DIR/$1.log" | cut -c 1-80))"
+      next=$((next + 20))
+    fi
+  done
+  finish "$1"
 }
 
 print_next_steps() {

@@ -8,7 +8,6 @@ cd "$ROOT"
 
 BIN=${BIN:-$ROOT/.bin}
 STATE=${LOCALCLUSTER_STATE:-$ROOT/.localcluster}
-PROGRAMS=${LOCALCLUSTER_BIN:-$ROOT/.localcluster/bin}
 LOG_DIR=$STATE/logs
 IMG=${IMG:-spot-training-operator:dev}
 WORKER_IMG=${WORKER_IMG:-spot-training-operator-worker:dev}
@@ -20,6 +19,9 @@ MODULE=github.com/dcnlab/spot-training-operator
 
 # Binaries carry VERSION; a checkout that belongs to another user must not stop the build.
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
+
+# What is built from pinned versions is kept here, for all checkouts of this machine.
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/spot-training-operator
 
 # The cluster of KUBECONFIG, when the caller named one; the local cluster otherwise.
 USER_CLUSTER=${KUBECONFIG:-}
@@ -33,6 +35,22 @@ fi
 # One clock for a script and the scripts that it calls.
 export BEGAN_AT="${BEGAN_AT:-$EPOCHSECONDS}"
 SECONDS=$((EPOCHSECONDS - BEGAN_AT))
+
+# programs_folder: the folder of the local cluster's programs, one for each set of pinned versions; .localcluster/bin is a link to it.
+programs_folder() {
+  local link=$ROOT/.localcluster/bin folder
+  folder=$CACHE/localcluster/$({
+    find hack/localcluster/components -type f -print0 | LC_ALL=C sort -z | xargs -0 cat
+    go env GOVERSION
+  } | sha256sum | cut -c1-16)
+  mkdir -p "$CACHE/localcluster" "$ROOT/.localcluster"
+  if [[ -d $link && ! -L $link ]]; then mv --no-target-directory "$link" "$folder" 2>/dev/null || rm -rf "$link"; fi
+  mkdir -p "$folder"
+  ln -sfn "$folder" "$link"
+  echo "$folder"
+}
+export LOCALCLUSTER_BIN="${LOCALCLUSTER_BIN:-$(programs_folder)}"
+PROGRAMS=$LOCALCLUSTER_BIN
 
 say() { printf '==> [%4ds] %s\n' "$SECONDS" "$*"; }
 note() { printf '    %s\n' "$*"; }
@@ -97,6 +115,25 @@ $(if [[ -n $4 ]]; then printf '    metadata:\n      annotations:\n        ml.exa
 EOF
 }
 
+# with_heartbeat NAME COMMAND...: says every 20 seconds that the command is still running, and for how long.
+with_heartbeat() {
+  local name=$1 begin=$SECONDS pulse code=0
+  shift
+  # read waits like sleep, but leaves no process behind that keeps the output open.
+  (
+    exec {never}<> <(:)
+    while true; do
+      read -r -t 20 -u "$never" || true
+      say "$name: $((SECONDS - begin)) s so far" >&2
+    done
+  ) &
+  pulse=$!
+  "$@" || code=$?
+  kill "$pulse" 2>/dev/null
+  wait "$pulse" 2>/dev/null || true
+  return "$code"
+}
+
 cluster_is_up() { localcluster status >/dev/null 2>&1; }
 
 use_local_cluster() {
@@ -132,6 +169,16 @@ finish() {
   if wait "$pid"; then return; fi
   tail -n 40 "$LOG_DIR/$name.log" >&2
   die "$name failed; all of its output is in ${LOG_DIR#"$ROOT"/}/$name.log"
+}
+
+# show NAME: waits for it, and prints its output; fails when it failed.
+show() {
+  local name=$1 pid=${JOBS[$1]} code=0
+  unset "JOBS[$name]"
+  wait "$pid" || code=$?
+  say "output of $name"
+  cat "$LOG_DIR/$name.log"
+  return "$code"
 }
 
 # For an EXIT trap: what still runs in the background ends with the script.

@@ -1,41 +1,79 @@
 #!/usr/bin/env bash
-# make test: the Python workers' tests, the tests of the local cluster and the catalog, and all Go tests that need no live node, the
-# last against a real API server. A part that fails does not keep the next ones from running, but makes the whole fail. Installs the
-# Debian packages that it needs. TEST_ARGS: more arguments for go test. TEST_RERUNS: how often a test that failed is run again.
+# make test: the Python workers' tests, the tests of the local cluster and the catalog, and all Go tests that need no live node. Parts run
+# beside each other, since most tests wait for servers. A part that fails does not keep the others from running, but makes the whole
+# fail. Installs the Debian packages that it needs. TEST_ARGS: more arguments for go test. TEST_RERUNS: how often a test that failed is
+# run again. TEST_RACE=all: run every package with the race detector, not only those with concurrency of their own.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+# Packages with goroutines of their own, as extended regular expressions below the module's path.
+CONCURRENT='/(controllers|internal/(queueing|child|reporting|trainingcheckpoint|containercheckpoint|checkpointbackup|nodenotice|nodejoin'
+CONCURRENT+='|cloud|redact|metrics|tracing|jobservice|cmd)|test/suites/notice)(/|$)'
+# Pure planning below them.
+PURE='/(internal/queueing/scheduler|controllers/trainingjob/(build|gang|framework))(/|$)'
+# These need a live node, or measure.
+ELSEWHERE='/test/(suites/e2e|bench)(/|$)'
+
+FAILED=()
+
 main() {
+  trap stop_background EXIT
   ensure_package sshd openssh-server # joining over SSH is tested with it
   ensure_package curl curl           # tests download with it
   ensure_servers
+  workers/pytest.sh --install
 
-  local failed=()
-
-  say "training worker and pooled workers (Python)"
-  workers/run-tests.sh || failed+=("workers")
-
-  say "API server and etcd for the tests (built the first time, which takes minutes)"
+  say "API server and etcd for the tests (built once on a machine, which takes minutes)"
   KUBEBUILDER_ASSETS=$(localcluster binaries)
   export KUBEBUILDER_ASSETS
-  export HELM=$BIN/helm KUEUE=$BIN/kueue PROMETHEUS=$BIN/prometheus PROMTOOL=$BIN/promtool
+  export HELM=$BIN/helm KUEUE=$BIN/kueue PROMETHEUS=$BIN/prometheus PROMTOOL=$BIN/promtool OPM=$BIN/opm
 
+  local all concurrent others
+  all=$(go list ./... | grep -v -E "$ELSEWHERE")
+  concurrent=$(grep -E "$CONCURRENT" <<<"$all" | grep -v -E "$PURE")
+  others=$(grep -v -x -F "$concurrent" <<<"$all")
+  if [[ ${TEST_RACE:-} == all ]]; then concurrent=$all others=; fi
+
+  say "training worker and pooled workers (Python), beside the Go tests"
+  in_background workers workers/run-tests.sh
+  say "operator (Go), packages with concurrency of their own: with the race detector"
+  # shellcheck disable=SC2086 # lists of words
+  go_tests concurrent $concurrent -- -race -p 3 -skip '^TestBudget'
+  say "operator (Go), other packages"
+  # shellcheck disable=SC2086 # lists of words
+  if [[ -n $others ]]; then go_tests others $others -- -p 3; fi
+  say "budgets of what concurrent packages cost, for which the race detector is in the way (Go)"
+  # shellcheck disable=SC2046 # a list of words
+  go_tests budgets $(grep -x -F "$concurrent" <<<"$(with_budgets)") -- -run '^TestBudget'
   say "local cluster (Go)"
-  (cd hack/localcluster && "$BIN/gotestsum" --format pkgname -- -timeout 10m ./...) || failed+=("local cluster")
-
+  (cd hack/localcluster && go_tests localcluster ./... --) || FAILED+=("local cluster")
   say "catalog (Go)"
-  (cd hack/catalog && OPM=$BIN/opm "$BIN/gotestsum" --format pkgname -- -race -timeout 10m ./...) || failed+=("catalog")
+  (cd hack/catalog && go_tests catalog ./... --) || FAILED+=("catalog")
+  show workers || FAILED+=("workers")
 
-  say "operator (Go)"
-  local packages
-  mapfile -t packages < <(go list ./... | grep -v -E "^$MODULE/test/(suites/e2e|bench/performance)(/|$)")
-  # shellcheck disable=SC2086 # TEST_ARGS are several words
-  "$BIN/gotestsum" --format pkgname "${RERUNS[@]}" --packages="${packages[*]}" -- -race -timeout 20m ${TEST_ARGS:-} || failed+=("operator")
-
-  if ((${#failed[@]})); then
-    say "failed: ${failed[*]}"
+  if ((${#FAILED[@]})); then
+    say "failed: ${FAILED[*]}"
     return 1
   fi
+}
+
+# with_budgets: the packages that have tests of budgets.
+with_budgets() {
+  grep -rl --include='*_test.go' '^func TestBudget' controllers internal | xargs -n1 dirname | sort -u | sed "s|^|$MODULE/|"
+}
+
+# go_tests NAME PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint.
+go_tests() {
+  local name=$1 packages=()
+  shift
+  while [[ $1 != -- ]]; do
+    packages+=("$1")
+    shift
+  done
+  shift
+  # shellcheck disable=SC2086 # TEST_ARGS are several words
+  "$BIN/gotestsum" --format pkgname "${RERUNS[@]}" --packages="${packages[*]}" -- \
+    -vet=off -parallel 6 -timeout 20m "$@" ${TEST_ARGS:-} || FAILED+=("$name")
 }
 
 main "$@"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs pytest with Debian's Python and what the workers need, and installs what is missing.
 #
-# usage: pytest.sh [arguments of pytest]
+# usage: pytest.sh --install             only install what is missing
+#        pytest.sh [arguments of pytest]
 # PYTHON names another interpreter that has torch, numpy, xgboost, mpi4py and pytest.
 # TEST_RERUNS: how often a test that failed is run again, by pytest-rerunfailures. It names each such test.
 set -euo pipefail
@@ -25,6 +26,8 @@ if ! "$python" -c "import $imports" 2>/dev/null || ! command -v mpirun >/dev/nul
     apt-get update -o DPkg::Lock::Timeout=300 || echo "apt-get update complained; going on" >&2
     DEBIAN_FRONTEND=noninteractive apt-get install -y -o DPkg::Lock::Timeout=300 --no-install-recommends "${packages[@]}"
 fi
+
+if [[ ${1:-} == --install ]]; then exit; fi
 
 export PYTHONDONTWRITEBYTECODE=1
 exec "$python" -m pytest "${options[@]}" "$@"

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -86,11 +87,20 @@ type cluster struct {
 	full  bool
 	// stuck keeps pods from being placed, and deaf ones do not end when they are deleted.
 	stuck, deaf bool
+	// wrap the managers' requests.
+	wrap []transport.WrapperFunc
 	// created are the names of all pods that were ever seen.
 	created []string
 }
 
 func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	t.Parallel() // each cluster is a namespace of its own
+	return newExclusiveCluster(t)
+}
+
+// newExclusiveCluster is newCluster for a test that others must not run beside.
+func newExclusiveCluster(t *testing.T) *cluster {
 	t.Helper()
 	config := api.Config(t)
 	c, err := client.New(config, client.Options{Scheme: scheme})
@@ -118,7 +128,7 @@ type manager struct {
 func (c *cluster) start(at *crash.Cut) *manager {
 	c.t.Helper()
 	m := &manager{Traffic: &crash.Traffic{Cut: at}, events: events.NewFakeRecorder(1000), metrics: prometheus.NewRegistry()}
-	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}}, m.Wrap)
+	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}}, append(c.wrap, m.Wrap)...)
 	reconciler := &Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: m.events,
 		Metrics: metrics.NewAIJobs(m.metrics), Decider: c.decider,

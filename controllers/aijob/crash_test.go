@@ -16,7 +16,7 @@ import (
 // manager, which dies at the cut and is restarted.
 func life(t *testing.T, at *crash.Cut) []string {
 	t.Helper()
-	c := newCluster(t)
+	c := newExclusiveCluster(t)
 	m := c.start(at)
 	run := c.submit(gang().Retries(0, 10*time.Millisecond))
 	reach := func(phase aiplatformv1alpha1.AIJobPhase, tries int32) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,11 +50,21 @@ type cluster struct {
 	agentPort int32
 	// admits has the managers admit jobs with an AIJobQueue.
 	admits bool
+	// wrap the managers' requests.
+	wrap []transport.WrapperFunc
+	// everywhere has the managers watch all namespaces, as most do.
+	everywhere bool
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	t.Parallel() // each cluster is a namespace of its own
+	return newExclusiveCluster(t)
+}
+
+// newExclusiveCluster is newCluster for a test that others must not run beside.
+func newExclusiveCluster(t *testing.T) *cluster {
+	t.Helper()
 	config := api.Config(t)
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
@@ -69,7 +80,9 @@ type manager struct {
 	t        *testing.T
 	reported chan event.TypedGenericEvent[types.NamespacedName]
 	registry *prometheus.Registry
-	stop     func()
+	// reconciler can be called by itself.
+	reconciler *Reconciler
+	stop       func()
 }
 
 // start runs a manager for the cluster, set up like the real one. It crashes at the cut; nil for never.
@@ -79,9 +92,11 @@ func (c *cluster) start(at *crash.Cut) *manager {
 		Traffic: &crash.Traffic{Cut: at}, t: c.t, registry: prometheus.NewRegistry(),
 		reported: make(chan event.TypedGenericEvent[types.NamespacedName], 100),
 	}
-	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{
-		DefaultNamespaces: map[string]cache.Config{c.namespace: {}}, ByObject: CachedObjects(),
-	}, m.Wrap)
+	caches := cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}, ByObject: CachedObjects()}
+	if c.everywhere {
+		caches.DefaultNamespaces = nil
+	}
+	mgr := managers.New(c.t, c.config, c.Scheme(), caches, append(c.wrap, m.Wrap)...)
 	scraper := progress.NewScraper(progress.ScraperOptions{
 		Interval: 200 * time.Millisecond,
 		Changed: func(job types.NamespacedName) {
@@ -104,6 +119,7 @@ func (c *cluster) start(at *crash.Cut) *manager {
 		require.NoError(c.t, mgr.Add(decider))
 		reconciler.Admission = decider
 	}
+	m.reconciler = reconciler
 	require.NoError(c.t, reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 2, Reported: m.reported}))
 	m.stop = mgr.Run()
 	return m

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// expressions stand in for parts of an object. A template is no YAML, so the object is first written as YAML with a
-// placeholder for each of them, and then the placeholders are replaced.
+// expressions replace parts of an object. A template is not YAML, so the object is first written as YAML with a placeholder for
+// each expression, and then the placeholders are replaced.
 type expressions struct{ texts []string }
 
 // inline returns what to put into a string, or in the place of a whole scalar, to have the expression there.
@@ -21,10 +21,10 @@ func (e *expressions) inline(expression string) string {
 
 // field puts lines of a template into the place of a field of an object; the field's own name must be among them. Every
 // line is indented like the field, and "nindent +2" in them means two more than that.
-func (e *expressions) field(object map[string]any, name, lines string) {
-	delete(object, name)
+func (e *expressions) field(o object, name, lines string) {
+	delete(o, name)
 	e.texts = append(e.texts, lines)
-	object[fmt.Sprintf("%s__LINES_%d__", name, len(e.texts)-1)] = nil
+	o[fmt.Sprintf("%s__LINES_%d__", name, len(e.texts)-1)] = nil
 }
 
 // item is the same for an element of a list.
@@ -40,8 +40,8 @@ var (
 )
 
 // render writes an object as a template.
-func (e *expressions) render(object map[string]any) (string, error) {
-	text, err := yaml.Marshal(object)
+func (e *expressions) render(o object) (string, error) {
+	text, err := yaml.Marshal(o)
 	if err != nil {
 		return "", err
 	}

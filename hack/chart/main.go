@@ -4,7 +4,7 @@
 //	kustomize build config/chart | chart -version VERSION charts/spot-training-operator
 //
 // It writes all of templates/ except _helpers.tpl and NOTES.txt, the versions in Chart.yaml and the table of values in
-// README.md. What a value changes in which object is in rules.go and deployment.go; all else is taken over as it is.
+// README.md. What a value changes in which object is in rules.go and workloads.go; everything else stays as it is.
 package main
 
 import (
@@ -84,29 +84,29 @@ func read(manifests io.Reader) ([]*unstructured.Unstructured, error) {
 func templates(objects []*unstructured.Unstructured) (map[string]string, error) {
 	files := map[string]string{}
 	for _, object := range objects {
-		place, err := placeOf(object)
+		file, when, err := placeOf(object)
 		if err != nil {
 			return nil, err
 		}
-		if place.file == "" {
+		if file == "" {
 			continue
 		}
 		text, err := template(object)
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 		}
-		if place.when != "" {
-			text = "{{- if " + place.when + " }}\n" + text + "{{- end }}\n"
+		if when != "" {
+			text = "{{- if " + when + " }}\n" + text + "{{- end }}\n"
 		}
-		if _, begun := files[place.file]; !begun {
-			files[place.file] = generated
+		if files[file] == "" {
+			files[file] = generated
 		}
-		files[place.file] += "---\n" + text
+		files[file] += "---\n" + text
 	}
 	return files, nil
 }
 
-// replaceTemplates writes the files and removes those that were generated before and are no more.
+// replaceTemplates writes the files and removes earlier generated ones that are no longer wanted.
 func replaceTemplates(folder string, files map[string]string) error {
 	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -147,7 +147,7 @@ func setVersion(chart, file string) error {
 	}
 	version := strings.TrimPrefix(strings.TrimSpace(string(text)), "v")
 	if !semanticVersion.MatchString(version) {
-		return fmt.Errorf("%s: %q is no semantic version: write for example 0.1.0", file, version)
+		return fmt.Errorf("%s: %q is not a semantic version: write for example 0.1.0", file, version)
 	}
 	text, err = os.ReadFile(chart)
 	if err != nil {

@@ -2,179 +2,140 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const (
-	// namespace is the one of kustomize, in whose place the release's is put.
-	namespace = "spot-training-operator-system"
-	// metricsObjects is how the names of the objects begin that only serve the metrics.
-	metricsObjects = "spot-training-operator-metrics-"
-	// managerAccount is the ServiceAccount of the manager, which may be given an identity in a cloud.
-	managerAccount = "spot-training-operator-controller-manager"
-	// dashboardObjects is how the names of the ConfigMaps begin that hold dashboards.
-	dashboardObjects = "spot-training-operator-dashboard-"
-	// webhookObjects is the same for those that only serve the webhooks.
-	webhookObjects = "spot-training-operator-webhook"
+	// namespace is the one of kustomize, which is replaced by that of the release.
+	namespace         = "spot-training-operator-system"
+	managerAccount    = "spot-training-operator-controller-manager"
+	jobServiceObjects = "spot-training-operator-job-service"
 )
 
-// place is the file of an object below templates/, and the condition under which it is installed. No file: the chart
-// leaves the object out.
-type place struct{ file, when string }
-
-// placeOf knows every kind that config/ has. A new kind or Service is an error, so that somebody decides about it.
-func placeOf(object *unstructured.Unstructured) (place, error) {
-	kind, name := object.GetKind(), object.GetName()
-	if name == jobServiceObjects {
-		return jobServicePlace(kind), nil
-	}
-	switch kind {
-	case "Namespace": // the release's
-		return place{}, nil
-	case "CustomResourceDefinition":
-		plural, _, _ := strings.Cut(name, ".")
-		return place{"crds/" + plural + ".yaml", ".Values.crds.install"}, nil
-	case "ServiceAccount":
-		return place{file: "serviceaccount.yaml"}, nil
-	case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
-		switch {
-		case kind == "ClusterRole" && isUserRole(name):
-			return place{"user-roles.yaml", ".Values.rbac.userRoles"}, nil
-		case strings.HasPrefix(name, metricsObjects):
-			return place{"metrics-rbac.yaml", ".Values.metrics.enabled"}, nil
-		case strings.HasPrefix(name, webhookObjects):
-			return place{"webhooks.yaml", ".Values.webhooks.enabled"}, nil
-		}
-		return place{file: "rbac.yaml"}, nil
-	case "Deployment":
-		return place{file: "deployment.yaml"}, nil
-	case "Service":
-		switch {
-		case strings.HasSuffix(name, "-metrics-service"):
-			return place{"metrics-service.yaml", ".Values.metrics.enabled"}, nil
-		case strings.HasPrefix(name, webhookObjects):
-			return place{"webhooks.yaml", ".Values.webhooks.enabled"}, nil
-		}
-	case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
-		return place{"admission-policy.yaml", `include "spot-training-operator.admissionPolicy" .`}, nil
-	case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
-		return place{file: "node-agent-policy.yaml"}, nil
-	case "ServiceMonitor":
-		return place{"servicemonitor.yaml", "and .Values.metrics.enabled .Values.metrics.serviceMonitor.enabled"}, nil
-	case "PrometheusRule":
-		return place{"prometheusrule.yaml", "and .Values.metrics.enabled .Values.metrics.prometheusRule.enabled"}, nil
-	case "ConfigMap":
-		if dashboard, ok := strings.CutPrefix(name, dashboardObjects); ok {
-			return place{"dashboard-" + dashboard + ".yaml", "and .Values.metrics.enabled .Values.metrics.dashboards.enabled"}, nil
-		}
-	case "NetworkPolicy":
-		if strings.Contains(name, "webhook") {
-			return place{"networkpolicy.yaml", "and .Values.networkPolicy.enabled .Values.webhooks.enabled"}, nil
-		}
-		return place{"networkpolicy.yaml", ".Values.networkPolicy.enabled"}, nil
-	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-		return place{"webhooks.yaml", ".Values.webhooks.enabled"}, nil
-	}
-	return place{}, fmt.Errorf("%s %s: say in placeOf in which file of the chart this object goes, and which value installs it", kind, name)
+// places are the files of objects below templates/, and the conditions under which the objects are installed, by a pattern for
+// KIND/NAME. The first that matches counts. No file: the chart leaves the object out.
+var places = []struct {
+	pattern    *regexp.Regexp
+	file, when string
+}{
+	{match("NetworkPolicy/" + jobServiceObjects), "job-service.yaml", "and .Values.jobService.enabled .Values.networkPolicy.enabled"},
+	{match("ServiceMonitor/" + jobServiceObjects), "job-service.yaml", "and .Values.jobService.enabled .Values.metrics.enabled .Values.metrics.serviceMonitor.enabled"},
+	{match(".*/" + jobServiceObjects), "job-service.yaml", ".Values.jobService.enabled"},
+	{match("Namespace/.*"), "", ""},
+	{match(`CustomResourceDefinition/(\w+)\..*`), "crds/$1.yaml", ".Values.crds.install"},
+	{match("ServiceAccount/.*"), "serviceaccount.yaml", ""},
+	{match("ClusterRole/.*-(admin|editor|viewer)-role"), "user-roles.yaml", ".Values.rbac.userRoles"},
+	{match("(Cluster)?Role(Binding)?/spot-training-operator-metrics-.*"), "metrics-rbac.yaml", ".Values.metrics.enabled"},
+	{match("((Cluster)?Role(Binding)?|Service)/spot-training-operator-webhook.*"), "webhooks.yaml", ".Values.webhooks.enabled"},
+	{match("(Cluster)?Role(Binding)?/.*"), "rbac.yaml", ""},
+	{match("Deployment/.*"), "deployment.yaml", ""},
+	{match("Service/.*-metrics-service"), "metrics-service.yaml", ".Values.metrics.enabled"},
+	{match("MutatingAdmissionPolicy(Binding)?/.*"), "admission-policy.yaml", `include "spot-training-operator.admissionPolicy" .`},
+	{match("ValidatingAdmissionPolicy(Binding)?/.*"), "node-agent-policy.yaml", ""},
+	{match("ServiceMonitor/.*"), "servicemonitor.yaml", "and .Values.metrics.enabled .Values.metrics.serviceMonitor.enabled"},
+	{match("PrometheusRule/.*"), "prometheusrule.yaml", "and .Values.metrics.enabled .Values.metrics.prometheusRule.enabled"},
+	{match("ConfigMap/spot-training-operator-(dashboard-.*)"), "$1.yaml", "and .Values.metrics.enabled .Values.metrics.dashboards.enabled"},
+	{match("NetworkPolicy/.*webhook.*"), "networkpolicy.yaml", "and .Values.networkPolicy.enabled .Values.webhooks.enabled"},
+	{match("NetworkPolicy/.*"), "networkpolicy.yaml", ".Values.networkPolicy.enabled"},
+	{match("(Validating|Mutating)WebhookConfiguration/.*"), "webhooks.yaml", ".Values.webhooks.enabled"},
 }
 
-// isUserRole says whether a ClusterRole is for people who use the operator's kinds.
-func isUserRole(name string) bool {
-	for _, suffix := range []string{"-admin-role", "-editor-role", "-viewer-role"} {
-		if strings.HasSuffix(name, suffix) {
-			return true
+func match(pattern string) *regexp.Regexp { return regexp.MustCompile("^" + pattern + "$") }
+
+// placeOf returns an error for an object without a place, so that a new kind or Service needs a decision.
+func placeOf(o *unstructured.Unstructured) (file, when string, err error) {
+	name := o.GetKind() + "/" + o.GetName()
+	for _, place := range places {
+		if place.pattern.MatchString(name) {
+			return place.pattern.ReplaceAllString(name, place.file), place.when, nil
 		}
 	}
-	return false
+	return "", "", fmt.Errorf("%s: add to places in which file of the chart this object goes, and which value installs it", name)
 }
 
 // template writes an object as a template.
-func template(object *unstructured.Unstructured) (string, error) {
+func template(o *unstructured.Unstructured) (string, error) {
 	e := &expressions{}
-	content := object.DeepCopy().Object
-	metadata := content["metadata"].(map[string]any)
+	content := o.DeepCopy().Object
+	metadata := content["metadata"].(object)
 	setLabels(e, metadata)
 	var err error
-	switch object.GetKind() {
+	switch o.GetKind() {
 	case "CustomResourceDefinition":
 		keepOnRemoval(e, metadata)
 	case "ServiceAccount":
-		if object.GetName() == managerAccount {
+		if o.GetName() == managerAccount {
 			addField(e, metadata, "annotations", "serviceAccount.annotations")
 		}
 	case "ServiceMonitor":
 		err = monitor(e, content)
 	case "PrometheusRule":
-		extend(e, metadata["labels"].(map[string]any), "metrics.prometheusRule.labels")
+		extend(e, metadata["labels"].(object), "metrics.prometheusRule.labels")
 	case "ConfigMap":
-		extend(e, metadata["labels"].(map[string]any), "metrics.dashboards.labels")
+		extend(e, metadata["labels"].(object), "metrics.dashboards.labels")
 	case "Deployment":
-		if object.GetName() == jobServiceObjects {
+		if o.GetName() == jobServiceObjects {
 			err = jobService(e, content)
 		} else {
-			err = deployment(e, content)
+			err = manager(e, content)
 		}
 	}
 	if err != nil {
 		return "", err
 	}
-	return e.render(inNamespaceOfRelease(e, content).(map[string]any))
+	return e.render(inNamespaceOfRelease(e, content).(object))
 }
 
-// setLabels has the chart's labels in the place of kustomize's.
-func setLabels(e *expressions, metadata map[string]any) {
-	labels, _ := metadata["labels"].(map[string]any)
-	if labels == nil {
-		labels = map[string]any{}
-		metadata["labels"] = labels
-	}
+// setLabels replaces kustomize's labels by those of the chart.
+func setLabels(e *expressions, metadata object) {
+	labels := entriesOf(metadata, "labels")
 	delete(labels, "app.kubernetes.io/managed-by")
 	e.field(labels, "app.kubernetes.io/name", `{{- include "spot-training-operator.labels" . | nindent +0 }}`)
 }
 
 // keepOnRemoval keeps a kind, and with it all objects of the kind, when the release is uninstalled.
-func keepOnRemoval(e *expressions, metadata map[string]any) {
-	annotations, _ := metadata["annotations"].(map[string]any)
-	if annotations == nil {
-		annotations = map[string]any{}
-		metadata["annotations"] = annotations
-	}
-	e.field(annotations, "helm.sh/resource-policy", "{{- if .Values.crds.keep }}\nhelm.sh/resource-policy: keep\n{{- end }}")
+func keepOnRemoval(e *expressions, metadata object) {
+	e.field(entriesOf(metadata, "annotations"), "helm.sh/resource-policy", "{{- if .Values.crds.keep }}\nhelm.sh/resource-policy: keep\n{{- end }}")
 }
 
-func monitor(e *expressions, content map[string]any) error {
-	labels, _, err := unstructured.NestedFieldNoCopy(content, "metadata", "labels")
-	if err != nil {
-		return err
+// entriesOf returns the labels or annotations, which are added when there are none.
+func entriesOf(metadata object, field string) object {
+	if _, ok := metadata[field].(object); !ok {
+		metadata[field] = object{}
 	}
-	extend(e, labels.(map[string]any), "metrics.serviceMonitor.labels")
+	return metadata[field].(object)
+}
+
+func monitor(e *expressions, content object) error {
+	extend(e, content["metadata"].(object)["labels"].(object), "metrics.serviceMonitor.labels")
 	endpoints, _, err := unstructured.NestedFieldNoCopy(content, "spec", "endpoints")
 	if err != nil {
 		return err
 	}
 	for _, endpoint := range endpoints.([]any) {
-		e.field(endpoint.(map[string]any), "interval",
+		e.field(endpoint.(object), "interval",
 			"{{- with .Values.metrics.serviceMonitor.interval }}\ninterval: {{ . }}\n{{- end }}")
 	}
 	return nil
 }
 
 // extend adds the entries of a value to those that an object has.
-func extend(e *expressions, object map[string]any, value string) {
-	e.field(object, "values", "{{- with .Values."+value+" }}\n{{- toYaml . | nindent +0 }}\n{{- end }}")
+func extend(e *expressions, o object, value string) {
+	e.field(o, "values", "{{- with .Values."+value+" }}\n{{- toYaml . | nindent +0 }}\n{{- end }}")
 }
 
 // addField adds a field with a value when the value is set.
-func addField(e *expressions, object map[string]any, name, value string) {
-	e.field(object, name, "{{- with .Values."+value+" }}\n"+name+":\n  {{- toYaml . | nindent +2 }}\n{{- end }}")
+func addField(e *expressions, o object, name, value string) {
+	e.field(o, name, "{{- with .Values."+value+" }}\n"+name+":\n  {{- toYaml . | nindent +2 }}\n{{- end }}")
 }
 
-// inNamespaceOfRelease replaces kustomize's namespace wherever it is named.
+// inNamespaceOfRelease replaces kustomize's namespace wherever it occurs.
 func inNamespaceOfRelease(e *expressions, value any) any {
 	switch v := value.(type) {
-	case map[string]any:
+	case object:
 		for key, child := range v {
 			v[key] = inNamespaceOfRelease(e, child)
 		}

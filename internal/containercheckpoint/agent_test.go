@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -35,7 +34,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -48,6 +46,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/containercheckpoint"
 	crds "github.com/dcnlab/spot-training-operator/test/fakes/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 var api struct {
@@ -56,36 +55,10 @@ var api struct {
 }
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(runWithAPIServer(m))
-}
-
-func runWithAPIServer(m *testing.M) int {
-	environment := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, BinaryAssetsDirectory: os.Getenv("KUBEBUILDER_ASSETS")}
-	if environment.BinaryAssetsDirectory == "" {
-		environment.BinaryAssetsDirectory = filepath.Join("..", "..", ".localcluster", "bin")
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		}
-	}()
-	config, err := environment.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start an API server:", err)
-		return 1
-	}
-	config.QPS = -1
-	api.config, api.scheme = config, runtime.NewScheme()
-	err = clientgoscheme.AddToScheme(api.scheme)
-	if err == nil {
-		err = install(filepath.Join(environment.BinaryAssetsDirectory, "kubectl"))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "install the agent:", err)
-		return 1
-	}
-	return m.Run()
+	apiserver.New().MainStarted(m, func(config *rest.Config) error {
+		api.config, api.scheme = config, apiserver.Scheme()
+		return install(filepath.Join(apiserver.Binaries(), "kubectl"))
+	})
 }
 
 // install applies config/checkpoint-agent as an admin does. The tests' agents then have no more rights than it gives.

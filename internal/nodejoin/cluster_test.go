@@ -12,8 +12,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -25,10 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 var (
@@ -38,25 +36,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		environment := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute}
-		if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-			environment.BinaryAssetsDirectory, _ = filepath.Abs(filepath.Join("..", "..", ".localcluster", "bin"))
-		}
-		environment.ControlPlane.GetAPIServer().Configure().Append("enable-bootstrap-token-auth", "true")
-		var err error
-		if config, err = environment.Start(); err != nil {
-			fmt.Fprintln(os.Stderr, "these tests need a real API server: run `make test`, which builds it, or set KUBEBUILDER_ASSETS "+
-				"to a folder with etcd and kube-apiserver:", err)
-			return 1
-		}
-		defer func() { _ = environment.Stop() }()
-		if api, err = client.New(config, client.Options{}); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}())
+	apiserver.New(apiserver.Flag("enable-bootstrap-token-auth", "true")).MainStarted(m, func(reached *rest.Config) (err error) {
+		config = reached
+		api, err = client.New(config, client.Options{})
+		return err
+	})
 }
 
 func instance(name string) nodejoin.Instance {

@@ -11,18 +11,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/test/harness/budget"
 )
 
 // large is a model of 5,000 nodes with 50,000 pods, half of them of 2,500 jobs, and of 10,000 jobs that wait.
-func large(b *testing.B) *model {
-	b.Helper()
+func large() *model {
 	m := newModel()
-	for n := range 5000 {
+	setNodes(m, 5000)
+	setPods(m, 50000)
+	for j := range 2500 {
+		var nodes []string
+		for p := range 10 {
+			nodes = append(nodes, fmt.Sprintf("node-%d", (20*j+2*p)%5000))
+		}
+		m.setJob(aiJobs, gang(fmt.Sprintf("job-%d", j), 10, nodes...), Holding, "1")
+	}
+	setWaiting(m, 10000)
+	return m
+}
+
+func setNodes(m *model, many int) {
+	for n := range many {
 		node := anyNode(fmt.Sprintf("node-%d", n), 16)
 		node.Labels = map[string]string{"zone": fmt.Sprint(n % 3)}
 		m.setNode(node)
 	}
-	for p := range 50000 {
+}
+
+func setPods(m *model, many int) {
+	for p := range many {
 		job := ""
 		if p%2 == 0 {
 			job = fmt.Sprintf("job-%d", p/20)
@@ -42,24 +59,26 @@ func large(b *testing.B) *model {
 		}
 		m.setPod(is)
 	}
-	for j := range 2500 {
-		var nodes []string
-		for p := range 10 {
-			nodes = append(nodes, fmt.Sprintf("node-%d", (20*j+2*p)%5000))
-		}
-		m.setJob(aiJobs, gang(fmt.Sprintf("job-%d", j), 10, nodes...), Holding, "1")
-	}
-	for j := range 10000 {
+}
+
+func setWaiting(m *model, many int) {
+	for j := range many {
 		m.setJob(aiJobs, gang(fmt.Sprintf("waits-%d", j), 1+j%8), Waiting, "1")
 	}
-	return m
+}
+
+func TestBudgetOfTheModel(t *testing.T) {
+	m := newModel()
+	setNodes(m, 5000)
+	budget.Check(t, "queueing.pod", budget.Heap(func() any { setPods(m, 20000); return m })/20000)
+	budget.Check(t, "queueing.job", budget.Heap(func() any { setWaiting(m, 5000); return m })/5000)
 }
 
 func BenchmarkSnapshot(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	m := large(b)
+	m := large()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB")
@@ -69,7 +88,7 @@ func BenchmarkSnapshot(b *testing.B) {
 }
 
 func BenchmarkCycle(b *testing.B) {
-	m := large(b)
+	m := large()
 	for b.Loop() {
 		s, seen := m.snapshot(noon), m.seen()
 		d := scheduler.Schedule(s)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/test/harness/budget"
 )
 
 // large is a cluster of 5,000 nodes of 8 GPUs with 50,000 running pods, and 10,000 jobs that wait, in 30 queues of 5 cohorts.
@@ -86,4 +87,11 @@ func processorTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func TestBudgetOfACycle(t *testing.T) {
+	s := large(7, true)
+	objects, bytes := budget.Allocations(3, func() { scheduler.Schedule(s) })
+	budget.Check(t, "scheduler.cycle.allocations", objects)
+	budget.Check(t, "scheduler.cycle.bytes", bytes)
 }

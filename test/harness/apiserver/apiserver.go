@@ -45,6 +45,11 @@ func CRDs(folder string) Option {
 	return func(env *envtest.Environment) { env.CRDDirectoryPaths = append(env.CRDDirectoryPaths, folder) }
 }
 
+// Flag sets a flag of the API server.
+func Flag(name, value string) Option {
+	return func(env *envtest.Environment) { env.ControlPlane.GetAPIServer().Configure().Set(name, value) }
+}
+
 // New returns an API server that is not started yet.
 func New(options ...Option) *Server { return &Server{options: options} }
 
@@ -58,6 +63,22 @@ func (s *Server) Main(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// MainStarted is Main for a package all of whose tests need the API server: it is started and prepared before the first of them.
+func (s *Server) MainStarted(m *testing.M, prepare func(*rest.Config) error) {
+	s.once.Do(func() { s.err = s.start() })
+	if s.err == nil {
+		s.err = prepare(rest.CopyConfig(s.config))
+	}
+	if s.err != nil {
+		fmt.Fprintln(os.Stderr, "prepare the API server of the tests:", s.err)
+		if s.env != nil {
+			_ = s.env.Stop()
+		}
+		os.Exit(1)
+	}
+	s.Main(m)
 }
 
 // Config returns how to reach the API server, without a limit to requests. It starts it if need be.
@@ -74,6 +95,16 @@ func (s *Server) Etcd() string { return s.env.ControlPlane.Etcd.URL.String() }
 // Kubeconfig returns an administrator's, once it is started.
 func (s *Server) Kubeconfig() []byte { return s.env.KubeConfig }
 
+// KubeconfigOf returns that of a user in groups, once it is started.
+func (s *Server) KubeconfigOf(t testing.TB, user string, groups ...string) []byte {
+	t.Helper()
+	added, err := s.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
+	require.NoError(t, err)
+	kubeconfig, err := added.KubeConfig()
+	require.NoError(t, err)
+	return kubeconfig
+}
+
 // Start starts an API server for one test, and stops it with the test.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
@@ -88,17 +119,14 @@ func Start(t testing.TB, options ...Option) *Server {
 }
 
 func (s *Server) start() error {
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		assets = filepath.Join(Root(), ".localcluster", "bin")
-	}
+	assets := Binaries()
 	for _, program := range []string{"etcd", "kube-apiserver"} {
 		if _, err := os.Stat(filepath.Join(assets, program)); err != nil {
 			return fmt.Errorf("these tests need a real API server: %w: run `make test`, which builds etcd and kube-apiserver, "+
 				"or set KUBEBUILDER_ASSETS to a folder that has both", err)
 		}
 	}
-	env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: 3 * time.Minute}
+	env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute}
 	for _, change := range s.options {
 		change(env)
 	}
@@ -118,6 +146,14 @@ func Await(t testing.TB, what string, happened func() bool) {
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) { return happened(), nil })
 	require.NoError(t, err, "%s did not happen", what)
+}
+
+// Binaries is the folder of etcd, kube-apiserver and kubectl.
+func Binaries() string {
+	if folder := os.Getenv("KUBEBUILDER_ASSETS"); folder != "" {
+		return folder
+	}
+	return filepath.Join(Root(), ".localcluster", "bin")
 }
 
 // Root is the top folder of the repository.

@@ -36,15 +36,6 @@ type Service struct {
 	process *process.Server
 }
 
-// Build the program, and return its path.
-func Build(t testing.TB, root string) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "operator")
-	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, root).CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	return program
-}
-
 // Start the service with further arguments and variables of the environment, and wait until it is ready. It ends with the test.
 func Start(t testing.TB, program string, env []string, args ...string) *Service {
 	t.Helper()

@@ -20,12 +20,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -50,18 +49,11 @@ func (c *cluster) in(t *testing.T) *cluster {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, mlv1.AddToScheme} {
-		require.NoError(t, add(scheme))
-	}
-	env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: 3 * time.Minute}
-	config, err := env.Start()
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, env.Stop()) })
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	server := apiserver.Start(t)
+	c, err := client.New(server.Config(t), client.Options{Scheme: apiserver.Scheme(apiextensionsv1.AddToScheme, mlv1.AddToScheme)})
 	require.NoError(t, err)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(kubeconfig, env.KubeConfig, 0o600))
+	require.NoError(t, os.WriteFile(kubeconfig, server.Kubeconfig(), 0o600))
 	return &cluster{Client: c, t: t, kubeconfig: kubeconfig}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
@@ -96,10 +97,7 @@ func compareLevel(t *testing.T, path string, values map[string]any, schema map[s
 
 // Every value below manager sets a flag of the manager, and the default in its description is the flag's.
 func TestValuesOfTheManagerAreItsFlags(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "manager")
-	_, err := output(exec.CommandContext(t.Context(), "go", "build", "-o", program, root))
-	require.NoError(t, err)
-	help, err := output(exec.CommandContext(t.Context(), program, "manager", "--help"))
+	help, err := output(exec.CommandContext(t.Context(), operator.Program(t), "manager", "--help"))
 	require.NoError(t, err)
 	readme, err := os.ReadFile(filepath.Join(chart, "README.md"))
 	require.NoError(t, err)

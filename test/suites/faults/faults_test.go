@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 	"github.com/dcnlab/spot-training-operator/test/harness/postgres"
 	"github.com/dcnlab/spot-training-operator/test/harness/process"
 	"github.com/dcnlab/spot-training-operator/test/harness/redis"
@@ -76,7 +77,7 @@ func newSite(t *testing.T) *site {
 	s.database, s.redis = postgres.Start(t), redis.Start(t, redis.AppendOnly)
 	s.toDatabase, s.toRedis = stores.NewProxy(t, s.database.Address), stores.NewProxy(t, s.redis.Address)
 	s.token = token(t)
-	program := s.build()
+	program := operator.Program(s.t)
 	for n := range replicas {
 		s.startService(n, program)
 	}
@@ -85,14 +86,6 @@ func newSite(t *testing.T) *site {
 		s.workers = append(s.workers, s.startWorker(n))
 	}
 	return s
-}
-
-// build the program, and return its name.
-func (s *site) build() string {
-	program := filepath.Join(s.folder, "program")
-	out, err := exec.Command("go", "build", "-o", program, "../../..").CombinedOutput()
-	require.NoError(s.t, err, "%s", out)
-	return program
 }
 
 // startService starts a replica of the job service.

@@ -16,14 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 	"github.com/dcnlab/spot-training-operator/test/harness/jobservice"
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
 const (
@@ -48,23 +47,11 @@ type cluster struct {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		assets = filepath.Join(root, ".localcluster", "bin")
-	}
-	env := &envtest.Environment{
-		BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute,
-		CRDDirectoryPaths: []string{filepath.Join(root, "config", "crd", "bases")},
-	}
-	config, err := env.Start()
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, env.Stop()) })
-	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, aiplatformv1alpha1.AddToScheme(scheme))
-	c := &cluster{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), program: jobservice.Build(t, root)}
-	require.NoError(t, os.WriteFile(c.kubeconfig, env.KubeConfig, 0o600))
-	c.Client, err = client.New(config, client.Options{Scheme: scheme})
+	server := apiserver.Start(t, apiserver.OwnCRDs)
+	c := &cluster{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), program: operator.Program(t)}
+	require.NoError(t, os.WriteFile(c.kubeconfig, server.Kubeconfig(), 0o600))
+	var err error
+	c.Client, err = client.New(server.Config(t), client.Options{Scheme: apiserver.Scheme(aiplatformv1alpha1.AddToScheme)})
 	require.NoError(t, err)
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dcnlab/spot-training-operator/test/harness/jobservice"
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
 // token signs one with the subcommand.
@@ -30,7 +31,7 @@ func pooled() map[string]any {
 }
 
 func TestATrialNeedsNothing(t *testing.T) {
-	program := jobservice.Build(t, root)
+	program := operator.Program(t)
 	folder := filepath.Join(t.TempDir(), "data")
 	s := jobservice.Start(t, program, nil, "--data-dir="+folder)
 	s.Token = s.PrintedToken()
@@ -60,7 +61,7 @@ func TestATrialNeedsNothing(t *testing.T) {
 }
 
 func TestTheServiceEndsInOrder(t *testing.T) {
-	program := jobservice.Build(t, root)
+	program := operator.Program(t)
 	s := jobservice.Start(t, program, nil, "--data-dir="+t.TempDir())
 	s.Token = s.PrintedToken()
 	answered := make(chan int, 1)
@@ -77,7 +78,7 @@ func TestTheServiceEndsInOrder(t *testing.T) {
 }
 
 func TestWrongFlagsAreRefusedByName(t *testing.T) {
-	program := jobservice.Build(t, root)
+	program := operator.Program(t)
 	for name, test := range map[string]struct {
 		args []string
 		want string

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dcnlab/spot-training-operator/test/harness/jobservice"
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
 // python has PyTorch and NumPy; workers/run-tests.sh, which make test runs first, installs them.
@@ -84,7 +85,7 @@ func task(jobType string, config map[string]any) map[string]any {
 }
 
 func TestPooledWorkersDoWhatTheServiceIsAskedFor(t *testing.T) {
-	s := jobservice.Start(t, jobservice.Build(t, root), nil, "--data-dir="+filepath.Join(t.TempDir(), "data"))
+	s := jobservice.Start(t, operator.Program(t), nil, "--data-dir="+filepath.Join(t.TempDir(), "data"))
 	s.Token = s.PrintedToken()
 	w := startWorker(t, s, "pool", "-m", "pool_worker")
 	inference := s.Submit(task("inference", map[string]any{"indices": []int{0, 1, 2, 3}}))
@@ -109,7 +110,7 @@ func TestPooledWorkersDoWhatTheServiceIsAskedFor(t *testing.T) {
 }
 
 func TestATaskOutlivesItsWorkerAndTheService(t *testing.T) {
-	s := jobservice.Start(t, jobservice.Build(t, root), nil, "--data-dir="+filepath.Join(t.TempDir(), "data"),
+	s := jobservice.Start(t, operator.Program(t), nil, "--data-dir="+filepath.Join(t.TempDir(), "data"),
 		"--visibility-timeout=2s", "--retry-backoff=100ms")
 	s.Token = s.PrintedToken()
 	long := task("simulation", map[string]any{"sensors": 50, "duration_seconds": 10_000, "seed": 1})
@@ -163,7 +164,7 @@ func TestTheWorkersOfTheGuideWork(t *testing.T) {
 	require.NoError(t, err)
 	programs := regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	require.Len(t, programs, 2)
-	s := jobservice.Start(t, jobservice.Build(t, root), nil, "--data-dir="+filepath.Join(t.TempDir(), "data"))
+	s := jobservice.Start(t, operator.Program(t), nil, "--data-dir="+filepath.Join(t.TempDir(), "data"))
 	s.Token = s.PrintedToken()
 	for i, name := range []string{"without any package", "with the package"} {
 		t.Run(name, func(t *testing.T) {

@@ -27,12 +27,13 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
 const (
@@ -59,25 +60,15 @@ func startWorld(t *testing.T) *world {
 	} {
 		utilruntime.Must(add(scheme))
 	}
-	environment := &envtest.Environment{
-		BinaryAssetsDirectory: assets, CRDDirectoryPaths: []string{root + "/config/crd/bases"}, ErrorIfCRDPathMissing: true,
-		ControlPlaneStartTimeout: 3 * time.Minute,
-	}
-	environment.ControlPlane.GetAPIServer().Configure().Set("disable-admission-plugins", "ServiceAccount")
-	config, err := environment.Start()
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = environment.Stop() })
+	server := apiserver.Start(t, apiserver.OwnCRDs, apiserver.Flag("disable-admission-plugins", "ServiceAccount"))
 	w := &world{figures: startWorker(t)}
-	w.k8s, err = client.New(config, client.Options{Scheme: scheme})
+	var err error
+	w.k8s, err = client.New(server.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	for _, name := range []string{operatorNamespace, jobNamespace} {
 		require.NoError(t, w.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
-	admin, err := environment.AddUser(envtest.User{Name: "operator", Groups: []string{"system:masters"}}, nil)
-	require.NoError(t, err)
-	kubeconfig, err := admin.KubeConfig()
-	require.NoError(t, err)
-	manager := w.startManager(t, kubeconfig)
+	manager := w.startManager(t, server.Kubeconfig())
 	w.prometheus = startPrometheus(t, manager, readRules(t).write(t, t.TempDir()))
 	w.playPlatform(t)
 	w.playJobs(t)
@@ -88,11 +79,7 @@ func startWorld(t *testing.T) *world {
 func (w *world) startManager(t *testing.T, kubeconfig []byte) string {
 	t.Helper()
 	folder := t.TempDir()
-	program, config := filepath.Join(folder, "manager"), filepath.Join(folder, "kubeconfig")
-	build := exec.Command("go", "build", "-o", program, ".")
-	build.Dir = root
-	output, err := build.CombinedOutput()
-	require.NoError(t, err, "build the manager: %s", output)
+	program, config := operator.Program(t), filepath.Join(folder, "kubeconfig")
 	require.NoError(t, os.WriteFile(config, kubeconfig, 0o600))
 	metrics, probes, webhooks := freeAddress(t), freeAddress(t), freeAddress(t)
 	_, port, err := net.SplitHostPort(webhooks)

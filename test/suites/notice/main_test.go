@@ -26,6 +26,7 @@ import (
 	checkpointbackupcrd "github.com/dcnlab/spot-training-operator/test/fakes/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
 const (
@@ -51,13 +52,11 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	api := apiserver.Start(t, apiserver.OwnCRDs, apiserver.CRDs(checkpointbackupcrd.Folder()))
-	w := &world{t: t, program: filepath.Join(t.TempDir(), "operator"), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	w := &world{t: t, program: operator.Program(t), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	var err error
 	w.WithWatch, err = client.NewWithWatch(api.Config(t), client.Options{Scheme: apiserver.Scheme(spotv1alpha1.AddToScheme)})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(w.kubeconfig, api.Kubeconfig(), 0o600))
-	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.program, root).CombinedOutput()
-	require.NoError(t, err, "%s", output)
 
 	w.fake = fakegce.Start(t, fakegce.Options{Latency: fakegce.RealisticLatency()})
 	w.provider, err = gcp.New(t.Context(), gcp.Options{

@@ -9,16 +9,13 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/crds"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -32,6 +29,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/fakes/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
 	"github.com/dcnlab/spot-training-operator/test/fakes/gangs"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 // patience bounds every wait.
@@ -57,27 +55,19 @@ func startCluster(t *testing.T, i *installation) *cluster {
 	policy := filepath.Join(c.folder, "audit-policy.yaml")
 	require.NoError(t, os.WriteFile(policy, auditPolicy(i.user()), 0o644))
 
-	env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute}
-	env.ControlPlane.GetAPIServer().Configure().
-		Set("audit-policy-file", policy).Set("audit-log-path", c.auditLog()).
+	var env *envtest.Environment
+	server := apiserver.Start(t, func(e *envtest.Environment) { env = e },
+		apiserver.Flag("audit-policy-file", policy), apiserver.Flag("audit-log-path", c.auditLog()),
 		// OpenShift has this plugin: it asks for more than the verbs of a request where owner references are set.
-		Set("enable-admission-plugins", "OwnerReferencesPermissionEnforcement").
+		apiserver.Flag("enable-admission-plugins", "OwnerReferencesPermissionEnforcement"),
 		// Not the ServiceAccount plugin, which envtest turns off: a pod needs its ServiceAccount here as anywhere.
-		Set("disable-admission-plugins", "TaintNodesByCondition").
-		Set("endpoint-reconciler-type", "none").
+		apiserver.Flag("disable-admission-plugins", "TaintNodesByCondition"),
+		apiserver.Flag("endpoint-reconciler-type", "none"),
 		// Kubernetes' own gangs, which no cluster serves by default.
-		Set("feature-gates", "GenericWorkload=true").Set("runtime-config", "scheduling.k8s.io/v1alpha2=true")
-	config, err := env.Start()
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, env.Stop()) })
-	c.config = rest.CopyConfig(config)
-	c.config.QPS = -1
-	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
-	require.NoError(t, mlv1.AddToScheme(scheme))
-	require.NoError(t, spotv1alpha1.AddToScheme(scheme))
-	require.NoError(t, aiplatformv1alpha1.AddToScheme(scheme))
+		apiserver.Flag("feature-gates", "GenericWorkload=true"), apiserver.Flag("runtime-config", "scheduling.k8s.io/v1alpha2=true"))
+	c.config = server.Config(t)
+	scheme := apiserver.Scheme(apiextensionsv1.AddToScheme, mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme)
+	var err error
 	c.Client, err = client.New(c.config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 

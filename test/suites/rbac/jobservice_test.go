@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/test/harness/jobservice"
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
 // jobServiceName is that of the job service's Deployment, ServiceAccount and role.
@@ -31,7 +32,7 @@ func TestTheJobServiceMayDoWhatItNeedsAndNoMore(t *testing.T) {
 	c := startCluster(t, installation)
 	// It reads lists, as it must from an API server that does not stream them (before Kubernetes 1.34).
 	env := []string{"KUBE_FEATURE_WatchListClient=false"}
-	program := jobservice.Build(t, root)
+	program := operator.Program(t)
 	kubeconfig := c.kubeconfig(installation.namespace, installation.serviceAccount())
 	s := jobservice.Start(t, program, env, "--kubernetes", "--kubeconfig="+kubeconfig, "--data-dir="+t.TempDir(),
 		"--visibility-timeout=2s", "--aijob-ttl=1s")

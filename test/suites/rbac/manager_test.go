@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,12 +21,16 @@ import (
 // lease is the one of the leader.
 const lease = "spot-training-operator.ml.example.com"
 
-// buildManager builds the manager with the race detector, and with counters that tell which code ran.
+// buildManager builds the manager with counters that tell which code ran, and with the race detector where all tests have it.
 // Without the main package among those that count, none does.
 func buildManager(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "manager")
-	_, err := run(t, "go", "build", "-race", "-cover", "-coverpkg="+module+","+module+"/controllers/...,"+module+"/internal/...", "-o", program, root)
+	arguments := []string{"build"}
+	if os.Getenv("TEST_RACE") == "all" {
+		arguments = append(arguments, "-race")
+	}
+	_, err := run(t, "go", append(arguments, "-cover", "-coverpkg="+module+","+module+"/controllers/...,"+module+"/internal/...", "-o", program, root)...)
 	require.NoError(t, err)
 	return program
 }

@@ -5,19 +5,13 @@
 package secrets_test
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 const root = "../../.."
@@ -31,46 +25,10 @@ var server struct {
 }
 
 func TestMain(m *testing.M) {
-	os.Exit(runWithAPIServer(m))
-}
-
-func runWithAPIServer(m *testing.M) int {
-	environment := &envtest.Environment{
-		CRDDirectoryPaths: []string{root + "/config/crd/bases"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: 3 * time.Minute,
-	}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		environment.BinaryAssetsDirectory, _ = filepath.Abs(root + "/.localcluster/bin")
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		}
-	}()
-	if err := start(environment); err != nil {
-		fmt.Fprintln(os.Stderr, "start an API server with the CRDs:", err)
-		return 1
-	}
-	return m.Run()
-}
-
-func start(environment *envtest.Environment) (err error) {
-	if server.config, err = environment.Start(); err != nil {
+	api := apiserver.New(apiserver.OwnCRDs)
+	api.MainStarted(m, func(config *rest.Config) (err error) {
+		server.config, server.kubeconfig = config, api.Kubeconfig()
+		server.Client, err = client.New(config, client.Options{Scheme: apiserver.Scheme(mlv1.AddToScheme)})
 		return err
-	}
-	server.config.QPS = -1 // no client-side limit
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mlv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
-	if server.Client, err = client.New(server.config, client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
-	user, err := environment.AddUser(envtest.User{Name: "manager", Groups: []string{"system:masters"}}, nil)
-	if err != nil {
-		return err
-	}
-	server.kubeconfig, err = user.KubeConfig()
-	return err
+	})
 }

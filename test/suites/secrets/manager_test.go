@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
@@ -29,9 +30,7 @@ type manager struct {
 func startManager(t *testing.T) *manager {
 	t.Helper()
 	folder := t.TempDir()
-	program, kubeconfig := filepath.Join(folder, "manager"), filepath.Join(folder, "kubeconfig")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, root).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	program, kubeconfig := operator.Program(t), filepath.Join(folder, "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, server.kubeconfig, 0o600))
 	m := &manager{log: filepath.Join(folder, "log"), metrics: freeAddress(t)}
 	log, err := os.Create(m.log)

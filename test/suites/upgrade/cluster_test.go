@@ -3,7 +3,6 @@ package upgrade
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -29,7 +28,9 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 	"github.com/dcnlab/spot-training-operator/test/harness/etcd"
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
 const (
@@ -47,23 +48,15 @@ const (
 type cluster struct {
 	client.Client
 	t          *testing.T
-	env        *envtest.Environment
+	server     *apiserver.Server
 	kubeconfig string
 	program    string
 }
 
-// newCluster starts the API server; TrainingJobs are stored as v1beta1. The manager's program is built meanwhile.
+// newCluster starts the API server; TrainingJobs are stored as v1beta1.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{t: t, program: filepath.Join(t.TempDir(), "manager")}
-	built := make(chan error, 1)
-	go func() {
-		output, err := exec.Command("go", "build", "-C", root, "-buildvcs=false", "-o", c.program, ".").CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("build the manager: %w\n%s", err, output)
-		}
-		built <- err
-	}()
+	c := &cluster{t: t, program: operator.Program(t)}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, operatorsv2.AddToScheme, mlv1.AddToScheme,
@@ -71,25 +64,13 @@ func newCluster(t *testing.T) *cluster {
 	} {
 		require.NoError(t, add(scheme))
 	}
-	c.env = &envtest.Environment{
-		Scheme: scheme, CRDs: append(definitions(t), crds.OperatorCondition()), ControlPlaneStartTimeout: 3 * time.Minute,
-	}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		c.env.BinaryAssetsDirectory, _ = filepath.Abs(filepath.Join(root, ".localcluster", "bin"))
-	}
-	t.Cleanup(func() {
-		if err := c.env.Stop(); err != nil {
-			t.Error("stop the API server:", err)
-		}
+	c.server = apiserver.Start(t, func(env *envtest.Environment) {
+		env.Scheme, env.CRDs = scheme, append(definitions(t), crds.OperatorCondition())
 	})
-	config, err := c.env.Start()
-	require.NoError(t, err, "this test needs a real API server: run `make test`, which builds it, or set KUBEBUILDER_ASSETS "+
-		"to a folder with etcd and kube-apiserver")
-	config.QPS = -1
-	c.Client, err = client.New(config, client.Options{Scheme: scheme})
+	var err error
+	c.Client, err = client.New(c.server.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	c.grant()
-	require.NoError(t, <-built)
 	return c
 }
 
@@ -134,12 +115,8 @@ func read(t *testing.T, file string, object any) {
 func (c *cluster) grant() {
 	c.t.Helper()
 	name := "system:serviceaccount:" + namespace + ":" + serviceAccount
-	user, err := c.env.AddUser(envtest.User{Name: name, Groups: []string{"system:authenticated"}}, nil)
-	require.NoError(c.t, err)
-	text, err := user.KubeConfig()
-	require.NoError(c.t, err)
 	c.kubeconfig = filepath.Join(c.t.TempDir(), "kubeconfig")
-	require.NoError(c.t, os.WriteFile(c.kubeconfig, text, 0o600))
+	require.NoError(c.t, os.WriteFile(c.kubeconfig, c.server.KubeconfigOf(c.t, name, "system:authenticated"), 0o600))
 
 	role := &rbacv1.ClusterRole{}
 	read(c.t, filepath.Join(root, "config", "rbac", "role.yaml"), role)
@@ -179,7 +156,7 @@ func (c *cluster) installOperatorCondition(name string) {
 // stored reads from etcd how TrainingJobs are stored.
 func (c *cluster) stored() map[string]etcd.Object {
 	c.t.Helper()
-	server := etcd.Server{URL: c.env.ControlPlane.Etcd.URL.String()}
+	server := etcd.Server{URL: c.server.Etcd()}
 	objects, err := server.Objects(c.t.Context(), mlv1.GroupName, "trainingjobs")
 	require.NoError(c.t, err)
 	return objects

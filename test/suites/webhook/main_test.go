@@ -11,23 +11,18 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 const (
@@ -46,51 +41,21 @@ const (
 )
 
 var (
-	scheme      = runtime.NewScheme()
-	environment *envtest.Environment
-	restConfig  *rest.Config
-	k8s         client.Client
-
-	// programFolder is where the manager is built into.
-	programFolder string
+	scheme     = apiserver.Scheme(mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme)
+	server     = apiserver.New(apiserver.OwnCRDs)
+	restConfig *rest.Config
+	k8s        client.Client
 )
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(runWithAPIServer(m))
+	server.MainStarted(m, func(config *rest.Config) error {
+		restConfig = config
+		return start(context.Background())
+	})
 }
 
-func runWithAPIServer(m *testing.M) int {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme} {
-		utilruntime.Must(add(scheme))
-	}
-	environment = &envtest.Environment{CRDDirectoryPaths: []string{root + "/config/crd/bases"}, ErrorIfCRDPathMissing: true}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		environment.BinaryAssetsDirectory, _ = filepath.Abs(localTools)
-	}
-	var err error
-	if programFolder, err = os.MkdirTemp("", "manager-"); err != nil {
-		fmt.Fprintln(os.Stderr, "make a folder for the manager:", err)
-		return 1
-	}
-	defer os.RemoveAll(programFolder)
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		}
-	}()
-	if err := start(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "start an API server with the operator's permissions:", err)
-		return 1
-	}
-	return m.Run()
-}
-
+// start gives the operator the permissions of an installation.
 func start(ctx context.Context) (err error) {
-	if restConfig, err = environment.Start(); err != nil {
-		return err
-	}
-	restConfig.QPS = -1
 	if k8s, err = client.New(restConfig, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}

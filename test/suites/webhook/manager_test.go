@@ -3,7 +3,6 @@ package webhook_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -22,10 +21,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
 // manager is a replica of the real program.
@@ -55,26 +54,10 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// program builds the manager once for all tests.
-var program = sync.OnceValues(func() (string, error) {
-	file := filepath.Join(programFolder, "manager")
-	build := exec.Command("go", "build", "-o", file, ".")
-	build.Dir = root
-	if text, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the manager: %w\n%s", err, text)
-	}
-	return file, nil
-})
-
 // startManager starts a replica as the operator's ServiceAccount.
 func startManager(t *testing.T, arguments ...string) *manager {
 	t.Helper()
-	file, err := program()
-	require.NoError(t, err)
-	account, err := environment.AddUser(envtest.User{Name: operatorUser, Groups: []string{"system:serviceaccounts"}}, nil)
-	require.NoError(t, err)
-	kubeconfig, err := account.KubeConfig()
-	require.NoError(t, err)
+	file, kubeconfig := operator.Program(t), server.KubeconfigOf(t, operatorUser, "system:serviceaccounts")
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(path, kubeconfig, 0o600))
 

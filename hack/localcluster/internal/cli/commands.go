@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,13 +19,9 @@ func downCommand(f *folders) *cobra.Command {
 	var keepData bool
 	cmd := &cobra.Command{
 		Use: "down", Short: "Stop the cluster and remove what it left on the machine", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			layout, err := f.layout()
-			if err != nil {
-				return err
-			}
-			return cluster.Cluster{Layout: layout, Out: os.Stdout}.Down(cmd.Context(), keepData)
-		},
+		RunE: f.onLayout(func(ctx context.Context, layout cluster.Layout) error {
+			return cluster.Cluster{Layout: layout, Out: os.Stdout}.Down(ctx, keepData)
+		}),
 	}
 	cmd.Flags().BoolVar(&keepData, "keep-data", false, "keep etcd's data, images and volumes for the next up")
 	return cmd
@@ -33,17 +30,13 @@ func downCommand(f *folders) *cobra.Command {
 func statusCommand(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the cluster's processes and whether it is ready; exit code 1 when it is not", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			layout, err := f.layout()
-			if err != nil {
-				return err
-			}
-			ready, err := cluster.Cluster{Layout: layout, Out: os.Stdout}.Status(cmd.Context())
+		RunE: f.onLayout(func(ctx context.Context, layout cluster.Layout) error {
+			ready, err := cluster.Cluster{Layout: layout, Out: os.Stdout}.Status(ctx)
 			if err == nil && !ready {
 				return ErrNotReady
 			}
 			return err
-		},
+		}),
 	}
 }
 
@@ -55,11 +48,7 @@ func kubeconfigCommand(f *folders) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "kubeconfig", Short: "Print the path of the administrator's kubeconfig", Args: cobra.NoArgs,
 		Example: "  export KUBECONFIG=$(localcluster kubeconfig)",
-		RunE: func(*cobra.Command, []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(_ context.Context, c cluster.Cluster, _ []string) error {
 			if !raw {
 				fmt.Println(c.Layout.Kubeconfig())
 				return nil
@@ -70,7 +59,7 @@ func kubeconfigCommand(f *folders) *cobra.Command {
 			}
 			_, err = os.Stdout.Write(content)
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the content instead of the path")
 	return cmd
@@ -80,17 +69,13 @@ func prepareDepsCommand(f *folders) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "prepare-deps", Short: "Download the Go modules and install the Debian packages, so that up needs no network", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			layout, err := f.layout()
-			if err != nil {
-				return err
-			}
+		RunE: f.onLayout(func(ctx context.Context, layout cluster.Layout) error {
 			builder := component.Builder{Source: layout.Source, Bin: layout.Bin, Out: os.Stdout}
 			components := component.For(component.Cluster)
 			if all {
 				components = component.All()
 			}
-			if err := builder.Download(cmd.Context(), components); err != nil {
+			if err := builder.Download(ctx, components); err != nil {
 				return err
 			}
 			if os.Geteuid() != 0 {
@@ -101,8 +86,8 @@ func prepareDepsCommand(f *folders) *cobra.Command {
 			if all {
 				packages = append(packages, host.ImagePackages()...)
 			}
-			return host.Install(cmd.Context(), packages, os.Stdout)
-		},
+			return host.Install(ctx, packages, os.Stdout)
+		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also what olm, olmv1, tools and scorecard-image need")
 	return cmd
@@ -111,17 +96,13 @@ func prepareDepsCommand(f *folders) *cobra.Command {
 func loadImageCommand(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use: "load-image ARCHIVE...", Short: "Load image archives (docker save or OCI) into the node's images", Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, archives []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, archives []string) error {
 			for _, path := range archives {
 				archive, err := os.Open(path)
 				if err != nil {
 					return err
 				}
-				names, err := c.LoadImage(cmd.Context(), archive)
+				names, err := c.LoadImage(ctx, archive)
 				archive.Close()
 				if errors.Is(err, cluster.ErrSimulated) {
 					fmt.Println("nothing loaded:", err)
@@ -133,7 +114,7 @@ func loadImageCommand(f *folders) *cobra.Command {
 				fmt.Println("loaded", strings.Join(names, ", "))
 			}
 			return nil
-		},
+		}),
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,7 +14,7 @@ import (
 
 func machineCommand(f *folders) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "machine", Short: "Second computers beside the node, which join the running cluster by kubeadm",
+		Use: "machine", Short: "Simulated VMs beside the node, which join the running cluster by kubeadm",
 		Long: "A machine is a computer beside the node of the live cluster: namespaces of its own with an SSH server, a container\n" +
 			"runtime and a kubelet that is not yet part of any cluster. It does at its start what an instance of Google Cloud does:\n" +
 			"it asks a metadata server for SSH keys and a startup script, publishes its host keys and runs the script.",
@@ -26,15 +27,11 @@ func machineCommand(f *folders) *cobra.Command {
 func machineUpCommand(f *folders) *cobra.Command {
 	var options cluster.MachineOptions
 	cmd := &cobra.Command{
-		Use: "up NAME", Short: "Make a machine and switch it on, or switch on one that is off", Args: cobra.ExactArgs(1),
+		Use: "up NAME", Short: "Create and start a machine, or start one that is off", Args: cobra.ExactArgs(1),
 		Example: "  localcluster machine up gpu-1 --metadata 10.77.0.1:8080 --image trainer:dev",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
-			return c.MachineUp(cmd.Context(), args[0], options)
-		},
+		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
+			return c.MachineUp(ctx, args[0], options)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Address, "address", "", "address of the machine in the node's network; default: the next free one")
@@ -46,45 +43,33 @@ func machineUpCommand(f *folders) *cobra.Command {
 
 func machinePreemptCommand(f *folders) *cobra.Command {
 	return &cobra.Command{
-		Use: "preempt NAME", Short: "Take the power from a machine; its disk stays, and up switches it on again", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
-			return c.MachinePreempt(cmd.Context(), args[0])
-		},
+		Use: "preempt NAME", Short: "Power a machine off at once; its disk stays, and up starts it again", Args: cobra.ExactArgs(1),
+		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
+			return c.MachinePreempt(ctx, args[0])
+		}),
 	}
 }
 
 func machineDownCommand(f *folders) *cobra.Command {
 	return &cobra.Command{
-		Use: "down NAME...", Short: "Take the power from machines and remove them; their nodes stay in the cluster", Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
+		Use: "down NAME...", Short: "Power machines off and remove them; their nodes stay in the cluster", Args: cobra.MinimumNArgs(1),
+		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
 			for _, name := range args {
-				if err := c.MachineDown(cmd.Context(), name); err != nil {
+				if err := c.MachineDown(ctx, name); err != nil {
 					return err
 				}
 			}
 			return nil
-		},
+		}),
 	}
 }
 
 func machineListCommand(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Show the machines", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(_ context.Context, c cluster.Cluster, _ []string) error {
 			return c.MachineList()
-		},
+		}),
 	}
 }
 

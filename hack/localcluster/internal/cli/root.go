@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -123,6 +124,28 @@ func (f folders) open() (cluster.Cluster, error) {
 		return cluster.Cluster{}, err
 	}
 	return cluster.Cluster{Layout: layout, Options: options, Out: os.Stdout}, nil
+}
+
+// onLayout runs a command that needs only the folders.
+func (f *folders) onLayout(run func(ctx context.Context, layout cluster.Layout) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		layout, err := f.layout()
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), layout)
+	}
+}
+
+// onCluster runs a command that needs the running cluster.
+func (f *folders) onCluster(run func(ctx context.Context, c cluster.Cluster, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := f.open()
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), c, args)
+	}
 }
 
 // split reads NAME=value flags into a map.

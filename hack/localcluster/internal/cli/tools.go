@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -34,37 +35,29 @@ func criuCommand(f *folders) *cobra.Command {
 		Long: "Takes CRIU from Debian if it is not there yet, with the libraries that it needs, and puts it where the node's container\n" +
 			"runtime finds it, also of a cluster that is up. The Debian package mmdebstrap is installed when it is missing.",
 		Example: "  sudo localcluster criu && localcluster up",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			layout, err := f.layout()
-			if err != nil {
-				return err
-			}
-			path, err := host.CRIU(cmd.Context(), layout.Bin, os.Stderr)
+		RunE: f.onLayout(func(ctx context.Context, layout cluster.Layout) error {
+			path, err := host.CRIU(ctx, layout.Bin, os.Stderr)
 			if err != nil {
 				return err
 			}
 			fmt.Println(path)
 			return nil
-		},
+		}),
 	}
 }
 
 // programsCommand completes cmd: it builds what use needs and prints the folder of the programs.
 func programsCommand(f *folders, cmd *cobra.Command, use component.Use) *cobra.Command {
 	cmd.Args = cobra.NoArgs
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		layout, err := f.layout()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = f.onLayout(func(ctx context.Context, layout cluster.Layout) error {
 		// Progress goes to standard error, as the output is for use in a shell.
 		builder := component.Builder{Source: layout.Source, Bin: layout.Bin, Out: os.Stderr}
-		if err := builder.Ensure(cmd.Context(), component.For(use)); err != nil {
+		if err := builder.Ensure(ctx, component.For(use)); err != nil {
 			return err
 		}
 		fmt.Println(layout.Bin)
 		return nil
-	}
+	})
 	return cmd
 }
 
@@ -77,11 +70,7 @@ func registriesConfCommand(f *folders) *cobra.Command {
 			"/etc/containers; where there is none, let them have the folder of --home as their home.",
 		Example: "  export CONTAINERS_REGISTRIES_CONF=$(localcluster registries-conf)\n" +
 			"  HOME=$(localcluster registries-conf --home) opm render registry.example.com/team/catalog:v1",
-		RunE: func(*cobra.Command, []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(_ context.Context, c cluster.Cluster, _ []string) error {
 			if c.Options.Simulate {
 				return cluster.ErrSimulated
 			}
@@ -91,7 +80,7 @@ func registriesConfCommand(f *folders) *cobra.Command {
 			}
 			fmt.Println(path)
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&home, "home", false, "print a home folder that holds this file and a policy.json")
 	return cmd
@@ -104,19 +93,15 @@ func scorecardImageCommand(f *folders) *cobra.Command {
 			"fetch their files.",
 		Example: "  image=$(localcluster scorecard-image)\n" +
 			"  operator-sdk scorecard bundle --untar-image \"$image\" --storage-image \"$image\" # and image: $image in its config.yaml",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.open()
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, _ []string) error {
 			// Progress goes to standard error, as the output is for use in a shell.
 			c.Out = os.Stderr
-			name, err := scorecard.EnsureImage(cmd.Context(), c)
+			name, err := scorecard.EnsureImage(ctx, c)
 			if err != nil {
 				return err
 			}
 			fmt.Println(name)
 			return nil
-		},
+		}),
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,18 +27,14 @@ func upCommand(f *folders) *cobra.Command {
 	var u upFlags
 	cmd := &cobra.Command{
 		Use: "up", Short: "Build what is missing, start the cluster and wait until it is ready", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			layout, err := f.layout()
-			if err != nil {
-				return err
-			}
+		RunE: f.onLayout(func(ctx context.Context, layout cluster.Layout) error {
 			options, err := u.resolve()
 			if err != nil {
 				return err
 			}
 			c := cluster.Cluster{Layout: layout, Options: options, Timeout: u.timeout, Out: os.Stdout}
-			return c.Up(cmd.Context())
-		},
+			return c.Up(ctx)
+		}),
 	}
 	flags := cmd.Flags()
 	o := &u.options

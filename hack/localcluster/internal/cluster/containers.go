@@ -35,8 +35,8 @@ func endContainers(layout Layout) {
 	}
 }
 
-// endLeftovers ends every process that carries this cluster's mark and is not the caller: shims,
-// and processes that were started just before a crash.
+// endLeftovers kills every process with this cluster's mark except the caller: shims, and processes that were started just
+// before a crash.
 func endLeftovers(layout Layout) {
 	for _, id := range process.Marked(layout.State) {
 		if id.PID != os.Getpid() {
@@ -149,11 +149,11 @@ func removeShimSockets() {
 	for _, socket := range sockets {
 		removeDeadSocket(socket)
 	}
-	_ = os.Remove(shimSockets) // fails, as it should, when others use it
+	_ = os.Remove(shimSockets) // fails when others use it, as intended
 	_ = os.Remove(filepath.Dir(shimSockets))
 }
 
-// removeDeadSocket removes a socket on which nobody listens any more.
+// removeDeadSocket removes a socket without a listener.
 func removeDeadSocket(path string) {
 	connection, err := net.Dial("unix", path)
 	if err == nil {
@@ -163,8 +163,8 @@ func removeDeadSocket(path string) {
 	}
 }
 
-// removeKubeletTraces removes what the kubelet makes outside its own folder: a link for each container's
-// log, and the folder of device plugins' sockets.
+// removeKubeletTraces removes what the kubelet creates outside its own folder: a link for each container's log, and the folder
+// of device plugins' sockets.
 func removeKubeletTraces(layout Layout) {
 	links, _ := filepath.Glob("/var/log/containers/*.log")
 	for _, link := range links {
@@ -173,7 +173,7 @@ func removeKubeletTraces(layout Layout) {
 		}
 	}
 	removeDeadSocket("/var/lib/kubelet/device-plugins/kubelet.sock")
-	// Removing a folder fails, as it should, when something else uses it.
+	// Removing a folder fails when something else uses it, as intended.
 	_ = os.Remove("/var/log/containers")
 	_ = os.Remove("/var/lib/kubelet/device-plugins")
 	_ = os.Remove("/var/lib/kubelet")

@@ -44,7 +44,7 @@ func users(simulate bool) []user {
 }
 
 // writeCredentials makes all keys, certificates and kubeconfigs. Authorities and the key of service
-// account tokens are kept from an earlier start; all else is issued anew, so nothing expires.
+// account tokens are kept from an earlier start; everything else is issued again, so nothing expires.
 func writeCredentials(layout Layout, options Options) error {
 	dir := layout.data("pki")
 	ca, err := pki.LoadOrCreate(dir, "ca")

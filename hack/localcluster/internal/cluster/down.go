@@ -10,7 +10,7 @@ import (
 )
 
 // Down stops everything of the cluster and removes what it left on the machine. Programs and logs are
-// kept; etcd's data, images and volumes only with keepData. It is no error when nothing is running.
+// kept; etcd's data, images and volumes only with keepData. It is idempotent.
 func (c Cluster) Down(ctx context.Context, keepData bool) error {
 	begin := time.Now()
 	saved, ok, err := LoadOptions(c.Layout)

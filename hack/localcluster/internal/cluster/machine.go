@@ -1,21 +1,19 @@
 package cluster
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
 	"syscall"
 
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
-// Machine is a second computer beside the node: processes in namespaces of their own, which know nothing of the cluster
-// until they join it.
+// Machine is a simulated VM beside the node: processes in their own namespaces, without a connection to the cluster until they
+// join it.
 type Machine struct {
 	// Name is its host name.
 	Name string `json:"name"`
@@ -78,8 +76,8 @@ func addressesOf(options Options, number int) (address, pods string, err error) 
 // cgroup is the control group that holds the machine's pods, as a path that starts at a controller's root.
 func (m Machine) cgroup() string { return "/localcluster-" + m.Name }
 
-// cable is the host's end of the cable to the machine.
-func (m Machine) cable() string { return fmt.Sprintf("lcm%d", m.Number) }
+// device is the host's end of the veth pair to the machine.
+func (m Machine) device() string { return fmt.Sprintf("lcm%d", m.Number) }
 
 // namespace is the name of its network namespace.
 func (m Machine) namespace() string { return "localcluster-" + m.Name }
@@ -101,13 +99,9 @@ func (c Cluster) machines() ([]Machine, error) {
 	}
 	var list []Machine
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
 		var m Machine
-		if err := json.Unmarshal(content, &m); err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, err)
+		if _, err := jsonfile.Load(file, &m); err != nil {
+			return nil, err
 		}
 		list = append(list, m)
 	}
@@ -116,26 +110,12 @@ func (c Cluster) machines() ([]Machine, error) {
 
 // getMachine returns the machine called name; ok is false when there is none.
 func (c Cluster) getMachine(name string) (m Machine, ok bool, err error) {
-	content, err := os.ReadFile(c.Layout.machine(name, "machine.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return m, false, nil
-	}
-	if err != nil {
-		return m, false, err
-	}
-	err = json.Unmarshal(content, &m)
-	return m, true, err
+	ok, err = jsonfile.Load(c.Layout.machine(name, "machine.json"), &m)
+	return m, ok, err
 }
 
 func (c Cluster) saveMachine(m Machine) error {
-	content, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(c.Layout.machine(m.Name), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(c.Layout.machine(m.Name, "machine.json"), content, 0o644)
+	return jsonfile.Save(c.Layout.machine(m.Name, "machine.json"), m)
 }
 
 // lockMachines keeps two commands from taking the same number; the second waits.

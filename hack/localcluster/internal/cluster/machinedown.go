@@ -8,11 +8,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
-// MachinePreempt takes the power from a machine: nothing on it gets the time to end. Its disk stays, so that it can be
-// switched on again.
+// MachinePreempt powers a machine off without a grace period. Its disk stays, so that it can be started again.
 func (c Cluster) MachinePreempt(ctx context.Context, name string) error {
 	m, ok, err := c.getMachine(name)
 	if err != nil {
@@ -24,7 +25,7 @@ func (c Cluster) MachinePreempt(ctx context.Context, name string) error {
 	return c.powerOff(ctx, m)
 }
 
-// MachineDown takes the power from a machine and removes it. It is no error when there is none.
+// MachineDown powers a machine off and removes it. A missing machine is not an error.
 func (c Cluster) MachineDown(ctx context.Context, name string) error {
 	m, ok, err := c.getMachine(name)
 	if err != nil || !ok {
@@ -36,7 +37,7 @@ func (c Cluster) MachineDown(ctx context.Context, name string) error {
 	return os.RemoveAll(c.Layout.machine(name))
 }
 
-// powerOff ends all processes of a machine and removes what it has outside of its disk.
+// powerOff kills all processes of a machine and removes what it has outside of its disk.
 func (c Cluster) powerOff(ctx context.Context, m Machine) error {
 	unlock, err := c.lockMachines()
 	if err != nil {
@@ -50,7 +51,7 @@ func (c Cluster) powerOff(ctx context.Context, m Machine) error {
 	if err := waitEmpty(ctx, m.cgroup()); err != nil {
 		return err
 	}
-	if err := c.unplug(ctx, m); err != nil {
+	if err := c.disconnect(ctx, m); err != nil {
 		return err
 	}
 	return c.Layout.processes().Remove(m.record())
@@ -59,23 +60,18 @@ func (c Cluster) powerOff(ctx context.Context, m Machine) error {
 // waitEmpty waits until a control group holds no process any more.
 func waitEmpty(ctx context.Context, group string) error {
 	const limit = 10 * time.Second
-	for deadline := time.Now().Add(limit); ; {
-		left := cgroupProcessesBelow(group)
-		if left == 0 {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d processes in control group %s did not end within %s", left, group, limit)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
+	left := 0
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		left = cgroupProcessesBelow(group)
+		return left == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%d processes in control group %s did not end within %s: %w", left, group, limit, err)
 	}
+	return nil
 }
 
-// stopMachines takes all machines down, with the cluster that they belong to.
+// stopMachines removes all machines of the cluster.
 func (c Cluster) stopMachines(ctx context.Context) error {
 	list, err := c.machines()
 	if err != nil {

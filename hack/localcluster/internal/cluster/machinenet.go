@@ -12,13 +12,12 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/guest"
 )
 
-// connect makes the machine's network namespace, lays a cable from it to the node's bridge and shows the host the way to
-// its pods.
+// connect creates the machine's network namespace, a veth pair to the node's bridge and the host's routes to its pods.
 func (c Cluster) connect(ctx context.Context, m Machine) error {
 	for _, args := range [][]string{
 		{"netns", "add", m.namespace()},
-		{"link", "add", m.cable(), "type", "veth", "peer", "name", guest.Device, "netns", m.namespace()},
-		{"link", "set", m.cable(), "master", bridge, "up"},
+		{"link", "add", m.device(), "type", "veth", "peer", "name", guest.Device, "netns", m.namespace()},
+		{"link", "set", m.device(), "master", bridge, "up"},
 		{"route", "replace", m.Address + "/32", "dev", bridge, "src", c.Options.NodeIP},
 		{"route", "replace", m.PodCIDR, "via", m.Address, "dev", bridge, "src", c.Options.NodeIP},
 	} {
@@ -34,7 +33,7 @@ func (c Cluster) connect(ctx context.Context, m Machine) error {
 	return nil
 }
 
-// machineRules let the machine out and hide it behind this host on the way.
+// machineRules forward the machine's packets and masquerade them as this host's.
 func machineRules(options Options, m Machine) []rule {
 	return []rule{
 		{table: "filter", chain: "FORWARD", match: []string{"-s", m.Address}, target: "ACCEPT"},
@@ -43,8 +42,8 @@ func machineRules(options Options, m Machine) []rule {
 	}
 }
 
-// unplug removes what connect and makeCgroup made. It is no error when there is nothing.
-func (c Cluster) unplug(ctx context.Context, m Machine) error {
+// disconnect removes what connect and makeCgroup made. It is idempotent.
+func (c Cluster) disconnect(ctx context.Context, m Machine) error {
 	var problems []error
 	for _, rule := range machineRules(c.Options, m) {
 		for command(ctx, "iptables", rule.arguments("-D")...) == nil {
@@ -55,8 +54,8 @@ func (c Cluster) unplug(ctx context.Context, m Machine) error {
 		_ = command(ctx, "ip", "route", "delete", m.PodCIDR, "dev", bridge) // fails when there is none
 		_ = command(ctx, "ip", "route", "delete", m.Address+"/32", "dev", bridge)
 	}
-	if _, err := net.InterfaceByName(m.cable()); err == nil {
-		problems = append(problems, command(ctx, "ip", "link", "delete", m.cable()))
+	if _, err := net.InterfaceByName(m.device()); err == nil {
+		problems = append(problems, command(ctx, "ip", "link", "delete", m.device()))
 	}
 	if _, err := os.Stat(filepath.Join("/run/netns", m.namespace())); err == nil {
 		problems = append(problems, command(ctx, "ip", "netns", "delete", m.namespace()))
@@ -67,7 +66,7 @@ func (c Cluster) unplug(ctx context.Context, m Machine) error {
 	return errors.Join(problems...)
 }
 
-// makeCgroup makes a control group in each hierarchy. One for processors must be told which, or nothing can run in it.
+// makeCgroup makes a control group in each hierarchy. On cgroup v1, a group without CPUs and memory nodes cannot run processes.
 func makeCgroup(path string) error {
 	for _, hierarchy := range hierarchies() {
 		if !isCgroup(hierarchy) {

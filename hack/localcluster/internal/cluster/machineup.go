@@ -15,8 +15,8 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
-// MachineUp switches a machine on, which is made when there is none of that name, and returns when its runtime has its
-// images. What its startup script does is seen on its console, the log of that name.
+// MachineUp creates a machine unless it exists, starts it, and returns when its runtime has its images. The output of its
+// startup script is on its console, the log of that name.
 func (c Cluster) MachineUp(ctx context.Context, name string, options MachineOptions) error {
 	begin := time.Now()
 	if os.Geteuid() != 0 {
@@ -31,7 +31,7 @@ func (c Cluster) MachineUp(ctx context.Context, name string, options MachineOpti
 	if err := host.Install(ctx, host.MachinePackages(), c.Out); err != nil {
 		return err
 	}
-	m, fresh, err := c.plugIn(ctx, name, options)
+	m, fresh, err := c.provide(ctx, name, options)
 	if err != nil {
 		return err
 	}
@@ -56,8 +56,8 @@ func (c Cluster) MachineUp(ctx context.Context, name string, options MachineOpti
 	return nil
 }
 
-// plugIn makes the machine's record, its network and its control group; fresh says that it was not there before.
-func (c Cluster) plugIn(ctx context.Context, name string, options MachineOptions) (m Machine, fresh bool, err error) {
+// provide creates the machine's record, its network and its control group; fresh says that it was not there before.
+func (c Cluster) provide(ctx context.Context, name string, options MachineOptions) (m Machine, fresh bool, err error) {
 	unlock, err := c.lockMachines()
 	if err != nil {
 		return m, false, err
@@ -71,8 +71,8 @@ func (c Cluster) plugIn(ctx context.Context, name string, options MachineOptions
 		if _, running := c.machineProcess(m); running {
 			return m, false, fmt.Errorf("machine %s is up already", name)
 		}
-		// A switch that was cut off may have left a part of it.
-		if err := c.unplug(ctx, m); err != nil {
+		// An interrupted start may have left a part of it.
+		if err := c.disconnect(ctx, m); err != nil {
 			return m, false, err
 		}
 		_, err := os.Stat(c.Layout.machine(name, guest.DiskImages))
@@ -144,7 +144,7 @@ func reachable(metadata string) (string, error) {
 	return address.String(), nil
 }
 
-// loadMachineImages gives a machine's runtime the images that it shall have, then lets its startup go on.
+// loadMachineImages loads images into a machine's runtime, then lets its startup continue.
 func (c Cluster) loadMachineImages(ctx context.Context, m Machine, record process.Record, images []string) error {
 	socket := fmt.Sprintf("/proc/%d/root/run/containerd/containerd.sock", record.PID)
 	err := c.wait(ctx, condition{

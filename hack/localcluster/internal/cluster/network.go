@@ -20,8 +20,8 @@ const bridge = "lc0"
 // ruleComment marks the firewall rules of this cluster, by which they are found again.
 const ruleComment = "localcluster"
 
-// setUpNetwork gives the machine the node's address, lets it forward packets of pods and hides pods
-// behind the machine's address on their way out. Doing it twice changes nothing.
+// setUpNetwork gives the machine the node's address, forwards packets of pods and masquerades their traffic out of the cluster.
+// It is idempotent.
 func setUpNetwork(ctx context.Context, layout Layout, options Options) error {
 	if err := refuseForeignNetwork(options); err != nil {
 		return err
@@ -124,7 +124,7 @@ func tearDownNetwork(ctx context.Context, layout Layout) []error {
 	for _, result := range results {
 		_ = os.Remove(result)
 	}
-	_ = os.Remove("/var/lib/cni/results") // fails, as it should, when others use it
+	_ = os.Remove("/var/lib/cni/results") // fails when others use it, as intended
 	_ = os.Remove("/var/lib/cni")
 	if err := restoreSysctls(layout.run("sysctl.json")); err != nil {
 		problems = append(problems, err)

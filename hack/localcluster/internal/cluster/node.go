@@ -37,7 +37,7 @@ func node(layout Layout, options Options) []daemon {
 	}
 }
 
-// simulator returns kwok, which plays the part of all kubelets.
+// simulator returns kwok, which simulates all kubelets.
 func simulator(layout Layout, options Options) daemon {
 	configs := append([]string{layout.run("kwok.yaml")}, options.Simulation.Stages...)
 	args := flags("kubeconfig", layout.Kubeconfig(), "server-address", loopback(options.Ports.Kwok), "v", "WARN")

@@ -2,16 +2,14 @@
 package cluster
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 )
 
 // Options say what the cluster is like. They are saved when it is started, so that later commands need
@@ -171,34 +169,12 @@ func nthAddress(cidr string, n int) (string, error) {
 }
 
 // save writes the options into the state folder.
-func (o Options) save(layout Layout) error {
-	content, err := json.MarshalIndent(o, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(layout.optionsFile()), 0o755); err != nil {
-		return err
-	}
-	partial := layout.optionsFile() + ".partial"
-	if err := os.WriteFile(partial, content, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(partial, layout.optionsFile())
-}
+func (o Options) save(layout Layout) error { return jsonfile.Save(layout.optionsFile(), o) }
 
 // LoadOptions reads the options with which the cluster in layout was started; ok is false when none was.
 func LoadOptions(layout Layout) (options Options, ok bool, err error) {
-	content, err := os.ReadFile(layout.optionsFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return Options{}, false, nil
-	}
-	if err != nil {
-		return Options{}, false, err
-	}
-	if err := json.Unmarshal(content, &options); err != nil {
-		return Options{}, false, fmt.Errorf("read %s: %w", layout.optionsFile(), err)
-	}
-	return options, true, nil
+	ok, err = jsonfile.Load(layout.optionsFile(), &options)
+	return options, ok, err
 }
 
 // DefaultTimeout is how long `up` waits for each condition of readiness.

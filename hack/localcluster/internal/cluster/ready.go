@@ -104,7 +104,7 @@ func (c Cluster) registryAnswers(ctx context.Context) error {
 	return nil
 }
 
-// nodesReady wants every node ready and free of the taints that keep pods off a new node.
+// nodesReady checks that every node is ready and free of the taints that keep pods off a new node.
 func (c Cluster) nodesReady(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {
@@ -133,8 +133,8 @@ func (c Cluster) nodesReady(ctx context.Context) error {
 	return c.kubeletReports(ctx, client)
 }
 
-// kubeletReports wants a sign of life of the kubelet that runs now: with data of an earlier run, the
-// node is called ready before anybody has looked.
+// kubeletReports checks that the running kubelet has renewed its lease: with data of an earlier run, the node is Ready from
+// the start.
 func (c Cluster) kubeletReports(ctx context.Context, client kubernetes.Interface) error {
 	record, ok, err := c.Layout.processes().Get("kubelet")
 	if err != nil || !ok {

@@ -6,7 +6,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"text/template"
 
@@ -129,15 +131,20 @@ func writeConfig(layout Layout, options Options, kubernetesVersion string) error
 	return os.WriteFile(layout.run("resolv.conf"), []byte("nameserver "+options.NodeIP+"\n"), 0o644)
 }
 
-// render fills in one template. The delimiters are << and >>, because kwok's stages are themselves
-// templates with braces.
-func render(name string, v values) ([]byte, error) {
+// render fills in one of the cluster's own templates.
+func render(name string, v values) ([]byte, error) { return Render(templates, "templates/"+name, v) }
+
+// Render fills in the template at name in files. The delimiters are << and >>, because kwok's stages are themselves templates
+// with braces; "quote" quotes a text or a list for JSON, YAML and TOML, "base64" encodes a text.
+func Render(files fs.FS, name string, v any) ([]byte, error) {
 	functions := template.FuncMap{
-		"quote":     func(text string) (string, error) { return toJSON(text) },
-		"quoteList": func(list []string) (string, error) { return toJSON(list) },
+		"quote": func(v any) (string, error) {
+			content, err := json.Marshal(v)
+			return string(content), err
+		},
+		"base64": func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) },
 	}
-	parsed, err := template.New(name).Delims("<<", ">>").Funcs(functions).Option("missingkey=error").
-		ParseFS(templates, "templates/"+name)
+	parsed, err := template.New(path.Base(name)).Delims("<<", ">>").Funcs(functions).Option("missingkey=error").ParseFS(files, name)
 	if err != nil {
 		return nil, fmt.Errorf("template %s: %w", name, err)
 	}
@@ -146,10 +153,4 @@ func render(name string, v values) ([]byte, error) {
 		return nil, fmt.Errorf("render %s: %w", name, err)
 	}
 	return out.Bytes(), nil
-}
-
-// toJSON quotes for JSON, which is also right for YAML and TOML.
-func toJSON(v any) (string, error) {
-	content, err := json.Marshal(v)
-	return string(content), err
 }

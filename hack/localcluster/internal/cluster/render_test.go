@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"sigs.k8s.io/yaml"
 )
@@ -136,7 +137,7 @@ func TestKubeletConfiguration(t *testing.T) {
 	}
 	anonymous := got["authentication"].(map[string]any)["anonymous"].(map[string]any)
 	if anonymous["enabled"] != false {
-		t.Error("the kubelet lets anybody in")
+		t.Error("the kubelet accepts anonymous requests")
 	}
 	for _, field := range []string{"systemReserved", "kubeReserved"} {
 		if _, set := got[field]; set {
@@ -176,5 +177,22 @@ func TestUpstreamNameservers(t *testing.T) {
 	}
 	if got := upstreamNameservers(file + ".none"); got != nil {
 		t.Errorf("no file: got %v", got)
+	}
+}
+
+func TestRenderAnyTemplate(t *testing.T) {
+	files := fstest.MapFS{
+		"templates/good.yaml": {Data: []byte("a: << quote .Name >>\nb: << base64 .Name >>\n")},
+		"templates/bad.yaml":  {Data: []byte("a: << .Missing >>\n")},
+	}
+	values := map[string]string{"Name": `with "quotes"`}
+	got, err := Render(files, "templates/good.yaml", values)
+	if want := "a: \"with \\\"quotes\\\"\"\nb: d2l0aCAicXVvdGVzIg==\n"; err != nil || string(got) != want {
+		t.Errorf("got %q, error %v; want %q", got, err, want)
+	}
+	for _, name := range []string{"templates/bad.yaml", "templates/none.yaml"} {
+		if got, err := Render(files, name, values); err == nil {
+			t.Errorf("%s: got %q and no error", name, got)
+		}
 	}
 }

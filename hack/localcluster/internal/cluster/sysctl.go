@@ -1,13 +1,14 @@
 package cluster
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 )
 
 // changedSysctls are the kernel settings that the cluster changes: the first for its network, the
@@ -32,31 +33,14 @@ func saveSysctls(file string) error {
 			values[name] = strings.TrimSpace(string(content))
 		}
 	}
-	content, err := json.MarshalIndent(values, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(file+".partial", content, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(file+".partial", file)
+	return jsonfile.Save(file, values)
 }
 
 // restoreSysctls sets the values that saveSysctls wrote to file, and forgets them.
 func restoreSysctls(file string) error {
-	content, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	values := map[string]string{}
-	if err := json.Unmarshal(content, &values); err != nil {
-		return fmt.Errorf("read %s: %w", file, err)
+	if found, err := jsonfile.Load(file, &values); err != nil || !found {
+		return err
 	}
 	var problems []error
 	for name, value := range values {

@@ -70,7 +70,7 @@ func (c Cluster) Up(ctx context.Context) error {
 	return nil
 }
 
-// check returns an error for what makes a start hopeless.
+// check returns an error when a start cannot succeed.
 func (c Cluster) check() error {
 	if err := errors.Join(c.Options.Validate(), c.Layout.validate()); err != nil {
 		return err
@@ -244,7 +244,7 @@ func bind(purpose, flag, address string, port int) host.Port {
 
 func (c Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
 
-// sayWhere tells how to use the running cluster.
+// sayWhere prints how to use the running cluster.
 func (c Cluster) sayWhere() {
 	c.say("  API server  %s", c.Options.APIServer())
 	c.say("  kubeconfig  %s", c.Layout.Kubeconfig())

@@ -25,9 +25,6 @@ type Builder struct {
 	Out io.Writer
 }
 
-// tick is how often a long build says that it is still at work.
-const tick = 20 * time.Second
-
 // Ensure builds those of components that are missing in Bin or were built from something else, one
 // after the other, each using all cores. Two callers with the same Bin take turns.
 func (b Builder) Ensure(ctx context.Context, components []Component) error {
@@ -86,8 +83,12 @@ func (b Builder) outdated(components []Component, goVersion string) ([]job, erro
 // Download fetches the modules of components into the module cache, so that later builds need no network.
 func (b Builder) Download(ctx context.Context, components []Component) error {
 	for i, c := range components {
-		fmt.Fprintf(b.Out, "[%d/%d] modules of %s\n", i+1, len(components), c.Name)
-		if err := b.run(ctx, c, "mod", "download"); err != nil {
+		step := fmt.Sprintf("[%d/%d] modules of %s", i+1, len(components), c.Name)
+		fmt.Fprintln(b.Out, step)
+		progress := startProgress(b.Out, step, 0)
+		_, err := b.output(ctx, c, progress, "mod", "download", "-x")
+		progress.Stop()
+		if err != nil {
 			return fmt.Errorf("download modules of %s: %w", c.Name, err)
 		}
 	}
@@ -97,7 +98,7 @@ func (b Builder) Download(ctx context.Context, components []Component) error {
 // ModuleDir returns the folder of the component's main module in the module cache, where its manifests are, and
 // downloads it when it is not there.
 func (b Builder) ModuleDir(ctx context.Context, c Component) (string, error) {
-	output, err := b.output(ctx, c, "mod", "download", "-json", c.Module)
+	output, err := b.output(ctx, c, io.Discard, "mod", "download", "-json", c.Module)
 	if err != nil {
 		return "", fmt.Errorf("find module %s: %w", c.Module, err)
 	}
@@ -117,20 +118,16 @@ func (b Builder) build(ctx context.Context, c Component, step string) error {
 	if err != nil {
 		return err
 	}
-	hint := ""
-	if c.FirstBuild != "" {
-		hint = fmt.Sprintf(" (the first time: %s on 2 cores)", c.FirstBuild)
-	}
-	fmt.Fprintf(b.Out, "%s building %s %s%s\n", step, c.Name, version, hint)
+	what := step + " " + c.Name
+	fmt.Fprintf(b.Out, "%s building %s %s%s\n", step, c.Name, version, usually(" (usually %s on 2 cores)", c.FirstBuild))
 	begin := time.Now()
-	done := make(chan struct{})
-	defer close(done)
-	go b.report(done, begin, step+" "+c.Name)
+	progress := startProgress(b.Out, what, c.FirstBuild)
+	defer progress.Stop()
 
 	_ = os.Remove(stampFile(b.Bin, c.Name)) // a stopped build must not look complete
 	for _, program := range c.Programs {
 		partial := filepath.Join(b.Bin, "."+program.Name+".partial")
-		if err := b.run(ctx, c, c.buildArgs(program, version, partial)...); err != nil {
+		if _, err := b.output(ctx, c, progress, c.buildArgs(program, version, partial)...); err != nil {
 			return fmt.Errorf("build %s of %s %s: %w", program.Name, c.Name, version, err)
 		}
 		if err := os.Rename(partial, filepath.Join(b.Bin, program.Name)); err != nil {
@@ -142,7 +139,7 @@ func (b Builder) build(ctx context.Context, c Component, step string) error {
 			}
 		}
 	}
-	fmt.Fprintf(b.Out, "%s %s built in %s\n", step, c.Name, time.Since(begin).Round(time.Second))
+	fmt.Fprintf(b.Out, "%s built in %s\n", what, time.Since(begin).Round(time.Second))
 	return nil
 }
 
@@ -150,6 +147,9 @@ func (b Builder) build(ctx context.Context, c Component, step string) error {
 // local paths and symbol tables, so that equal sources give equal and small files.
 func (c Component) buildArgs(program Program, version, output string) []string {
 	flags := []string{"-s", "-w"}
+	for _, variable := range c.VersionVariables {
+		flags = append(flags, "-X", variable+"="+version)
+	}
 	if c.LinkFlags != nil {
 		flags = append(flags, c.LinkFlags(version)...)
 	}
@@ -160,21 +160,15 @@ func (c Component) buildArgs(program Program, version, output string) []string {
 	return append(args, "-o", output, program.Package)
 }
 
-// run runs the go command in the component's folder. Its output is shown only when it fails.
-func (b Builder) run(ctx context.Context, c Component, args ...string) error {
-	_, err := b.output(ctx, c, args...)
-	return err
-}
-
-// output runs the go command in the component's folder and returns what it printed. The error holds that and what it
-// complained of.
-func (b Builder) output(ctx context.Context, c Component, args ...string) ([]byte, error) {
+// output runs the go command in the component's folder and returns its standard output. Its standard error goes to progress,
+// and with the output into the error when it fails.
+func (b Builder) output(ctx context.Context, c Component, progress io.Writer, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(b.Source, c.Name)
 	// A go.work of the caller must not change what is built, and static programs run anywhere.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr, progress)
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, lastLines(stdout.String()+stderr.String(), 30))
 	}
@@ -206,20 +200,6 @@ func (b Builder) lock() (unlock func(), err error) {
 		}
 	}
 	return func() { file.Close() }, nil
-}
-
-// report prints a line every tick until done.
-func (b Builder) report(done <-chan struct{}, begin time.Time, what string) {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-			fmt.Fprintf(b.Out, "%s: %s so far\n", what, time.Since(begin).Round(time.Second))
-		}
-	}
 }
 
 // replaceLink makes link a symbolic link to target, whatever it was before.

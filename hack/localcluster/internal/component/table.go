@@ -5,7 +5,10 @@
 // folder and add an entry to All.
 package component
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // Use says which clusters need a component.
 type Use int
@@ -39,13 +42,14 @@ type Component struct {
 	Programs []Program
 	// Tags are the build tags.
 	Tags []string
-	// LinkFlags returns what to add to the linker flags, given the version; may be nil.
+	// VersionVariables are string variables that the linker sets to the version, so that the programs report it.
+	VersionVariables []string
+	// LinkFlags returns further linker flags, given the version; may be nil.
 	LinkFlags func(version string) []string
 	// Use says who needs it.
 	Use Use
-	// FirstBuild is roughly how long a build with an empty build cache takes on two cores, for the
-	// one who waits; empty when it is not worth a word.
-	FirstBuild string
+	// FirstBuild is roughly how long a build with an empty build cache takes on two cores; zero when it is short.
+	FirstBuild time.Duration
 }
 
 // Program is one executable of a component.
@@ -62,7 +66,7 @@ type Program struct {
 func All() []Component {
 	return []Component{
 		{
-			Name: "kubernetes", Module: "k8s.io/kubernetes", FirstBuild: "about 6 minutes",
+			Name: "kubernetes", Module: "k8s.io/kubernetes", FirstBuild: 6 * time.Minute,
 			Programs: []Program{{Name: "kubernetes", Package: ".", Links: []string{
 				"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubeadm", "kubectl",
 			}}},
@@ -70,15 +74,15 @@ func All() []Component {
 			Use:       Assets | Live | Simulated,
 		},
 		{
-			Name: "containerd", Module: "github.com/containerd/containerd/v2", FirstBuild: "about 1 minute",
+			Name: "containerd", Module: "github.com/containerd/containerd/v2", FirstBuild: time.Minute,
 			Programs: []Program{
 				{Name: "containerd", Package: "github.com/containerd/containerd/v2/cmd/containerd"},
 				{Name: "containerd-shim-runc-v2", Package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
 				{Name: "ctr", Package: "github.com/containerd/containerd/v2/cmd/ctr"},
 			},
-			Tags:      []string{"no_btrfs", "no_zfs", "no_devmapper"},
-			LinkFlags: containerdVersion,
-			Use:       Live,
+			Tags:             []string{"no_btrfs", "no_zfs", "no_devmapper"},
+			VersionVariables: []string{"github.com/containerd/containerd/v2/version.Version"},
+			Use:              Live,
 		},
 		{
 			Name:     "pause",
@@ -86,42 +90,46 @@ func All() []Component {
 			Use:      Live,
 		},
 		{
-			Name: "coredns", Module: "github.com/coredns/coredns", FirstBuild: "about 1 minute",
+			Name: "coredns", Module: "github.com/coredns/coredns", FirstBuild: time.Minute,
 			Programs: []Program{{Name: "coredns", Package: "."}},
 			Use:      Live,
 		},
 		{
-			Name: "registry", Module: "github.com/distribution/distribution/v3", FirstBuild: "about 30 seconds",
+			Name: "registry", Module: "github.com/distribution/distribution/v3", FirstBuild: 30 * time.Second,
 			Programs: []Program{{Name: "registry", Package: "."}},
 			Use:      Live,
 		},
 		{
-			Name: "kwok", Module: "sigs.k8s.io/kwok", FirstBuild: "about 1 minute",
+			Name: "kwok", Module: "sigs.k8s.io/kwok", FirstBuild: time.Minute,
 			Programs: []Program{{Name: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok"}},
 			Use:      Simulated,
 		},
 		{
-			Name: "opm", Module: "github.com/operator-framework/operator-registry", FirstBuild: "about 2 minutes",
+			Name: "opm", Module: "github.com/operator-framework/operator-registry", FirstBuild: 2 * time.Minute,
 			Programs: []Program{
 				{Name: "opm", Package: "github.com/operator-framework/operator-registry/cmd/opm"},
 				{Name: "grpc_health_probe", Package: "github.com/grpc-ecosystem/grpc-health-probe"},
 			},
-			Tags:      []string{"json1", "containers_image_openpgp"},
-			LinkFlags: opmVersion,
-			Use:       Tools | OLM,
+			Tags:             []string{"json1", "containers_image_openpgp"},
+			VersionVariables: []string{"github.com/operator-framework/operator-registry/cmd/opm/version.opmVersion"},
+			Use:              Tools | OLM,
 		},
 		{
-			Name: "operator-sdk", Module: "github.com/operator-framework/operator-sdk", FirstBuild: "about 3 minutes",
+			Name: "operator-sdk", Module: "github.com/operator-framework/operator-sdk", FirstBuild: 3 * time.Minute,
 			Programs: []Program{
 				{Name: "operator-sdk", Package: "github.com/operator-framework/operator-sdk/cmd/operator-sdk"},
 				{Name: "scorecard-test", Package: "github.com/operator-framework/operator-sdk/images/scorecard-test"},
 			},
-			Tags:      []string{"containers_image_openpgp"},
-			LinkFlags: operatorSDKVersion,
-			Use:       Tools | Scorecard,
+			Tags: []string{"containers_image_openpgp"},
+			VersionVariables: []string{
+				"github.com/operator-framework/operator-sdk/internal/version.Version",
+				"github.com/operator-framework/operator-sdk/internal/version.GitVersion",
+				"github.com/operator-framework/operator-sdk/internal/version.ImageVersion",
+			},
+			Use: Tools | Scorecard,
 		},
 		{
-			Name: "olm", Module: "github.com/operator-framework/operator-lifecycle-manager", FirstBuild: "about 3 minutes",
+			Name: "olm", Module: "github.com/operator-framework/operator-lifecycle-manager", FirstBuild: 3 * time.Minute,
 			Programs: []Program{
 				{Name: "olm-operator", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/olm"},
 				{Name: "catalog-operator", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/catalog"},
@@ -129,19 +137,19 @@ func All() []Component {
 				{Name: "cpb", Package: "github.com/operator-framework/operator-lifecycle-manager/util/cpb"},
 				{Name: "copy-content", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/copy-content"},
 			},
-			Tags:      []string{"json1", "containers_image_openpgp"},
-			LinkFlags: olmVersion,
-			Use:       OLM,
+			Tags:             []string{"json1", "containers_image_openpgp"},
+			VersionVariables: []string{"github.com/operator-framework/operator-lifecycle-manager/pkg/version.OLMVersion"},
+			Use:              OLM,
 		},
 		{
-			Name: "operator-controller", Module: "github.com/operator-framework/operator-controller", FirstBuild: "about 3 minutes",
+			Name: "operator-controller", Module: "github.com/operator-framework/operator-controller", FirstBuild: 3 * time.Minute,
 			Programs: []Program{
 				{Name: "catalogd", Package: "github.com/operator-framework/operator-controller/cmd/catalogd"},
 				{Name: "operator-controller", Package: "github.com/operator-framework/operator-controller/cmd/operator-controller"},
 			},
-			Tags:      []string{"containers_image_openpgp"},
-			LinkFlags: operatorControllerVersion,
-			Use:       OLMv1,
+			Tags:             []string{"containers_image_openpgp"},
+			VersionVariables: []string{"github.com/operator-framework/operator-controller/internal/shared/version.version"},
+			Use:              OLMv1,
 		},
 	}
 }
@@ -180,30 +188,4 @@ func kubernetesVersion(version string) []string {
 		"-X", pkg + "gitTreeState=clean",
 		"-X", pkg + "buildDate=1970-01-01T00:00:00Z",
 	}
-}
-
-// containerdVersion makes containerd report its version without "+unknown".
-func containerdVersion(version string) []string {
-	return []string{"-X", "github.com/containerd/containerd/v2/version.Version=" + version}
-}
-
-// opmVersion makes opm report its version.
-func opmVersion(version string) []string {
-	return []string{"-X", "github.com/operator-framework/operator-registry/cmd/opm/version.opmVersion=" + version}
-}
-
-// operatorSDKVersion makes operator-sdk report its version.
-func operatorSDKVersion(version string) []string {
-	const pkg = "github.com/operator-framework/operator-sdk/internal/version."
-	return []string{"-X", pkg + "Version=" + version, "-X", pkg + "GitVersion=" + version, "-X", pkg + "ImageVersion=" + version}
-}
-
-// olmVersion makes the operators report their version, which they also write into what they make.
-func olmVersion(version string) []string {
-	return []string{"-X", "github.com/operator-framework/operator-lifecycle-manager/pkg/version.OLMVersion=" + version}
-}
-
-// operatorControllerVersion makes both programs report their version.
-func operatorControllerVersion(version string) []string {
-	return []string{"-X", "github.com/operator-framework/operator-controller/internal/shared/version.version=" + version}
 }

@@ -53,7 +53,7 @@ func publishHostKeys(ctx context.Context) error {
 		}
 		fields := strings.Fields(string(content))
 		if len(fields) < 2 {
-			return fmt.Errorf("%s%s.pub is no public key", hostKeyPrefix, kind)
+			return fmt.Errorf("%s%s.pub is not a public key", hostKeyPrefix, kind)
 		}
 		if _, err := ask(ctx, http.MethodPut, "instance/guest-attributes/hostkeys/"+fields[0], fields[1]); err != nil {
 			return fmt.Errorf("publish host key: %w", err)

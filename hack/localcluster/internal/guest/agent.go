@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // metadataURL is where the metadata server is asked.
@@ -62,20 +64,15 @@ func (m *machine) runAgent(ctx context.Context) error {
 
 // waitForMetadata returns when the metadata server answers.
 func waitForMetadata(ctx context.Context) error {
-	const limit = time.Minute
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		_, err := ask(ctx, http.MethodGet, "instance/", "")
-		if err == nil || errors.Is(err, errNoAttribute) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the metadata server does not answer: %w", err)
-		case <-time.After(200 * time.Millisecond):
-		}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, last = ask(ctx, http.MethodGet, "instance/", "")
+		return last == nil || errors.Is(last, errNoAttribute), nil
+	})
+	if err != nil {
+		return fmt.Errorf("the metadata server does not answer: %w", errors.Join(err, last))
 	}
+	return nil
 }
 
 // attribute of the instance, else of the project.

@@ -3,13 +3,14 @@
 package guest
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 )
 
-// Config is what the host tells a machine. The host writes it onto the machine's disk.
+// Config is the machine's configuration, which the host writes onto the machine's disk.
 type Config struct {
 	// Name is the machine's host name.
 	Name string `json:"name"`
@@ -41,7 +42,7 @@ const (
 	DiskBin = "bin"
 	// DiskKubeletPKI holds the kubelet's serving certificate, signed by the cluster's authority.
 	DiskKubeletPKI = "kubelet-pki"
-	// DiskKubelet and DiskContainerd are no overlays: file systems are mounted inside.
+	// DiskKubelet and DiskContainerd are not overlays: file systems are mounted inside.
 	DiskKubelet    = "kubelet"
 	DiskContainerd = "containerd"
 )
@@ -73,23 +74,14 @@ func MakeFolders(disk string) error {
 }
 
 // Save writes the Config onto the disk.
-func (c Config) Save() error {
-	content, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(c.Disk, DiskConfig), content, 0o644)
-}
+func (c Config) Save() error { return jsonfile.Save(filepath.Join(c.Disk, DiskConfig), c) }
 
 // Load reads the Config of a disk.
 func Load(disk string) (Config, error) {
 	var c Config
-	content, err := os.ReadFile(filepath.Join(disk, DiskConfig))
-	if err != nil {
-		return c, err
+	found, err := jsonfile.Load(filepath.Join(disk, DiskConfig), &c)
+	if err == nil && !found {
+		err = fmt.Errorf("%s has no %s", disk, DiskConfig)
 	}
-	if err := json.Unmarshal(content, &c); err != nil {
-		return c, fmt.Errorf("read %s: %w", filepath.Join(disk, DiskConfig), err)
-	}
-	return c, nil
+	return c, err
 }

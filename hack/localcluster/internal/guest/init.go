@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
 // Init is the machine's first process, in namespaces of its own of processes, mounts, network and names. It makes the
@@ -64,10 +66,8 @@ const ConfigPath = "/run/localcluster/disk"
 // environment of all processes of the machine. It keeps the mark by which the cluster finds its processes.
 func environment() []string {
 	env := []string{"PATH=" + bin + ":/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
-	for _, name := range []string{"LOCALCLUSTER_OWNED_BY"} {
-		if value, ok := os.LookupEnv(name); ok {
-			env = append(env, name+"="+value)
-		}
+	if owner, ok := os.LookupEnv(process.MarkVariable); ok {
+		env = append(env, process.MarkVariable+"="+owner)
 	}
 	return env
 }

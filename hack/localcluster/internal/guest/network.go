@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// Device is the machine's end of its cable to the host.
+// Device is the machine's end of the veth pair to the host.
 const Device = "eth0"
 
 // metadataAddress is where clouds have their metadata server.
@@ -21,7 +21,7 @@ func setUpNetwork(c Config) error {
 		{"ip", "address", "replace", c.Address, "dev", Device},
 		{"ip", "link", "set", Device, "up"},
 		{"ip", "route", "replace", "default", "via", c.Gateway, "dev", Device},
-		// Its pods hide behind its address on their way out of the cluster.
+		// Traffic of its pods out of the cluster is masqueraded.
 		{"iptables", "-t", "nat", "-A", "POSTROUTING", "-s", c.PodCIDR, "!", "-d", c.ClusterCIDR, "-j", "MASQUERADE"},
 	}
 	if c.Metadata != "" {

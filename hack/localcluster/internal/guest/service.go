@@ -116,7 +116,7 @@ func (s *service) stop() {
 	}
 }
 
-// state in the words of systemctl is-active.
+// state as systemctl is-active prints it.
 func (s *service) state() string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // kubeletCommand is what kubeadm's unit for systemd runs, with the two files that it takes arguments from.
@@ -49,7 +51,7 @@ func Supervise(ctx context.Context, disk string) error {
 		return err
 	}
 	if err := m.runAgent(ctx); err != nil {
-		// As on a real machine: it stays up, for whoever looks after it.
+		// As on a real machine: it stays up, so that the problem can be examined.
 		fmt.Println("guest agent:", err)
 	}
 	<-ctx.Done()
@@ -83,14 +85,11 @@ func (m *machine) installServingCertificate() error {
 
 // waitForFile returns when a file is there.
 func waitForFile(ctx context.Context, path string) error {
-	for {
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return err
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		_, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return true, err
+	})
 }

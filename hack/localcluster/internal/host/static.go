@@ -25,12 +25,12 @@ func Busybox(ctx context.Context, out io.Writer) (string, error) {
 func needStatic(path string) error {
 	file, err := elf.Open(path)
 	if err != nil {
-		return fmt.Errorf("%s is no program of Linux: %w", path, err)
+		return fmt.Errorf("%s is not a Linux program: %w", path, err)
 	}
 	defer file.Close()
 	for _, section := range file.Progs {
 		if section.Type == elf.PT_INTERP {
-			return fmt.Errorf("%s needs libraries and cannot run in an image of its own: install the Debian package busybox-static in its place", path)
+			return fmt.Errorf("%s needs libraries and cannot run in an image of its own: install the Debian package busybox-static instead", path)
 		}
 	}
 	return nil

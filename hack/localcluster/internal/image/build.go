@@ -89,7 +89,7 @@ func assemble(spec Spec, layers []v1.Layer) (v1.Image, error) {
 	}
 	annotated, ok := mutate.Annotations(configured, spec.Annotations).(v1.Image)
 	if !ok {
-		return nil, errors.New("annotated image is no image")
+		return nil, errors.New("the annotated image is not an image")
 	}
 	return annotated, nil
 }

@@ -1,5 +1,5 @@
-// Package pki makes the certificates of the cluster: authorities that are kept, and certificates that
-// are issued anew at every start.
+// Package pki makes the certificates of the cluster: authorities that are kept, and certificates that are issued again at every
+// start.
 package pki
 
 import (
@@ -8,21 +8,20 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 const (
-	// authorityLife is how long an authority is valid; a local cluster does not live that long.
-	authorityLife = 10 * 365 * 24 * time.Hour
-	// certificateLife is how long an issued certificate is valid.
+	// certificateLife is how long an issued certificate is valid; that of an authority is 10 years.
 	certificateLife = 365 * 24 * time.Hour
 	// clockSkew is how far in the past validity begins, for clocks that are a little behind.
 	clockSkew = 5 * time.Minute
@@ -32,98 +31,64 @@ const (
 type Authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
-	pem         []byte
 }
 
 // LoadOrCreate reads the authority name from dir (name.crt and name.key), or makes it and writes it there.
 func LoadOrCreate(dir, name string) (*Authority, error) {
-	crt, key := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	if _, err := os.Stat(key); errors.Is(err, fs.ErrNotExist) {
-		if err := createAuthority(crt, key, name); err != nil {
+	crtPath, keyPath := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	if _, err := os.Stat(keyPath); errors.Is(err, fs.ErrNotExist) {
+		if err := createAuthority(crtPath, keyPath, name); err != nil {
 			return nil, fmt.Errorf("make authority %s: %w", name, err)
 		}
 	}
-	authority, err := load(crt, key)
+	certificates, err := cert.CertsFromFile(crtPath)
 	if err != nil {
 		return nil, fmt.Errorf("load authority %s: %w", name, err)
 	}
-	return authority, nil
+	key, err := keyutil.PrivateKeyFromFile(keyPath)
+	if err != nil {
+		return nil, fmt.Errorf("load authority %s: %w", name, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("load authority %s: %s does not hold a signing key", name, keyPath)
+	}
+	return &Authority{certificate: certificates[0], key: signer}, nil
 }
 
 // PEM returns the authority's certificate.
-func (a *Authority) PEM() []byte { return a.pem }
+func (a *Authority) PEM() []byte { return encode(cert.CertificateBlockType, a.certificate.Raw) }
 
 func createAuthority(crtPath, keyPath, name string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := newKey()
 	if err != nil {
 		return err
 	}
-	serial, err := serialNumber()
+	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name, NotBefore: time.Now().Add(-clockSkew)}, key)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
-		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(authorityLife),
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, BasicConstraintsValid: true, IsCA: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return err
-	}
-	// The key last: its presence says that the pair is complete.
-	if err := os.MkdirAll(filepath.Dir(keyPath), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(crtPath, encode("CERTIFICATE", der), 0o644); err != nil {
+	// The key last: its presence means that the pair is complete.
+	if err := cert.WriteCert(crtPath, encode(cert.CertificateBlockType, certificate.Raw)); err != nil {
 		return err
 	}
 	return writeKey(keyPath, key)
 }
 
-func load(crtPath, keyPath string) (*Authority, error) {
-	crtPEM, err := os.ReadFile(crtPath)
-	if err != nil {
-		return nil, err
-	}
-	keyPEM, err := os.ReadFile(keyPath)
-	if err != nil {
-		return nil, err
-	}
-	crtBlock, _ := pem.Decode(crtPEM)
-	keyBlock, _ := pem.Decode(keyPEM)
-	if crtBlock == nil || keyBlock == nil {
-		return nil, fmt.Errorf("%s or %s is not PEM", crtPath, keyPath)
-	}
-	certificate, err := x509.ParseCertificate(crtBlock.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	key, err := x509.ParseECPrivateKey(keyBlock.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	return &Authority{certificate: certificate, key: key, pem: crtPEM}, nil
-}
+func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-// writeKey writes the private key so that only its owner can read it, and never half of it.
+// writeKey writes the private key atomically, readable by its owner only.
 func writeKey(path string, key *ecdsa.PrivateKey) error {
-	der, err := x509.MarshalECPrivateKey(key)
+	text, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return err
 	}
-	partial := path + ".partial"
-	if err := os.WriteFile(partial, encode("EC PRIVATE KEY", der), 0o600); err != nil {
+	if err := keyutil.WriteKey(path+".partial", text); err != nil {
 		return err
 	}
-	return os.Rename(partial, path)
+	return os.Rename(path+".partial", path)
 }
 
 func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
-func serialNumber() (*big.Int, error) {
-	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 }

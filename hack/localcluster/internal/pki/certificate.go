@@ -1,18 +1,20 @@
 package pki
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Request says what a certificate is for.
@@ -31,11 +33,11 @@ type Pair struct{ Certificate, Key []byte }
 
 // Issue signs a new certificate.
 func (a *Authority) Issue(request Request) (Pair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := newKey()
 	if err != nil {
 		return Pair{}, err
 	}
-	serial, err := serialNumber()
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return Pair{}, err
 	}
@@ -61,22 +63,16 @@ func (a *Authority) Issue(request Request) (Pair, error) {
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign certificate of %s: %w", request.CommonName, err)
 	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return Pair{}, err
-	}
-	return Pair{Certificate: encode("CERTIFICATE", der), Key: encode("EC PRIVATE KEY", keyDER)}, nil
+	text, err := keyutil.MarshalPrivateKeyToPEM(key)
+	return Pair{Certificate: encode(cert.CertificateBlockType, der), Key: text}, err
 }
 
 // Write writes the pair to name.crt and name.key in dir.
 func (p Pair) Write(dir, name string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := keyutil.WriteKey(filepath.Join(dir, name+".key"), p.Key); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, name+".key"), p.Key, 0o600); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, name+".crt"), p.Certificate, 0o644)
+	return cert.WriteCert(filepath.Join(dir, name+".crt"), p.Certificate)
 }
 
 // SigningKey makes sure that dir holds the key pair name.key and name.pub, with which service account
@@ -86,7 +82,7 @@ func SigningKey(dir, name string) error {
 	if _, err := os.Stat(keyPath); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := newKey()
 	if err != nil {
 		return err
 	}
@@ -94,10 +90,7 @@ func SigningKey(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(pubPath, encode("PUBLIC KEY", der), 0o644); err != nil {
+	if err := cert.WriteCert(pubPath, encode(keyutil.PublicKeyBlockType, der)); err != nil {
 		return err
 	}
 	return writeKey(keyPath, key)

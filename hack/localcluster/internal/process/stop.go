@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// pollEvery is how often a process that was told to end is looked at.
+// pollEvery is the interval at which a process that should end is checked.
 const pollEvery = 20 * time.Millisecond
 
 // Stop asks the process to end (SIGTERM) and ends it (SIGKILL) when it still runs after grace. It

@@ -3,13 +3,14 @@ package process
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 )
 
 // Record is what is remembered of a started process.
@@ -33,18 +34,12 @@ func NewTable(dir string) Table { return Table{dir: dir} }
 
 // Get returns the record of name; ok is false when there is none.
 func (t Table) Get(name string) (record Record, ok bool, err error) {
-	content, err := os.ReadFile(t.file(name))
-	if errors.Is(err, fs.ErrNotExist) {
+	ok, err = jsonfile.Load(t.file(name), &record)
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+		// A file that was cut off by a crash is worthless; the process is found by its mark.
 		return Record{}, false, nil
 	}
-	if err != nil {
-		return Record{}, false, fmt.Errorf("read record of %s: %w", name, err)
-	}
-	if err := json.Unmarshal(content, &record); err != nil {
-		// A file that was cut off by a crash says nothing; the process is found by its mark.
-		return Record{}, false, nil
-	}
-	return record, true, nil
+	return record, ok, err
 }
 
 // List returns all records, sorted by name.
@@ -67,23 +62,10 @@ func (t Table) List() ([]Record, error) {
 	return records, nil
 }
 
-// Save writes the record so that a crash leaves either the old file or the new one.
-func (t Table) Save(record Record) error {
-	if err := os.MkdirAll(t.dir, 0o755); err != nil {
-		return err
-	}
-	content, err := json.MarshalIndent(record, "", "  ")
-	if err != nil {
-		return err
-	}
-	partial := t.file(record.Name) + ".partial"
-	if err := os.WriteFile(partial, content, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(partial, t.file(record.Name))
-}
+// Save writes the record atomically.
+func (t Table) Save(record Record) error { return jsonfile.Save(t.file(record.Name), record) }
 
-// Remove forgets name; it is no error when there is no such record.
+// Remove forgets name; a missing record is not an error.
 func (t Table) Remove(name string) error {
 	err := os.Remove(t.file(name))
 	if errors.Is(err, fs.ErrNotExist) {

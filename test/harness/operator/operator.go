@@ -1,0 +1,44 @@
+// Package operator builds the operator's program for tests, once for all packages of a checkout.
+package operator
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+)
+
+// Program returns the path of the operator's program, built from the sources as they are.
+func Program(t testing.TB) string {
+	t.Helper()
+	path, err := build()
+	require.NoError(t, err)
+	return path
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	root := apiserver.Root()
+	folder := filepath.Join(root, ".localcluster", "test")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.Create(filepath.Join(folder, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	// Packages are tested by processes of their own. The go command links only once what has not changed.
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	program := filepath.Join(folder, "spot-training-operator")
+	command := exec.Command("go", "build", "-C", root, "-buildvcs=false", "-o", program, ".")
+	command.Stdout, command.Stderr = os.Stderr, os.Stderr
+	return program, command.Run()
+})
