@@ -115,19 +115,11 @@ func (m *Manifest) countsSteps() bool { return m.Step > 0 && m.Epoch == 0 }
 
 // SameFiles says whether two checkpoints have the same files with the same content.
 func SameFiles(a, b *Manifest) bool {
-	if len(a.Files) != len(b.Files) {
-		return false
-	}
 	files := make(map[File]bool, len(a.Files))
 	for _, f := range a.Files {
 		files[f] = true
 	}
-	for _, f := range b.Files {
-		if !files[f] {
-			return false
-		}
-	}
-	return true
+	return len(a.Files) == len(b.Files) && !slices.ContainsFunc(b.Files, func(f File) bool { return !files[f] })
 }
 
 // document is the JSON form.

@@ -130,12 +130,15 @@ func hide(s Settings, name, why string, r *Result) error {
 }
 
 func (r *Result) skip(path, why string) {
-	for _, known := range r.Skipped {
-		if known.Path == path {
-			return
-		}
+	if !slices.ContainsFunc(r.Skipped, func(known report.Skipped) bool { return known.Path == path }) {
+		r.Skipped = append(r.Skipped, report.Skipped{Path: path, Message: why})
 	}
-	r.Skipped = append(r.Skipped, report.Skipped{Path: path, Message: why})
+}
+
+// skipDamaged also logs it.
+func (s Settings) skipDamaged(r *Result, path, why string) {
+	s.Log.Warn("checkpoint is damaged and is skipped", "checkpoint", path, "why", why)
+	r.skip(path, why)
 }
 
 // candidate is a checkpoint whose manifest can be read and whose files have the right sizes.
@@ -179,37 +182,27 @@ func fromStore(ctx context.Context, s Settings, local *manifest.Manifest, r *Res
 		return false, err
 	}
 	for name, why := range area.Why {
-		s.Log.Warn("checkpoint in the storage is damaged and is skipped", "checkpoint", name, "why", why)
-		r.skip(s.Store.CheckpointURI(name), why)
+		s.skipDamaged(r, s.Store.CheckpointURI(name), why)
 	}
 	for _, c := range retention.Valid(area.Checkpoints) {
 		if local != nil && manifest.Compare(local, c.Manifest) >= 0 {
 			return false, nil
 		}
-		m, err := fetchOwn(ctx, s, c.Name)
+		remote, err := s.Store.Own(ctx, c.Name)
+		if err == nil {
+			err = fetch(ctx, s.Store, remote, s.Directory)
+		}
 		if manifest.IsInvalid(err) {
-			s.Log.Warn("checkpoint in the storage is damaged and is skipped", "checkpoint", c.Name, "why", err.Error())
-			r.skip(s.Store.CheckpointURI(c.Name), err.Error())
+			s.skipDamaged(r, s.Store.CheckpointURI(c.Name), err.Error())
 			continue
 		}
 		if err != nil {
 			return false, err
 		}
-		r.Name, r.Restored = c.Name, Describe(m, s.Store.CheckpointURI(c.Name))
+		r.Name, r.Restored = c.Name, Describe(remote.Manifest, s.Store.CheckpointURI(c.Name))
 		return true, nil
 	}
 	return false, nil
-}
-
-func fetchOwn(ctx context.Context, s Settings, name string) (*manifest.Manifest, error) {
-	remote, err := s.Store.Own(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if err := fetch(ctx, s.Store, remote, s.Directory); err != nil {
-		return nil, err
-	}
-	return remote.Manifest, nil
 }
 
 // fetch brings a checkpoint to a directory, unless it is there already.

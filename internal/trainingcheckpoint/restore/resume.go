@@ -28,8 +28,7 @@ func resumeFromStore(ctx context.Context, s Settings, r *Result) error {
 			err = fetch(ctx, s.ResumeStore, remote, s.resumeDirectory())
 		}
 		if manifest.IsInvalid(err) {
-			s.Log.Warn("checkpoint is damaged and is skipped", "checkpoint", s.ResumeStore.URIOf(remote), "why", err.Error())
-			r.skip(s.ResumeStore.URIOf(remote), err.Error())
+			s.skipDamaged(r, s.ResumeStore.URIOf(remote), err.Error())
 			continue
 		}
 		if err != nil {
@@ -58,7 +57,7 @@ func only(d volume.Directory, name string) error {
 // resumeFromPath checks what RESUME_FROM names in a mounted volume. The training reads it there itself.
 func resumeFromPath(ctx context.Context, s Settings, r *Result) error {
 	here := volume.Directory{Path: filepath.Clean(s.ResumePath)}
-	candidates, err := namedByPath(ctx, here, r)
+	candidates, err := namedByPath(here, r)
 	if err != nil {
 		return err
 	}
@@ -71,19 +70,18 @@ func resumeFromPath(ctx context.Context, s Settings, r *Result) error {
 		if !manifest.IsInvalid(err) {
 			return err
 		}
-		s.Log.Warn("checkpoint is damaged and is skipped", "checkpoint", c.directory.Join(c.name), "why", err.Error())
-		r.skip(c.directory.Join(c.name), err.Error())
+		s.skipDamaged(r, c.directory.Join(c.name), err.Error())
 	}
 	return s.nothing(s.ResumePath, r)
 }
 
 // namedByPath are the checkpoints that a path means: the one that it is, or those at most two levels below. The volume may
 // be read-only, and belong to another job: nothing is written there.
-func namedByPath(ctx context.Context, here volume.Directory, r *Result) ([]candidate, error) {
+func namedByPath(here volume.Directory, r *Result) ([]candidate, error) {
 	above := volume.Directory{Path: filepath.Dir(here.Path)}
 	name := filepath.Base(here.Path)
 	if manifest.IsName(name) || exists(here.Join(manifest.FileName)) {
-		return inPlace(ctx, above, []string{name}, r)
+		return inPlace(above, []string{name}, r)
 	}
 	folders, err := here.Below()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
@@ -101,7 +99,7 @@ func namedByPath(ctx context.Context, here volume.Directory, r *Result) ([]candi
 		if err != nil {
 			return nil, err
 		}
-		found, err := inPlace(ctx, folder, names, r)
+		found, err := inPlace(folder, names, r)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +115,7 @@ func exists(path string) bool {
 }
 
 // inPlace reads the manifests of checkpoints without writing anything.
-func inPlace(_ context.Context, d volume.Directory, names []string, r *Result) ([]candidate, error) {
+func inPlace(d volume.Directory, names []string, r *Result) ([]candidate, error) {
 	var all []candidate
 	for _, name := range names {
 		root, err := d.Open(name)

@@ -208,9 +208,7 @@ func (y *syncer) pruneSent(area *store.Area, local map[string]*manifest.Manifest
 			all = append(all, retention.Checkpoint{Name: name, Manifest: m, Valid: true, Changed: y.changed(name)})
 		}
 	}
-	y.protect(retention.Valid(all))
-	_, err := y.prune(append(all, y.damagedOnes()...))
-	return err
+	return y.pruneLocal(all)
 }
 
 // pruneUnsent keeps the directory from filling up while the store cannot be used: beyond the newest checkpoints to keep, which
@@ -229,19 +227,18 @@ func (y *syncer) pruneUnsent(ctx context.Context, local map[string]*manifest.Man
 			all = append(all, retention.Checkpoint{Name: name, Manifest: m, Valid: true, Changed: y.changed(name)})
 		}
 	}
-	y.protect(retention.Valid(all))
-	_, err := y.prune(append(all, y.damagedOnes()...))
-	return err
+	return y.pruneLocal(all)
 }
 
-// damagedOnes are the checkpoints in the directory that are not what their manifest says. They go when they are older than all
-// that is kept, as nothing else would delete them.
-func (y *syncer) damagedOnes() []retention.Checkpoint {
-	var all []retention.Checkpoint
+// pruneLocal deletes those of these valid checkpoints in the directory that are beyond the number to keep, and damaged ones that are
+// older than all that is kept, as nothing else would delete them.
+func (y *syncer) pruneLocal(all []retention.Checkpoint) error {
+	y.protect(retention.Valid(all))
 	for name, bad := range y.bad {
 		if !bad.other {
 			all = append(all, retention.Checkpoint{Name: name, Changed: y.changed(name)})
 		}
 	}
-	return all
+	_, err := y.prune(all)
+	return err
 }

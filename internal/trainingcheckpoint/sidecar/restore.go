@@ -53,7 +53,7 @@ func Restore(ctx context.Context, s Settings) error {
 }
 
 func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.Result, error) {
-	delay := s.Backoff
+	backoff := s.newBackoff()
 	for {
 		result, err := restore.Run(ctx, restore.Settings{
 			Directory: s.Directory, Store: s.Store, ResumePath: s.ResumePath, ResumeStore: s.ResumeStore,
@@ -75,8 +75,7 @@ func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.
 		if err := status.leave(s.TerminationPath); err != nil {
 			s.Log.Warn("the termination message cannot be written", "error", err.Error())
 		}
-		wait(ctx, jittered(delay))
-		delay = min(2*delay, s.MaxBackoff)
+		wait(ctx, backoff.next())
 		if ctx.Err() != nil {
 			return result, ctx.Err()
 		}
@@ -99,7 +98,14 @@ func (s Settings) explain(err error) *store.Error {
 	return &store.Error{Reason: report.ReasonStorageError, Message: cut(err.Error(), 500)}
 }
 
-// jittered is up to a quarter longer than d, so that the agents of many jobs do not ask all at once.
-func jittered(d time.Duration) time.Duration {
-	return d + time.Duration(rand.Int64N(int64(d)/4+1))
+// backoff is the pauses between tries.
+type backoff struct{ delay, most time.Duration }
+
+func (s Settings) newBackoff() *backoff { return &backoff{s.Backoff, s.MaxBackoff} }
+
+// next is twice the pause before, and up to a quarter longer, so that the agents of many jobs do not ask all at once.
+func (b *backoff) next() time.Duration {
+	pause := b.delay + time.Duration(rand.Int64N(int64(b.delay)/4+1))
+	b.delay = min(2*b.delay, b.most)
+	return pause
 }

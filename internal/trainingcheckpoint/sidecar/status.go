@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
@@ -31,21 +34,16 @@ func (s *status) change(f func(r *report.Report)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(&s.report)
-	if len(s.report.Skipped) > maxSkipped {
-		s.report.Skipped = s.report.Skipped[:maxSkipped]
+	s.report.Skipped = s.report.Skipped[:min(len(s.report.Skipped), maxSkipped)]
+	if s.leaving != "" {
+		_ = s.write(s.leaving) // that it cannot be written was said when the first one could not
 	}
-	s.leaveChange()
 }
 
 // send notes which checkpoints are to be sent.
-func (s *status) send(names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sending = names
-	s.leaveChange()
-}
+func (s *status) send(names []string) { s.change(func(*report.Report) { s.sending = names }) }
 
-// snapshot is the report as JSON.
+// snapshot is a copy of the report.
 func (s *status) snapshot() report.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,32 +52,25 @@ func (s *status) snapshot() report.Report {
 
 func (s *status) copy() report.Report {
 	r := s.report
-	r.Skipped = append([]report.Skipped(nil), r.Skipped...)
-	if r.Request != nil {
-		request := *r.Request
-		r.Request = &request
-	}
+	r.Skipped = slices.Clone(r.Skipped)
 	return r
 }
 
 // problem sets what keeps the agent from its work, nil for nothing, and says whether that changed. The time since when
 // it is so stays while the reason does.
-func (s *status) problem(e *store.Error, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.report.Problem
-	if e == nil {
-		s.report.Problem = nil
-		s.leaveChange()
-		return before != nil
-	}
-	p := &report.Problem{Reason: e.Reason, Message: cut(e.Message, 1000), Since: now.UTC().Truncate(time.Second)}
-	if before != nil && before.Reason == p.Reason {
-		p.Since = before.Since
-	}
-	s.report.Problem = p
-	s.leaveChange()
-	return before == nil || before.Reason != p.Reason || before.Message != p.Message
+func (s *status) problem(e *store.Error, now time.Time) (changed bool) {
+	s.change(func(r *report.Report) {
+		before := r.Problem
+		r.Problem = nil
+		if e != nil {
+			r.Problem = &report.Problem{Reason: e.Reason, Message: cut(e.Message, 1000), Since: now.UTC().Truncate(time.Second)}
+			if before != nil && before.Reason == e.Reason {
+				r.Problem.Since = before.Since
+			}
+		}
+		changed = !ptr.Equal(before, r.Problem)
+	})
+	return changed
 }
 
 // leave writes the report as termination message. The kubelet reads it when the container has ended, however that was.
@@ -96,12 +87,6 @@ func (s *status) leaveEveryChange(path string) error {
 	defer s.mu.Unlock()
 	s.leaving = path
 	return s.write(path)
-}
-
-func (s *status) leaveChange() {
-	if s.leaving != "" {
-		_ = s.write(s.leaving) // that it cannot be written was said when the first one could not
-	}
 }
 
 func (s *status) write(path string) error {

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -82,16 +83,15 @@ func (y *syncer) wakeUp() {
 }
 
 func (y *syncer) untilStopped(ctx, work context.Context) {
-	delay := y.Backoff
+	backoff := y.newBackoff()
 	for {
 		err := y.pass(work)
 		y.tell(err)
 		pause := y.Look
 		if err != nil {
-			pause = min(jittered(delay), y.Look)
-			delay = min(2*delay, y.MaxBackoff)
+			pause = min(backoff.next(), y.Look)
 		} else {
-			delay = y.Backoff
+			backoff = y.newBackoff()
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -114,7 +114,7 @@ func (y *syncer) untilStopped(ctx, work context.Context) {
 // finish makes the last passes after SIGTERM. It ends when nothing is left to do, or when trying again is of no use; what a
 // storage that does not answer at the moment is tried for, the grace period bounds.
 func (y *syncer) finish(work context.Context) {
-	delay := y.Backoff
+	backoff := y.newBackoff()
 	for {
 		err := y.pass(work)
 		y.tell(err)
@@ -129,8 +129,7 @@ func (y *syncer) finish(work context.Context) {
 		if !y.worthWaiting(err) {
 			return
 		}
-		wait(work, jittered(delay))
-		delay = min(2*delay, y.MaxBackoff)
+		wait(work, backoff.next())
 	}
 }
 
@@ -139,11 +138,8 @@ func (y *syncer) worthWaiting(err error) bool {
 	if errors.Is(err, store.ErrSuperseded) {
 		return false
 	}
-	switch y.explain(err).Reason {
-	case report.ReasonStorageUnreachable, report.ReasonStorageError:
-		return true
-	}
-	return false
+	reason := y.explain(err).Reason
+	return reason == report.ReasonStorageUnreachable || reason == report.ReasonStorageError
 }
 
 // pass looks once and does what is to be done.
@@ -152,11 +148,7 @@ func (y *syncer) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for name := range y.bad {
-		if !y.Directory.Exists(name) {
-			delete(y.bad, name)
-		}
-	}
+	maps.DeleteFunc(y.bad, func(name string, _ damaged) bool { return !y.Directory.Exists(name) })
 	local, names, unread := y.local(ctx, names)
 	if y.Store == nil {
 		err = y.passVolume(ctx, names, local)
@@ -220,7 +212,7 @@ func (y *syncer) tell(err error) {
 		if problem == nil {
 			y.Log.Info("the storage works again")
 		} else {
-			y.Log.Warn("checkpoints are not as safe as they should be", "reason", problem.Reason, "message", problem.Message)
+			y.Log.Warn("checkpoint sync failing", "reason", problem.Reason, "message", problem.Message)
 		}
 	}
 }

@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"errors"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,16 +59,12 @@ type Area struct {
 
 // Find returns a checkpoint of the area by name.
 func (a *Area) Find(name string) (retention.Checkpoint, bool) {
-	for _, c := range a.Checkpoints {
-		if c.Name == name {
-			return c, true
-		}
+	i := slices.IndexFunc(a.Checkpoints, func(c retention.Checkpoint) bool { return c.Name == name })
+	if i < 0 {
+		return retention.Checkpoint{}, false
 	}
-	return retention.Checkpoint{}, false
+	return a.Checkpoints[i], true
 }
-
-// referenced says whether a manifest refers to a blob.
-func (a *Area) referenced(sum string) bool { return a.refs[sum] }
 
 // has says whether the content of a file is in the area, whole as far as is known.
 func (a *Area) has(f manifest.File) bool {
@@ -158,43 +156,32 @@ func (s *Store) note(a *Area, manifests map[string]object, readers map[string]ti
 
 // now is the latest time that the store's clock is known to have shown.
 func (a *Area) now() time.Time {
-	var latest time.Time
-	for _, t := range a.marks {
-		if t.After(latest) {
-			latest = t
-		}
-	}
+	times := slices.Collect(maps.Values(a.marks))
 	for _, b := range a.blobs {
-		if b.changed.After(latest) {
-			latest = b.changed
-		}
+		times = append(times, b.changed)
 	}
-	return latest
+	return slices.MaxFunc(append(times, time.Time{}), time.Time.Compare)
 }
 
 // folderKey is the beginning of the keys in a folder of the area.
 func (s *Store) folderKey(folder string) string {
-	key := join(s.Prefix, folder)
-	if key == "" {
-		return ""
-	}
-	return key + "/"
+	return strings.TrimPrefix(path.Join(s.Prefix, folder)+"/", "/")
 }
 
 // CheckpointURI names a checkpoint of the area for people and for resumeFrom.
 func (s *Store) CheckpointURI(name string) string {
-	return s.URI(join(s.Prefix, folderCheckpoints, name))
+	return s.URI(path.Join(s.Prefix, folderCheckpoints, name))
 }
 
 func (s *Store) manifestKey(name string) string {
-	return join(s.Prefix, folderCheckpoints, name, manifest.FileName)
+	return path.Join(s.Prefix, folderCheckpoints, name, manifest.FileName)
 }
 
-func (s *Store) blobKey(sum string) string { return join(s.Prefix, folderBlobs, sum) }
+func (s *Store) blobKey(sum string) string { return path.Join(s.Prefix, folderBlobs, sum) }
 
 // Mark leaves or renews the mark of an attempt, by which earlier ones see that they have to stop.
 func (s *Store) Mark(ctx context.Context, attempt int) error {
-	return s.write(ctx, join(s.Prefix, folderWriters, strconv.Itoa(attempt)), []byte("{}"), false)
+	return s.write(ctx, path.Join(s.Prefix, folderWriters, strconv.Itoa(attempt)), []byte("{}"), false)
 }
 
 // Fence returns ErrSuperseded when a later attempt has left its mark.
@@ -254,9 +241,5 @@ func (c *manifestCache) forget(present map[string]object) {
 	for _, o := range present {
 		keys[o.key] = true
 	}
-	for key := range c.known {
-		if !keys[key] {
-			delete(c.known, key)
-		}
-	}
+	maps.DeleteFunc(c.known, func(key string, _ cached) bool { return !keys[key] })
 }

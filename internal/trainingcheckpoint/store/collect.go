@@ -34,7 +34,7 @@ func (s *Store) Collect(ctx context.Context, attempt int, margin time.Duration) 
 	if area.unsure { // what the one that was not found refers to must not go on a single answer
 		blobs = nil
 	}
-	doomed := retention.Unreferenced(blobs, area.referenced, area.marks[attempt], margin)
+	doomed := retention.Unreferenced(blobs, func(sum string) bool { return area.refs[sum] }, area.marks[attempt], margin)
 	for i, sum := range doomed {
 		if i%16 == 0 {
 			if err := s.Fence(ctx, attempt); err != nil {
@@ -47,14 +47,14 @@ func (s *Store) Collect(ctx context.Context, attempt int, margin time.Duration) 
 	}
 	for sum := range area.corrupt {
 		if _, there := area.blobs[sum]; !there {
-			if err := s.remove(ctx, join(s.Prefix, folderCorrupt, sum)); err != nil {
+			if err := s.remove(ctx, path.Join(s.Prefix, folderCorrupt, sum)); err != nil {
 				return err
 			}
 		}
 	}
 	for other := range area.marks {
 		if other < attempt {
-			if err := s.remove(ctx, join(s.Prefix, folderWriters, strconv.Itoa(other))); err != nil {
+			if err := s.remove(ctx, path.Join(s.Prefix, folderWriters, strconv.Itoa(other))); err != nil {
 				return err
 			}
 		}
@@ -66,7 +66,7 @@ func (s *Store) Collect(ctx context.Context, attempt int, margin time.Duration) 
 // store that may only be read is as good: then no mark is left.
 func (s *Store) reading(ctx context.Context, checkpoint string) func() {
 	area, name := path.Dir(path.Dir(checkpoint)), path.Base(checkpoint)
-	key := join(area, folderReaders, name, strconv.FormatInt(time.Now().UnixNano(), 36))
+	key := path.Join(area, folderReaders, name, strconv.FormatInt(time.Now().UnixNano(), 36))
 	if s.write(ctx, key, []byte("{}"), false) != nil {
 		return func() {}
 	}

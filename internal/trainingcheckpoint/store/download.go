@@ -37,31 +37,28 @@ const (
 // Download brings a checkpoint into the new directory target, which the caller renames when all is there. Every file is
 // compared with its size and SHA-256; an InvalidError says what differs.
 func (s *Store) Download(ctx context.Context, r Remote, target string) error {
-	bucket, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
 	if path.Base(path.Dir(r.key)) == folderCheckpoints {
 		defer s.reading(ctx, r.key)()
 	}
-	ctx, stop := s.guard(ctx)
-	defer stop()
 	root, err := os.OpenRoot(target)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	group, inGroup := errgroup.WithContext(ctx)
-	group.SetLimit(filesAtOnce)
-	buffers := make(chan []byte, parallelReads)
-	for range parallelReads {
-		buffers <- nil // made when it is needed first
-	}
-	for _, f := range r.Manifest.Files {
-		group.Go(func() error { return s.downloadFile(inGroup, bucket, r, f, root, target, buffers) })
-	}
-	if err := group.Wait(); err != nil {
-		return because(ctx, err)
+	err = s.use(ctx, func(ctx context.Context, bucket *blob.Bucket) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(filesAtOnce)
+		buffers := make(chan []byte, parallelReads)
+		for range parallelReads {
+			buffers <- nil // made when it is needed first
+		}
+		for _, f := range r.Manifest.Files {
+			group.Go(func() error { return s.downloadFile(ctx, bucket, r, f, root, target, buffers) })
+		}
+		return group.Wait()
+	})
+	if err != nil {
+		return err
 	}
 	if err := volume.WriteFile(target, manifest.FileName, r.Manifest.Text); err != nil {
 		return err
@@ -107,19 +104,19 @@ func makeFolders(target, folder string) error {
 
 // keys are where the content of a file may lie: with the blobs of its area, or beside the manifest.
 func (r Remote) keys(f manifest.File) []string {
-	beside := join(r.key, f.Path)
+	beside := path.Join(r.key, f.Path)
 	if path.Base(path.Dir(r.key)) != folderCheckpoints {
 		return []string{beside}
 	}
-	return []string{join(path.Dir(path.Dir(r.key)), folderBlobs, f.SHA256), beside}
+	return []string{path.Join(path.Dir(path.Dir(r.key)), folderBlobs, f.SHA256), beside}
 }
 
 // condemn marks a content that is not what its name says, so that the next upload sends it again.
 func (s *Store) condemn(ctx context.Context, r Remote, f manifest.File) {
-	if r.key != join(s.Prefix, folderCheckpoints, r.Name) {
+	if r.key != path.Join(s.Prefix, folderCheckpoints, r.Name) {
 		return // not the job's own
 	}
-	_ = s.write(context.WithoutCancel(ctx), join(s.Prefix, folderCorrupt, f.SHA256), []byte("{}"), false)
+	_ = s.write(context.WithoutCancel(ctx), path.Join(s.Prefix, folderCorrupt, f.SHA256), []byte("{}"), false)
 }
 
 func (s *Store) fetch(

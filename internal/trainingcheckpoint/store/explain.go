@@ -64,7 +64,7 @@ func (s *Store) explain(err error) *Error {
 			"%s does not answer: %s: check the address, and whether network policies let the job's pods reach it; it is tried again", s.server(), text)}
 	}
 	if noCredentials(err) {
-		return noIdentity(s.Location).(*Error) //nolint:errorlint // noIdentity returns nothing else
+		return noIdentity(s.Location)
 	}
 	return &Error{Reason: report.ReasonStorageError, Message: fmt.Sprintf("%s: %s; it is tried again", s.at(), plain(err))}
 }

@@ -63,7 +63,7 @@ func (s *Store) Load(ctx context.Context, r Remote) (Remote, error) {
 }
 
 func (s *Store) manifestAt(ctx context.Context, key string) (*manifest.Manifest, error) {
-	text, err := s.read(ctx, join(key, manifest.FileName))
+	text, err := s.read(ctx, path.Join(key, manifest.FileName))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s *Store) URIOf(r Remote) string { return s.URI(r.key) }
 
 // Own makes a checkpoint of the job's own area ready for a download.
 func (s *Store) Own(ctx context.Context, name string) (Remote, error) {
-	return s.Load(ctx, Remote{Name: name, key: join(s.Prefix, folderCheckpoints, name)})
+	return s.Load(ctx, Remote{Name: name, key: path.Join(s.Prefix, folderCheckpoints, name)})
 }
 
 // search returns the keys of folders that may be checkpoints.

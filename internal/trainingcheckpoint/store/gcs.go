@@ -59,7 +59,7 @@ func authorizeGCS(ctx context.Context, l Location, c credentials, client *http.C
 }
 
 // noIdentity is the error of an environment without workload identity.
-func noIdentity(l Location) error {
+func noIdentity(l Location) *Error {
 	return &Error{Reason: report.ReasonCredentialsMissing, Message: fmt.Sprintf(
 		"there are no credentials for %s: name a Secret in secretRef, or give the job's ServiceAccount a workload identity", l.at())}
 }

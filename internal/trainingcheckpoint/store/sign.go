@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -41,34 +42,33 @@ func (s *Store) Sign(ctx context.Context, r Remote, expires time.Duration) ([]Si
 	if err != nil {
 		return nil, err
 	}
-	bucket, err := s.open(ctx)
+	signed := make([]SignedFile, len(r.Manifest.Files)+1)
+	err = s.use(ctx, func(ctx context.Context, bucket *blob.Bucket) error {
+		group, inGroup := errgroup.WithContext(ctx)
+		group.SetLimit(smallParallel)
+		for i, f := range r.Manifest.Files {
+			group.Go(func() error {
+				key, err := locate(inGroup, bucket, r, f)
+				if err == nil {
+					signed[i].File = f
+					signed[i].URL, err = s.signKey(inGroup, bucket, key, expires)
+				}
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		last := &signed[len(signed)-1]
+		sum := sha256.Sum256(r.Manifest.Text)
+		last.File = manifest.File{Path: manifest.FileName, Size: int64(len(r.Manifest.Text)), SHA256: hex.EncodeToString(sum[:])}
+		last.URL, err = s.signKey(ctx, bucket, path.Join(r.key, manifest.FileName), expires)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := s.guard(ctx)
-	defer stop()
-	signed := make([]SignedFile, len(r.Manifest.Files)+1)
-	group, inGroup := errgroup.WithContext(ctx)
-	group.SetLimit(smallParallel)
-	for i, f := range r.Manifest.Files {
-		group.Go(func() error {
-			key, err := locate(inGroup, bucket, r, f)
-			if err == nil {
-				signed[i].File = f
-				signed[i].URL, err = s.signKey(inGroup, bucket, key, expires)
-			}
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, because(ctx, err)
-	}
-	last := &signed[len(signed)-1]
-	sum := sha256.New()
-	_, _ = sum.Write(r.Manifest.Text)
-	last.File = manifest.File{Path: manifest.FileName, Size: int64(len(r.Manifest.Text)), SHA256: manifest.Sum(sum)}
-	last.URL, err = s.signKey(ctx, bucket, join(r.key, manifest.FileName), expires)
-	return signed, because(ctx, err)
+	return signed, nil
 }
 
 // locate finds where the content of a file lies.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"path"
 	"sync"
 	"time"
 
@@ -72,23 +71,25 @@ func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 }
 
 func (s *Store) openBucket(ctx context.Context) (*blob.Bucket, error) {
-	client := s.meter.client()
-	var c credentials
-	if s.folder != "" {
-		c = s.secrets
-	}
+	client := s.meter.client() // s.secrets is nil without a folder
 	switch s.Scheme {
 	case schemeGCS:
-		return openGCS(ctx, s.Location, c, client)
+		return openGCS(ctx, s.Location, s.secrets, client)
 	case schemeAzure:
-		return openAzure(s.Location, c, client)
+		return openAzure(s.Location, s.secrets, client)
 	}
-	return openS3(ctx, s.Location, c, client)
+	return openS3(ctx, s.Location, s.secrets, client)
 }
 
-// guard bounds ctx as meter.guard does.
-func (s *Store) guard(ctx context.Context) (context.Context, func()) {
-	return s.meter.guard(ctx, s.StallAfter)
+// use calls f with the bucket. It ends f's context when nothing moves over the network any more, which is the error then.
+func (s *Store) use(ctx context.Context, f func(ctx context.Context, bucket *blob.Bucket) error) error {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, stop := s.meter.guard(ctx, s.StallAfter)
+	defer stop()
+	return because(ctx, f(ctx, bucket))
 }
 
 // object is an object in a list.
@@ -102,60 +103,49 @@ type object struct {
 
 // list calls each for all objects whose names begin with prefix; only to the next slash when shallow, with folders.
 func (s *Store) list(ctx context.Context, prefix string, shallow bool, each func(object)) error {
-	bucket, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, stop := s.guard(ctx)
-	defer stop()
 	options := &blob.ListOptions{Prefix: prefix}
 	if shallow {
 		options.Delimiter = "/"
 	}
-	objects := bucket.List(options)
-	for {
-		o, err := objects.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
+	return s.use(ctx, func(ctx context.Context, bucket *blob.Bucket) error {
+		objects := bucket.List(options)
+		for {
+			o, err := objects.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			each(object{key: o.Key, size: o.Size, md5: string(o.MD5), changed: o.ModTime, folder: o.IsDir})
 		}
-		if err != nil {
-			return because(ctx, err)
-		}
-		each(object{key: o.Key, size: o.Size, md5: string(o.MD5), changed: o.ModTime, folder: o.IsDir})
-	}
+	})
 }
 
 // read returns a small object. gcerrors.NotFound is the code of the error when there is none.
-func (s *Store) read(ctx context.Context, key string) ([]byte, error) {
-	bucket, err := s.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx, stop := s.guard(ctx)
-	defer stop()
-	r, err := bucket.NewReader(ctx, key, nil)
-	if err != nil {
-		return nil, because(ctx, err)
-	}
-	defer func() { _ = r.Close() }()
-	text, err := io.ReadAll(io.LimitReader(r, manifest.MaxBytes))
-	return text, because(ctx, err)
+func (s *Store) read(ctx context.Context, key string) (text []byte, err error) {
+	err = s.use(ctx, func(ctx context.Context, bucket *blob.Bucket) error {
+		r, err := bucket.NewReader(ctx, key, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = r.Close() }()
+		text, err = io.ReadAll(io.LimitReader(r, manifest.MaxBytes))
+		return err
+	})
+	return text, err
 }
 
 // write writes a small object; with fresh, only when there is none of that name.
 func (s *Store) write(ctx context.Context, key string, content []byte, fresh bool) error {
-	bucket, err := s.open(ctx)
-	if err != nil {
+	return s.use(ctx, func(ctx context.Context, bucket *blob.Bucket) error {
+		err := put(ctx, bucket, key, content, fresh)
+		if fresh && isNotImplemented(err) {
+			// A server without conditional writes; the caller has looked that there is none.
+			err = put(ctx, bucket, key, content, false)
+		}
 		return err
-	}
-	ctx, stop := s.guard(ctx)
-	defer stop()
-	err = put(ctx, bucket, key, content, fresh)
-	if fresh && isNotImplemented(err) {
-		// A server without conditional writes; the caller has looked that there is none.
-		err = put(ctx, bucket, key, content, false)
-	}
-	return because(ctx, err)
+	})
 }
 
 func put(ctx context.Context, bucket *blob.Bucket, key string, content []byte, fresh bool) error {
@@ -166,17 +156,12 @@ func put(ctx context.Context, bucket *blob.Bucket, key string, content []byte, f
 
 // remove deletes an object; that it does not exist is no error.
 func (s *Store) remove(ctx context.Context, key string) error {
-	bucket, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, stop := s.guard(ctx)
-	defer stop()
-	err = bucket.Delete(ctx, key)
-	if isNotFound(err) {
+	return s.use(ctx, func(ctx context.Context, bucket *blob.Bucket) error {
+		if err := bucket.Delete(ctx, key); !isNotFound(err) {
+			return err
+		}
 		return nil
-	}
-	return because(ctx, err)
+	})
 }
 
 // because returns the cause of a context's end in place of the error that it led to.
@@ -190,6 +175,3 @@ func because(ctx context.Context, err error) error {
 func isPrecondition(err error) bool {
 	return err != nil && gcerrors.Code(err) == gcerrors.FailedPrecondition
 }
-
-// join makes a key.
-func join(parts ...string) string { return path.Join(parts...) }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 
 	"gocloud.dev/blob"
 	"golang.org/x/sync/errgroup"
@@ -70,40 +72,32 @@ func (s *Store) Upload(ctx context.Context, area *Area, attempt int, dir *os.Roo
 }
 
 func (s *Store) uploadFiles(ctx context.Context, area *Area, dir *os.Root, m *manifest.Manifest) (Sent, error) {
-	bucket, err := s.open(ctx)
+	var sent Sent
+	err := s.use(ctx, func(ctx context.Context, bucket *blob.Bucket) error {
+		group, inGroup := errgroup.WithContext(ctx)
+		group.SetLimit(smallParallel)
+		memory := semaphore.NewWeighted(memoryBudget)
+		begun := map[string]bool{}
+		for _, f := range m.Files {
+			if begun[f.SHA256] || (area.has(f) && area.refs[f.SHA256]) {
+				sent.Reused += f.Size
+				continue
+			}
+			begun[f.SHA256] = true
+			sent.Uploaded += f.Size
+			cost := s.cost(f.Size)
+			if memory.Acquire(inGroup, cost) != nil { // another has failed, or nothing moves any more
+				return cmp.Or(group.Wait(), ctx.Err())
+			}
+			group.Go(func() error {
+				defer memory.Release(cost)
+				return s.uploadFile(inGroup, bucket, dir, f, area.corrupt[f.SHA256])
+			})
+		}
+		return group.Wait()
+	})
 	if err != nil {
 		return Sent{}, err
-	}
-	ctx, stop := s.guard(ctx)
-	defer stop()
-	group, inGroup := errgroup.WithContext(ctx)
-	group.SetLimit(smallParallel)
-	memory := semaphore.NewWeighted(memoryBudget)
-	var sent Sent
-	begun, cut := map[string]bool{}, false
-	for _, f := range m.Files {
-		if begun[f.SHA256] || (area.has(f) && area.referenced(f.SHA256)) {
-			sent.Reused += f.Size
-			continue
-		}
-		begun[f.SHA256] = true
-		sent.Uploaded += f.Size
-		cost := s.cost(f.Size)
-		if memory.Acquire(inGroup, cost) != nil {
-			cut = true // another has failed, or nothing moves any more
-			break
-		}
-		group.Go(func() error {
-			defer memory.Release(cost)
-			return s.uploadFile(inGroup, bucket, dir, f, area.corrupt[f.SHA256])
-		})
-	}
-	err = group.Wait()
-	if err == nil && cut { // those that were begun are there, but not all were
-		err = ctx.Err()
-	}
-	if err != nil {
-		return Sent{}, because(ctx, err)
 	}
 	return sent, nil
 }
@@ -146,7 +140,7 @@ func (s *Store) uploadFile(ctx context.Context, bucket *blob.Bucket, dir *os.Roo
 		return because(ctx, err)
 	}
 	if damaged {
-		return s.remove(ctx, join(s.Prefix, folderCorrupt, f.SHA256))
+		return s.remove(ctx, path.Join(s.Prefix, folderCorrupt, f.SHA256))
 	}
 	return nil
 }

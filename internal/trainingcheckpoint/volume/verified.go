@@ -2,8 +2,10 @@ package volume
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
@@ -13,10 +15,10 @@ import (
 // of it has changed.
 type Verified struct {
 	Directory Directory
-	known     map[string]verdict
+	known     map[string]verification
 }
 
-type verdict struct {
+type verification struct {
 	print    string
 	manifest *manifest.Manifest
 	err      error
@@ -37,21 +39,15 @@ func (v *Verified) Check(ctx context.Context, name string) (*manifest.Manifest, 
 		return nil, err
 	}
 	if v.known == nil {
-		v.known = map[string]verdict{}
+		v.known = map[string]verification{}
 	}
-	v.known[name] = verdict{print: now, manifest: m, err: err}
+	v.known[name] = verification{print: now, manifest: m, err: err}
 	return m, err
 }
 
 // Forget drops what is known of checkpoints that are gone.
 func (v *Verified) Forget(present []string) {
-	still := make(map[string]verdict, len(present))
-	for _, name := range present {
-		if known, ok := v.known[name]; ok {
-			still[name] = known
-		}
-	}
-	v.known = still
+	maps.DeleteFunc(v.known, func(name string, _ verification) bool { return !slices.Contains(present, name) })
 }
 
 // print changes when a file is written again; empty when a file cannot be looked at.

@@ -163,7 +163,7 @@ func (c *cluster) writes(ctx context.Context) (map[write]int, error) {
 		}
 	}
 	if len(count) == 0 {
-		return nil, errors.New("the API server's metrics tell of no request")
+		return nil, errors.New("the API server's metrics count no request")
 	}
 	return count, nil
 }

@@ -32,7 +32,7 @@ type pattern struct {
 }
 
 // requestsAlone measures how long those requests take that a job with a pod and two steps of its status cannot do without: its user's,
-// the scheduler's and the kubelet's, its pod, and the steps to Scheduled and Succeeded. Nobody watches, decides, or waits for anything
+// the scheduler's and the kubelet's, its pod, and the steps to Scheduled and Succeeded. Nothing watches, decides, or waits for anything
 // but the API server. It comes after the jobs have been run, whose objects are the patterns.
 func (c *cluster) requestsAlone(ctx context.Context, jobs []baseline.Job) (time.Duration, error) {
 	l, err := c.newLoad(namespace)

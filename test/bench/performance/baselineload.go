@@ -42,7 +42,7 @@ type queueLoad struct {
 }
 
 // baselineCreators is how many clients create jobs at the same time: few, since more of them would only wait in the API server, which
-// has no time then to tell of changes.
+// has no time then to report changes.
 const baselineCreators = 6
 
 // loadJob is a job and when what happened to it.
@@ -80,7 +80,7 @@ func (c *cluster) newLoad(namespace string) (*queueLoad, error) {
 	return l, err
 }
 
-// runLoad runs jobs, all of which must succeed.
+// runLoad runs jobs; all must succeed.
 func (c *cluster) runLoad(ctx context.Context, m *manager, namespace string, jobs []baseline.Job) (*queueLoad, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -227,7 +227,7 @@ type change struct {
 	} `json:"object"`
 }
 
-// watchJobs notes what becomes of the jobs.
+// watchJobs notes the states of the jobs.
 func (l *queueLoad) watchJobs(ctx context.Context, version string) {
 	for ctx.Err() == nil {
 		err := l.watchJobsFrom(ctx, &version)

@@ -28,7 +28,7 @@ func (q *queues) markdown() string {
 			seconds(share(waits, 0.5)), seconds(share(waits, 0.99)), seconds(share(waits, 1)), class.Threshold.Seconds())
 	}
 	all := time.Duration(float64(q.alone) * float64(q.jobs) / float64(q.aloneJobs))
-	fmt.Fprintf(&out, "\nThe seven requests that none of them can do without, sent right after by %d clients for %d jobs more with nobody watching, took %.1f ms per job:\n"+
+	fmt.Fprintf(&out, "\nThe seven requests that none of them can do without, sent right after by %d clients for %d jobs more with no one watching, took %.1f ms per job:\n"+
 		"**%.0f s** for %d jobs. The whole took **%.1f times** as long.\n",
 		aloneClients, q.aloneJobs, perJob(q.alone, q.aloneJobs), all.Seconds(), q.jobs, q.wall.Seconds()/all.Seconds())
 	q.usage(&out)

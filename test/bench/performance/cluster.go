@@ -182,7 +182,7 @@ func (c *cluster) kubeconfig(name string, groups ...string) (string, error) {
 func (c *cluster) startControllers(context.Context) error {
 	for program, arguments := range map[string][]string{
 		"kube-controller-manager": {
-			// Nodes send no heartbeats, and nobody may mind.
+			// Nodes send no heartbeats, which must have no effect.
 			"--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-device-taint-eviction-controller",
 			"--concurrent-job-syncs=20", "--use-service-account-credentials=true",
 		},
@@ -253,7 +253,7 @@ func (c *cluster) makeNodes(ctx context.Context) error {
 			corev1.ResourcePods: resource.MustParse("10000"),
 		}
 		node.Status = corev1.NodeStatus{Capacity: capacity, Allocatable: capacity}
-		if c.options.bare { // nobody else says so
+		if c.options.bare { // nothing else says so
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated"}}
 		}
 		if err := c.client.Status().Update(ctx, node); err != nil {

@@ -32,7 +32,7 @@ func trainingJob(namespace, name string, workers int) *mlv1.TrainingJob {
 			Resources: &corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 			},
-			// Nobody answers at the addresses of simulated pods.
+			// No server answers at the addresses of simulated pods.
 			Monitoring: mlv1.Monitoring{Enabled: ptr.To(false)},
 		},
 	}

@@ -147,7 +147,7 @@ func await(ctx context.Context, what string, limit time.Duration, needed []*proc
 			}
 		}
 		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("waited %s in vain until %s", limit, what), err)
+			return errors.Join(fmt.Errorf("waited %s without success until %s", limit, what), err)
 		}
 		select {
 		case <-ctx.Done():

@@ -90,7 +90,7 @@ func (r *report) writesTable(out *strings.Builder) {
 	}
 	row(out, r.writes, "**all**", func(l life) string { return "**" + each(sum(l.writes), l.jobs) + "**" })
 	row(out, r.writes, "refused by the API server, of these", func(l life) string { return each(l.refused, l.jobs) })
-	row(out, r.writes, "scrapes that brought new figures", func(l life) string { return each(int(l.news), l.jobs) })
+	row(out, r.writes, "scrapes that brought new figures", func(l life) string { return each(int(l.newAnswers), l.jobs) })
 	row(out, r.writes, fmt.Sprintf("**writes in %.0f s of unchanged jobs**, half of them finished, all jobs together", unchanged.Seconds()),
 		func(l life) string { return fmt.Sprintf("**%d**", l.resyncWrites) })
 	row(out, r.writes, "reconciliations meanwhile", func(l life) string { return fmt.Sprintf("%.0f", l.resyncLooks) })

@@ -215,7 +215,7 @@ func (c *cluster) watchPods(ctx context.Context, pods int, watching chan<- struc
 		// The API server ends the watch of a client that does not keep up; it goes on from where it was.
 		watched, err := resource.Watch(ctx, metav1.ListOptions{ResourceVersion: version})
 		if err != nil {
-			return fmt.Errorf("watch pods, of which %d of %d exist: %w", seen, pods, err)
+			return fmt.Errorf("watch pods (%d of %d exist): %w", seen, pods, err)
 		}
 		if watching != nil {
 			close(watching)
@@ -224,7 +224,7 @@ func (c *cluster) watchPods(ctx context.Context, pods int, watching chan<- struc
 		for change := range watched.ResultChan() {
 			pod, ok := change.Object.(*metav1.PartialObjectMetadata)
 			if !ok {
-				return fmt.Errorf("watch pods, of which %d of %d exist: %w", seen, pods, apierrors.FromObject(change.Object))
+				return fmt.Errorf("watch pods (%d of %d exist): %w", seen, pods, apierrors.FromObject(change.Object))
 			}
 			version = pod.ResourceVersion
 			if change.Type != watch.Added {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// loadUser is who plays users, scheduler and kubelets where no other program does. It may do everything, and waits for nobody.
+// loadUser is who plays users, scheduler and kubelets where no other program does. It may do everything, and its requests are not limited.
 const loadUser = "load"
 
 func tokenOf(name string) string { return "token-of-" + name }

@@ -42,8 +42,8 @@ func startWorkerWith(write func(to io.Writer, answer int64)) (*worker, error) {
 
 func (w *worker) stop() { _ = w.server.Close() }
 
-// news is how many answers had figures that those before had not.
-func (w *worker) news() int64 { return min(w.answers.Load(), w.last) }
+// newAnswers is how many answers had figures that those before had not.
+func (w *worker) newAnswers() int64 { return min(w.answers.Load(), w.last) }
 
 // ServeHTTP implements http.Handler.
 func (w *worker) ServeHTTP(answer http.ResponseWriter, _ *http.Request) {

@@ -35,11 +35,11 @@ type lifeVariant struct {
 type life struct {
 	lifeVariant
 
-	jobs    int
-	writes  map[write]int
-	refused int
-	news    int64
-	// resyncWrites were sent, and resyncLooks jobs looked at, by a manager that was started anew beside finished and
+	jobs       int
+	writes     map[write]int
+	refused    int
+	newAnswers int64
+	// resyncWrites were sent, and resyncLooks jobs looked at, by a manager that was restarted beside finished and
 	// running jobs and looked at all objects every few seconds.
 	resyncWrites int
 	resyncLooks  float64
@@ -100,7 +100,7 @@ func measureLife(ctx context.Context, s settings, variant lifeVariant) (life, er
 		return counted, err
 	}
 	for _, w := range workers {
-		counted.news += w.news()
+		counted.newAnswers += w.newAnswers()
 	}
 
 	pods.lasting = true

@@ -11,7 +11,7 @@ type Fault struct {
 	Method, Zone string
 	// After is the number of such requests that go well before.
 	After int
-	// Times is how often it happens; 0 for ever.
+	// Times is how often it happens; 0 for always.
 	Times int
 
 	// Exactly one of the following is set.
@@ -44,7 +44,7 @@ func (s *Server) Inject(fault Fault) (remove func()) {
 	}
 }
 
-// RateLimit answers the next times requests with 429; 0 times for ever.
+// RateLimit answers the next times requests with 429; 0 times for always.
 func (s *Server) RateLimit(times int, retryAfter time.Duration) (remove func()) {
 	return s.Inject(Fault{
 		Times: times, Status: http.StatusTooManyRequests, Reason: "rateLimitExceeded", RetryAfter: retryAfter,

@@ -13,7 +13,7 @@ type filter func(resource map[string]any) bool
 var filterTokens = regexp.MustCompile(`\s*("(?:[^"\\]|\\.)*"|'[^']*'|[()]|!=|<=|>=|[=<>:]|[^\s()=<>:!"']+)`)
 
 // parseFilter reads expressions such as `(labels.a = "b") AND (status = RUNNING)`; a field that the resource's schema
-// does not have is an error, since such a filter would find nothing for ever.
+// does not have is an error, since such a filter would never find anything.
 func (d *document) parseFilter(s *schema, text string) (filter, error) {
 	if strings.TrimSpace(text) == "" {
 		return func(map[string]any) bool { return true }, nil

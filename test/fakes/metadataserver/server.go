@@ -1,5 +1,5 @@
 // Package metadataserver is the metadata server of a Compute Engine instance for tests: it holds requests until a value
-// changes, as Google's does, and has the troubles that Google's may have.
+// changes, as Google's does, and has the faults that Google's may have.
 package metadataserver
 
 import (
@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// Trouble that the server has with a request.
-type Trouble int
+// Fault of the server in a request.
+type Fault int
 
-// The troubles.
+// The faults.
 const (
-	None Trouble = iota
+	None Fault = iota
 	// Unavailable: it answers 503.
 	Unavailable
 	// Reset: it closes the connection without an answer, those that hang as well.
@@ -44,7 +44,7 @@ type Server struct {
 	mutex    sync.Mutex
 	changed  chan struct{}
 	values   map[string]string
-	trouble  Trouble
+	fault    Fault
 	requests int
 	hanging  int
 	etags    []string
@@ -90,8 +90,8 @@ func (s *Server) Set(key, value string) time.Time {
 	return at
 }
 
-// Have a trouble with all requests from now on.
-func (s *Server) Have(trouble Trouble) { s.change(func() { s.trouble = trouble }) }
+// Have a fault in all requests from now on.
+func (s *Server) Have(fault Fault) { s.change(func() { s.fault = fault }) }
 
 // Requests so far.
 func (s *Server) Requests() int {
@@ -123,11 +123,11 @@ func (s *Server) change(change func()) {
 }
 
 // state that a request sees, and what is closed when it changes.
-func (s *Server) state(key string) (value string, there bool, trouble Trouble, changed chan struct{}) {
+func (s *Server) state(key string) (value string, there bool, fault Fault, changed chan struct{}) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	value, there = s.values[key]
-	return value, there, s.trouble, s.changed
+	return value, there, s.fault, s.changed
 }
 
 func (s *Server) answer(w http.ResponseWriter, request *http.Request) {
@@ -145,8 +145,8 @@ func (s *Server) answer(w http.ResponseWriter, request *http.Request) {
 	ctx, cancel := held(request)
 	defer cancel()
 	for {
-		value, there, trouble, changed := s.state(key)
-		switch trouble {
+		value, there, fault, changed := s.state(key)
+		switch fault {
 		case Silent:
 			s.hang(request.Context(), changed)
 			continue
@@ -158,14 +158,14 @@ func (s *Server) answer(w http.ResponseWriter, request *http.Request) {
 		}
 		w.Header().Set("Metadata-Flavor", "Google")
 		switch {
-		case trouble == Unavailable:
+		case fault == Unavailable:
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 			return
 		case !there:
 			http.NotFound(w, request)
 			return
 		}
-		if trouble != WithoutETag {
+		if fault != WithoutETag {
 			w.Header().Set("ETag", etag(value))
 			if request.URL.Query().Get("last_etag") == etag(value) && s.hang(ctx, changed) {
 				continue

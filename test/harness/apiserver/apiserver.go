@@ -140,7 +140,7 @@ func (s *Server) start() error {
 	return nil
 }
 
-// Await waits for something to happen on the API server, for a minute at the most.
+// Await waits for something to happen on the API server, for a minute at most.
 func Await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,

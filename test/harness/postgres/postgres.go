@@ -111,7 +111,7 @@ func dataFolder(t testing.TB) string {
 	return folder
 }
 
-// credential of the user that the package made: PostgreSQL refuses to run as root. Nil for anybody else.
+// credential of the user that the package made: PostgreSQL refuses to run as root. Nil for any other user.
 func credential(t testing.TB) *syscall.Credential {
 	t.Helper()
 	if os.Getuid() != 0 {

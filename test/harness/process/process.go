@@ -153,7 +153,7 @@ func (s *Server) Kill() {
 	s.process = nil
 }
 
-// FreePort replaces port 0 of an address by one that nobody listens on.
+// FreePort replaces port 0 of an address by one that no program listens on.
 func FreePort(t testing.TB, address string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)

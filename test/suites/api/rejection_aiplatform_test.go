@@ -99,7 +99,7 @@ func TestAIJobRejections(t *testing.T) {
 		{"a node label with blanks", `spec: {nodeSelector: {gpu: "A 100"}}`, "spec.nodeSelector.gpu", "should match"},
 		{"an unknown effect of a toleration", `spec: {tolerations: [{key: gpu, effect: Never}]}`, "spec.tolerations", "use NoSchedule, PreferNoSchedule or NoExecute"},
 		{"a variable with two values", `spec: {env: [{name: A, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}`, "spec.env", "keep one of the two"},
-		{"a misspelt field", `spec: {gangs: {enabled: true}}`, "spec.gangs", "unknown field"},
+		{"a misspelled field", `spec: {gangs: {enabled: true}}`, "spec.gangs", "unknown field"},
 	})
 }
 
@@ -116,7 +116,7 @@ func TestAIJobQueueRejections(t *testing.T) {
 		{"a quota of fewer than no GPUs", `spec: {quotas: {gpus: -1}}`, "spec.quotas.gpus", "should be greater than or equal to 0"},
 		{"more jobs for one user than for all", `spec: {maxConcurrency: 5, userLimits: {maxConcurrency: 6}}`, "spec.userLimits.maxConcurrency", "6 is more than maxConcurrency 5 of the whole queue: lower it or raise spec.maxConcurrency"},
 		{"more jobs for one namespace than for all", `spec: {namespaceLimits: {maxConcurrency: 200}}`, "spec.namespaceLimits.maxConcurrency", "lower it or raise spec.maxConcurrency"},
-		{"a limit of borrowing without anybody to borrow from", `spec: {quotas: {gpus: 1}, borrowingLimits: {gpus: 1}}`, "spec.borrowingLimits", "name one in spec.cohort, or remove borrowingLimits"},
+		{"a limit of borrowing without a cohort to borrow from", `spec: {quotas: {gpus: 1}, borrowingLimits: {gpus: 1}}`, "spec.borrowingLimits", "name one in spec.cohort, or remove borrowingLimits"},
 		{"a cohort without anything to lend", `spec: {cohort: c}`, "spec.cohort", "set spec.quotas, or remove cohort"},
 		{"a limit of borrowing what is not limited", `spec: {cohort: c, quotas: {gpus: 1}, borrowingLimits: {cpu: 1}}`, "spec.borrowingLimits", "add it to spec.quotas, or remove it here"},
 		{"a cohort in capitals", `spec: {cohort: C, quotas: {gpus: 1}}`, "spec.cohort", "should match"},

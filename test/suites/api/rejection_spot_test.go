@@ -74,7 +74,7 @@ func TestSpotInstanceVMRejections(t *testing.T) {
 		{"a price for a zone that is never used", `spec: {prices: [{zone: us-east1-b, perHour: "0.35"}]}`, "spec.prices", "correct the zone, or remove the price"},
 		{"two prices for one zone", `spec: {prices: [{zone: us-central1-a, perHour: "0.35"}, {zone: us-central1-a, provisioningModel: SPOT, perHour: "0.4"}]}`, "spec.prices", "remove one of them"},
 		{"a currency that is none", `spec: {priceCurrency: euro}`, "spec.priceCurrency", "Too long"},
-		{"a misspelt field", `spec: {gcp: {machinetype: n1-standard-8}}`, "spec.gcp.machinetype", "unknown field"},
+		{"a misspelled field", `spec: {gcp: {machinetype: n1-standard-8}}`, "spec.gcp.machinetype", "unknown field"},
 	})
 }
 
@@ -89,8 +89,8 @@ func TestSpotInstanceJobRejections(t *testing.T) {
 		{"restarting always", `spec: {jobTemplate: {spec: {template: {spec: {restartPolicy: Always}}}}}`, "spec.jobTemplate.spec.template.spec.restartPolicy", "set it to Never"},
 		{"no container", `spec: {jobTemplate: {spec: {template: {spec: {containers: []}}}}}`, "spec.jobTemplate.spec.template.spec.containers", "add the container to run"},
 		{"a container without name", `spec: {jobTemplate: {spec: {template: {spec: {containers: [{image: i}]}}}}}`, "spec.jobTemplate.spec.template.spec.containers[0].name", "Required value"},
-		{"a misspelt field of a container", `spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: a, image: i, comand: [x]}]}}}}}`, "spec.jobTemplate.spec.template.spec.containers[0].comand", "unknown field"},
-		{"a misspelt field of a pod", `spec: {jobTemplate: {spec: {template: {spec: {toleration: []}}}}}`, "spec.jobTemplate.spec.template.spec.toleration", "unknown field"},
+		{"a misspelled field of a container", `spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: a, image: i, comand: [x]}]}}}}}`, "spec.jobTemplate.spec.template.spec.containers[0].comand", "unknown field"},
+		{"a misspelled field of a pod", `spec: {jobTemplate: {spec: {template: {spec: {toleration: []}}}}}`, "spec.jobTemplate.spec.template.spec.toleration", "unknown field"},
 		{"a selector", `spec: {jobTemplate: {spec: {selector: {matchLabels: {a: b}}}}}`, "spec.jobTemplate.spec.selector", "remove both"},
 		{"checkpoints without repository", `spec: {checkpointConfig: {checkpointImageRepo: null}}`, "spec.checkpointConfig.checkpointImageRepo", "Required value"},
 		{"a repository without registry", `spec: {checkpointConfig: {checkpointImageRepo: checkpoints}}`, "spec.checkpointConfig.checkpointImageRepo", "write for example registry.example.com/team/checkpoints"},

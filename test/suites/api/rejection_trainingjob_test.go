@@ -33,7 +33,7 @@ func TestTrainingJobRejections(t *testing.T) {
 		{"a number as model", `spec: {model: 50}`, "spec.model", "must be of type string"},
 		{"a job without data set", `spec: {dataset: null}`, "spec.dataset", "Required value"},
 		{"an empty data set", `spec: {dataset: ""}`, "spec.dataset", "should be at least 1 chars long"},
-		{"a misspelt field", `spec: {numWorker: 4}`, "spec.numWorker", "unknown field"},
+		{"a misspelled field", `spec: {numWorker: 4}`, "spec.numWorker", "unknown field"},
 
 		// Workers
 		{"a job without number of workers", `spec: {numWorkers: null}`, "spec.numWorkers", "Required value"},
@@ -54,7 +54,7 @@ func TestTrainingJobRejections(t *testing.T) {
 		{"a variable twice", `spec: {env: [{name: A, value: "1"}, {name: A, value: "2"}]}`, "spec.env[1]", "Duplicate value"},
 		{"a variable without name", `spec: {env: [{value: "1"}]}`, "spec.env[0].name", "Required value"},
 		{"a number as value of a variable", `spec: {env: [{name: A, value: 1}]}`, "spec.env[0].value", "must be of type string"},
-		{"a misspelt source of a variable", `spec: {env: [{name: A, valueFrom: {secretRef: {name: s, key: k}}}]}`, "spec.env[0].valueFrom.secretRef", "unknown field"},
+		{"a misspelled source of a variable", `spec: {env: [{name: A, valueFrom: {secretRef: {name: s, key: k}}}]}`, "spec.env[0].valueFrom.secretRef", "unknown field"},
 		{"a pull secret twice", `spec: {imagePullSecrets: [{name: a}, {name: a}]}`, "spec.imagePullSecrets[1]", "Duplicate value"},
 		{"memory in words", `spec: {resources: {limits: {memory: lots}}}`, "spec.resources.limits.memory", "should match"},
 		{"GPU limits that fit neither a worker nor the job", `spec: {resources: {limits: {nvidia.com/gpu: 3}}}`, "spec.resources.limits",
@@ -71,7 +71,7 @@ func TestTrainingJobRejections(t *testing.T) {
 		{"a variable with two values", `spec: {env: [{name: A, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}`, "spec.env", "keep one of the two"},
 		{"a service account with blanks", `spec: {serviceAccountName: My Account}`, "spec.serviceAccountName", "should match"},
 		{"an empty service account", `spec: {serviceAccountName: ""}`, "spec.serviceAccountName", "should be at least 1 chars long"},
-		{"a misspelt security setting", `spec: {securityContext: {runAsUsr: 1000}}`, "spec.securityContext.runAsUsr", "unknown field"},
+		{"a misspelled security setting", `spec: {securityContext: {runAsUsr: 1000}}`, "spec.securityContext.runAsUsr", "unknown field"},
 		{"a user in words", `spec: {securityContext: {runAsUser: root}}`, "spec.securityContext.runAsUser", "must be of type integer"},
 
 		// Hyperparameters
@@ -159,8 +159,8 @@ func TestTrainingJobRejections(t *testing.T) {
 		{"gang in words", `spec: {scheduling: {gang: "yes"}}`, "spec.scheduling.gang", "must be of type boolean"},
 		{"a spot reference without name", `spec: {scheduling: {spot: {}}}`, "spec.scheduling.spot.name", "Required value"},
 		{"tolerations that are no list", `spec: {scheduling: {tolerations: all}}`, "spec.scheduling.tolerations", "must be of type array"},
-		{"a misspelt toleration", `spec: {scheduling: {tolerations: [{key: gpu, op: Exists}]}}`, "spec.scheduling.tolerations[0].op", "unknown field"},
-		{"a misspelt affinity", `spec: {scheduling: {affinity: {podAntiAfinity: {}}}}`, "spec.scheduling.affinity.podAntiAfinity", "unknown field"},
+		{"a misspelled toleration", `spec: {scheduling: {tolerations: [{key: gpu, op: Exists}]}}`, "spec.scheduling.tolerations[0].op", "unknown field"},
+		{"a misspelled affinity", `spec: {scheduling: {affinity: {podAntiAfinity: {}}}}`, "spec.scheduling.affinity.podAntiAfinity", "unknown field"},
 
 		// Monitoring and networking
 		{"a metrics port below 1024", `spec: {monitoring: {metricsPort: 80}}`, "spec.monitoring.metricsPort", "should be greater than or equal to 1024"},

@@ -136,7 +136,7 @@ func TestAIPlatformChanges(t *testing.T) {
 		{rejection: accepted("cancel", `spec: {cancel: true}`)},
 		{rejection: accepted("retries", `spec: {retryPolicy: {maxRetries: 9}}`)},
 		{rejection: accepted("the queue of a job that waits", `spec: {queueName: b}`), before: `spec: {queueName: a}`, status: `phase: Queued`},
-		{rejection: accepted("the queue of a job that nobody has seen", `spec: {queueName: b}`)},
+		{rejection: accepted("the queue of a job without a status", `spec: {queueName: b}`)},
 		{rejection: rejection{"the queue of a job that runs", `spec: {queueName: b}`, "spec.queueName", "create another AIJob in the other queue"},
 			before: `spec: {queueName: a}`, status: `phase: Running`},
 		{rejection: rejection{"cancel taken back", `spec: {cancel: false}`, "spec.cancel", "create another AIJob"}, before: `spec: {cancel: true}`},

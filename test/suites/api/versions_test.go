@@ -32,7 +32,7 @@ func TestVersionsOfAKindAreTheSame(t *testing.T) {
 	}
 }
 
-// What kubectl takes when nobody names a version.
+// What kubectl takes when no version is named.
 func TestPreferredVersions(t *testing.T) {
 	want := map[string]string{
 		"ml.example.com":               "v1",

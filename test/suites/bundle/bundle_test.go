@@ -165,7 +165,7 @@ func TestEveryImageIsARelatedImage(t *testing.T) {
 }
 
 // OLM takes the operator as installed only when all of its Deployments are available: the job service must come up with nothing but
-// what is in the bundle, and cost next to nothing while nobody uses it.
+// what is in the bundle, and cost next to nothing while it is not used.
 func TestTheJobServiceNeedsNothingBesideTheBundle(t *testing.T) {
 	for _, deployment := range csv(t).Spec.Install.Spec.Deployments {
 		if deployment.Name != "spot-training-operator-job-service" {

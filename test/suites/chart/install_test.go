@@ -73,7 +73,7 @@ func (c *cluster) mustHelm(args ...string) string {
 func (c *cluster) await(what string, met func(context.Context) (bool, error)) {
 	c.t.Helper()
 	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, time.Minute, true, met)
-	require.NoError(c.t, err, "waited in vain for %s", what)
+	require.NoError(c.t, err, "waited too long for %s", what)
 }
 
 // crd returns a kind once it is served.

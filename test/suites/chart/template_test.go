@@ -49,7 +49,7 @@ func TestTheChartMakesWhatKustomizeBuilds(t *testing.T) {
 
 			assert.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
 			for id := range want {
-				assert.Empty(t, cmp.Diff(want[id], got[id]), "%s differs: run make chart, or mend values.yaml", id)
+				assert.Empty(t, cmp.Diff(want[id], got[id]), "%s differs: run make chart, or fix values.yaml", id)
 			}
 		})
 	}
@@ -290,7 +290,7 @@ func TestValuesReachTheirObjects(t *testing.T) {
 	}
 }
 
-// A monitor that selects no Service, or a port that the Service or the pods do not have, scrapes nothing, and nobody says so.
+// A monitor that selects no Service, or a port that the Service or the pods do not have, scrapes nothing, without an error.
 func TestEveryMonitorFindsWhatItScrapes(t *testing.T) {
 	objects := render(t, "--set=jobService.enabled=true,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=15s")
 	for id, workload := range map[string]string{

@@ -34,7 +34,7 @@ func TestWrongValuesAreRefusedByName(t *testing.T) {
 		says  []string
 	}{
 		"a value that does not exist":      {"--set=replica=2", []string{"additional properties 'replica' not allowed"}},
-		"a misspelt value of a group":      {"--set=image.repo=x", []string{"/image", "additional properties 'repo' not allowed"}},
+		"a misspelled value of a group":    {"--set=image.repo=x", []string{"/image", "additional properties 'repo' not allowed"}},
 		"a word for a number":              {"--set=replicas=two", []string{"/replicas", "got string, want integer"}},
 		"a log level that does not exist":  {"--set=logLevel=trace", []string{"/logLevel", "'debug', 'info', 'warn', 'error'"}},
 		"a digest without its algorithm":   {"--set=image.digest=0123", []string{"/image/digest", "sha256"}},
@@ -86,7 +86,7 @@ func compareLevel(t *testing.T, path string, values map[string]any, schema map[s
 		delete(known, "global")
 	}
 	assert.Equal(t, slices.Sorted(maps.Keys(values)), slices.Sorted(maps.Keys(known)), "below %q", path)
-	assert.Equal(t, false, schema["additionalProperties"], "a misspelt value below %q must be an error", path)
+	assert.Equal(t, false, schema["additionalProperties"], "a misspelled value below %q must be an error", path)
 	for name, value := range values {
 		group, ok := value.(map[string]any)
 		next, _ := properties[name].(map[string]any)
@@ -96,7 +96,7 @@ func compareLevel(t *testing.T, path string, values map[string]any, schema map[s
 	}
 }
 
-// Every value below manager sets a flag of the manager, and the default that is told of it is the flag's.
+// Every value below manager sets a flag of the manager, and the default in its description is the flag's.
 func TestValuesOfTheManagerAreItsFlags(t *testing.T) {
 	help, err := output(exec.CommandContext(t.Context(), operator.Program(t), "manager", "--help"))
 	require.NoError(t, err)

@@ -230,7 +230,7 @@ func (c *cluster) die(name string, at time.Time) {
 	})
 }
 
-// try says whether a write went through. What was changed or deleted meanwhile is seen anew.
+// try says whether a write went through. What was changed or deleted meanwhile is read again.
 func (c *cluster) try(err error) bool {
 	switch {
 	case err == nil:

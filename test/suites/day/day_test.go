@@ -75,7 +75,7 @@ func TestASimulatedDay(t *testing.T) {
 	length := w.since()
 	require.True(t, w.completed(day.jobs), "after %s: %s", length, w.describe())
 
-	// Nobody needs the instances any more.
+	// The instances are not needed any more.
 	w.run(length+2*time.Hour, func() bool { return len(w.google.Instances()) == 0 })
 	assert.Empty(t, w.google.Instances(), "no instance is left")
 	w.report(day, length, time.Since(began))

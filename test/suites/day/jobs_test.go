@@ -45,7 +45,7 @@ func (c *cluster) runJob(ctx context.Context, job *batchv1.Job, pods []*corev1.P
 	if len(pods) > 0 {
 		return false
 	}
-	if c.told[job.UID] != "" { // it had a pod, and somebody removed it without a trace
+	if c.told[job.UID] != "" { // it had a pod, which was removed without a trace
 		return c.finish(ctx, job, batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded, "the pod was deleted")
 	}
 	pod := &corev1.Pod{
@@ -142,7 +142,7 @@ func (c *cluster) collect(ctx context.Context, v *view) bool {
 	return did
 }
 
-// collectLost is what becomes of a pod whose node does not exist any more.
+// collectLost ends a pod whose node does not exist any more.
 func (c *cluster) collectLost(ctx context.Context, pod *corev1.Pod) bool {
 	if !ended(pod) {
 		failed := pod.DeepCopy()

@@ -188,7 +188,7 @@ func (joining) Metadata(_ context.Context, _ *spotv1alpha1.SpotInstanceVM, insta
 }
 
 func (joining) Login(context.Context, *spotv1alpha1.SpotInstanceVM, spotv1alpha1.ProvisionedInstance, cloud.Provider) error {
-	return fmt.Errorf("nobody logs in here")
+	return fmt.Errorf("no login is expected here")
 }
 
 func (joining) Revoke(context.Context, *spotv1alpha1.SpotInstanceVM, string) error { return nil }

@@ -18,11 +18,11 @@ import (
 
 const module = "github.com/dcnlab/spot-training-operator/"
 
-// Whatever a user may meet in a condition or an event, or ask Prometheus for, a page tells of.
+// A page describes every condition, event and metric that a user may meet.
 func TestPagesNameWhatTheCodeSays(t *testing.T) {
 	var text strings.Builder
 	for _, p := range pages(t) {
-		// Decisions and the changelog tell of the past, and the reference repeats the comments of the code.
+		// Decisions and the changelog describe the past, and the reference repeats the comments of the code.
 		if folder := filepath.Base(filepath.Dir(p.path)); folder != "decisions" && folder != "reference" && p.path != "CHANGELOG.md" {
 			text.Write(p.source)
 		}
@@ -50,7 +50,7 @@ func TestPagesNameWhatTheCodeSays(t *testing.T) {
 			}
 		}
 		slices.Sort(missing)
-		assert.Empty(t, missing, "no page tells of each %s", test.what)
+		assert.Empty(t, missing, "each %s is on a page", test.what)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// notServed are the API groups of which the API server of this test has no kinds, and why. Their objects are only read.
+// notServed are the API groups whose kinds the API server of this test lacks, and why. Their objects are only read.
 var notServed = map[string]string{
 	"cert-manager.io":          "cert-manager's CRDs come with its own release",
 	"kueue.x-k8s.io":           "Kueue's CRDs come with its own release",

@@ -82,7 +82,7 @@ func awaitAIJobReason(t *testing.T, job *aiplatformv1alpha1.AIJob, reason string
 	assert.Equal(t, aiplatformv1alpha1.AIJobScheduled, job.Status.Phase)
 }
 
-// What keeps a pod from starting is told while it can be mended.
+// What keeps a pod from starting is reported while it can be fixed.
 func TestAIJobThatLacksASecretStartsOnceItExists(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -192,7 +192,7 @@ func succeeds(t *testing.T, ns, name string) {
 	require.NoError(t, cluster.Status().Patch(t.Context(), pod, client.MergeFrom(before)))
 }
 
-// A gang that needs 4 GPUs of which 2 are free waits, and says so; with 4 free all its pods are started at once.
+// A gang that needs 4 GPUs while 2 are free waits, and says so; with 4 free all its pods are started at once.
 func TestAIJobGangWaitsForAllItsGPUs(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

@@ -212,7 +212,7 @@ func skipsTheCorruptOne(t *testing.T, job *mlv1.TrainingJob, name string) {
 	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
 	happened(t, job, "CheckpointSkipped", name)
 	assert.NotEqual(t, name, path.Base(done.Status.Checkpoint.RestoredFrom))
-	assert.NotEmpty(t, done.Status.Checkpoint.RestoredFrom, "it did not begin anew")
+	assert.NotEmpty(t, done.Status.Checkpoint.RestoredFrom, "it did not begin at the first epoch")
 	assert.Positive(t, restoredStep(t, job))
 	var skipped []string
 	for _, one := range done.Status.Checkpoint.Skipped {
@@ -286,8 +286,8 @@ func TestAMissingBucketIsToldAndHeals(t *testing.T) {
 }
 
 // storageHeals checks that a problem of the storage is told within a minute while the training goes on, and that
-// checkpoints reach the storage once it is mended.
-func storageHeals(t *testing.T, b *jobBuilder, reason string, mend func()) {
+// checkpoints reach the storage once it is fixed.
+func storageHeals(t *testing.T, b *jobBuilder, reason string, fix func()) {
 	t.Helper()
 	job := b.pace(300e6).epochs(200).obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
@@ -297,7 +297,7 @@ func storageHeals(t *testing.T, b *jobBuilder, reason string, mend func()) {
 	assert.WithinDuration(t, running.Status.StartTime.Time, problem.LastTransitionTime.Time, toldWithin)
 	happened(t, job, "CheckpointProblem", reason)
 
-	mend()
+	fix()
 
 	healed := reaches(t, job, "checkpoints are stored", func(job *mlv1.TrainingJob) bool {
 		return checkpointReady(metav1.ConditionTrue, reasons.StorageReady)(job) && job.Status.Checkpoint != nil && job.Status.Checkpoint.Path != ""

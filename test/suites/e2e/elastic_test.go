@@ -191,7 +191,7 @@ func TestHorizontalPodAutoscalerScalesAnElasticJob(t *testing.T) {
 	serveEpochsLeft(t)
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "two workers train", trainsWith(2))
-	reaches(t, job, "they have told of an epoch", func(job *mlv1.TrainingJob) bool { return job.Status.CurrentEpoch >= 1 })
+	reaches(t, job, "they have reported an epoch", func(job *mlv1.TrainingJob) bool { return job.Status.CurrentEpoch >= 1 })
 
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name},

@@ -35,7 +35,7 @@ func program(namespace, name, script string) *mlv1.TrainingJob {
 	return job
 }
 
-// fails runs a program that fails for good, and returns what the status says of it.
+// fails runs a program whose job becomes Failed, and returns what the status says of it.
 func fails(t *testing.T, job *mlv1.TrainingJob) *mlv1.TrainingJob {
 	t.Helper()
 	require.NoError(t, cluster.Create(t.Context(), job))
@@ -222,7 +222,7 @@ func TestFailureNodeLoss(t *testing.T) {
 	})
 	require.NoError(t, cluster.Create(t.Context(), job))
 	runSimulated(t, job)
-	// Nobody renews the node's lease: after its time the cluster takes it for unreachable.
+	// The node's lease is not renewed: after its time the cluster takes it for unreachable.
 	isLost(t, job, reasons.NodeLost, "was lost with its node: the node has the taint "+corev1.TaintNodeUnreachable, machine.Name)
 }
 

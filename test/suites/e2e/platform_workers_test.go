@@ -243,6 +243,6 @@ func TestPooledWorkersComeForTasksOfAllTypesAndGo(t *testing.T) {
 func TestAWorkerImageThatDoesNotExistIsTold(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	queue := workersQueue(t, ns+"-pool", map[string]any{"image": "registry.example.com/nobody/nothing:1", "minReplicas": 1, "namespace": ns})
+	queue := workersQueue(t, ns+"-pool", map[string]any{"image": "registry.example.com/missing/nothing:1", "minReplicas": 1, "namespace": ns})
 	workersAre(t, queue, "ImagePullFailed")
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 )
 
-// counting keeps a number and a name that nobody could guess, in memory only, and says both all the time.
+// counting keeps a number and a name that cannot be guessed, in memory only, and says both all the time.
 const counting = `
 import itertools, os, time
 name = os.urandom(8).hex()
@@ -158,7 +158,7 @@ func TestACheckpointedContainerGoesOnInANewPod(t *testing.T) {
 	second := countingPod(t, ns, "second", image)
 	again, start, _ := counts(t, second, before+20)
 	assert.Equal(t, name, again, "it is the same process")
-	assert.Greater(t, start, before, "it did not begin anew")
+	assert.Greater(t, start, before, "it did not begin at 0")
 	assert.LessOrEqual(t, start, alive+20, "it goes on from the checkpoint")
 	t.Logf("it had counted to %d before the checkpoint, and goes on from %d", before, start)
 

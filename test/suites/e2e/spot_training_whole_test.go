@@ -66,7 +66,7 @@ func outlivesItsInstance(t *testing.T, queue string) {
 	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
 
 	assert.NotEqual(t, old, workers(t, job)["0"].Spec.NodeName)
-	assert.Positive(t, restoredStep(t, job), "it did not begin anew")
+	assert.Positive(t, restoredStep(t, job), "it did not begin at the first step")
 	assert.Equal(t, int32(1), done.Status.RestartCount, "the end of the instance is no second loss")
 	assert.Equal(t, int32(1), done.Status.DisruptionCount)
 	s.scalesToZero(t)

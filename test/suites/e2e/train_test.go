@@ -53,7 +53,7 @@ func TestTwoWorkersTrainTogetherUntilCompleted(t *testing.T) {
 	assertOnClaim(t, job.Namespace, checkpoint)
 }
 
-// columns are the columns that the API server gives kubectl, of which each must have a cell.
+// columns are the columns that the API server gives kubectl. Each must have a cell.
 func columns(t *testing.T, job *mlv1.TrainingJob) []string {
 	t.Helper()
 	text, err := cluster.typed.CoreV1().RESTClient().Get().

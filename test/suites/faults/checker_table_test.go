@@ -35,9 +35,9 @@ func TestTheCheckerFindsWhatContradictsThePromises(t *testing.T) {
 				in, lease(1, "a", 1, 5), says(2, givesBack, "a", 1), lease(3, "b", 2, 9), says(4, gaveBack, "a", 1), says(5, finished, "b", 2),
 			}, well, nil,
 		},
-		"a result that is told twice":           {[]event{in, lease(1, "a", 1, 5), says(2, finished, "a", 1), says(3, finished, "a", 1)}, well, nil},
-		"a submission that nobody acknowledged": {nil, map[string]string{"j": "queued"}, nil},
-		"a lost job":                            {[]event{in}, nil, []string{"job j: it was accepted, and is not known any more"}},
+		"a result that is told twice":            {[]event{in, lease(1, "a", 1, 5), says(2, finished, "a", 1), says(3, finished, "a", 1)}, well, nil},
+		"a submission that was not acknowledged": {nil, map[string]string{"j": "queued"}, nil},
+		"a lost job":                             {[]event{in}, nil, []string{"job j: it was accepted, and is not known any more"}},
 		"a job that never ends": {
 			[]event{in}, map[string]string{"j": "retrying"}, []string{"job j: it was accepted, and has not ended: retrying"},
 		},
@@ -66,8 +66,8 @@ func TestTheCheckerFindsWhatContradictsThePromises(t *testing.T) {
 		"fences that do not grow": {
 			[]event{in, lease(1, "a", 2, 2), lease(3, "b", 1, 9), says(4, finished, "b", 1)}, well, []string{"job j: lease 1 came after lease 2"},
 		},
-		"a result by a lease that nobody was given": {
-			[]event{in, says(4, finished, "a", 7)}, well, []string{"job j: a finished by lease 7, which nobody was given"},
+		"a result by a lease that was not granted": {
+			[]event{in, says(4, finished, "a", 7)}, well, []string{"job j: a finished by lease 7, which was not granted"},
 		},
 	}
 	for name, test := range tests {

@@ -79,7 +79,7 @@ func (l *life) follow(e event) string {
 	held := l.lease(e.Fence)
 	switch {
 	case held == nil:
-		return fmt.Sprintf("%s %s by lease %d, which nobody was given", e.Who, e.Kind, e.Fence)
+		return fmt.Sprintf("%s %s by lease %d, which was not granted", e.Who, e.Kind, e.Fence)
 	case e.Kind == extended:
 		held.until = e.Until
 	case held.ended.IsZero():

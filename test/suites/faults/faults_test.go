@@ -263,7 +263,7 @@ func (s *site) awaitEnd(total int) {
 	}, within, 200*time.Millisecond, "jobs do not end: %s", &open)
 }
 
-// outcomes asks for each job of the history what became of it.
+// outcomes asks for the state of each job of the history.
 func (s *site) outcomes(events []event) map[string]string {
 	ids := map[string]bool{}
 	for _, e := range events {

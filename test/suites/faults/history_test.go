@@ -63,7 +63,7 @@ func (j *journal) write(events ...event) {
 	}
 }
 
-// readJournals returns all events of a folder. The last line of one who was killed may be cut: it was not yet seen by anybody.
+// readJournals returns all events of a folder. The last line of a killed program may be cut: no other has seen it yet.
 func readJournals(folder string) ([]event, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
 	if err != nil {

@@ -105,7 +105,7 @@ func TestKubernetesSaysWhoMayDoWhat(t *testing.T) {
 		assert.Equal(t, http.StatusUnauthorized, status, "%v", answer)
 	})
 	t.Run("a token of ours is held to RBAC too", func(t *testing.T) {
-		s.Token = token(t, c.program, "--subject=nobody")
+		s.Token = token(t, c.program, "--subject=unknown")
 		status, answer := s.Ask(http.MethodPost, "/jobs/", inAPod())
 		assert.Equal(t, http.StatusForbidden, status, "%v", answer)
 	})

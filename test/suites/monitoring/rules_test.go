@@ -22,7 +22,7 @@ func TestTheRulesDoWhatTheyPromise(t *testing.T) {
 	promtool(t, folder, "test", "rules", "rules_test.yaml")
 }
 
-// Somebody who is woken by an alert knows how bad it is, what it is about, and what to do.
+// A user who is paged by an alert knows how bad it is, what it is about, and what to do.
 func TestEveryAlertIsFitForItsReader(t *testing.T) {
 	alerts := readRules(t).alerts()
 	require.NotEmpty(t, alerts)

@@ -136,7 +136,7 @@ func (w *world) playJobs(t *testing.T) {
 	deaf, err := strconv.Atoi(closed)
 	require.NoError(t, err)
 	w.run(t, builders.TrainingJob("deaf").Spec(func(s *mlv1.TrainingJobSpec) { s.Monitoring.MetricsPort = int32(deaf) }))
-	w.create(t, builders.TrainingJob("gpt")) // nobody runs its pods
+	w.create(t, builders.TrainingJob("gpt")) // its pods do not run
 	for _, pod := range w.run(t, builders.TrainingJob(failedJob).RestartPolicy(mlv1.RestartNever)) {
 		w.end(t, pod, 1)
 	}

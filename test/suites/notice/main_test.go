@@ -113,7 +113,7 @@ func (w *world) start(probe string, environment []string, args ...string) {
 	})
 }
 
-// node of the instance, in good order.
+// node of the instance, gracefully.
 func (w *world) node() *corev1.Node {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine, Labels: map[string]string{"cloud.google.com/gke-spot": "true"}}}

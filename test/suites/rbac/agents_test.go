@@ -109,7 +109,7 @@ func aWorkflowIsStarted(w *world) {
 	})
 }
 
-// strangersStage has an AIJob of the name of a stage's be somebody else's.
+// strangersStage has an AIJob of the name of a stage's have another owner.
 func strangersStage(w *world) {
 	workflow := w.workflow("left")
 	hash := sha256.Sum256(fmt.Appendf(nil, "%s/1/left", workflow.UID))

@@ -58,7 +58,7 @@ func aiJob(w *world) {
 	w.awaitEnd(job)
 }
 
-// strangersMembers has the Service of a gang be somebody else's.
+// strangersMembers has the Service of a gang have another owner.
 func strangersMembers(w *world) {
 	w.gpuNode(w.namespace + "-gpus")
 	require.NoError(w.t, w.Create(w.t.Context(), &corev1.Service{

@@ -146,7 +146,7 @@ func (c *cluster) await(what string, met func(context.Context) (bool, error)) {
 		last = err
 		return ok && err == nil, nil
 	})
-	require.NoError(c.t, err, "waited in vain for %s: %v", what, last)
+	require.NoError(c.t, err, "waited too long for %s: %v", what, last)
 }
 
 // kubeconfig writes one for a ServiceAccount, with a token as its pod has it.

@@ -83,7 +83,7 @@ type exception struct {
 	shared string
 }
 
-// comparison is what came of comparing grants with requests.
+// comparison is the result of comparing grants with requests.
 type comparison struct {
 	// findings are what is wrong, one sentence each.
 	findings []string

@@ -23,7 +23,7 @@ var exceptions = []exception{
 	},
 	{
 		access: access{group: "aiplatform.example.com", resource: "aijobqueues", verb: "work"},
-		reason: "pooled workers are given it, and nobody can give what he has not; what is asked for that is not logged",
+		reason: "pooled workers are given it, and no user can grant what it lacks; what is asked for that is not logged",
 	},
 	{
 		access: access{group: "ml.example.com", resource: "trainingjobs/finalizers", verb: "update"},

@@ -39,7 +39,7 @@ func TestTheJobServiceMayDoWhatItNeedsAndNoMore(t *testing.T) {
 	s.Token = c.jobServiceToken()
 
 	job := map[string]any{"job_type": "inference", "image": "registry.example.com/model:1"}
-	t.Run("a job is made, followed, told of and deleted", func(t *testing.T) {
+	t.Run("a job is created, followed, reported and deleted", func(t *testing.T) {
 		c := c.in(t)
 		id := s.Submit(job)
 		c.podOf(c.aijob(id))
@@ -64,7 +64,7 @@ func TestTheJobServiceMayDoWhatItNeedsAndNoMore(t *testing.T) {
 			assert.True(t, cancelled)
 		}, patience, 50*time.Millisecond)
 	})
-	t.Run("queues, clusters and workflows are told of", func(t *testing.T) {
+	t.Run("queues, clusters and workflows are reported", func(t *testing.T) {
 		c := c.in(t)
 		cluster := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "aiplatform.example.com/v1alpha1", "kind": "ComputeCluster", "metadata": map[string]any{"name": "gpus"}, "spec": map[string]any{},

@@ -87,7 +87,7 @@ func (c *cluster) startManager(program, name, counters string, more ...string) *
 	return m
 }
 
-// end stops a manager and checks that it ended well: without a data race, for example.
+// end stops a manager and checks that it succeeded: without a data race, for example.
 func (m *manager) end() {
 	m.t.Helper()
 	assert.NoError(m.t, m.stop(), "%s", m.tail(40))

@@ -16,7 +16,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
-// storageMigration has the manager write all TrainingJobs anew. It is kept from writing one until it has failed twice:
+// storageMigration has the manager rewrite all TrainingJobs. It is kept from writing one until it has failed twice:
 // the second time the same event comes again, which is written as a series.
 func storageMigration(w *world) {
 	job := w.submit(builders.TrainingJob("bert").Suspended())

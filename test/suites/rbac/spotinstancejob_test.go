@@ -55,7 +55,7 @@ func redundantJob(w *world) {
 	w.awaitChild(labelled, func() bool { return labelled.Labels[spotv1alpha1.LabelSpotInstanceJob] == "bert" })
 }
 
-// strangersReplica has a Job of the name of a replica's be somebody else's.
+// strangersReplica has a Job of the name of a replica's have another owner.
 func strangersReplica(w *world) {
 	job := builders.SpotInstanceJob("bert").Namespace(w.namespace).Replicas(1).ToCreate()
 	stranger := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "bert-0", Namespace: w.namespace}, Spec: *job.Spec.JobTemplate.Spec.DeepCopy()}

@@ -40,7 +40,7 @@ func spotInstances(w *world) {
 	w.isGone(vm)
 }
 
-// orphanedInstance has somebody remove the finalizer of a SpotInstanceVM while there is an instance.
+// orphanedInstance has a user remove the finalizer of a SpotInstanceVM while there is an instance.
 func orphanedInstance(w *world) {
 	vm := w.spotVM("orphan")
 	w.unschedulable("left", vm.Name)
@@ -74,7 +74,7 @@ func joinsByItself(w *world) {
 	w.nodeIsDeleted(name)
 }
 
-// noKeyToLogIn asks for instances that are logged in to with a key that nobody has stored.
+// noKeyToLogIn asks for instances that are logged in to with a key that is not stored.
 func noKeyToLogIn(w *world) {
 	vm := w.spotVM("locked", func(vm *spotv1alpha1.SpotInstanceVM) {
 		vm.Spec.KubeadmJoinConfig.Method = spotv1alpha1.JoinBySSH

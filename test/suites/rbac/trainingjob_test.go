@@ -157,7 +157,7 @@ func lostLabels(w *world) {
 	})
 }
 
-func serviceMadeAnew(w *world) {
+func serviceReplaced(w *world) {
 	w.starts(builders.TrainingJob("bert"))
 	var service corev1.Service
 	w.change(&service, "bert-master", func() { service.Spec.Ports[0].Port = 1 })
@@ -165,7 +165,7 @@ func serviceMadeAnew(w *world) {
 	w.awaitChild(&service, func() bool { return service.UID != uid })
 }
 
-func somebodyElses(w *world) {
+func foreignChild(w *world) {
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bert-config", Namespace: w.namespace}}
 	require.NoError(w.t, w.Create(w.t.Context(), foreign))
 	job := w.submit(builders.TrainingJob("bert"))

@@ -65,7 +65,7 @@ func webhooksAsk(w *world) {
 	try(builders.TrainingJob("gpt").Checkpoints(), "StorageClass")
 }
 
-// spoilCertificate has the next manager make the webhooks' certificate anew, when managers make it themselves.
+// spoilCertificate has the next manager renew the webhooks' certificate, when managers make it themselves.
 func (w *world) spoilCertificate() {
 	w.t.Helper()
 	if w.webhooks.mode(w.installation.arguments()) != "self" {

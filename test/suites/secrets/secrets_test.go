@@ -36,7 +36,7 @@ type garden struct {
 	planted map[string]string
 }
 
-// plant makes up a secret that nobody can know by its form.
+// plant makes up a secret that cannot be recognized by its form.
 func (g *garden) plant(where string) string {
 	g.planted[where] = "planted-" + rand.String(20)
 	return g.planted[where]
@@ -131,7 +131,7 @@ func (g *garden) refusedURLs() {
 	}
 }
 
-// unreachableStore has a job keep its checkpoints where nobody answers, with credentials from a Secret.
+// unreachableStore has a job keep its checkpoints where no server answers, with credentials from a Secret.
 func (g *garden) unreachableStore() {
 	g.t.Helper()
 	g.secret("store", corev1.SecretTypeOpaque, map[string]string{

@@ -26,7 +26,7 @@ import (
 
 const conditionName = "spot-training-operator.v0.2.0"
 
-// A release stores TrainingJobs in another version than the one before: every job is stored anew, once, and nothing else
+// A release stores TrainingJobs in another version than the one before: every job is rewritten, once, and nothing else
 // about it changes; OLM does not go on to the release after until that is done.
 func TestUpgradeToANewStorageVersion(t *testing.T) {
 	const jobs = 40
@@ -36,13 +36,13 @@ func TestUpgradeToANewStorageVersion(t *testing.T) {
 		job := builders.TrainingJob(fmt.Sprintf("job-%02d", i)).Namespace(metav1.NamespaceDefault).Workers(2).ToCreate()
 		require.NoError(t, c.Create(t.Context(), job))
 	}
-	// Nobody makes pods here; once the manager has said so there is nothing left for it to do.
+	// Nothing creates pods here; once the manager has said so there is nothing left for it to do.
 	c.eventually("the manager has done all it can do", func() bool {
 		var list mlv1.TrainingJobList
 		require.NoError(t, c.List(t.Context(), &list))
 		return !slices.ContainsFunc(list.Items, func(job mlv1.TrainingJob) bool { return job.Status.Reason != reasons.PodCreationFailed })
 	})
-	assert.Nil(t, c.upgradeable(), "without OLM there is nobody to tell")
+	assert.Nil(t, c.upgradeable(), "without OLM there is no condition to set")
 	before.stop()
 	storedBefore, contentsBefore, childrenBefore := c.stored(), c.contents(), c.children()
 	require.Len(t, storedBefore, jobs)

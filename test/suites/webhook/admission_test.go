@@ -121,7 +121,7 @@ func demanding(name, ns string) *mlv1.TrainingJob {
 	}).ToCreate()
 }
 
-// What is missing is told to whoever creates the job, who may be applying it before the rest; nothing is refused.
+// What is missing is a warning to the user that creates the job and may be applying it before the rest; nothing is refused.
 func TestWhatIsMissingIsToldAsWarnings(t *testing.T) {
 	serve(t, install(t))
 	ns := namespace(t)
@@ -165,7 +165,7 @@ func TestWhatIsMissingIsToldAsWarnings(t *testing.T) {
 	assert.Equal(t, []string{`spec.env[0].valueFrom.configMapKeyRef: ConfigMap "settings"` + in + ` has no key "a": add it or correct the key; until then the workers cannot start`}, said())
 }
 
-// awaitTold waits until a text is told, or no longer told, to whoever tries to create the demanding job: lists are
+// awaitTold waits until a text is told, or no longer told, to a user that tries to create the demanding job: lists are
 // answered from the API server's memory, a little late.
 func awaitTold(t *testing.T, ns, text string, told bool) {
 	t.Helper()
@@ -318,7 +318,7 @@ func calls(t *testing.T, path string) (sum int) {
 	return sum
 }
 
-// A manager that is down, or does not answer, keeps nobody from working.
+// A manager that is down, or does not answer, keeps no user from working.
 func TestWithoutTheManager(t *testing.T) {
 	at := install(t)
 	stop := serve(t, at)

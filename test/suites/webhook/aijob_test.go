@@ -56,7 +56,7 @@ func TestAIJobsTellTheirUser(t *testing.T) {
 
 	job := builders.AIJob("mine").Namespace(ns).Annotation(aiplatformv1alpha1.AnnotationUser, "bob").ToCreate()
 	require.NoError(t, alice.Create(t.Context(), job))
-	assert.Equal(t, "alice", userOf("mine"), "nobody can use up another's limits")
+	assert.Equal(t, "alice", userOf("mine"), "no user can use up another's limits")
 
 	for name, patch := range map[string]string{
 		"changed": `{"metadata":{"annotations":{"aiplatform.example.com/user":"bob"}}}`,
@@ -92,7 +92,7 @@ func TestTrainingJobsTellTheirUser(t *testing.T) {
 	claims := map[string]string{aiplatformv1alpha1.AnnotationUser: "bob", "example.com/note": "mine"}
 	job := builders.TrainingJob("mine").Namespace(ns).Annotations(claims).ToCreate()
 	eventually(t, "the API server lets alice create jobs", func() bool { return alice.Create(t.Context(), job) == nil })
-	assert.Equal(t, "alice", userOf("mine"), "nobody can use up another's limits")
+	assert.Equal(t, "alice", userOf("mine"), "no user can use up another's limits")
 	assert.Equal(t, "mine", job.Annotations["example.com/note"])
 	assert.NotEmpty(t, job.Spec.Image, "the image is pinned as well")
 
@@ -108,5 +108,5 @@ func TestTrainingJobsTellTheirUser(t *testing.T) {
 
 	theirs := builders.TrainingJob("theirs").Namespace(ns).Annotations(claims).ToCreate()
 	eventually(t, "the API server lets the job service create jobs", func() bool { return jobService.Create(t.Context(), theirs) == nil })
-	assert.Equal(t, jobServiceUser, userOf("theirs"), "nobody creates TrainingJobs for others")
+	assert.Equal(t, jobServiceUser, userOf("theirs"), "no client creates TrainingJobs for others")
 }

@@ -125,7 +125,7 @@ func deploy(t *testing.T) {
 	t.Cleanup(func() { uninstall(t) })
 }
 
-// Replicas share one certificate, whoever makes it; it is renewed in time, and what one still serves stays trusted.
+// Replicas share one certificate, whichever makes it; it is renewed in time, and what one still serves stays trusted.
 func TestTheCertificateIsKept(t *testing.T) {
 	t.Cleanup(func() { forgetCertificate(t) })
 	clock := clocktesting.NewFakeClock(time.Now())
@@ -133,7 +133,7 @@ func TestTheCertificateIsKept(t *testing.T) {
 	two, stopTwo := keep(t, clock, 9*time.Hour)
 	same := func() bool { return served(one) != nil && served(two) != nil && served(one).Equal(served(two)) }
 
-	// Before the configurations are installed, and whoever of the two is first.
+	// Before the configurations are installed, and whichever of the two is first.
 	eventually(t, "both serve the same certificate", func() bool { clock.Step(time.Second); return same() })
 	first := served(one)
 
