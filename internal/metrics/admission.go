@@ -25,7 +25,7 @@ func NewAdmission(registry prometheus.Registerer) *Admission {
 			Name: "admission_pending_jobs", Help: "Jobs of all queues that waited in the last cycle and were not admitted.",
 		}),
 		admitted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "admission_admitted_total", Help: "Jobs that were admitted, each time anew.",
+			Name: "admission_admitted_total", Help: "Admissions of jobs.",
 		}),
 		preempted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "admission_preempted_total", Help: "Jobs that had to give their place to one of higher priority.",

@@ -31,7 +31,7 @@ func NewSpotInstances(registry prometheus.Registerer) *SpotInstances {
 		refused: counter("spotinstancevm_refusals_total",
 			"Instances that the provider refused, by the class of its error: Stockout, Quota and others.", "zone", "machine_type", "class"),
 		preempted: counter("spotinstancevm_preemptions_total",
-			"Instances that their provider took back, or somebody else than the operator ended.", "zone", "machine_type"),
+			"Instances that their provider took back, or that another than the operator ended.", "zone", "machine_type"),
 		orphaned: counter("spotinstancevm_orphans_total",
 			"Instances that were deleted because their SpotInstanceVM no longer exists.", "zone"),
 		listed:     counter("spotinstancevm_lists_total", "Lists of the instances of a zone.", "zone"),

@@ -17,7 +17,7 @@ import (
 const listTimeout = 5 * time.Second
 
 // trainingJobStatus turns the status of every training job into figures at the time of a scrape, so that no series
-// outlives its job, and counters go on when the manager starts anew.
+// outlives its job, and counters go on when the manager starts again.
 type trainingJobStatus struct {
 	jobs    client.Reader
 	maxJobs int
