@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -154,7 +155,7 @@ func (w webhooks) addTo(mgr ctrl.Manager, settings build.Settings) error {
 	}
 	trainingjobwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), trainingjobwebhook.Options{
 		DefaultImage: settings.DefaultImage,
-		Misfit:       build.Check,
+		Check:        build.Check,
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      w.cluster,
 	})
@@ -172,6 +173,26 @@ func (w webhooks) addTo(mgr ctrl.Manager, settings build.Settings) error {
 		return fmt.Errorf("add the webhooks' readiness check: %w", err)
 	}
 	return nil
+}
+
+// certificateEnd returns what tells when the webhooks' certificate ends: that which the rotator serves or, in mode
+// files, that in the directory, which the server loads again as it changes.
+func (o *webhookOptions) certificateEnd(w webhooks) func() (time.Time, bool) {
+	return func() (time.Time, bool) {
+		if w.rotator != nil {
+			serving, err := w.rotator.GetCertificate(nil)
+			return endOf(serving, err)
+		}
+		pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"), filepath.Join(o.certDir, "tls.key"))
+		return endOf(&pair, err)
+	}
+}
+
+func endOf(pair *tls.Certificate, err error) (time.Time, bool) {
+	if err != nil || pair.Leaf == nil {
+		return time.Time{}, false
+	}
+	return pair.Leaf.NotAfter, true
 }
 
 // withoutHTTP2, which has had denial-of-service flaws; metrics and webhooks gain nothing from it.

@@ -79,7 +79,7 @@ func serve(t testing.TB, at *envtest.WebhookInstallOptions) (stop func()) {
 	server := webhook.NewServer(webhook.Options{Host: at.LocalServingHost, Port: at.LocalServingPort, CertDir: at.LocalServingCertDir})
 	trainingjobwebhook.Register(server, scheme, trainingjobwebhook.Options{
 		DefaultImage: settings.DefaultImage,
-		Misfit:       build.Check,
+		Check:        build.Check,
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      cluster,
 	})
