@@ -115,7 +115,7 @@ func TestNothingIsToldWhileNothingChanges(t *testing.T) {
 }
 
 func TestProblemsOfTheServer(t *testing.T) {
-	for name, problem := range map[string]metadataserver.Trouble{
+	for name, problem := range map[string]metadataserver.Fault{
 		"it answers 503":           metadataserver.Unavailable,
 		"it resets connections":    metadataserver.Reset,
 		"it says nothing":          metadataserver.Silent,
