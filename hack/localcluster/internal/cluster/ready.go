@@ -25,13 +25,8 @@ func (c Cluster) waitServing(ctx context.Context) error {
 			condition{what: "the image registry answers", daemons: []string{"registry"}, check: c.registryAnswers},
 		)
 	}
-	for _, cond := range conditions {
-		if err := c.wait(ctx, cond); err != nil {
-			return err
-		}
-	}
-	if c.Options.Simulate {
-		return nil
+	if err := c.wait(ctx, conditions...); err != nil || c.Options.Simulate {
+		return err
 	}
 	return c.loadPause(ctx)
 }
@@ -57,12 +52,7 @@ func (c Cluster) waitReady(ctx context.Context) error {
 			condition{what: "cluster IPs are reachable", daemons: []string{"kube-proxy"}, check: c.serviceReachable},
 		)
 	}
-	for _, cond := range conditions {
-		if err := c.wait(ctx, cond); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.wait(ctx, conditions...)
 }
 
 func (c Cluster) client() (*kubernetes.Clientset, error) {
