@@ -18,6 +18,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 // Options of the controller.
@@ -42,7 +43,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(source.Kind[client.Object](children, &corev1.Pod{}, byLabel)).
 		WatchesRawSource(source.Kind[client.Object](children, &corev1.Service{}, byLabel)).
 		WatchesRawSource(r.Decider.Changes(kindAIJob)).
-		Complete(r)
+		Complete(tracing.Reconciler("AIJob", r))
 }
 
 func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, options Options) (cache.Cache, error) {

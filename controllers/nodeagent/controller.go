@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 const (
@@ -29,8 +30,6 @@ const (
 	Name = "spot-training-operator-node-agent"
 	// ManagerName is the name of the manager's Deployment, with which the DaemonSet goes.
 	ManagerName = "spot-training-operator-controller-manager"
-	// fieldOwner is who the API server notes as the writer of the DaemonSet.
-	fieldOwner = client.FieldOwner("spot-training-operator")
 )
 
 // Reconciler keeps the DaemonSet.
@@ -79,8 +78,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("node-agent").
 		Watches(&appsv1.DaemonSet{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&spotv1alpha1.SpotInstanceVM{}, one, builder.WithPredicates(comesOrGoes())).
-		Watches(&corev1.Node{}, one, builder.WithPredicates(spotNodeComesOrGoes())).
+		Watches(&spotv1alpha1.SpotInstanceVM{}, one, builder.WithPredicates(existenceChanged())).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(spotNodeChanged())).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the controller of the node agent: %w", err)
@@ -88,13 +87,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// comesOrGoes lets through that an object is there, or is no longer.
-func comesOrGoes() predicate.Predicate {
+// existenceChanged lets through that an object is there, or is no longer.
+func existenceChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
-// spotNodeComesOrGoes does the same for nodes that are spot instances.
-func spotNodeComesOrGoes() predicate.Predicate {
+// spotNodeChanged does the same for nodes that are spot instances.
+func spotNodeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return isSpot(e.Object.GetLabels()) },
 		DeleteFunc:  func(e event.DeleteEvent) bool { return isSpot(e.Object.GetLabels()) },
@@ -105,7 +104,7 @@ func spotNodeComesOrGoes() predicate.Predicate {
 	}
 }
 
-// Reconcile makes, changes or removes the DaemonSet.
+// Reconcile applies or deletes the DaemonSet.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx)
 	if err != nil {
@@ -137,10 +136,10 @@ func (r *Reconciler) observe(ctx context.Context) (o observed, err error) {
 	case !apierrors.IsNotFound(err):
 		return o, fmt.Errorf("read the DaemonSet of the node agent: %w", err)
 	}
-	if !o.wanted() {
+	if !o.isWanted() {
 		return o, nil
 	}
-	// Of another namespace, or by hand: without a Deployment nobody removes the DaemonSet with the operator.
+	// There is none when the operator runs outside of the cluster; then nothing removes the DaemonSet with it.
 	var manager appsv1.Deployment
 	switch err := r.Direct.Get(ctx, r.key(ManagerName), &manager); {
 	case err == nil:
@@ -156,14 +155,11 @@ func (r *Reconciler) key(name string) types.NamespacedName {
 }
 
 func (r *Reconciler) apply(ctx context.Context, d desired) error {
-	logger := log.FromContext(ctx)
+	writer := child.Writer{Client: r.Client, Direct: r.Direct}
 	switch {
 	case d.remove != nil:
-		err := client.IgnoreNotFound(r.Delete(ctx, d.remove, client.Preconditions{UID: &d.remove.UID}))
-		if err != nil {
-			return fmt.Errorf("delete the DaemonSet of the node agent: %w", err)
-		}
-		logger.Info("removed the node agent: the cluster has neither a SpotInstanceVM nor a spot node")
+		logger := log.FromContext(ctx).WithValues("reason", "the cluster has neither a SpotInstanceVM nor a spot node")
+		return writer.Delete(log.IntoContext(ctx, logger), d.remove)
 	case d.set != nil:
 		critical, err := r.mayBeCritical(ctx, d.set)
 		if err != nil {
@@ -172,10 +168,12 @@ func (r *Reconciler) apply(ctx context.Context, d desired) error {
 		if !critical {
 			d.set.Spec.Template.Spec.PriorityClassName = ""
 		}
-		if err := r.write(ctx, d.set); err != nil {
-			return fmt.Errorf("write the DaemonSet of the node agent: %w", err)
+		class := d.set.Spec.Template.Spec.PriorityClassName
+		if err := writer.Apply(ctx, d.set, map[string]any{"spec": d.set.Spec}); err != nil {
+			return err
 		}
-		logger.Info("put the node agent on spot nodes", "image", r.Settings.Image, "priorityClass", d.set.Spec.Template.Spec.PriorityClassName)
+		r.written = d.set.Generation
+		log.FromContext(ctx).Info("Applied DaemonSet", "image", r.Settings.Image, "priorityClass", class)
 	}
 	return nil
 }
@@ -192,7 +190,7 @@ func (r *Reconciler) mayBeCritical(ctx context.Context, set *appsv1.DaemonSet) (
 	case err == nil:
 		return true, nil
 	case apierrors.IsForbidden(err):
-		log.FromContext(ctx).Info("the namespace takes no critical pods; the node agent does without a priority class", "answer", err.Error())
+		log.FromContext(ctx).Info("Namespace admits no critical pods, so the node agent has no priority class", "answer", err.Error())
 		return false, nil
 	}
 	return false, fmt.Errorf("ask whether the node agent may be critical: %w", err)

@@ -142,12 +142,12 @@ func TestTheAgentFollowsTheManager(t *testing.T) {
 	changed := second.DeepCopy()
 	changed.Spec.Template.Spec.Tolerations[0] = corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists}
 	require.NoError(t, w.Update(t.Context(), changed))
-	w.set("what somebody changed is put back", func(set *appsv1.DaemonSet) bool {
+	w.set("what was changed is put back", func(set *appsv1.DaemonSet) bool {
 		return set.Generation > changed.Generation && set.Spec.Template.Spec.Tolerations[0].Key == ""
 	})
 
 	require.NoError(t, w.Delete(t.Context(), second))
-	w.set("what somebody deleted is made again", func(set *appsv1.DaemonSet) bool { return set.UID != first.UID })
+	w.set("what was deleted is created again", func(set *appsv1.DaemonSet) bool { return set.UID != first.UID })
 }
 
 func TestNothingIsWrittenWithoutNeed(t *testing.T) {

@@ -24,8 +24,8 @@ type observed struct {
 	manager *appsv1.Deployment
 }
 
-// wanted says whether there is, or may soon be, a node for the agent.
-func (o *observed) wanted() bool { return o.vms > 0 || o.spotNodes > 0 }
+// isWanted says whether there is, or may soon be, a node for the agent.
+func (o *observed) isWanted() bool { return o.vms > 0 || o.spotNodes > 0 }
 
 // desired is what should happen to the DaemonSet; nothing when both are nil.
 type desired struct {
@@ -37,20 +37,20 @@ func plan(o observed, s Settings) desired {
 	switch {
 	case o.existing != nil && o.existing.DeletionTimestamp != nil: // its end will be told
 		return desired{}
-	case !o.wanted():
+	case !o.isWanted():
 		return desired{remove: o.existing}
 	}
 	set := daemonSet(s, o.manager)
-	if o.existing != nil && upToDate(o, set) {
+	if o.existing != nil && isUpToDate(o, set) {
 		return desired{}
 	}
 	return desired{set: set}
 }
 
-// upToDate says whether nobody has changed the DaemonSet since this manager wrote it. What it then has cannot be told from
+// isUpToDate says whether the DaemonSet is as this manager wrote it. What it then has cannot be told from
 // what the API server fills in, so that a manager that has just started writes once; that changes nothing when all is as
 // it was.
-func upToDate(o observed, wanted *appsv1.DaemonSet) bool {
+func isUpToDate(o observed, wanted *appsv1.DaemonSet) bool {
 	return o.existing.Generation == o.written &&
 		equality.Semantic.DeepDerivative(wanted.Labels, o.existing.Labels) &&
 		equality.Semantic.DeepEqual(wanted.OwnerReferences, o.existing.OwnerReferences)
@@ -99,7 +99,6 @@ func daemonSet(s Settings, manager *appsv1.Deployment) *appsv1.DaemonSet {
 	selector := map[string]string{"app.kubernetes.io/name": Name}
 	labels := map[string]string{"app.kubernetes.io/name": Name, "app.kubernetes.io/part-of": "spot-training-operator"}
 	set := &appsv1.DaemonSet{
-		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: Name, Labels: labels},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: selector},

@@ -14,13 +14,14 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 // ClusterFigures are what there is of clusters.
 type ClusterFigures interface {
 	// Cluster says it of the nodes with the labels, and of the jobs in the cluster of the name; false while it is not known yet.
 	Cluster(name string, selector map[string]string) (queueing.ClusterFigures, bool)
-	// ClusterChanges tells of clusters whose figures may be others.
+	// ClusterChanges reports clusters whose figures may be others.
 	ClusterChanges() source.Source
 }
 
@@ -45,7 +46,7 @@ func (r *ClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("computecluster").
 		For(&aiplatformv1alpha1.ComputeCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(r.Figures.ClusterChanges()).
-		Complete(r)
+		Complete(tracing.Reconciler("ComputeCluster", r))
 	if err != nil {
 		return fmt.Errorf("set up the ComputeCluster controller: %w", err)
 	}

@@ -21,13 +21,14 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 // QueueFigures are what a queue's jobs do.
 type QueueFigures interface {
 	// Queue says it of the queue of the name; false while it is not known yet.
 	Queue(name string) (queueing.QueueFigures, bool)
-	// QueueChanges tells of queues with other figures, or whose figures are known now.
+	// QueueChanges reports queues with other figures, or whose figures are known now.
 	QueueChanges() source.Source
 }
 
@@ -55,7 +56,7 @@ func (r *QueueReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&aiplatformv1alpha1.AIJobQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfClass), builder.WithPredicates(comesOrGoes)).
 		WatchesRawSource(r.Figures.QueueChanges()).
-		Complete(r)
+		Complete(tracing.Reconciler("AIJobQueue", r))
 	if err != nil {
 		return fmt.Errorf("set up the AIJobQueue controller: %w", err)
 	}

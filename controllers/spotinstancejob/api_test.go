@@ -65,7 +65,7 @@ func (c *cluster) quiet(m *manager) {
 }
 
 func TestAPIAJobRunsToItsEnd(t *testing.T) {
-	serve(t)
+	parallel(t)
 	c := newCluster(t, "", "a", "b", "c")
 	m := c.start(nil)
 	job := c.submit(spotJob().Checkpoints(hour))
@@ -94,7 +94,7 @@ func TestAPIAJobRunsToItsEnd(t *testing.T) {
 func TestAPIAPreemptedReplicaGoesOnElsewhere(t *testing.T) {
 	for _, version := range checkpointbackup.Versions {
 		t.Run(version, func(t *testing.T) {
-			serve(t, version)
+			parallel(t)
 			c := newCluster(t, version, "a", "b", "c")
 			m := c.start(nil)
 			job := c.submit(spotJob().Checkpoints(hour))
@@ -124,7 +124,7 @@ func TestAPIAPreemptedReplicaGoesOnElsewhere(t *testing.T) {
 }
 
 func TestAPIALostReplicaStartsFromACheckpointOfAnother(t *testing.T) {
-	serve(t, "v1")
+	parallel(t)
 	c := newCluster(t, "v1", "a", "b", "c")
 	c.start(nil)
 	job := c.submit(spotJob().Checkpoints(hour))
@@ -142,7 +142,7 @@ func TestAPIALostReplicaStartsFromACheckpointOfAnother(t *testing.T) {
 }
 
 func TestAPIAPodOnANodeThatDoesNotAnswerIsNotDuplicated(t *testing.T) {
-	serve(t)
+	parallel(t)
 	c := newCluster(t, "", "a", "b", "c")
 	c.start(nil)
 	job := c.submit(spotJob())
@@ -167,6 +167,7 @@ func TestAPIAPodOnANodeThatDoesNotAnswerIsNotDuplicated(t *testing.T) {
 func TestAPIAnAgentThatComesLaterIsUsed(t *testing.T) {
 	serve(t)
 	c := newCluster(t, "", "a", "b", "c")
+	c.discovers = true
 	c.start(nil)
 	job := c.submit(spotJob().Checkpoints(hour))
 	c.reach(job, "Running", runs(2))
@@ -192,7 +193,7 @@ func TestAPIAnAgentThatComesLaterIsUsed(t *testing.T) {
 }
 
 func TestAPIFailures(t *testing.T) {
-	serve(t)
+	parallel(t)
 	c := newCluster(t, "", "a", "b")
 	m := c.start(nil)
 	job := c.submit(spotJob())
@@ -221,7 +222,7 @@ func TestAPIFailures(t *testing.T) {
 }
 
 func TestAPIWhatIsMissingIsTold(t *testing.T) {
-	serve(t)
+	parallel(t)
 	c := newCluster(t, "", "a", "b")
 	c.full = true
 	c.start(nil)
@@ -268,7 +269,7 @@ func TestAPIWhatIsMissingIsTold(t *testing.T) {
 }
 
 func TestAPIAStrangersJobIsLeftAlone(t *testing.T) {
-	serve(t)
+	parallel(t)
 	c := newCluster(t, "", "a", "b")
 	stranger := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: "bert-0", Namespace: c.namespace},
@@ -287,7 +288,7 @@ func TestAPIAStrangersJobIsLeftAlone(t *testing.T) {
 }
 
 func TestAPIATemplateThatTheServerRefusesIsTold(t *testing.T) {
-	serve(t)
+	parallel(t)
 	c := newCluster(t, "", "a")
 	c.start(nil)
 	job := c.submit(spotJob().Template(func(s *batchv1.JobSpec) {
@@ -299,7 +300,7 @@ func TestAPIATemplateThatTheServerRefusesIsTold(t *testing.T) {
 }
 
 func TestAPIAJobThatLostItsLabelsIsFoundAgain(t *testing.T) {
-	serve(t)
+	parallel(t)
 	c := newCluster(t, "", "a", "b")
 	m := c.start(nil)
 	job := c.submit(spotJob())
@@ -316,8 +317,8 @@ func TestAPIAJobThatLostItsLabelsIsFoundAgain(t *testing.T) {
 	assert.Equal(t, "bert-0", job.Status.JobStatuses[0].Name)
 }
 
-func TestAPIAJobThatIsDeletedIsMadeAnew(t *testing.T) {
-	serve(t)
+func TestAPIADeletedJobIsCreatedAgain(t *testing.T) {
+	parallel(t)
 	c := newCluster(t, "", "a", "b")
 	c.start(nil)
 	job := c.submit(spotJob())

@@ -23,15 +23,15 @@ func unusable(job *batchv1.Job) []string {
 }
 
 // buildNext is the Job of the next attempt of a replica. It takes along from the last what must not be forgotten.
-func (p *planner) buildNext(r *replica, v verdict) *batchv1.Job {
+func (p *planner) buildNext(r *replica, result outcome) *batchv1.Job {
 	failures, bad := int32(0), unusable(r.current)
 	if r.current != nil {
 		failures = failuresBefore(r.current)
-		if v.fate == failed && r.retired() == "" {
+		if result.kind == failed && r.retiredFor() == "" {
 			failures++
 		}
 		from := r.current.Annotations[annotationStartedFrom]
-		if from != "" && (r.retired() == retiredUnstartable || (v.fate == failed && v.badStart)) {
+		if from != "" && (r.retiredFor() == retiredUnstartable || (result.kind == failed && result.badStart)) {
 			bad = append(bad, from)
 		}
 	}
@@ -58,7 +58,7 @@ func buildJob(job *spotv1alpha1.SpotInstanceJob, index int, attempt int32, from 
 	built := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: jobName(job.Name, index, attempt), Namespace: job.Namespace,
-			Labels: with(template.Labels, labels), Annotations: with(template.Annotations, annotations),
+			Labels: merged(template.Labels, labels), Annotations: merged(template.Annotations, annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, spotv1alpha1.GroupVersion.WithKind(kindSpotInstanceJob))},
 		},
 		Spec: template.Spec,
@@ -68,11 +68,11 @@ func buildJob(job *spotv1alpha1.SpotInstanceJob, index int, attempt int32, from 
 	spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
 	// Jobs are removed when the whole has ended; until then they hold what is known of the replica.
 	spec.TTLSecondsAfterFinished = nil
-	if restarted(job) {
+	if isRestartedByOperator(job) {
 		spec.BackoffLimit = ptr.To[int32](0)
 	}
 	endOnDisruption(job, spec)
-	spec.Template.Labels = with(spec.Template.Labels, labels)
+	spec.Template.Labels = merged(spec.Template.Labels, labels)
 	spread(job, index, &spec.Template.Spec)
 	addStorage(job, index, &spec.Template.Spec)
 	startFrom(job, from, &spec.Template.Spec)
@@ -89,15 +89,15 @@ func labelsOf(job *spotv1alpha1.SpotInstanceJob, index int) map[string]string {
 }
 
 // with is a map with those of another set.
-func with(base, more map[string]string) map[string]string {
+func merged(base, more map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, base)
 	maps.Copy(all, more)
 	return all
 }
 
-// mostRules is how many rules a pod failure policy may have.
-const mostRules = 20
+// maxRules is how many rules a pod failure policy may have.
+const maxRules = 20
 
 // endOnDisruption has a Job end when its pod is taken away, so that the next attempt starts from the newest checkpoint and
 // the loss does not count against backoffLimit. The pods of a replica of several are replaced one by one, without
@@ -112,7 +112,7 @@ func endOnDisruption(job *spotv1alpha1.SpotInstanceJob, spec *batchv1.JobSpec) {
 			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
 		},
 	}
-	if !single(job) {
+	if !hasOnePod(job) {
 		if spec.PodFailurePolicy != nil {
 			return
 		}
@@ -121,7 +121,7 @@ func endOnDisruption(job *spotv1alpha1.SpotInstanceJob, spec *batchv1.JobSpec) {
 	if spec.PodFailurePolicy == nil {
 		spec.PodFailurePolicy = &batchv1.PodFailurePolicy{}
 	}
-	if len(spec.PodFailurePolicy.Rules) < mostRules {
+	if len(spec.PodFailurePolicy.Rules) < maxRules {
 		spec.PodFailurePolicy.Rules = slices.Insert(spec.PodFailurePolicy.Rules, 0, rule)
 	}
 }

@@ -28,7 +28,7 @@ func TestTheJobOfAReplica(t *testing.T) {
 	}
 	assert.Equal(t, "bert-1", job.Name)
 	assert.Equal(t, labels, job.Labels)
-	assert.Equal(t, with(map[string]string{"team": "nlp"}, labels), job.Spec.Template.Labels)
+	assert.Equal(t, merged(map[string]string{"team": "nlp"}, labels), job.Spec.Template.Labels)
 	assert.Equal(t, "SpotInstanceJob", metav1.GetControllerOf(job).Kind)
 	assert.Equal(t, int32(4), *job.Spec.BackoffLimit, "without checkpoints the Job controller tries again")
 	assert.Equal(t, batchv1.Failed, *job.Spec.PodReplacementPolicy)

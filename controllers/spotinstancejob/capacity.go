@@ -11,6 +11,7 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // unschedulable are the pods for which the scheduler finds no room.
@@ -18,7 +19,7 @@ func (p *planner) unschedulable() []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, r := range p.replicas {
 		for _, pod := range r.live() {
-			if condition := scheduling(pod); condition != nil && condition.Reason == corev1.PodReasonUnschedulable {
+			if condition := podend.SchedulingRefused(pod); condition != nil && condition.Reason == corev1.PodReasonUnschedulable {
 				list = append(list, pod)
 			}
 		}
@@ -26,21 +27,11 @@ func (p *planner) unschedulable() []*corev1.Pod {
 	return list
 }
 
-// scheduling is what the scheduler says of a pod that it has not placed; nil when it has placed it or not seen it.
-func scheduling(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c
-		}
-	}
-	return nil
-}
-
-// unplaced are the replicas without a node, those apart that have failed for good.
+// unplaced are the replicas without a node that have not failed.
 func (p *planner) unplaced() []string {
 	var list []string
 	for i, r := range p.replicas {
-		placed := p.verdicts[i].fate == hopeless || p.verdicts[i].fate == succeeded ||
+		placed := p.outcomes[i].kind == hopeless || p.outcomes[i].kind == succeeded ||
 			r.current == nil && r.status != nil && r.status.Phase == spotv1alpha1.ReplicaFailed
 		for _, pod := range r.live() {
 			placed = placed || pod.Spec.NodeName != ""
@@ -64,19 +55,19 @@ func (p *planner) setCapacity(status *spotv1alpha1.SpotInstanceJobStatus) {
 	}
 	waiting, ref := p.unschedulable(), p.job.Spec.SpotInstanceVMRef
 	switch {
-	case p.suspended():
-		set(metav1.ConditionUnknown, reasons.Suspended, "no nodes are looked for while spec.jobTemplate.spec.suspend is true")
+	case p.isSuspended():
+		set(metav1.ConditionUnknown, reasons.Suspended, "scheduling paused: spec.jobTemplate.spec.suspend is true")
 	case len(unplaced) == 0:
 		set(metav1.ConditionTrue, reasons.ReplicasPlaced, "every replica has a node")
 	case len(waiting) == 0:
 		set(metav1.ConditionFalse, reasons.ReplicasStarting, "the pod of "+who+" is not placed yet")
 	case ref == nil:
 		set(metav1.ConditionFalse, reasons.Unschedulable, fmt.Sprintf(
-			"%s finds no room: %s; free some, or name a SpotInstanceVM in spec.spotInstanceVMRef, of which instances are created then",
-			who, scheduling(waiting[0]).Message))
+			"%s cannot be scheduled: %s; free resources, or name a SpotInstanceVM in spec.spotInstanceVMRef, which then creates instances",
+			who, podend.SchedulingRefused(waiting[0]).Message))
 	case p.vm == nil:
 		set(metav1.ConditionFalse, reasons.SpotInstanceVMNotFound, fmt.Sprintf(
-			"%s finds no room, and SpotInstanceVM %s does not exist: create it, or correct spec.spotInstanceVMRef", who, ref.Name))
+			"%s cannot be scheduled, and SpotInstanceVM %s does not exist: create it, or correct spec.spotInstanceVMRef", who, ref.Name))
 	default:
 		if told := p.vmProblem(); told != nil {
 			set(metav1.ConditionFalse, told.Reason, fmt.Sprintf("%s waits for an instance; SpotInstanceVM %s: %s", who, ref.Name, told.Message))

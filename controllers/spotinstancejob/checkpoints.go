@@ -9,12 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 const (
 	// silentAfter is how long an agent may take to begin with a checkpoint.
 	silentAfter = time.Minute
-	// stuckAfter is how long a checkpoint may take; after it, it counts as failed, until it ends well after all.
+	// stuckAfter is how long a checkpoint may take; after it, it counts as failed unless it completes later.
 	stuckAfter = 10 * time.Minute
 	// saveStuckAfter is the same for one that a lost replica waits for.
 	saveStuckAfter = 2 * time.Minute
@@ -39,16 +40,16 @@ func patience(backup checkpointbackup.Backup) time.Duration {
 	return stuckAfter
 }
 
-// inFlight says whether a checkpoint may still come to a good end.
-func (o observed) inFlight(backup checkpointbackup.Backup) bool {
+// isInProgress says whether a checkpoint may still come to a good end.
+func (o observed) isInProgress(backup checkpointbackup.Backup) bool {
 	if backup.Status.Phase.Ended() || backup.Deleted || o.now.Sub(backup.Created) >= patience(backup) {
 		return false
 	}
 	pod := o.pod(backup.Spec.Pod.Name)
-	if pod == nil || podEnded(pod) {
-		return backup.Status.Phase != "" // nobody begins with a pod that is gone
+	if pod == nil || podend.IsEnded(pod) {
+		return backup.Status.Phase != "" // no agent begins with a pod that is gone
 	}
-	return !o.nodes[pod.Spec.NodeName].lost(o.now)
+	return !o.nodes[pod.Spec.NodeName].isLost(o.now)
 }
 
 func (o observed) pod(name string) *corev1.Pod {
@@ -61,12 +62,12 @@ func (o observed) pod(name string) *corev1.Pod {
 }
 
 // silent says whether nothing has taken up a checkpoint of a pod that runs.
-func (o observed) silent(backup checkpointbackup.Backup) bool {
+func (o observed) isSilent(backup checkpointbackup.Backup) bool {
 	if backup.Status.Phase != "" || o.now.Sub(backup.Created) < silentAfter {
 		return false
 	}
 	pod := o.pod(backup.Spec.Pod.Name)
-	return pod != nil && !podEnded(pod) && !o.nodes[pod.Spec.NodeName].lost(o.now)
+	return pod != nil && !podend.IsEnded(pod) && !o.nodes[pod.Spec.NodeName].isLost(o.now)
 }
 
 // containers are the names of those that are checkpointed, in order.
@@ -104,7 +105,7 @@ func (o observed) images(backup checkpointbackup.Backup) map[string]string {
 }
 
 // good is the newest of the checkpoints that has all images; nil for none. They are ordered, the newest first.
-func (o observed) good(backups []checkpointbackup.Backup, except []string) *checkpointbackup.Backup {
+func (o observed) newestComplete(backups []checkpointbackup.Backup, except []string) *checkpointbackup.Backup {
 	for i := range backups {
 		if o.images(backups[i]) != nil && !slices.Contains(except, backups[i].Key.Name) {
 			return &backups[i]
@@ -125,11 +126,11 @@ type origin struct {
 // newest is the checkpoint of any replica that can be used and was trained longest, the newest of several. Where the CheckpointBackups are gone, the image in the
 // status counts; of a pod of several containers it is not enough.
 func (o observed) newest(unusable []string) origin {
-	if o.job.Spec.CheckpointConfig == nil || !single(o.job) {
+	if o.job.Spec.CheckpointConfig == nil || !hasOnePod(o.job) {
 		return origin{}
 	}
 	all := slices.SortedFunc(slices.Values(o.backups), furthestFirst)
-	if found := o.good(all, unusable); found != nil {
+	if found := o.newestComplete(all, unusable); found != nil {
 		return origin{name: found.Key.Name, images: o.images(*found), trained: numberIn(found.Labels[labelTrained])}
 	}
 	image, names := o.job.Status.LastCheckpointImage, o.containers()
@@ -141,7 +142,7 @@ func (o observed) newest(unusable []string) origin {
 }
 
 // completed is when a good checkpoint was complete. An agent that does not say so leaves the time of the request.
-func completed(backup *checkpointbackup.Backup) time.Time {
+func completionOf(backup *checkpointbackup.Backup) time.Time {
 	if backup.Status.Completed.IsZero() {
 		return backup.Created
 	}
@@ -149,7 +150,7 @@ func completed(backup *checkpointbackup.Backup) time.Time {
 }
 
 // prunable are the checkpoints that are no longer kept: good ones beyond retention, failed ones that a good one has
-// followed or that are too many, and requests that nobody took up in time. Those from which a replica is being started
+// followed or that are too many, and requests that no agent took up in time. Those from which a replica is being started
 // stay.
 func (o observed) prunable(r *replica) []checkpointbackup.Backup {
 	retention := int32(3)
@@ -160,7 +161,7 @@ func (o observed) prunable(r *replica) []checkpointbackup.Backup {
 	goods, bads := int32(0), int32(0)
 	for _, backup := range r.backups {
 		switch {
-		case backup.Deleted, o.inFlight(backup), o.startsFrom(backup.Key.Name):
+		case backup.Deleted, o.isInProgress(backup), o.startsFrom(backup.Key.Name):
 			continue
 		case o.images(backup) != nil:
 			if goods++; goods <= retention {
@@ -180,7 +181,7 @@ func (o observed) prunable(r *replica) []checkpointbackup.Backup {
 // startsFrom says whether a replica that does not run yet starts from the checkpoint.
 func (o observed) startsFrom(name string) bool {
 	for _, job := range o.jobs {
-		if job.Annotations[annotationStartedFrom] != name || jobEnded(job) {
+		if job.Annotations[annotationStartedFrom] != name || isJobEnded(job) {
 			continue
 		}
 		runs := slices.ContainsFunc(o.pods, func(pod *corev1.Pod) bool {

@@ -51,11 +51,11 @@ func TestCheckpointsBySchedule(t *testing.T) {
 			with:  func(w *world) { w.at(3*hour).backup(0, 30*time.Minute, checkpointbackup.Failed, "") },
 			again: 30 * time.Minute, agent: "False CheckpointFailed",
 		},
-		"nobody takes one up": {
+		"no agent takes one up": {
 			with:  func(w *world) { w.at(3*hour).backup(0, time.Minute, "", "") },
 			again: 9 * time.Minute, agent: "False CheckpointAgentSilent",
 		},
-		"a request that nobody took up is withdrawn, and tried again": {
+		"a request that no agent took up is withdrawn, and tried again": {
 			with:  func(w *world) { w.at(3*hour).backup(0, hour, "", "") },
 			want:  []string{"checkpoint bert-0-pod", "prune " + name(0, 2*hour)},
 			again: silentAfter, agent: "False CheckpointAgentSilent",
@@ -226,7 +226,7 @@ func TestTheStatusNamesTheNewestCheckpoint(t *testing.T) {
 }
 
 func TestWhatWasAskedForCountsBeforeTheCacheShowsIt(t *testing.T) {
-	var a asked
+	var a requestedCheckpoints
 	job := types.NamespacedName{Namespace: "default", Name: "bert"}
 	backup := checkpointbackup.Backup{Key: types.NamespacedName{Name: "x"}, Created: builders.Noon}
 	a.add(job, backup)

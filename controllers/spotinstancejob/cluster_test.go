@@ -26,6 +26,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 	"github.com/dcnlab/spot-training-operator/test/harness/managers"
@@ -42,11 +43,13 @@ type cluster struct {
 	// version of CheckpointBackups that the agent serves; none when empty. deaf lets it ignore them.
 	version string
 	deaf    bool
+	// discovers has managers find out themselves what is served.
+	discovers bool
 	// dead are nodes that no longer answer.
 	dead map[string]bool
 	// full lets no pod be placed.
 	full bool
-	// asked is when each CheckpointBackup was first seen, and started is the images of each pod that was made.
+	// started are the images of the pods that were created, by Job.
 	started map[string]string
 }
 
@@ -101,6 +104,9 @@ func (c *cluster) startAt(at *crash.Cut, now clock.PassiveClock) *manager {
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: now, Recorder: m.events,
 		Metrics: metrics.NewSpotInstanceJobs(prometheus.NewRegistry()),
 	}
+	if !c.discovers {
+		reconciler.Backups = checkpointbackup.NewClient(mgr.GetCache(), mgr.GetClient(), mgr.GetCache(), discovery(c.version), clock.RealClock{})
+	}
 	require.NoError(c.t, reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 2, Namespaces: []string{c.namespace}}))
 	m.stop = mgr.Run()
 	return m
@@ -130,7 +136,7 @@ func (c *cluster) step() {
 		switch {
 		case job == nil:
 			c.end(&pod)
-		case ptr.Deref(job.Spec.Suspend, false) && !podEnded(&pod):
+		case ptr.Deref(job.Spec.Suspend, false) && !podend.IsEnded(&pod):
 			c.end(&pod)
 		}
 	}
@@ -162,7 +168,7 @@ func (c *cluster) end(pod *corev1.Pod) {
 // control plays the Job controller for one Job, and the scheduler and kubelet for its pod.
 func (c *cluster) control(job *batchv1.Job) {
 	c.t.Helper()
-	if jobEnded(job) || job.DeletionTimestamp != nil {
+	if isJobEnded(job) || job.DeletionTimestamp != nil {
 		return
 	}
 	if ptr.Deref(job.Spec.Suspend, false) {
@@ -201,7 +207,7 @@ func (c *cluster) control(job *batchv1.Job) {
 func (c *cluster) onlyOne(pod *corev1.Pod) {
 	c.t.Helper()
 	for _, other := range c.pods() {
-		if other.Labels[spotv1alpha1.LabelReplica] == pod.Labels[spotv1alpha1.LabelReplica] && !podEnded(&other) {
+		if other.Labels[spotv1alpha1.LabelReplica] == pod.Labels[spotv1alpha1.LabelReplica] && !podend.IsEnded(&other) {
 			require.Fail(c.t, "two pods of one replica", "%s is still there when another is made", other.Name)
 		}
 	}
@@ -212,7 +218,7 @@ func (c *cluster) place(pod *corev1.Pod) {
 	c.t.Helper()
 	taken := map[string]bool{}
 	for _, other := range c.pods() {
-		taken[other.Spec.NodeName] = taken[other.Spec.NodeName] || !podEnded(&other)
+		taken[other.Spec.NodeName] = taken[other.Spec.NodeName] || !podend.IsEnded(&other)
 	}
 	var nodes corev1.NodeList
 	require.NoError(c.t, c.List(c.t.Context(), &nodes, client.MatchingLabels{"test": c.namespace}))
@@ -315,7 +321,7 @@ func runs(n int32) func(*spotv1alpha1.SpotInstanceJobStatus) bool {
 func (c *cluster) podOf(index int) *corev1.Pod {
 	c.t.Helper()
 	for _, pod := range c.pods() {
-		if pod.Labels[spotv1alpha1.LabelReplica] == fmt.Sprint(index) && !podEnded(&pod) {
+		if pod.Labels[spotv1alpha1.LabelReplica] == fmt.Sprint(index) && !podend.IsEnded(&pod) {
 			return &pod
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 )
 
@@ -36,12 +37,9 @@ type Reconciler struct {
 	Metrics *metrics.SpotInstanceJobs
 
 	// children reads Jobs and pods of SpotInstanceJobs from a cache of their own, and reads its own writes.
-	children client.Client
-	asked    asked
+	children  child.Writer
+	requested requestedCheckpoints
 }
-
-// retryLeftover is when to look again for objects of an earlier job of the same name.
-const retryLeftover = 500 * time.Millisecond
 
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs;spotinstancevms,verbs=list;watch
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs/status,verbs=patch
@@ -58,7 +56,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	var job spotv1alpha1.SpotInstanceJob
 	if err := r.Get(ctx, request.NamespacedName, &job); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.asked.forget(request.NamespacedName)
+			r.requested.forget(request.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("read the SpotInstanceJob: %w", err)
@@ -66,30 +64,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if job.DeletionTimestamp != nil { // its Jobs and CheckpointBackups go with it
 		return ctrl.Result{}, nil
 	}
-	result, err := r.reconcile(ctx, &job)
-	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
-		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	again, err := r.reconcile(ctx, &job)
+	if retry, ok := child.RetryAfter(err); ok {
+		if again == 0 || retry < again {
+			again = retry
+		}
+		err = nil
 	}
-	return result, err
+	return ctrl.Result{RequeueAfter: again}, err
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, job *spotv1alpha1.SpotInstanceJob) (ctrl.Result, error) {
+// reconcile returns when to reconcile again though nothing happens, 0 for never, also beside child.ErrLeftover.
+func (r *Reconciler) reconcile(ctx context.Context, job *spotv1alpha1.SpotInstanceJob) (time.Duration, error) {
 	o, err := r.observe(ctx, job)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	d := plan(o)
 	problems, err := r.apply(ctx, o, d)
-	leftover := errors.Is(err, errLeftover)
-	if err != nil && !leftover {
-		return ctrl.Result{}, err
+	if err != nil && !errors.Is(err, child.ErrLeftover) {
+		return 0, err
 	}
 	withProblems(o, &d, problems)
 	if err := r.report(ctx, o, &d.status); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return 0, client.IgnoreNotFound(err)
 	}
-	if leftover && (d.again == 0 || d.again > retryLeftover) {
-		d.again = retryLeftover
-	}
-	return ctrl.Result{RequeueAfter: d.again}, nil
+	return d.again, err
 }

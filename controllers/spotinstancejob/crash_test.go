@@ -11,7 +11,7 @@ import (
 )
 
 // life runs a job of two replicas through a preemption to its end. The cluster fails the test by itself when two pods of
-// a replica are there at a time. It returns the writes of the manager, which dies at the cut and is started anew.
+// a replica are there at a time. It returns the writes of the manager, which crashes at the cut and is started again.
 func life(t *testing.T, at *crash.Cut) []string {
 	t.Helper()
 	c := newCluster(t, "v1", "a", "b", "c")
@@ -60,7 +60,7 @@ func life(t *testing.T, at *crash.Cut) []string {
 }
 
 func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
-	serve(t, "v1")
+	parallel(t)
 	writes := life(t, nil)
 	t.Logf("%d writes: %q", len(writes), writes)
 	require.GreaterOrEqual(t, len(writes), 10)

@@ -22,7 +22,7 @@ const (
 	annotationStartedFrom = "training.dcnlab.com/started-from"
 	// annotationUnusable are CheckpointBackups from which no attempt could be started, with commas between them.
 	annotationUnusable = "training.dcnlab.com/unusable-checkpoints"
-	// annotationRetired is on a Job that is being stopped so that the next attempt can take its place: why.
+	// annotationRetired is on a Job that is being stopped for the next attempt: why.
 	annotationRetired = "training.dcnlab.com/retired"
 )
 

@@ -18,6 +18,8 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // observed is all that a plan is made from.
@@ -53,7 +55,7 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 		client.InNamespace(job.Namespace), client.MatchingLabels{spotv1alpha1.LabelSpotInstanceJob: job.Name},
 	}
 	var jobs batchv1.JobList
-	if err := r.children.List(ctx, &jobs, ours...); err != nil {
+	if err := r.children.Client.List(ctx, &jobs, ours...); err != nil {
 		return o, fmt.Errorf("list Jobs: %w", err)
 	}
 	for i := range jobs.Items {
@@ -65,7 +67,7 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 		return o, err
 	}
 	var pods corev1.PodList
-	if err := r.children.List(ctx, &pods, ours...); err != nil {
+	if err := r.children.Client.List(ctx, &pods, ours...); err != nil {
 		return o, fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
@@ -91,10 +93,10 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 	return o, err
 }
 
-// observeHidden asks the API server for Jobs that the status names and the cache lacks: somebody deleted them, or only took
-// away their labels.
+// observeHidden asks the API server for Jobs that the status names and the cache lacks: they were deleted, or only lost their
+// labels.
 func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
-	if ended(&o.job.Status) {
+	if isEnded(&o.job.Status) {
 		return nil
 	}
 	for i := range o.job.Status.JobStatuses {
@@ -120,7 +122,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 	o.nodes = map[string]*node{}
 	for _, pod := range o.pods {
 		name := pod.Spec.NodeName
-		if _, known := o.nodes[name]; known || name == "" || podEnded(pod) {
+		if _, known := o.nodes[name]; known || name == "" || podend.IsEnded(pod) {
 			continue
 		}
 		var is corev1.Node
@@ -169,7 +171,7 @@ func (r *Reconciler) observeBackups(ctx context.Context, o *observed) error {
 		return err
 	}
 	o.served = true
-	o.backups = r.asked.merge(client.ObjectKeyFromObject(o.job), backups, o.now)
+	o.backups = r.requested.merge(client.ObjectKeyFromObject(o.job), backups, o.now)
 	return nil
 }
 
@@ -220,15 +222,15 @@ func secretsOf(job *spotv1alpha1.SpotInstanceJob) []secretNeed {
 
 // mayStart says whether a plan may have reason to start a replica, or to say that one cannot be started.
 func (o observed) mayStart() bool {
-	if ended(&o.job.Status) {
+	if isEnded(&o.job.Status) {
 		return false
 	}
-	if reasonOf(o.job, reasons.ConditionReady) == reasons.SecretNotFound ||
+	if reporting.Reason(o.job.Status.Conditions, reasons.ConditionReady) == reasons.SecretNotFound ||
 		o.job.Status.ObservedGeneration != o.job.Generation {
 		return true
 	}
 	for _, r := range o.replicas() {
-		if r.current == nil || r.retired() != "" || jobEnded(r.current) {
+		if r.current == nil || r.retiredFor() != "" || isJobEnded(r.current) {
 			return true
 		}
 	}

@@ -28,7 +28,7 @@ type desired struct {
 	again time.Duration
 }
 
-// suspension is a change of a Job's spec.suspend. With a reason the Job is retired: another takes its place.
+// suspension is a change of a Job's spec.suspend. With a reason the Job is retired: another replaces it.
 type suspension struct {
 	job    *batchv1.Job
 	to     bool
@@ -53,14 +53,14 @@ type planner struct {
 	observed
 
 	replicas []*replica
-	verdicts []verdict
+	outcomes []outcome
 	desired  desired
 }
 
 // plan says what to do for a job. It is a pure function.
 func plan(o observed) desired {
 	p := &planner{observed: o, replicas: o.replicas()}
-	if ended(&o.job.Status) {
+	if isEnded(&o.job.Status) {
 		p.desired.status = *o.job.Status.DeepCopy()
 		p.cleanUp()
 		return p.desired
@@ -70,15 +70,15 @@ func plan(o observed) desired {
 		return p.desired
 	}
 	for _, r := range p.replicas {
-		p.verdicts = append(p.verdicts, o.judge(r))
+		p.outcomes = append(p.outcomes, o.outcomeOf(r))
 	}
 	p.desired.status = p.nextStatus()
-	if ended(&p.desired.status) {
+	if isEnded(&p.desired.status) {
 		p.cleanUp()
 		return p.desired
 	}
 	for i, r := range p.replicas {
-		p.step(r, p.verdicts[i])
+		p.step(r, p.outcomes[i])
 	}
 	p.scaleDown()
 	return p.desired
@@ -93,7 +93,7 @@ func (p *planner) lookAgain(after time.Duration) {
 }
 
 // step brings one replica a step further.
-func (p *planner) step(r *replica, v verdict) {
+func (p *planner) step(r *replica, result outcome) {
 	p.expelLost(r)
 	for _, pod := range r.orphans {
 		if pod.DeletionTimestamp == nil {
@@ -104,41 +104,41 @@ func (p *planner) step(r *replica, v verdict) {
 		p.desired.remove = append(p.desired.remove, r.older...)
 	}
 	p.desired.prune = append(p.desired.prune, p.prunable(r)...)
-	if r.retired() != "" {
-		if r.retired() == retiredPreempted { // its own last checkpoint may have failed meanwhile
-			p.save(r, verdict{fate: lost})
+	if r.retiredFor() != "" {
+		if r.retiredFor() == retiredPreempted { // its own last checkpoint may have failed meanwhile
+			p.save(r, outcome{kind: lost})
 		}
-		p.replace(r, v)
+		p.replace(r, result)
 		return
 	}
-	switch v.fate {
-	case goesOn:
+	switch result.kind {
+	case active:
 		p.syncSuspend(r)
 		p.checkpoint(r)
 		p.awaitStart(r)
 	case noticed, lost:
-		p.preempted(r, v)
+		p.preempted(r, result)
 	case unstartable:
 		p.retire(r, retiredUnstartable)
 	case vanished, failed:
 		if r.current == nil && r.status != nil && r.status.Phase == spotv1alpha1.ReplicaFailed {
-			return // it had failed for good, and its Job is gone
+			return // it had failed, and its Job is gone
 		}
-		p.replace(r, v)
+		p.replace(r, result)
 	case hopeless, succeeded:
 	}
 }
 
 // preempted deals with a replica that is being lost or is lost. First its checkpoint is asked for and the status counts
 // it; only then it is replaced, so that it is counted once.
-func (p *planner) preempted(r *replica, v verdict) {
-	p.save(r, v)
-	if !r.marked() {
+func (p *planner) preempted(r *replica, result outcome) {
+	p.save(r, result)
+	if !r.isCountedPreempted() {
 		return
 	}
-	if own := p.savesOwn(r); v.fate == noticed && own != nil {
-		wait := v.deadline.Add(-replaceBefore).Sub(p.now)
-		if v.undated { // the checkpoint was asked for when it came
+	if own := p.ownSaveInProgress(r); result.kind == noticed && own != nil {
+		wait := result.deadline.Add(-replaceBefore).Sub(p.now)
+		if result.undated { // the checkpoint was asked for when it came
 			wait -= p.now.Sub(own.Created)
 		}
 		if wait > 0 {
@@ -146,8 +146,8 @@ func (p *planner) preempted(r *replica, v verdict) {
 			return
 		}
 	}
-	if jobEnded(r.current) {
-		p.replace(r, v)
+	if isJobEnded(r.current) {
+		p.replace(r, result)
 		return
 	}
 	p.retire(r, retiredPreempted)
@@ -168,17 +168,17 @@ func (p *planner) retire(r *replica, why string) {
 }
 
 // replace starts the next attempt of a replica, as soon as nothing of an earlier one can run.
-func (p *planner) replace(r *replica, v verdict) {
+func (p *planner) replace(r *replica, result outcome) {
 	switch {
-	case r.current != nil && !stopped(r.current), len(r.live()) > 0, len(r.strays) > 0:
+	case r.current != nil && !isStopped(r.current), len(r.live()) > 0, len(r.strays) > 0:
 		return // the end of a Job or pod is told by the watch
 	case p.secretProblem != "":
 		p.lookAgain(secretRetry)
 		return
-	case p.waitsForSave(r), p.waitsForBackoff(r, v):
+	case p.waitsForSave(r), p.waitsForBackoff(r, result):
 		return
 	}
-	p.desired.create = append(p.desired.create, p.buildNext(r, v))
+	p.desired.create = append(p.desired.create, p.buildNext(r, result))
 }
 
 // secretRetry is when to look again for a Secret, which is not watched.
@@ -187,19 +187,19 @@ const secretRetry = 15 * time.Second
 // backoff of the first failure, and the longest; it doubles with each.
 const (
 	backoffFirst = 10 * time.Second
-	backoffMost  = 6 * time.Minute
+	backoffMax   = 6 * time.Minute
 )
 
 // waitsForBackoff says whether a replica that failed by itself, or was refused by a node, has to wait.
-func (p *planner) waitsForBackoff(r *replica, v verdict) bool {
-	if r.current == nil || v.at.IsZero() || (v.fate != failed && v.fate != vanished) {
+func (p *planner) waitsForBackoff(r *replica, result outcome) bool {
+	if r.current == nil || result.at.IsZero() || (result.kind != failed && result.kind != vanished) {
 		return false
 	}
 	delay := backoffFirst
 	for range failuresBefore(r.current) {
-		delay = min(2*delay, backoffMost)
+		delay = min(2*delay, backoffMax)
 	}
-	wait := v.at.Add(delay).Sub(p.now)
+	wait := result.at.Add(delay).Sub(p.now)
 	if wait > 0 {
 		p.lookAgain(wait)
 	}
@@ -210,17 +210,17 @@ func (p *planner) waitsForBackoff(r *replica, v verdict) bool {
 // Not before their Job is stopped, or it would make another at once, which starts from an old state.
 func (p *planner) expelLost(r *replica) {
 	pods := r.strays
-	if r.current != nil && (r.retired() != "" || jobEnded(r.current) || !single(p.job)) {
+	if r.current != nil && (r.retiredFor() != "" || isJobEnded(r.current) || !hasOnePod(p.job)) {
 		pods = append(r.live(), pods...)
 	}
 	for _, pod := range pods {
 		expelled := pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0
-		if !expelled && p.nodes[pod.Spec.NodeName].lost(p.now) {
+		if !expelled && p.nodes[pod.Spec.NodeName].isLost(p.now) {
 			p.desired.expel = append(p.desired.expel, pod)
 		}
 	}
 	for _, pod := range r.live() {
-		if n := p.nodes[pod.Spec.NodeName]; n != nil && n.notice != nil && !n.lost(p.now) {
+		if n := p.nodes[pod.Spec.NodeName]; n != nil && n.notice != nil && !n.isLost(p.now) {
 			if wait := n.notice.Deadline.Add(lostAfter + time.Second).Sub(p.now); wait > 0 {
 				p.lookAgain(wait)
 			}
@@ -237,7 +237,7 @@ func (p *planner) syncSuspend(r *replica) {
 		}
 		return
 	}
-	if jobEnded(r.current) {
+	if isJobEnded(r.current) {
 		return
 	}
 	want, is := ptr.Deref(p.job.Spec.JobTemplate.Spec.Suspend, false), ptr.Deref(r.current.Spec.Suspend, false)
@@ -245,7 +245,7 @@ func (p *planner) syncSuspend(r *replica) {
 	case want == is:
 	case want:
 		p.desired.suspend = append(p.desired.suspend, suspension{job: r.current, to: true})
-	case p.startsBetter(r):
+	case p.hasBetterStart(r):
 		p.retire(r, retiredResumed)
 	default:
 		p.desired.suspend = append(p.desired.suspend, suspension{job: r.current})
@@ -255,7 +255,7 @@ func (p *planner) syncSuspend(r *replica) {
 // queuedAgain says whether Kueue has taken a replica's place back after a checkpoint of it was taken. Its Job would start
 // from where it once did when it is admitted again, so another waits in its stead.
 func (p *planner) queuedAgain(r *replica) bool {
-	if jobEnded(r.current) || !stopped(r.current) || len(r.live()) > 0 || p.waitsForSave(r) || !p.startsBetter(r) {
+	if isJobEnded(r.current) || !isStopped(r.current) || len(r.live()) > 0 || p.waitsForSave(r) || !p.hasBetterStart(r) {
 		return false
 	}
 	bad := unusable(r.current)
@@ -264,7 +264,7 @@ func (p *planner) queuedAgain(r *replica) bool {
 	})
 }
 
-func (p *planner) startsBetter(r *replica) bool {
+func (p *planner) hasBetterStart(r *replica) bool {
 	from := p.newest(unusable(r.current))
 	return from.name != "" && from.name != r.current.Annotations[annotationStartedFrom]
 }
@@ -295,13 +295,13 @@ func (p *planner) cleanUp() {
 	expired := false
 	if ttl := p.job.Spec.JobTemplate.Spec.TTLSecondsAfterFinished; ttl != nil {
 		wait := p.desired.status.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(p.now)
-		// Not before the end is written: without its Job nobody would know of it.
-		if expired = wait <= 0 && ended(&p.job.Status); !expired && len(p.jobs) > 0 {
+		// Not before the end is written: it is known from its Job only.
+		if expired = wait <= 0 && isEnded(&p.job.Status); !expired && len(p.jobs) > 0 {
 			p.lookAgain(wait)
 		}
 	}
 	for _, job := range p.jobs {
-		if job.DeletionTimestamp == nil && (expired || !jobEnded(job)) {
+		if job.DeletionTimestamp == nil && (expired || !isJobEnded(job)) {
 			p.desired.remove = append(p.desired.remove, job)
 		}
 	}

@@ -330,7 +330,7 @@ func TestPlan(t *testing.T) {
 			},
 			phase: "Running", replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Failed", "bert-1": "Running"},
 		},
-		"a pod that somebody deleted is no failure": {
+		"a pod that was deleted is no failure": {
 			job: spotJob().Checkpoints(hour),
 			with: func(w *world) {
 				job := w.attempt(0, 0)
@@ -341,7 +341,7 @@ func TestPlan(t *testing.T) {
 			want: []string{"create bert-0-r1"}, phase: "Running",
 			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Pending", "bert-1": "Running"},
 		},
-		"a Job that somebody deleted is made anew under another name": {
+		"a Job that was deleted is created again under another name": {
 			job: spotJob(),
 			with: func(w *world) {
 				w.runs(0, 0, "a")
@@ -405,7 +405,7 @@ func TestPlan(t *testing.T) {
 			want: []string{"resume bert-0"}, phase: "Running",
 			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Pending", "bert-1": "Running"},
 		},
-		"one replica that ends well is enough": {
+		"one replica that succeeds is enough": {
 			job: spotJob(),
 			with: func(w *world) {
 				job, pod := w.runs(0, 0, "a")
@@ -415,7 +415,7 @@ func TestPlan(t *testing.T) {
 			},
 			want: []string{"remove bert-1"}, phase: "Succeeded", replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Succeeded"},
 		},
-		"all that fail for good fail the job": {
+		"the job fails when all replicas have": {
 			job: spotJob(),
 			with: func(w *world) {
 				for i := range 2 {
@@ -450,7 +450,7 @@ func TestPlan(t *testing.T) {
 			want: []string{"remove bert-0"}, phase: "Running",
 			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Pending", "bert-1": "Running"},
 		},
-		"and keeps its place in the queue when only another has saved since": {
+		"and stays in the queue when only another has saved since": {
 			job: spotJob().Checkpoints(hour),
 			with: func(w *world) {
 				job := w.attempt(0, 0)
@@ -502,7 +502,7 @@ func TestWhenANodeIsLost(t *testing.T) {
 		"an autoscaler may not have taken it yet": {&node{notice: notice(nodenotice.Taint, hour)}, false},
 	}
 	for title, test := range tests {
-		t.Run(title, func(t *testing.T) { assert.Equal(t, test.want, test.node.lost(now)) })
+		t.Run(title, func(t *testing.T) { assert.Equal(t, test.want, test.node.isLost(now)) })
 	}
 }
 

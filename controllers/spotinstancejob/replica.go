@@ -12,6 +12,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // replica is all that is known of one replica.
@@ -25,7 +26,7 @@ type replica struct {
 	attempts int32
 	// pods are those of current; strays are those of any other Job that may still run.
 	pods, strays []*corev1.Pod
-	// orphans are the strays whose Job was deleted without them: nobody else stops them.
+	// orphans are the strays whose Job was deleted without them: nothing else stops them.
 	orphans []*corev1.Pod
 	// status is what was written of it last; nil before.
 	status *spotv1alpha1.ReplicaStatus
@@ -80,12 +81,12 @@ func (o observed) distribute(all []*replica) {
 		switch {
 		case r == nil || (owner != nil && owner.Kind != "Job"):
 		case owner == nil:
-			if _, ofJob := pod.Labels[labelJobName]; ofJob && !podEnded(pod) {
+			if _, ofJob := pod.Labels[labelJobName]; ofJob && !podend.IsEnded(pod) {
 				r.strays, r.orphans = append(r.strays, pod), append(r.orphans, pod)
 			}
 		case r.current != nil && owner.UID == r.current.UID:
 			r.pods = append(r.pods, pod)
-		case !podEnded(pod):
+		case !podend.IsEnded(pod):
 			r.strays = append(r.strays, pod)
 		}
 	}
@@ -102,27 +103,27 @@ func (o observed) distribute(all []*replica) {
 	}
 }
 
-// retired is why the current Job is being stopped; empty when it is not.
-func (r *replica) retired() string {
+// retiredFor is why the current Job is being stopped; empty when it is not.
+func (r *replica) retiredFor() string {
 	if r.current == nil {
 		return ""
 	}
 	return r.current.Annotations[annotationRetired]
 }
 
-// marked says whether the status counts the current attempt among the preempted ones.
-func (r *replica) marked() bool {
+// isCountedPreempted says whether the status counts the current attempt among the preempted ones.
+func (r *replica) isCountedPreempted() bool {
 	return r.current != nil && r.status != nil && r.status.Name == r.current.Name && r.status.Phase == spotv1alpha1.ReplicaPreempted
 }
 
-// left says whether the pod that counts as preempted is gone, though the Job may have made another: that started from an
+// hasLeftNode says whether the pod that counts as preempted is gone, though the Job may have made another: that started from an
 // old state.
-func (r *replica) left() bool {
-	if !r.marked() || r.status.NodeName == "" {
+func (r *replica) hasLeftNode() bool {
+	if !r.isCountedPreempted() || r.status.NodeName == "" {
 		return false
 	}
 	for _, pod := range r.pods {
-		if pod.Status.Phase == corev1.PodSucceeded || (pod.Spec.NodeName == r.status.NodeName && !podEnded(pod)) {
+		if pod.Status.Phase == corev1.PodSucceeded || (pod.Spec.NodeName == r.status.NodeName && !podend.IsEnded(pod)) {
 			return false
 		}
 	}
@@ -131,7 +132,7 @@ func (r *replica) left() bool {
 
 // live are the pods of the current Job that have not ended.
 func (r *replica) live() []*corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(r.pods), podEnded)
+	return slices.DeleteFunc(slices.Clone(r.pods), podend.IsEnded)
 }
 
 // running is the newest pod whose containers run, and that is not being stopped; nil for none.
@@ -144,26 +145,22 @@ func (r *replica) running() *corev1.Pod {
 	return nil
 }
 
-func podEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// single says whether a replica is one pod. Others are left to the Job controller: there is no checkpoint of several
+// hasOnePod says whether a replica is one pod. Others are left to the Job controller: there is no checkpoint of several
 // processes that talk to one another.
-func single(job *spotv1alpha1.SpotInstanceJob) bool {
+func hasOnePod(job *spotv1alpha1.SpotInstanceJob) bool {
 	spec := &job.Spec.JobTemplate.Spec
 	return ptr.Deref(spec.Parallelism, 1) == 1 && ptr.Deref(spec.Completions, 1) == 1
 }
 
-// checkpointed says whether checkpoints of the replicas are wanted and possible.
-func (o observed) checkpointed() bool {
-	return o.job.Spec.CheckpointConfig != nil && o.served && single(o.job)
+// takesCheckpoints says whether checkpoints of the replicas are wanted and possible.
+func (o observed) takesCheckpoints() bool {
+	return o.job.Spec.CheckpointConfig != nil && o.served && hasOnePod(o.job)
 }
 
-// restarted says whether the operator itself starts a replica again when its program fails: only so can that start from a
+// isRestartedByOperator says whether the operator itself starts a replica again when its program fails: only so can that start from a
 // checkpoint. Otherwise the Job controller does it.
-func restarted(job *spotv1alpha1.SpotInstanceJob) bool {
-	return job.Spec.CheckpointConfig != nil && single(job) && job.Spec.JobTemplate.Spec.BackoffLimitPerIndex == nil &&
+func isRestartedByOperator(job *spotv1alpha1.SpotInstanceJob) bool {
+	return job.Spec.CheckpointConfig != nil && hasOnePod(job) && job.Spec.JobTemplate.Spec.BackoffLimitPerIndex == nil &&
 		job.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
@@ -176,24 +173,15 @@ func jobCondition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobC
 	return nil
 }
 
-func jobEnded(job *batchv1.Job) bool {
+func isJobEnded(job *batchv1.Job) bool {
 	return jobCondition(job, batchv1.JobComplete) != nil || jobCondition(job, batchv1.JobFailed) != nil
 }
 
-// stopped says whether the Job controller makes no more pods for a Job and knows it.
-func stopped(job *batchv1.Job) bool {
-	return jobEnded(job) || (ptr.Deref(job.Spec.Suspend, false) && jobCondition(job, batchv1.JobSuspended) != nil)
+// isStopped says whether the Job controller makes no more pods for a Job and knows it.
+func isStopped(job *batchv1.Job) bool {
+	return isJobEnded(job) || (ptr.Deref(job.Spec.Suspend, false) && jobCondition(job, batchv1.JobSuspended) != nil)
 }
 
-func ended(status *spotv1alpha1.SpotInstanceJobStatus) bool {
+func isEnded(status *spotv1alpha1.SpotInstanceJobStatus) bool {
 	return status.Phase == spotv1alpha1.JobSucceeded || status.Phase == spotv1alpha1.JobFailed
-}
-
-func reasonOf(job *spotv1alpha1.SpotInstanceJob, condition string) string {
-	for i := range job.Status.Conditions {
-		if c := &job.Status.Conditions[i]; c.Type == condition {
-			return c.Reason
-		}
-	}
-	return ""
 }

@@ -18,6 +18,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 // Options of the controller.
@@ -49,18 +50,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(r.Backups.Source(byLabel, r.agentsChanged)).
 		Watches(&corev1.Node{}, r.jobsOnNode(), builder.WithPredicates(nodeChanged(r.Clock))).
 		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfVM), builder.WithPredicates(vmChanged())).
-		Complete(r)
+		Complete(tracing.Reconciler("SpotInstanceJob", r))
 }
 
 func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, options Options) (cache.Cache, error) {
 	children, through, err := child.New(mgr, child.Options{
 		Label: spotv1alpha1.LabelSpotInstanceJob, Namespaces: options.Namespaces,
-		Kinds: map[client.Object]toolscache.TransformFunc{&corev1.Pod{}: barePod, &batchv1.Job{}: bareJob},
+		Kinds: map[client.Object]toolscache.TransformFunc{&corev1.Pod{}: child.Keep{Init: true, Scheduled: true}.Pods(), &batchv1.Job{}: bareJob},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the cache of Jobs and pods: %w", err)
 	}
-	r.children = through
+	r.children = child.Writer{Client: through, Direct: r.Direct}
 	err = children.IndexField(ctx, &corev1.Pod{}, podNodeIndex, func(object client.Object) []string {
 		if name := object.(*corev1.Pod).Spec.NodeName; name != "" {
 			return []string{name}
@@ -71,36 +72,6 @@ func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, option
 		return nil, fmt.Errorf("index pods by node: %w", err)
 	}
 	return children, nil
-}
-
-// barePod strips a pod, before it enters the cache, of all that this package does not read.
-func barePod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
-	pod.ManagedFields, pod.Annotations, pod.Finalizers = nil, nil, nil
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
-	bare := corev1.PodStatus{
-		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, StartTime: pod.Status.StartTime,
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled || condition.Type == corev1.DisruptionTarget {
-			bare.Conditions = append(bare.Conditions, condition)
-		}
-	}
-	bare.ContainerStatuses = bareStatuses(pod.Status.ContainerStatuses)
-	bare.InitContainerStatuses = bareStatuses(pod.Status.InitContainerStatuses)
-	pod.Status = bare
-	return pod, nil
-}
-
-func bareStatuses(full []corev1.ContainerStatus) []corev1.ContainerStatus {
-	var bare []corev1.ContainerStatus
-	for i := range full {
-		bare = append(bare, corev1.ContainerStatus{Name: full[i].Name, State: full[i].State})
-	}
-	return bare
 }
 
 // bareJob strips a Job of its pods' template, which does not change.

@@ -12,6 +12,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // nextStatus is the status that the job should have by what is observed.
@@ -19,24 +20,24 @@ func (p *planner) nextStatus() spotv1alpha1.SpotInstanceJobStatus {
 	status := *p.job.Status.DeepCopy()
 	status.ObservedGeneration = p.job.Generation
 	status.JobStatuses, status.ActiveReplicas = nil, 0
-	hopelessOnes := 0
+	failedReplicas := 0
 	for i, r := range p.replicas {
-		v := p.verdicts[i]
-		if r.running() != nil && v.fate != succeeded {
+		result := p.outcomes[i]
+		if r.running() != nil && result.kind != succeeded {
 			status.ActiveReplicas++
 		}
-		entry := p.replicaStatus(r, v)
+		entry := p.replicaStatus(r, result)
 		if entry == nil {
 			continue
 		}
 		status.JobStatuses = append(status.JobStatuses, *entry)
 		switch entry.Phase {
 		case spotv1alpha1.ReplicaPreempted:
-			if !r.marked() && r.retired() == "" {
+			if !r.isCountedPreempted() && r.retiredFor() == "" {
 				status.PreemptionCount++
 			}
 		case spotv1alpha1.ReplicaFailed:
-			hopelessOnes++
+			failedReplicas++
 		}
 	}
 	p.lastCheckpoint(&status)
@@ -49,7 +50,7 @@ func (p *planner) nextStatus() spotv1alpha1.SpotInstanceJobStatus {
 	switch winner := p.winner(); {
 	case winner != nil:
 		p.succeed(&status, winner)
-	case hopelessOnes == len(p.replicas):
+	case failedReplicas == len(p.replicas):
 		p.fail(&status)
 	default:
 		status.Phase = p.phase(&status)
@@ -58,7 +59,7 @@ func (p *planner) nextStatus() spotv1alpha1.SpotInstanceJobStatus {
 }
 
 // replicaStatus is one replica's; nil before its first Job is made.
-func (p *planner) replicaStatus(r *replica, v verdict) *spotv1alpha1.ReplicaStatus {
+func (p *planner) replicaStatus(r *replica, result outcome) *spotv1alpha1.ReplicaStatus {
 	entry := spotv1alpha1.ReplicaStatus{}
 	if r.status != nil {
 		entry = *r.status.DeepCopy()
@@ -73,35 +74,35 @@ func (p *planner) replicaStatus(r *replica, v verdict) *spotv1alpha1.ReplicaStat
 		}
 		return &entry
 	}
-	if !r.marked() { // of a preempted one it stays what it was lost with
+	if !r.isCountedPreempted() { // of a preempted one it stays what it was lost with
 		entry.NodeName = ""
 	}
 	entry.Name, entry.RestartCount = r.current.Name, attemptOf(r.current)
 	for _, pod := range r.pods {
-		if pod.Spec.NodeName != "" && !r.marked() {
+		if pod.Spec.NodeName != "" && !r.isCountedPreempted() {
 			entry.NodeName = pod.Spec.NodeName
 		}
 	}
-	entry.Phase = replicaPhase(r, v)
-	if last := p.good(r.backups, nil); last != nil {
-		entry.LastCheckpointTime = ptr.To(metav1.NewTime(completed(last)).Rfc3339Copy())
+	entry.Phase = replicaPhase(r, result)
+	if last := p.newestComplete(r.backups, nil); last != nil {
+		entry.LastCheckpointTime = ptr.To(metav1.NewTime(completionOf(last)).Rfc3339Copy())
 		entry.LastCheckpointImage = p.images(*last)[p.containers()[0]]
 	}
 	return &entry
 }
 
-func replicaPhase(r *replica, v verdict) spotv1alpha1.ReplicaPhase {
+func replicaPhase(r *replica, result outcome) spotv1alpha1.ReplicaPhase {
 	switch {
-	case v.fate == succeeded:
+	case result.kind == succeeded:
 		return spotv1alpha1.ReplicaSucceeded
-	case v.fate == hopeless && r.retired() == "":
+	case result.kind == hopeless && r.retiredFor() == "":
 		return spotv1alpha1.ReplicaFailed
-	case r.retired() == retiredPreempted, r.retired() == "" && (v.fate == noticed || v.fate == lost):
+	case r.retiredFor() == retiredPreempted, r.retiredFor() == "" && (result.kind == noticed || result.kind == lost):
 		return spotv1alpha1.ReplicaPreempted
 	case r.running() != nil:
 		return spotv1alpha1.ReplicaRunning
-	case len(r.pods) > 0 && len(r.live()) == 0 && !jobEnded(r.current) && r.status != nil && r.status.Name == r.current.Name:
-		return r.status.Phase // its pod has ended, and the Job controller has not yet said what comes of it
+	case len(r.pods) > 0 && len(r.live()) == 0 && !isJobEnded(r.current) && r.status != nil && r.status.Name == r.current.Name:
+		return r.status.Phase // its pod has ended, and the Job controller has not yet reported the result
 	default:
 		return spotv1alpha1.ReplicaPending
 	}
@@ -126,7 +127,7 @@ func (p *planner) phase(status *spotv1alpha1.SpotInstanceJobStatus) spotv1alpha1
 	recovers := false
 	for i := range status.JobStatuses {
 		entry := &status.JobStatuses[i]
-		again := entry.RestartCount > 0 && entry.Phase == spotv1alpha1.ReplicaPending && !p.suspended()
+		again := entry.RestartCount > 0 && entry.Phase == spotv1alpha1.ReplicaPending && !p.isSuspended()
 		recovers = recovers || again || entry.Phase == spotv1alpha1.ReplicaPreempted
 	}
 	switch {
@@ -141,9 +142,9 @@ func (p *planner) phase(status *spotv1alpha1.SpotInstanceJobStatus) spotv1alpha1
 	}
 }
 
-func (p *planner) suspended() bool { return ptr.Deref(p.job.Spec.JobTemplate.Spec.Suspend, false) }
+func (p *planner) isSuspended() bool { return ptr.Deref(p.job.Spec.JobTemplate.Spec.Suspend, false) }
 
-// winner is a Job that has ended well; nil for none. It need not be of the newest attempt.
+// winner is a Job that has completed; nil for none. It need not be of the newest attempt.
 func (p *planner) winner() *batchv1.Job {
 	for _, job := range p.jobs {
 		if jobCondition(job, batchv1.JobComplete) != nil {
@@ -153,7 +154,7 @@ func (p *planner) winner() *batchv1.Job {
 	return nil
 }
 
-// succeed writes the end of a job of which one replica has ended well. The others are stopped, and no longer told of.
+// succeed writes the end of a job when one replica has completed. The others are stopped and leave the status.
 func (p *planner) succeed(status *spotv1alpha1.SpotInstanceJobStatus, winner *batchv1.Job) {
 	kept := status.JobStatuses[:0]
 	for _, entry := range status.JobStatuses {
@@ -171,46 +172,33 @@ func (p *planner) succeed(status *spotv1alpha1.SpotInstanceJobStatus, winner *ba
 		status.StartTime = winner.Status.StartTime.DeepCopy()
 	}
 	p.set(status, reasons.ConditionComplete, metav1.ConditionTrue, reasons.ReplicaSucceeded,
-		fmt.Sprintf("Job %s has ended well; the other replicas are stopped", winner.Name))
+		fmt.Sprintf("Job %s completed; stopping the other replicas", winner.Name))
 	p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Ready, "the job is complete")
 	meta.RemoveStatusCondition(&status.Conditions, reasons.ConditionCapacityAvailable)
 }
 
-// fail writes the end of a job all of whose replicas have failed for good.
+// fail writes the end of a job when every replica has failed.
 func (p *planner) fail(status *spotv1alpha1.SpotInstanceJobStatus) {
 	status.Phase, status.ActiveReplicas = spotv1alpha1.JobFailed, 0
 	status.CompletionTime = ptr.To(metav1.NewTime(p.now).Rfc3339Copy())
 	var why []string
-	for i, v := range p.verdicts {
-		if v.fate == hopeless {
-			why = append(why, fmt.Sprintf("replica %d: %s", i, v.message))
+	for i, result := range p.outcomes {
+		if result.kind == hopeless {
+			why = append(why, fmt.Sprintf("replica %d: %s", i, result.message))
 		}
 	}
-	message := redact.Text("every replica has failed for good; " + strings.Join(why, "; "))
+	message := redact.Text("every replica has failed; " + strings.Join(why, "; "))
 	p.set(status, reasons.ConditionFailed, metav1.ConditionTrue, reasons.AllReplicasFailed, message)
 	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.AllReplicasFailed, message)
 	meta.RemoveStatusCondition(&status.Conditions, reasons.ConditionCapacityAvailable)
 }
 
-// longestMessage is what a condition takes.
-const longestMessage = 32768
-
-// set sets a condition; its time changes with its status only.
+// set sets a condition.
 func (p *planner) set(status *spotv1alpha1.SpotInstanceJobStatus, kind string, is metav1.ConditionStatus, reason, message string) {
-	setCondition(p.observed, status, kind, is, reason, message)
+	reporting.Set(&status.Conditions, p.job.Generation, p.now, kind, is, reason, message)
 }
 
-func setCondition(o observed, status *spotv1alpha1.SpotInstanceJobStatus, kind string, is metav1.ConditionStatus, reason, message string) {
-	if len(message) > longestMessage {
-		message = strings.ToValidUTF8(message[:longestMessage], "")
-	}
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: kind, Status: is, Reason: reason, Message: message, ObservedGeneration: o.job.Generation,
-		LastTransitionTime: metav1.NewTime(o.now).Rfc3339Copy(),
-	})
-}
-
-// setReady says whether everything that the user gave is in order.
+// setReady says whether what the spec refers to exists.
 func (p *planner) setReady(status *spotv1alpha1.SpotInstanceJobStatus) {
 	ref := p.job.Spec.SpotInstanceVMRef
 	switch {
@@ -221,7 +209,7 @@ func (p *planner) setReady(status *spotv1alpha1.SpotInstanceJobStatus) {
 		p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.SpotInstanceVMNotFound, fmt.Sprintf(
 			"spec.spotInstanceVMRef: SpotInstanceVM %s does not exist in namespace %s, so that no instance is created when a replica finds no room: "+
 				"create it, or correct the name", ref.Name, p.job.Namespace))
-	case p.suspended():
+	case p.isSuspended():
 		p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Suspended,
 			"the replicas are stopped, because spec.jobTemplate.spec.suspend is true")
 	default:

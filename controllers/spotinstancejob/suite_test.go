@@ -1,14 +1,18 @@
 package spotinstancejob
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	crds "github.com/dcnlab/spot-training-operator/test/fakes/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
@@ -21,6 +25,26 @@ var (
 )
 
 func TestMain(m *testing.M) { api.Main(m) }
+
+// install has the cluster serve CheckpointBackups in all versions, once.
+var install sync.Once
+
+// parallel runs a test beside others. What its cluster serves is what its manager discovers: see discovery.
+func parallel(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	install.Do(func() { serve(t, checkpointbackup.Versions...) })
+}
+
+// discovery finds one version of CheckpointBackups, whatever else the API server serves; none when it is empty.
+type discovery string
+
+func (d discovery) ServerResourcesForGroupVersion(name string) (*metav1.APIResourceList, error) {
+	if name != checkpointbackup.GroupKind.Group+"/"+string(d) {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
+	}
+	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Kind: checkpointbackup.GroupKind.Kind}}}, nil
+}
 
 // serve has the cluster serve CheckpointBackups in these versions only; none for not at all.
 func serve(t *testing.T, versions ...string) {

@@ -41,8 +41,8 @@ func jobOfLabel(_ context.Context, object client.Object) []reconcile.Request {
 func (r *Reconciler) jobsOnNode() handler.EventHandler {
 	enqueue := func(ctx context.Context, node client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		var pods corev1.PodList
-		if err := r.children.List(ctx, &pods, client.MatchingFields{podNodeIndex: node.GetName()}, client.DisableReadYourWritesConsistency); err != nil {
-			log.FromContext(ctx).Error(err, "find the jobs of a node", "node", node.GetName())
+		if err := r.children.Client.List(ctx, &pods, client.MatchingFields{podNodeIndex: node.GetName()}, client.DisableReadYourWritesConsistency); err != nil {
+			log.FromContext(ctx).Error(err, "List the pods of a node", "node", node.GetName())
 			return
 		}
 		for i := range pods.Items {
@@ -110,7 +110,7 @@ func (r *Reconciler) agentsChanged(ctx context.Context, _ string, queue checkpoi
 func (r *Reconciler) requests(ctx context.Context, where client.ListOption, which func(*spotv1alpha1.SpotInstanceJob) bool) []reconcile.Request {
 	var jobs spotv1alpha1.SpotInstanceJobList
 	if err := r.List(ctx, &jobs, where, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		log.FromContext(ctx).Error(err, "list SpotInstanceJobs")
+		log.FromContext(ctx).Error(err, "List SpotInstanceJobs")
 		return nil
 	}
 	var found []reconcile.Request

@@ -48,7 +48,7 @@ func (w *world) runs(index int, attempt int32, on string) (*batchv1.Job, *corev1
 func (w *world) pod(job *batchv1.Job, on string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: job.Name + "-pod", Namespace: job.Namespace, Labels: with(job.Spec.Template.Labels, map[string]string{labelJobName: job.Name}),
+			Name: job.Name + "-pod", Namespace: job.Namespace, Labels: merged(job.Spec.Template.Labels, map[string]string{labelJobName: job.Name}),
 			CreationTimestamp: metav1.NewTime(builders.Noon),
 			OwnerReferences:   []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
 		},

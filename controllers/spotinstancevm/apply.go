@@ -1,6 +1,7 @@
 package spotinstancevm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +11,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
@@ -25,35 +26,38 @@ import (
 // actsAtOnce bounds what is done at the same time for one SpotInstanceVM.
 const actsAtOnce = 16
 
-// deed is an act and what is needed to do it.
-type deed struct {
-	act
+// step is an action and what is needed to do it.
+type step struct {
+	action
 
-	vm       *spotv1alpha1.SpotInstanceVM
-	entry    *spotv1alpha1.ProvisionedInstance // nil when the status has it no more
-	provider cloud.Provider
+	vm          *spotv1alpha1.SpotInstanceVM
+	entry       *spotv1alpha1.ProvisionedInstance // nil when the status has it no more
+	machineType string
+	provider    cloud.Provider
 }
 
 // apply does what the plan asks for. The status says so already. It tells whether something is known now that the plan
 // should see at once.
-func (r *Reconciler) apply(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, account *inventory.Inventory, d desired) (bool, error) {
+func (r *Reconciler) apply(
+	ctx context.Context, o observed, vm *spotv1alpha1.SpotInstanceVM, account *inventory.Inventory, d desired,
+) (bool, error) {
 	var group errgroup.Group
 	group.SetLimit(actsAtOnce)
 	var learned atomic.Bool
-	for _, a := range d.acts {
-		if a.verb == actRefresh {
+	for _, a := range d.actions {
+		if a.kind == actRefresh {
 			if account != nil {
 				account.Refresh(client.ObjectKeyFromObject(vm), a.name)
 			}
 			continue
 		}
-		one := deed{act: a, vm: vm, entry: entryOf(&d.status, a.name)}
+		one := step{action: a, vm: vm, entry: entryOf(&d.status, a.name), machineType: o.machineTypeOf(a.name)}
 		if account != nil {
 			one.provider = account.Provider()
 		}
 		group.Go(func() error {
-			news, err := r.do(ctx, one)
-			if news {
+			changed, err := r.do(ctx, one)
+			if changed {
 				learned.Store(true)
 			}
 			return err
@@ -61,6 +65,16 @@ func (r *Reconciler) apply(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM,
 	}
 	err := group.Wait()
 	return learned.Load(), err
+}
+
+// machineTypeOf is the machine type of an instance: that of the spec unless the provider says another.
+func (o *observed) machineTypeOf(name string) string {
+	for _, i := range o.instances {
+		if i.Name == name && i.seen != nil {
+			return cmp.Or(i.seen.MachineType, o.vm.Spec.GCP.MachineType)
+		}
+	}
+	return o.vm.Spec.GCP.MachineType
 }
 
 func entryOf(status *spotv1alpha1.SpotInstanceVMStatus, name string) *spotv1alpha1.ProvisionedInstance {
@@ -72,18 +86,18 @@ func entryOf(status *spotv1alpha1.SpotInstanceVMStatus, name string) *spotv1alph
 	return nil
 }
 
-// do one act. It tells whether the plan should see at once what came of it.
-func (r *Reconciler) do(ctx context.Context, one deed) (bool, error) {
+// do one action. It tells whether the plan should see the result at once.
+func (r *Reconciler) do(ctx context.Context, one step) (bool, error) {
 	if one.entry == nil { // the plan dropped it meanwhile
 		return false, nil
 	}
 	if one.provider == nil {
-		switch one.verb {
+		switch one.kind {
 		case actCreate, actDelete, actAwait, actLook, actWhy, actLogin:
 			return false, nil
 		}
 	}
-	switch one.verb {
+	switch one.kind {
 	case actCreate:
 		return true, r.create(ctx, one)
 	case actDelete:
@@ -108,24 +122,26 @@ func (r *Reconciler) do(ctx context.Context, one deed) (bool, error) {
 	case actDropNode:
 		return false, r.dropNode(ctx, one)
 	default:
-		return false, fmt.Errorf("no such act: %s", one.verb)
+		return false, fmt.Errorf("no such action: %s", one.kind)
 	}
 }
 
-// remember edits what is remembered of the deed's instance.
-func (r *Reconciler) remember(one deed, edit func(*memo)) {
+// remember edits what is remembered of the step's instance.
+func (r *Reconciler) remember(one step, edit func(*memo)) {
 	r.memory.change(one.vm.UID, one.name, edit)
 }
 
 // create asks the provider for the instance.
-func (r *Reconciler) create(ctx context.Context, one deed) error {
+func (r *Reconciler) create(ctx context.Context, one step) error {
 	metadata, err := r.Joining.Metadata(ctx, one.vm, one.name)
 	if setup := (*setupError)(nil); err != nil && !errors.As(err, &setup) {
 		return err
 	}
 	now := r.Clock.Now()
+	var sent request
 	r.remember(one, func(m *memo) {
-		if !m.create.sent() {
+		sent = m.create
+		if !m.create.isSent() {
 			m.create.sentAt = now
 		}
 		m.create.tries++
@@ -135,18 +151,27 @@ func (r *Reconciler) create(ctx context.Context, one deed) error {
 	if err == nil {
 		operation, err = one.provider.Create(ctx, r.specOf(one.vm, one.entry, metadata))
 	}
-	r.taken(one, operation, err)
-	return ctx.Err()
-}
-
-// taken notes how the provider answered to a request to create.
-func (r *Reconciler) taken(one deed, operation cloud.Operation, err error) {
-	now := r.Clock.Now()
 	if err == nil && operation.Done {
 		err = operation.Err
 	}
+	r.logCall(ctx, one.callOf("create", one.creationReason(), sent, now), err)
+	r.noteCreateAnswer(one, operation, err)
+	return ctx.Err()
+}
+
+// creationReason says for what an instance is created.
+func (s step) creationReason() string {
+	if s.entry.AssignedJob != "" {
+		return "pods of " + s.entry.AssignedJob + " have no node"
+	}
+	return "pods have no node"
+}
+
+// noteCreateAnswer notes how the provider answered to a request to create.
+func (r *Reconciler) noteCreateAnswer(one step, operation cloud.Operation, err error) {
+	now := r.Clock.Now()
 	key := keyOf(one.vm, offer{one.entry.Zone, one.entry.ProvisioningModel})
-	if refusedOffer(err) {
+	if isCapacityRefusal(err) {
 		r.exhaustion.refused(key, now, err)
 	} else if err == nil && operation.Done {
 		r.exhaustion.granted(key)
@@ -163,7 +188,7 @@ func (q *request) answer(operation cloud.Operation, err error, final bool, at ti
 	case err == nil && !operation.Done:
 		q.next = at.Add(pace.First)
 		q.tries = 1
-	case err != nil && retryable(err) && !final:
+	case err != nil && isRetryable(err) && !final:
 		q.operation = cloud.Operation{}
 		q.next = at.Add(pace.retryIn(q.tries))
 		if asked := (*cloud.Error)(nil); errors.As(err, &asked) && asked.RetryAfter > 0 {
@@ -176,11 +201,13 @@ func (q *request) answer(operation cloud.Operation, err error, final bool, at ti
 }
 
 // remove asks the provider to delete the instance.
-func (r *Reconciler) remove(ctx context.Context, one deed) error {
-	now := r.Clock.Now()
+func (r *Reconciler) remove(ctx context.Context, one step) error {
+	began := r.Clock.Now()
+	var sent request
 	r.remember(one, func(m *memo) {
-		if !m.remove.sent() {
-			m.remove.sentAt = now
+		sent = m.remove
+		if !m.remove.isSent() {
+			m.remove.sentAt = began
 		}
 		m.remove.settledAt = time.Time{}
 		m.remove.tries++
@@ -189,46 +216,50 @@ func (r *Reconciler) remove(ctx context.Context, one deed) error {
 	if err == nil && operation.Done {
 		err = operation.Err
 	}
-	now = r.Clock.Now()
+	r.logCall(ctx, one.callOf("delete", one.entry.Message, sent, began), err)
+	now := r.Clock.Now()
 	r.remember(one, func(m *memo) { m.remove.answer(operation, err, false, now, r.Pace) })
 	return ctx.Err()
 }
 
 // await reads how far the operation is that the instance waits for.
-func (r *Reconciler) await(ctx context.Context, one deed) error {
+func (r *Reconciler) await(ctx context.Context, one step) error {
 	var creating bool
 	var waits request
 	r.remember(one, func(m *memo) {
-		creating = m.create.sent() && !m.create.settled() && m.create.operation.Name != ""
+		creating = m.create.isSent() && !m.create.isSettled() && m.create.operation.Name != ""
 		waits = m.remove
 		if creating {
 			waits = m.create
 		}
 	})
+	of := func(m *memo) *request {
+		if creating {
+			return &m.create
+		}
+		return &m.remove
+	}
 	operation, err := one.provider.Operation(ctx, waits.operation)
 	now := r.Clock.Now()
 	switch {
-	case cloud.ClassOf(err) == cloud.NotFound: // the same request again tells what became of it
-		r.remember(one, func(m *memo) {
-			q := &m.remove
-			if creating {
-				q = &m.create
-			}
-			q.operation, q.next = cloud.Operation{}, now
-		})
+	case cloud.ClassOf(err) == cloud.NotFound: // the same request again returns its result
+		r.remember(one, func(m *memo) { of(m).operation, of(m).next = cloud.Operation{}, now })
 	case err != nil || !operation.Done:
 		r.remember(one, func(m *memo) {
-			q := &m.remove
-			if creating {
-				q = &m.create
-			}
+			q := of(m)
 			q.tries++
 			q.err = err
 			q.next = now.Add(min(r.Pace.retryIn(q.tries), longestPoll))
 		})
 	case creating:
-		r.operated(one, operation)
+		if operation.Err != nil {
+			r.logCall(ctx, one.callOf("create", one.creationReason(), request{}, waits.sentAt), operation.Err)
+		}
+		r.noteCreateEnd(one, operation)
 	default:
+		if operation.Err != nil {
+			r.logCall(ctx, one.callOf("delete", one.entry.Message, request{}, waits.sentAt), operation.Err)
+		}
 		r.remember(one, func(m *memo) { m.remove.answer(operation, operation.Err, false, now, r.Pace) })
 	}
 	return ctx.Err()
@@ -240,12 +271,12 @@ const whySince = 24 * time.Hour
 // longestPoll bounds the time between two polls of an operation.
 const longestPoll = 4 * time.Second
 
-// operated notes the end of the operation that creates the instance. What failed there is not tried again under the same
+// noteCreateEnd notes the end of the operation that creates the instance. What failed there is not tried again under the same
 // request ID: the provider would only repeat its answer.
-func (r *Reconciler) operated(one deed, operation cloud.Operation) {
+func (r *Reconciler) noteCreateEnd(one step, operation cloud.Operation) {
 	now := r.Clock.Now()
 	key := keyOf(one.vm, offer{one.entry.Zone, one.entry.ProvisioningModel})
-	if refusedOffer(operation.Err) {
+	if isCapacityRefusal(operation.Err) {
 		r.exhaustion.refused(key, now, operation.Err)
 	} else if operation.Err == nil {
 		r.exhaustion.granted(key)
@@ -254,7 +285,7 @@ func (r *Reconciler) operated(one deed, operation cloud.Operation) {
 }
 
 // look reads the instance from the provider.
-func (r *Reconciler) look(ctx context.Context, one deed) error {
+func (r *Reconciler) look(ctx context.Context, one step) error {
 	at := r.Clock.Now()
 	found, err := one.provider.Get(ctx, one.entry.Zone, one.name)
 	if err != nil && cloud.ClassOf(err) != cloud.NotFound {
@@ -276,7 +307,7 @@ func (r *Reconciler) look(ctx context.Context, one deed) error {
 }
 
 // askWhy asks the provider whether it took a stopped instance back.
-func (r *Reconciler) askWhy(ctx context.Context, one deed) error {
+func (r *Reconciler) askWhy(ctx context.Context, one step) error {
 	since := r.Clock.Now().Add(-whySince)
 	if created := one.entry.CreationTime; created != nil && created.After(since) {
 		since = created.Time
@@ -296,7 +327,7 @@ func (r *Reconciler) askWhy(ctx context.Context, one deed) error {
 }
 
 // login joins the instance over SSH, in the background.
-func (r *Reconciler) login(one deed) {
+func (r *Reconciler) login(one step) {
 	busy := false
 	r.remember(one, func(m *memo) {
 		busy = m.joining.running
@@ -324,7 +355,7 @@ func (r *Reconciler) login(one deed) {
 	}()
 }
 
-func (r *Reconciler) revoke(ctx context.Context, one deed) error {
+func (r *Reconciler) revoke(ctx context.Context, one step) error {
 	if err := r.Joining.Revoke(ctx, one.vm, one.name); err != nil {
 		return fmt.Errorf("revoke what instance %s joined with: %w", one.name, err)
 	}
@@ -333,20 +364,12 @@ func (r *Reconciler) revoke(ctx context.Context, one deed) error {
 }
 
 // markNode leaves a notice on the node of an instance that the provider stopped.
-func (r *Reconciler) markNode(ctx context.Context, one deed) error {
+func (r *Reconciler) markNode(ctx context.Context, one step) error {
 	i := instance{ProvisionedInstance: *one.entry}
-	err := nodenotice.Mark(ctx, r.Client, one.name, noticeOf(&i, r.Clock.Now()))
-	return ignoreGone(err)
+	return client.IgnoreNotFound(nodenotice.Mark(ctx, r.Client, one.name, noticeOf(&i, r.Clock.Now())))
 }
 
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-func (r *Reconciler) labelNode(ctx context.Context, one deed) error {
+func (r *Reconciler) labelNode(ctx context.Context, one step) error {
 	return r.changeNode(ctx, one.name, func(node *corev1.Node) {
 		metav1.SetMetaDataLabel(&node.ObjectMeta, spotv1alpha1.LabelSpotInstanceVM, one.vm.Name)
 		metav1.SetMetaDataLabel(&node.ObjectMeta, spotv1alpha1.LabelSpotInstanceVMNamespace, one.vm.Namespace)
@@ -357,10 +380,10 @@ func (r *Reconciler) labelNode(ctx context.Context, one deed) error {
 }
 
 // taintNode keeps pods off an idle node, or lets them onto it again.
-func (r *Reconciler) taintNode(ctx context.Context, one deed) error {
+func (r *Reconciler) taintNode(ctx context.Context, one step) error {
 	return r.changeNode(ctx, one.name, func(node *corev1.Node) {
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotv1alpha1.TaintIdle })
-		if one.verb == actTaint {
+		if one.kind == actTaint {
 			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
 				Key: spotv1alpha1.TaintIdle, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: r.Clock.Now()},
 			})
@@ -376,16 +399,15 @@ func (r *Reconciler) changeNode(ctx context.Context, name string, edit func(*cor
 	}
 	next := node.DeepCopy()
 	edit(next)
-	err := r.Patch(ctx, next, client.MergeFromWithOptions(&node, client.MergeFromWithOptimisticLock{}), fieldOwner)
+	err := r.Patch(ctx, next, client.MergeFromWithOptions(&node, client.MergeFromWithOptimisticLock{}), child.FieldOwner)
 	return client.IgnoreNotFound(err)
 }
 
 // dropNode deletes the Node of an instance that is gone: with it go the pods that were on it.
-func (r *Reconciler) dropNode(ctx context.Context, one deed) error {
-	node := &corev1.Node{}
-	node.Name = one.name
-	if err := client.IgnoreNotFound(r.Delete(ctx, node)); err != nil {
-		return fmt.Errorf("delete node %s: %w", one.name, err)
+func (r *Reconciler) dropNode(ctx context.Context, one step) error {
+	var node corev1.Node
+	if err := r.Get(ctx, types.NamespacedName{Name: one.name}, &node); err != nil {
+		return client.IgnoreNotFound(err)
 	}
-	return nil
+	return child.Writer{Client: r.Client, Direct: r.Direct}.Delete(ctx, &node)
 }

@@ -6,13 +6,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // Indices of the cache of pods.
@@ -23,18 +24,13 @@ const (
 
 // newPodCache makes a cache of the pods for which instances may be created, with what is read of them: the manager's own
 // cache holds the pods of training jobs only, and not what they request.
-func newPodCache(ctx context.Context, mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
-	selector, err := labels.Parse(spotv1alpha1.LabelSpotInstanceVM)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultNamespaces: namespaces,
-		ByObject:          map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: selector, Transform: barePod}},
+func newPodCache(ctx context.Context, mgr ctrl.Manager, namespaces []string) (cache.Cache, error) {
+	pods, _, err := child.New(mgr, child.Options{
+		Label: spotv1alpha1.LabelSpotInstanceVM, Namespaces: namespaces,
+		Kinds: map[client.Object]toolscache.TransformFunc{&corev1.Pod{}: barePod},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the cache of pods: %w", err)
+		return nil, fmt.Errorf("set up the cache of pods: %w", err)
 	}
 	for field, value := range map[string]func(*corev1.Pod) string{
 		indexVM:   func(pod *corev1.Pod) string { return pod.Labels[spotv1alpha1.LabelSpotInstanceVM] },
@@ -46,9 +42,6 @@ func newPodCache(ctx context.Context, mgr ctrl.Manager, namespaces map[string]ca
 		if err != nil {
 			return nil, fmt.Errorf("index pods by %s: %w", field, err)
 		}
-	}
-	if err := mgr.Add(pods); err != nil {
-		return nil, fmt.Errorf("add the cache of pods: %w", err)
 	}
 	return pods, nil
 }

@@ -145,9 +145,8 @@ func (c *cluster) start(f *fuse) *manager {
 	c.t.Helper()
 	m := &manager{fuse: f, interval: 300 * time.Millisecond}
 	c.running = m
-	namespaces := map[string]cache.Config{c.namespace: {}}
 	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{
-		DefaultNamespaces: namespaces, ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: nodenotice.Trim}},
+		DefaultNamespaces: map[string]cache.Config{c.namespace: {}}, ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: nodenotice.Trim}},
 	}, m.wrap)
 	uncached, err := client.New(mgr.GetConfig(), client.Options{Scheme: c.Scheme()})
 	require.NoError(c.t, err)
@@ -168,7 +167,7 @@ func (c *cluster) start(f *fuse) *manager {
 		Uses:    func([]string) (map[string]queueing.NodeUse, bool) { return nil, true },
 		Queued:  podsWithoutPlace,
 	}
-	err = m.reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 4, ListInterval: m.interval, Namespaces: namespaces})
+	err = m.reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 4, ListInterval: m.interval, Namespaces: []string{c.namespace}})
 	require.NoError(c.t, err)
 	m.stop = mgr.Run()
 	return m

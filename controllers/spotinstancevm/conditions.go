@@ -5,83 +5,84 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// verdict is what one condition is to say.
-type verdict struct {
+// conditionValue is what a condition says.
+type conditionValue struct {
 	status          metav1.ConditionStatus
 	reason, message string
 }
 
-func (t trouble) verdict() verdict { return verdict{metav1.ConditionFalse, t.reason, t.message} }
+func (t problem) condition() conditionValue {
+	return conditionValue{metav1.ConditionFalse, t.reason, t.message}
+}
 
 // conditions says in what state the SpotInstanceVM is, and what can be done about it.
 func (p *planner) conditions() {
-	capacity := p.capacityVerdict()
+	capacity := p.capacityCondition()
 	for _, c := range []struct {
 		kind string
-		is   verdict
+		is   conditionValue
 	}{
-		{reasons.ConditionCredentialsValid, p.credentialsVerdict()},
+		{reasons.ConditionCredentialsValid, p.credentialsCondition()},
 		{reasons.ConditionCapacityAvailable, capacity},
-		{reasons.ConditionReady, p.readyVerdict(capacity)},
+		{reasons.ConditionReady, p.readyCondition(capacity)},
 	} {
-		meta.SetStatusCondition(&p.d.status.Conditions, metav1.Condition{
-			Type: c.kind, Status: c.is.status, Reason: c.is.reason, Message: c.is.message,
-			ObservedGeneration: p.vm.Generation, LastTransitionTime: metav1.NewTime(p.now),
-		})
+		reporting.Set(&p.d.status.Conditions, p.vm.Generation, p.now, c.kind, c.is.status, c.is.reason, redact.Text(c.is.message))
 	}
 }
 
-// worst is the trouble that stands in the way of all else.
-func (p *planner) worst() trouble {
-	for _, t := range []trouble{p.access, p.listing, p.shapeless, p.trouble} {
-		if t.is() {
+// worst is the problem that matters most.
+func (p *planner) worst() problem {
+	for _, t := range []problem{p.access, p.listing, p.shapeless, p.problem} {
+		if t.exists() {
 			return t
 		}
 	}
-	// Without pods that wait nobody will find out whether it is still so.
-	if p.d.hold.holds(p.now, p.vm.Generation) || (p.d.hold.generation == p.vm.Generation && len(p.demand) > 0) {
-		return p.d.hold.trouble
+	// Without pods that wait it is not found out whether it is still so.
+	if p.d.hold.isActive(p.now, p.vm.Generation) || (p.d.hold.generation == p.vm.Generation && len(p.demand) > 0) {
+		return p.d.hold.problem
 	}
-	return trouble{}
+	return problem{}
 }
 
-func (p *planner) credentialsVerdict() verdict {
-	for _, t := range []trouble{p.access, p.listing, p.shapeless, p.trouble, p.d.hold.trouble} {
-		if t.is() && t.credentials {
-			return t.verdict()
+func (p *planner) credentialsCondition() conditionValue {
+	for _, t := range []problem{p.access, p.listing, p.shapeless, p.problem, p.d.hold.problem} {
+		if t.exists() && t.credentials {
+			return t.condition()
 		}
 	}
 	for _, began := range p.listed {
 		if !began.IsZero() {
-			return verdict{metav1.ConditionTrue, reasons.Ready, "the provider accepts the credentials"}
+			return conditionValue{metav1.ConditionTrue, reasons.Ready, "the provider accepts the credentials"}
 		}
 	}
-	return verdict{metav1.ConditionUnknown, reasons.Provisioning, "the provider has not been asked yet"}
+	return conditionValue{metav1.ConditionUnknown, reasons.Provisioning, "the provider has not been asked yet"}
 }
 
-func (p *planner) capacityVerdict() verdict {
+func (p *planner) capacityCondition() conditionValue {
 	switch {
 	case p.none != nil:
-		t := troubleOf(p.none.err, "the last instance")
+		t := problemOf(p.none.err, "the last instance")
 		t.message += fmt.Sprintf("; asked again at %s", p.none.until.UTC().Format(time.RFC3339))
-		return t.verdict()
-	case len(p.packing.TooLarge) > 0 && p.shapeless.is():
-		return p.shapeless.verdict()
+		return t.condition()
+	case len(p.packing.TooLarge) > 0 && p.shapeless.exists():
+		return p.shapeless.condition()
 	case len(p.packing.TooLarge) > 0:
 		return p.tooLarge()
-	case len(p.packing.Misfits) > 0:
-		return misfit(p.packing.Misfits[0].Name).verdict()
-	case p.crowded:
-		return verdict{metav1.ConditionFalse, reasons.MaxInstancesReached, fmt.Sprintf(
-			"pods wait for room, and spec.maxInstances (%d) are in use: raise it, or wait until a job ends", p.most())}
+	case len(p.packing.Unexplained) > 0:
+		return unscheduledProblem(p.packing.Unexplained[0].Name).condition()
+	case p.atMaxInstances:
+		return conditionValue{metav1.ConditionFalse, reasons.MaxInstancesReached, fmt.Sprintf(
+			"pods wait for instances, and spec.maxInstances (%d) is reached: raise it, or wait until a job ends", p.most())}
 	case p.short != nil:
-		return p.short.verdict(p.most())
+		return p.short.condition(p.most())
 	}
 	asked, joining := 0, 0
 	for _, i := range p.instances {
@@ -95,46 +96,47 @@ func (p *planner) capacityVerdict() verdict {
 	}
 	switch {
 	case asked > 0:
-		return verdict{metav1.ConditionUnknown, reasons.Provisioning, "an instance has been asked for"}
-	case len(p.demand) > 0 && p.d.hold.trouble.is() && p.d.hold.holds(p.now, p.vm.Generation):
-		return p.d.hold.trouble.verdict()
+		return conditionValue{metav1.ConditionUnknown, reasons.Provisioning, "an instance has been asked for"}
+	case len(p.demand) > 0 && p.d.hold.problem.exists() && p.d.hold.isActive(p.now, p.vm.Generation):
+		return p.d.hold.problem.condition()
 	case joining > 0:
-		return verdict{metav1.ConditionTrue, reasons.Provisioning, "instances are joining the cluster"}
+		return conditionValue{metav1.ConditionTrue, reasons.Provisioning, "instances are joining the cluster"}
 	default:
-		return verdict{metav1.ConditionTrue, reasons.Ready, "the instances that were asked for were granted"}
+		return conditionValue{metav1.ConditionTrue, reasons.Ready, "the instances that were asked for were granted"}
 	}
 }
 
-func (p *planner) tooLarge() verdict {
+func (p *planner) tooLarge() conditionValue {
 	pod, room := &p.packing.TooLarge[0], p.room()
 	var lacks []string
 	for _, r := range []struct {
 		name        string
-		needs, room int64
+		needs, room *resource.Quantity
 	}{
-		{"GPUs", pod.Needs.GPUs, room.GPUs}, {"thousandths of a CPU", pod.Needs.MilliCPU, room.MilliCPU},
-		{"bytes of memory", pod.Needs.Memory, room.Memory},
+		{"GPUs", resource.NewQuantity(pod.Needs.GPUs, resource.DecimalSI), resource.NewQuantity(room.GPUs, resource.DecimalSI)},
+		{"cpu", resource.NewMilliQuantity(pod.Needs.MilliCPU, resource.DecimalSI), resource.NewMilliQuantity(room.MilliCPU, resource.DecimalSI)},
+		{"memory", resource.NewQuantity(pod.Needs.Memory, resource.BinarySI), resource.NewQuantity(room.Memory, resource.BinarySI)},
 	} {
-		if r.needs > r.room {
-			lacks = append(lacks, fmt.Sprintf("%d %s of %d", r.needs, r.name, r.room))
+		if r.needs.Cmp(*r.room) > 0 {
+			lacks = append(lacks, fmt.Sprintf("%s: requested %s, available %s", r.name, r.needs, r.room))
 		}
 	}
-	return verdict{metav1.ConditionFalse, reasons.PodDoesNotFit, fmt.Sprintf(
+	return conditionValue{metav1.ConditionFalse, reasons.PodDoesNotFit, fmt.Sprintf(
 		"pod %s requests more than an instance of type %s has for pods (%s): choose a larger spec.gcp.machineType or spec.gpu.count, or lower "+
 			"the requests of the job", pod.Name, p.vm.Spec.GCP.MachineType, strings.Join(lacks, ", "))}
 }
 
-func (p *planner) readyVerdict(capacity verdict) verdict {
+func (p *planner) readyCondition(capacity conditionValue) conditionValue {
 	switch worst := p.worst(); {
-	case worst.is():
-		return worst.verdict()
-	case p.deleting():
-		return verdict{metav1.ConditionFalse, reasons.Deleting, "the instances are being deleted"}
+	case worst.exists():
+		return worst.condition()
+	case p.isDeleting():
+		return conditionValue{metav1.ConditionFalse, reasons.Deleting, "the instances are being deleted"}
 	case p.none != nil:
 		return capacity
 	case capacity.reason == reasons.Provisioning:
-		return verdict{metav1.ConditionTrue, reasons.Provisioning, capacity.message}
+		return conditionValue{metav1.ConditionTrue, reasons.Provisioning, capacity.message}
 	default:
-		return verdict{metav1.ConditionTrue, reasons.Ready, "instances are created as pods need them"}
+		return conditionValue{metav1.ConditionTrue, reasons.Ready, "instances are created as pods need them"}
 	}
 }

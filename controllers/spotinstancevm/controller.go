@@ -7,7 +7,6 @@ package spotinstancevm
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -29,10 +27,12 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 // Joining makes instances nodes of this cluster.
@@ -83,7 +83,6 @@ type Reconciler struct {
 	exhaustion exhaustion
 	shapes     shapes
 	secrets    secrets
-	names      names
 	orphans    orphans
 }
 
@@ -93,8 +92,8 @@ type Options struct {
 	Concurrency int
 	// ListInterval is the time between two lists of a zone's instances.
 	ListInterval time.Duration
-	// Namespaces that are watched; all when empty.
-	Namespaces map[string]cache.Config
+	// Namespaces to watch; all when it is empty.
+	Namespaces []string
 }
 
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get;list;watch;patch
@@ -144,12 +143,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return fmt.Errorf("index SpotInstanceJobs by SpotInstanceVM: %w", err)
 	}
+	err = mgr.GetFieldIndexer().IndexField(ctx, &spotv1alpha1.SpotInstanceVM{}, indexInstance, func(object client.Object) []string {
+		var names []string
+		for _, entry := range object.(*spotv1alpha1.SpotInstanceVM).Status.ProvisionedInstances {
+			names = append(names, entry.Name)
+		}
+		return names
+	})
+	if err != nil {
+		return fmt.Errorf("index SpotInstanceVMs by instance: %w", err)
+	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &mlv1.TrainingJob{}, indexQueued, queuedIndex); err != nil {
 		return fmt.Errorf("index TrainingJobs in queues by SpotInstanceVM: %w", err)
 	}
-	ofPod := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, pod *corev1.Pod) []reconcile.Request {
-		return r.vmsOfPod(pod)
-	})
 	changed := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, vm types.NamespacedName) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: vm}}
 	})
@@ -160,9 +166,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfNode)).
 		Watches(&spotv1alpha1.SpotInstanceJob{}, handler.EnqueueRequestsFromMapFunc(vmOfJob)).
 		Watches(&mlv1.TrainingJob{}, handler.EnqueueRequestsFromMapFunc(requestOfQueued), builder.WithPredicates(r.queuedChanged())).
-		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, ofPod)).
+		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(r.vmsOfPod))).
 		WatchesRawSource(source.TypedChannel(r.changed, changed)).
-		Complete(r)
+		Complete(tracing.Reconciler("SpotInstanceVM", r))
 }
 
 // wake has a SpotInstanceVM reconciled.
@@ -185,8 +191,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{RequeueAfter: wait}, err
 	}
 	wait, err := r.reconcile(ctx, &vm)
-	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
-		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	if retry, ok := child.RetryAfter(err); ok {
+		return ctrl.Result{RequeueAfter: retry}, nil
 	}
 	return ctrl.Result{RequeueAfter: wait}, err
 }
@@ -207,16 +213,15 @@ func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 	if orphans > 0 {
 		d.lookAgain(orphans)
 	}
-	if o.access.is() || o.shapeless.is() {
+	if o.access.exists() || o.shapeless.exists() {
 		d.lookAgain(secretAge)
 	}
 	vm, err = r.report(ctx, o, &d)
 	if err != nil {
 		return 0, err
 	}
-	r.memory.settle(vm.UID, d, o.now)
-	r.names.keep(vm, &d.status)
-	again, err := r.apply(ctx, vm, account, d)
+	r.memory.settle(vm, d, o.now)
+	again, err := r.apply(ctx, o, vm, account, d)
 	if err != nil {
 		return 0, err
 	}
@@ -232,15 +237,5 @@ func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 // forget drops what is kept in memory of a SpotInstanceVM that no longer exists.
 func (r *Reconciler) forget(vm types.NamespacedName) {
 	r.inventories.Forget(vm)
-	if uid, ok := r.names.forget(vm); ok {
-		r.memory.forget(uid)
-	}
-}
-
-// names knows whose instance a node is.
-type names struct {
-	mu    sync.Mutex
-	nodes map[string]types.NamespacedName
-	of    map[types.NamespacedName][]string
-	uids  map[types.NamespacedName]types.UID
+	r.memory.forget(vm)
 }

@@ -152,6 +152,7 @@ func (c *cluster) settled(n, ever int) {
 }
 
 func TestAPINoCrashWhileInstancesAreCreatedLeaksOrDoublesOne(t *testing.T) {
+	t.Parallel()
 	eachPoint(t, story{
 		begin: func(c *cluster) {
 			c.vm("t4")
@@ -165,6 +166,7 @@ func TestAPINoCrashWhileInstancesAreCreatedLeaksOrDoublesOne(t *testing.T) {
 }
 
 func TestAPINoCrashAfterAStockoutLeaksOrDoublesOne(t *testing.T) {
+	t.Parallel()
 	eachPoint(t, story{
 		begin: func(c *cluster) {
 			c.gce.StockOut(zoneA)
@@ -185,6 +187,7 @@ func TestAPINoCrashAfterAStockoutLeaksOrDoublesOne(t *testing.T) {
 }
 
 func TestAPINoCrashDuringAPreemptionLeaksOrDoublesOne(t *testing.T) {
+	t.Parallel()
 	eachPoint(t, story{
 		before: func(c *cluster) {
 			c.vm("t4")
@@ -205,6 +208,7 @@ func TestAPINoCrashDuringAPreemptionLeaksOrDoublesOne(t *testing.T) {
 }
 
 func TestAPINoCrashWhileASpotInstanceVMIsDeletedLeaksAnInstance(t *testing.T) {
+	t.Parallel()
 	eachPoint(t, story{
 		before: func(c *cluster) {
 			c.vm("t4")
@@ -222,6 +226,7 @@ func TestAPINoCrashWhileASpotInstanceVMIsDeletedLeaksAnInstance(t *testing.T) {
 }
 
 func TestAPINoCrashWhileInstancesAreCreatedAndDeletedAtOnceLeaksOne(t *testing.T) {
+	t.Parallel()
 	eachPoint(t, story{
 		begin: func(c *cluster) {
 			c.vm("t4")

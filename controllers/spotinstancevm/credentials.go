@@ -22,7 +22,7 @@ const credentialsKey = "credentials.json"
 // secretOf is the name of the Secret with the credentials of a SpotInstanceVM: its own, else that of the jobs that refer
 // to it, the oldest first; empty for the operator's own identity. Once instances were made with a job's credentials these
 // are used on when the job is gone, so that the instances can be deleted.
-func secretOf(vm *spotv1alpha1.SpotInstanceVM, jobs []spotv1alpha1.SpotInstanceJob) (string, trouble) {
+func secretOf(vm *spotv1alpha1.SpotInstanceVM, jobs []spotv1alpha1.SpotInstanceJob) (string, problem) {
 	if ref := vm.Spec.GCP.CredentialsSecretRef; ref != nil {
 		return secretIn(vm.Namespace, ref, "spec.gcp.credentialsSecretRef")
 	}
@@ -31,7 +31,7 @@ func secretOf(vm *spotv1alpha1.SpotInstanceVM, jobs []spotv1alpha1.SpotInstanceJ
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	used := vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret]
-	first, wrong := "", trouble{}
+	first, wrong := "", problem{}
 	for i := range jobs {
 		ref := jobs[i].Spec.GCPCredentialsSecretRef
 		if ref == nil {
@@ -39,28 +39,28 @@ func secretOf(vm *spotv1alpha1.SpotInstanceVM, jobs []spotv1alpha1.SpotInstanceJ
 		}
 		name, t := secretIn(vm.Namespace, ref, "spec.gcpCredentialsSecretRef of SpotInstanceJob "+jobs[i].Name)
 		switch {
-		case t.is():
+		case t.exists():
 			wrong = t
 		case name == used:
-			return used, trouble{}
+			return used, problem{}
 		case first == "":
 			first = name
 		}
 	}
 	if first != "" {
-		return first, trouble{}
+		return first, problem{}
 	}
 	return used, wrong
 }
 
 // secretIn holds that a Secret lies in the namespace of who refers to it.
-func secretIn(namespace string, ref *spotv1alpha1.SecretReference, field string) (string, trouble) {
+func secretIn(namespace string, ref *spotv1alpha1.SecretReference, field string) (string, problem) {
 	if ref.Namespace != "" && ref.Namespace != namespace {
-		return "", trouble{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
+		return "", problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"%s.namespace: is %s: only Secrets of the object's own namespace are read: copy the Secret to namespace %s and remove the field",
 			field, ref.Namespace, namespace)}
 	}
-	return ref.Name, trouble{}
+	return ref.Name, problem{}
 }
 
 // secretAge is how long the contents of a Secret are used before it is read again.
@@ -74,31 +74,31 @@ type secrets struct {
 
 type readSecret struct {
 	content []byte
-	trouble trouble
+	problem problem
 	at      time.Time
 }
 
 // credentials reads the service account key in a Secret.
-func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedName) ([]byte, trouble, error) {
+func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedName) ([]byte, problem, error) {
 	now := r.Clock.Now()
 	r.secrets.mu.Lock()
 	known, ok := r.secrets.read[secret]
 	r.secrets.mu.Unlock()
 	if ok && now.Sub(known.at) < secretAge {
-		return known.content, known.trouble, nil
+		return known.content, known.problem, nil
 	}
 	known = readSecret{at: now}
 	var is corev1.Secret
 	err := r.Direct.Get(ctx, secret, &is)
 	switch {
 	case apierrors.IsNotFound(err):
-		known.trouble = trouble{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
+		known.problem = problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"Secret %s with the credentials does not exist in namespace %s: create it with the key %s, or correct the reference to it",
 			secret.Name, secret.Namespace, credentialsKey)}
 	case err != nil:
-		return nil, trouble{}, fmt.Errorf("read Secret %s: %w", secret.Name, err)
+		return nil, problem{}, fmt.Errorf("read Secret %s: %w", secret.Name, err)
 	case len(is.Data[credentialsKey]) == 0:
-		known.trouble = trouble{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
+		known.problem = problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"Secret %s has no key %s: put the JSON key of a service account there", secret.Name, credentialsKey)}
 	default:
 		known.content = is.Data[credentialsKey]
@@ -109,5 +109,5 @@ func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedNam
 		r.secrets.read = map[types.NamespacedName]readSecret{}
 	}
 	r.secrets.read[secret] = known
-	return known.content, known.trouble, nil
+	return known.content, known.problem, nil
 }

@@ -26,7 +26,7 @@ func TestSecretOf(t *testing.T) {
 		want string
 		not  string // part of the message
 	}{
-		"nobody names one: the operator's own identity": {},
+		"none is named: the operator's own identity": {},
 		"its own":                       {own: ref("own", ""), jobs: []spotv1alpha1.SpotInstanceJob{job("a", 0, ref("jobs", ""))}, want: "own"},
 		"its own, with its namespace":   {own: ref("own", "team"), want: "own"},
 		"not that of another namespace": {own: ref("own", "kube-system"), not: "spec.gcp.credentialsSecretRef.namespace: is kube-system"},
@@ -48,10 +48,10 @@ func TestSecretOf(t *testing.T) {
 			if test.used != "" {
 				vm.Annotations = map[string]string{spotv1alpha1.AnnotationCredentialsSecret: test.used}
 			}
-			got, trouble := secretOf(vm, test.jobs)
+			got, problem := secretOf(vm, test.jobs)
 			assert.Equal(t, test.want, got)
-			assert.Equal(t, test.not != "", trouble.is())
-			assert.Contains(t, trouble.message, test.not)
+			assert.Equal(t, test.not != "", problem.exists())
+			assert.Contains(t, problem.message, test.not)
 		})
 	}
 }

@@ -13,10 +13,11 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // demandOf are the pods that need instances: those that the scheduler finds no room for, and those that run on a node
-// which will be gone, as long as nobody has taken their place. A lost pod and its successor count once.
+// which will be gone, as long as no other pod has replaced them. A lost pod and its successor count once.
 func demandOf(pods []*corev1.Pod, nodes map[string]*corev1.Node, now time.Time) []capacity.Pod {
 	type place struct {
 		refused []capacity.Pod
@@ -25,7 +26,7 @@ func demandOf(pods []*corev1.Pod, nodes map[string]*corev1.Node, now time.Time) 
 	}
 	places := map[string]*place{}
 	for _, pod := range pods {
-		if ended(pod) {
+		if podend.IsEnded(pod) {
 			continue
 		}
 		at := places[placeOf(pod)]
@@ -41,7 +42,7 @@ func demandOf(pods []*corev1.Pod, nodes map[string]*corev1.Node, now time.Time) 
 				refused.Refused, refused.Since = true, says.LastTransitionTime.Time
 				at.refused = append(at.refused, refused)
 			}
-		case node != nil && going(node, now):
+		case node != nil && isLeaving(node, now):
 			at.leaving = append(at.leaving, pod)
 		default:
 			at.staying++
@@ -93,24 +94,16 @@ func jobOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// ended says whether a pod has no more use for its node.
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // refusal is what the scheduler says of a pod that it finds no room for; nil when it does not.
 func refusal(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return c
-		}
+	if refused := podend.SchedulingRefused(pod); refused != nil && refused.Reason == corev1.PodReasonUnschedulable {
+		return refused
 	}
 	return nil
 }
 
-// going says whether the node will be gone soon.
-func going(node *corev1.Node, now time.Time) bool {
+// isLeaving says whether the node will be gone soon.
+func isLeaving(node *corev1.Node, now time.Time) bool {
 	_, ok := nodenotice.FromNode(node, now)
 	return ok
 }

@@ -11,63 +11,63 @@ import (
 func (p *planner) gone(i *instance) {
 	create, remove := &i.memo.create, &i.memo.remove
 	// An operation that may not be read tells nothing: then the list alone does.
-	blind := i.confirmed() && (create.unreadable() || remove.unreadable())
+	blind := i.isConfirmed() && (create.isUnreadable() || remove.isUnreadable())
 	switch {
-	case create.sent() && !create.settled() && create.operation.Name != "" && !blind:
+	case create.isSent() && !create.isSettled() && create.operation.Name != "" && !blind:
 		// It may not exist yet: deleted now, it would come after.
-		if p.wait(create) {
+		if p.isDue(create) {
 			p.do(actAwait, i.Name)
 		}
-	case !remove.sent() && !i.confirmed() && i.seen == nil:
+	case !remove.isSent() && !i.isConfirmed() && i.seen == nil:
 		p.unconfirmed(i)
-	case !remove.sent():
+	case !remove.isSent():
 		if p.reachable {
 			p.do(actDelete, i.Name)
 		}
-	case !remove.settled() && remove.operation.Name != "" && blind && i.seen == nil && p.listed[i.Zone].After(remove.sentAt):
+	case !remove.isSettled() && remove.operation.Name != "" && blind && i.seen == nil && p.listed[i.Zone].After(remove.sentAt):
 		p.leave(i)
-	case !remove.settled() && remove.operation.Name != "" && blind:
-		p.trouble = troubleOf(cmp.Or(create.err, remove.err), "a look at an operation")
+	case !remove.isSettled() && remove.operation.Name != "" && blind:
+		p.problem = problemOf(cmp.Or(create.err, remove.err), "a look at an operation")
 		p.do(actRefresh, i.Zone)
-	case !remove.settled() && remove.operation.Name != "":
-		if p.wait(remove) {
+	case !remove.isSettled() && remove.operation.Name != "":
+		if p.isDue(remove) {
 			p.do(actAwait, i.Name)
 		}
-	case !remove.settled(): // the answer was lost, or the request came at a bad time
+	case !remove.isSettled(): // the answer was lost, or the request came at a bad time
 		i.Message = short(remove.err)
 		p.repeat(i)
-	case remove.err == nil || (cloud.ClassOf(remove.err) == cloud.NotFound && p.certainlyGone(i)):
+	case remove.err == nil || (cloud.ClassOf(remove.err) == cloud.NotFound && p.isCertainlyGone(i)):
 		p.leave(i)
 	case cloud.ClassOf(remove.err) == cloud.NotFound:
 		p.do(actRefresh, i.Zone)
 	default:
 		i.Message = short(remove.err)
-		p.trouble = troubleOf(remove.err, "the deletion of instance "+i.Name)
+		p.problem = problemOf(remove.err, "the deletion of instance "+i.Name)
 		p.repeat(i)
 	}
 }
 
 func (p *planner) repeat(i *instance) {
-	if p.reachable && p.wait(&i.memo.remove) {
+	if p.reachable && p.isDue(&i.memo.remove) {
 		p.do(actDelete, i.Name)
 	}
 }
 
-// certainlyGone says whether an instance that the provider does not know cannot come into being any more: it has existed,
+// isCertainlyGone says whether an instance that the provider does not know cannot come into being any more: it has existed,
 // or a list that began after all requests does not show it either.
-func (p *planner) certainlyGone(i *instance) bool {
-	if i.confirmed() || (i.memo.create.settled() && i.memo.create.err == nil) {
+func (p *planner) isCertainlyGone(i *instance) bool {
+	if i.isConfirmed() || (i.memo.create.isSettled() && i.memo.create.err == nil) {
 		return true
 	}
 	return i.seen == nil && p.listed[i.Zone].After(i.memo.remove.settledAt)
 }
 
-// unconfirmed deals with an entry of which an earlier process may have sent the request or not. The provider is asked
-// first: what has that name may be somebody else's.
+// unconfirmed deals with an entry whose request an earlier process may have sent or not. The provider is asked
+// first: what has that name may belong to others.
 func (p *planner) unconfirmed(i *instance) {
 	create := &i.memo.create
 	switch {
-	case create.settled() && create.err != nil: // it was refused
+	case create.isSettled() && create.err != nil: // it was refused
 		p.leave(i)
 	case !p.reachable:
 	case i.memo.lookedAt.IsZero():

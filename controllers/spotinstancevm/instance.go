@@ -53,22 +53,22 @@ type instance struct {
 	used    bool // the plan needs it for pods that have no room
 }
 
-// confirmed says whether the instance is known to have existed.
-func (i *instance) confirmed() bool { return i.CreationTime != nil }
+// isConfirmed says whether the instance is known to have existed.
+func (i *instance) isConfirmed() bool { return i.CreationTime != nil }
 
-// absent says whether the provider was asked since the instance is known to have existed, and did not know it.
-func (i *instance) absent() bool {
-	if i.seen != nil || !i.confirmed() {
+// isAbsent says whether the provider was asked since the instance is known to have existed, and did not know it.
+func (i *instance) isAbsent() bool {
+	if i.seen != nil || !i.isConfirmed() {
 		return false
 	}
 	return i.asOf.After(i.CreationTime.Time) && i.asOf.After(i.memo.create.settledAt)
 }
 
-// missing says whether the instance is gone without the operator's doing. A list alone is not believed.
-func (i *instance) missing() bool { return i.absent() && i.looked }
+// isMissing says whether the instance is gone without the operator's doing. A list alone is not believed.
+func (i *instance) isMissing() bool { return i.isAbsent() && i.looked }
 
-// stopped says whether the provider has stopped it, or is about to.
-func (i *instance) stopped() bool {
+// isStopped says whether the provider has stopped it, or is about to.
+func (i *instance) isStopped() bool {
 	switch i.State {
 	case spotv1alpha1.InstanceStopping, spotv1alpha1.InstanceTerminated, spotv1alpha1.InstanceSuspended, "SUSPENDING", "STOPPED", "PENDING_STOP":
 		return true
@@ -77,8 +77,8 @@ func (i *instance) stopped() bool {
 	}
 }
 
-// halted says whether a stopped instance no longer runs at all.
-func (i *instance) halted() bool {
+// isHalted says whether a stopped instance no longer runs at all.
+func (i *instance) isHalted() bool {
 	switch i.State {
 	case spotv1alpha1.InstanceTerminated, spotv1alpha1.InstanceSuspended, "STOPPED":
 		return true
@@ -87,16 +87,18 @@ func (i *instance) halted() bool {
 	}
 }
 
-// condemned says whether somebody else ends the instance.
-func (i *instance) condemned() bool { return i.noticed || i.stopped() || i.PreemptionNoticeTime != nil }
+// isEnding says whether the instance ends without the operator.
+func (i *instance) isEnding() bool {
+	return i.noticed || i.isStopped() || i.PreemptionNoticeTime != nil
+}
 
 func (i *instance) phase() phase {
 	switch {
 	case i.State == spotv1alpha1.InstanceDeleting:
 		return phaseGone
-	case !i.confirmed():
+	case !i.isConfirmed():
 		return phaseLaunch
-	case i.condemned() || i.missing():
+	case i.isEnding() || i.isMissing():
 		return phasePreempted
 	case i.ReadyTime == nil || i.node == nil:
 		return phaseJoin
@@ -105,8 +107,8 @@ func (i *instance) phase() phase {
 	}
 }
 
-// nodeReady says whether the node is Ready and shows its GPUs.
-func (i *instance) nodeReady(gpus int64) bool {
+// isNodeReady says whether the node is Ready and shows its GPUs.
+func (i *instance) isNodeReady(gpus int64) bool {
 	if i.node == nil || i.node.DeletionTimestamp != nil {
 		return false
 	}
@@ -131,11 +133,11 @@ func (i *instance) notReadySince() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// works says whether pods of jobs are on the node, or have their place there.
-func (i *instance) works() bool { return len(i.pods) > 0 || i.use != nil && i.use.Jobs }
+// hasWork says whether pods of jobs are on the node, or are to be.
+func (i *instance) hasWork() bool { return len(i.pods) > 0 || i.use != nil && i.use.Jobs }
 
-// taintedIdle says whether the node is kept free for deletion.
-func (i *instance) taintedIdle() bool {
+// isTaintedIdle says whether the node is kept free for deletion.
+func (i *instance) isTaintedIdle() bool {
 	return i.node != nil && hasTaint(i.node, spotv1alpha1.TaintIdle)
 }
 

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // defaultJoinTimeout is that of the API, for objects from before it was a default.
@@ -24,13 +24,13 @@ func joinTimeout(vm *spotv1alpha1.SpotInstanceVM) time.Duration {
 
 // join waits until the instance is a ready node, with all its GPUs.
 func (p *planner) join(i *instance) {
-	if p.deleting() {
-		p.condemn(i, "the SpotInstanceVM is being deleted")
+	if p.isDeleting() {
+		p.markForDeletion(i, "the SpotInstanceVM is being deleted")
 		return
 	}
 	if i.node != nil {
 		p.label(i)
-		if i.ReadyTime == nil && i.nodeReady(p.gpus()) {
+		if i.ReadyTime == nil && i.isNodeReady(p.gpus()) {
 			p.becomeReady(i)
 			return
 		}
@@ -46,14 +46,14 @@ func (p *planner) join(i *instance) {
 	} else if !i.memo.idleSince.IsZero() {
 		p.d.idle[i.Name] = time.Time{}
 	}
-	if i.State != spotv1alpha1.InstanceDeleting && p.loginDue(i) {
+	if i.State != spotv1alpha1.InstanceDeleting && p.isLoginDue(i) {
 		p.do(actLogin, i.Name)
 	}
 }
 
 // label marks the node as the instance of its SpotInstanceVM.
 func (p *planner) label(i *instance) {
-	labelled := holds(i.node.Labels, labelsOfNode(p.vm)) && holds(i.node.Annotations, pricesOfNode(p.vm, &i.ProvisionedInstance))
+	labelled := hasAll(i.node.Labels, labelsOfNode(p.vm)) && hasAll(i.node.Annotations, pricesOfNode(p.vm, &i.ProvisionedInstance))
 	if i.node.DeletionTimestamp == nil && !labelled {
 		p.do(actLabel, i.Name)
 	}
@@ -70,8 +70,8 @@ func pricesOfNode(vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.Provision
 	return zonehistory.NodeAnnotations(vm, entry.Zone, entry.ProvisioningModel)
 }
 
-// holds says whether all has each of some.
-func holds(all, some map[string]string) bool {
+// hasAll says whether all has each of some.
+func hasAll(all, some map[string]string) bool {
 	for key, value := range some {
 		if is, ok := all[key]; !ok || is != value {
 			return false
@@ -83,18 +83,17 @@ func holds(all, some map[string]string) bool {
 func (p *planner) becomeReady(i *instance) {
 	i.ReadyTime = &metav1.Time{Time: p.now}
 	i.Message = ""
-	if p.d.hold.trouble.reason == reasons.JoinFailed {
+	if p.d.hold.problem.reason == reasons.JoinFailed {
 		p.d.hold = hold{}
 	}
 	took := p.now.Sub(i.CreationTime.Time)
 	zone, model := i.Zone, string(i.ProvisioningModel)
-	p.tell(corev1.EventTypeNormal, reasons.EventInstanceReady, "Join",
-		fmt.Sprintf("instance %s is a ready node after %s", i.Name, took.Round(time.Second)),
-		func(c counter) { c.Ready(zone, model, took) })
+	p.emit(reporting.Normal(reasons.EventInstanceReady, "Join", "instance %s is a ready node after %s", i.Name, took.Round(time.Second)))
+	p.count(func(c counter) { c.Ready(zone, model, took) })
 	p.ready(i)
 }
 
-// tooLate gives an instance up that does not become a ready node. The next one probably will not either: it waits longer
+// tooLate deletes an instance that does not become a ready node. The next one probably will not either: it waits longer
 // each time.
 func (p *planner) tooLate(i *instance) {
 	what := "no node named " + i.Name + " joined"
@@ -111,14 +110,13 @@ func (p *planner) tooLate(i *instance) {
 	}
 	message := fmt.Sprintf("instance %s did not become a ready node within spec.joinTimeout (%s): %s: read its serial console, "+
 		"and see whether the image has kubelet, kubeadm and a container runtime and reaches the API server", i.Name, joinTimeout(p.vm), what)
-	p.tell(corev1.EventTypeWarning, reasons.JoinFailed, "Join", message, nil)
-	p.trouble = trouble{reason: reasons.JoinFailed, message: message}
-	p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.trouble, 0)
-	p.condemn(i, "it did not become a ready node in time")
+	p.emit(reporting.Warning(reasons.JoinFailed, "Join", "%s", message))
+	p.problem = problem{reason: reasons.JoinFailed, message: message}
+	p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.problem, 0)
+	p.markForDeletion(i, "it did not become a ready node in time")
 }
 
-// unneeded deletes an instance that nobody needs any more before it is a node, once it has been unneeded for as long as
-// an idle one may be.
+// unneeded deletes an instance that is not yet a node and that no pod has needed for as long as an idle one may be.
 func (p *planner) unneeded(i *instance) {
 	since := i.memo.idleSince
 	if since.IsZero() {
@@ -129,20 +127,20 @@ func (p *planner) unneeded(i *instance) {
 		p.d.lookAgain(left)
 		return
 	}
-	p.condemn(i, "no pod has needed it for spec.idleTimeout")
+	p.markForDeletion(i, "no pod has needed it for spec.idleTimeout")
 }
 
-// loginDue says whether to log in over SSH now.
-func (p *planner) loginDue(i *instance) bool {
+// isLoginDue says whether to log in over SSH now.
+func (p *planner) isLoginDue(i *instance) bool {
 	if p.vm.Spec.KubeadmJoinConfig.Method != spotv1alpha1.JoinBySSH || i.node != nil || i.State != spotv1alpha1.InstanceRunning {
 		return false
 	}
 	r := &i.memo.joining
-	if r.running || (r.settled() && r.err == nil) {
+	if r.running || (r.isSettled() && r.err == nil) {
 		return false
 	}
 	if r.err != nil {
 		i.Message = short(r.err)
 	}
-	return p.wait(r)
+	return p.isDue(r)
 }

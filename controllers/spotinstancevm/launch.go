@@ -1,31 +1,28 @@
 package spotinstancevm
 
 import (
-	"fmt"
-
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// launch asks for an instance whose entry is in the status, and finds out what became of the request.
+// launch asks for an instance whose entry is in the status, and finds out the result of the request.
 func (p *planner) launch(i *instance) {
 	r := &i.memo.create
 	switch {
-	case !r.sent() && p.deleting():
+	case !r.isSent() && p.isDeleting():
 		// An earlier process may have sent it, so it is deleted like one that exists.
-		p.condemn(i, "the SpotInstanceVM is being deleted")
-	case !r.sent() && !i.used && p.shape != nil: // without it nobody knows what fits
-		p.condemn(i, "no pod needs it any more")
-	case !r.sent():
+		p.markForDeletion(i, "the SpotInstanceVM is being deleted")
+	case !r.isSent() && !i.used && p.shape != nil: // without it it is not known what fits
+		p.markForDeletion(i, "no pod needs it any more")
+	case !r.isSent():
 		p.ask(i)
-	case !r.settled() && r.operation.Name != "":
-		if p.wait(r) {
+	case !r.isSettled() && r.operation.Name != "":
+		if p.isDue(r) {
 			p.do(actAwait, i.Name)
 		}
-	case !r.settled():
+	case !r.isSettled():
 		p.askAgain(i)
 	case r.err == nil:
 		p.confirm(i)
@@ -40,10 +37,10 @@ func (p *planner) launch(i *instance) {
 
 // ask sends the request, unless the provider would only refuse it again.
 func (p *planner) ask(i *instance) {
-	if p.access.is() {
+	if p.access.exists() {
 		return
 	}
-	if p.d.hold.holds(p.now, p.vm.Generation) {
+	if p.d.hold.isActive(p.now, p.vm.Generation) {
 		p.d.lookAgain(p.d.hold.until.Sub(p.now))
 		return
 	}
@@ -56,37 +53,38 @@ func (p *planner) askAgain(i *instance) {
 	r := &i.memo.create
 	if r.tries >= 3 && cloud.ClassOf(r.err) == cloud.Transient { // once is nothing to speak of, and many requests at once take their time
 		i.Message = short(r.err)
-		p.trouble = troubleOf(r.err, "an instance")
+		p.problem = problemOf(r.err, "an instance")
 	}
-	if p.deleting() {
-		p.condemn(i, "the SpotInstanceVM is being deleted")
+	if p.isDeleting() {
+		p.markForDeletion(i, "the SpotInstanceVM is being deleted")
 		return
 	}
-	if p.wait(r) {
+	if p.isDue(r) {
 		p.do(actCreate, i.Name)
 	}
 }
 
 // occupied deals with a name that is taken: by this very instance, when an earlier answer was lost and the request ID
-// forgotten, else by somebody else's.
+// forgotten, else by another.
 func (p *planner) occupied(i *instance) {
 	if i.asOf.After(i.memo.create.settledAt) { // asked for, and it is not ours: else it would be seen
-		p.abandon(i, "somebody else has an instance of this name")
+		p.abandon(i, "another instance has this name")
 		return
 	}
 	p.do(actLook, i.Name)
 }
 
-// refused goes on to the next zone, or gives up for a while.
+// refused tries the next zone, or waits for a while.
 func (p *planner) refused(i *instance) {
 	r := &i.memo.create
 	class := cloud.ClassOf(r.err)
-	count := func(c counter) { c.Refused(i.Zone, p.vm.Spec.GCP.MachineType, string(class)) }
-	p.tell(corev1.EventTypeWarning, reasons.EventInstanceRefused, "Create",
-		fmt.Sprintf("instance %s (%s) was refused in zone %s: %s", i.Name, i.ProvisioningModel, i.Zone, short(r.err)), count)
-	if !refusedOffer(r.err) {
-		p.trouble = troubleOf(r.err, "an instance")
-		p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.trouble, 0)
+	zone := i.Zone
+	p.emit(reporting.Warning(reasons.EventInstanceRefused, "Create",
+		"instance %s (%s) was refused in zone %s: %s", i.Name, i.ProvisioningModel, zone, short(r.err)))
+	p.count(func(c counter) { c.Refused(zone, p.vm.Spec.GCP.MachineType, string(class)) })
+	if !isCapacityRefusal(r.err) {
+		p.problem = problemOf(r.err, "an instance")
+		p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.problem, 0)
 		p.d.lookAgain(p.d.hold.until.Sub(p.now))
 		p.abandon(i, short(r.err))
 		return
@@ -95,7 +93,7 @@ func (p *planner) refused(i *instance) {
 		p.stockouts = append(p.stockouts, i.Zone)
 	}
 	where := choose(p.vm, p.zones, p.exhausted, p.now)
-	if where.none || !i.used || p.deleting() {
+	if where.none || !i.used || p.isDeleting() {
 		if where.none && i.used {
 			p.exhaustedAll(where)
 		}

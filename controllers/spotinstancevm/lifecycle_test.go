@@ -20,6 +20,7 @@ import (
 )
 
 func TestAPIInstancesComeWithPodsAndGoWithoutThem(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	m := c.start(newFuse(0))
 	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) {
@@ -82,10 +83,11 @@ func TestAPIAReplacementIsAskedForWithinASecondOfTheNotice(t *testing.T) {
 	})
 	assert.Len(t, c.gce.History(), 2)
 	require.Len(t, now.Status.Zones, 1)
-	assert.EqualValues(t, 1, now.Status.Zones[0].Preemptions, "the history of the zone tells of it")
+	assert.EqualValues(t, 1, now.Status.Zones[0].Preemptions, "the history of the zone counts it")
 }
 
 func TestAPIInstancesAreAdoptedAfterALostStatus(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	m := c.start(newFuse(0))
 	vm := c.vm("t4")
@@ -112,13 +114,14 @@ func TestAPIInstancesAreAdoptedAfterALostStatus(t *testing.T) {
 }
 
 func TestAPIOrphansAreDeleted(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	m := c.start(newFuse(0))
 	vm := c.vm("t4")
 	c.pod("t4", "bert", 0)
 	c.await(vm, "a ready instance", c.agree(1))
 	m.stop()
-	// Somebody takes the finalizer off by force: nothing in the cluster knows of the instance any more.
+	// The finalizer is removed by force: nothing in the cluster knows of the instance any more.
 	now := c.now(vm)
 	now.Finalizers = nil
 	require.NoError(t, c.Update(t.Context(), now))
@@ -140,6 +143,7 @@ func TestAPIOrphansAreDeleted(t *testing.T) {
 }
 
 func TestAPIAStockoutEverywhereIsAConditionAndThenAFallback(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.start(newFuse(0))
 	for _, zone := range []string{zoneA, zoneB} {
@@ -163,6 +167,7 @@ func TestAPIAStockoutEverywhereIsAConditionAndThenAFallback(t *testing.T) {
 }
 
 func TestAPIWithoutCredentialsNothingIsAskedFor(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	m := c.start(newFuse(0))
 	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.GCP.CredentialsSecretRef.Name = "missing" })
@@ -181,6 +186,7 @@ func TestAPIWithoutCredentialsNothingIsAskedFor(t *testing.T) {
 }
 
 func TestAPICredentialsOfAJobServeUntilTheInstancesAreGone(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	m := c.start(newFuse(0))
 	job := c.job("bert", "t4", "gcp")
@@ -198,6 +204,7 @@ func TestAPICredentialsOfAJobServeUntilTheInstancesAreGone(t *testing.T) {
 }
 
 func TestAPIAnInstanceThatDoesNotJoinIsGivenUp(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.mute = true
 	c.start(newFuse(0))
@@ -219,6 +226,7 @@ func TestAPIAnInstanceThatDoesNotJoinIsGivenUp(t *testing.T) {
 }
 
 func TestAPILostAnswersAndRequestsThatComeTwiceMakeOneInstance(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.start(newFuse(0))
 	c.gce.LoseAnswers("compute.instances.insert", 2)
@@ -236,12 +244,13 @@ func TestAPILostAnswersAndRequestsThatComeTwiceMakeOneInstance(t *testing.T) {
 }
 
 func TestAPIMethodSSHMakesAKeyAndSaysWhatStopsTheLogin(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.mute = true
 	c.start(newFuse(0))
 	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.KubeadmJoinConfig.Method = spotv1alpha1.JoinBySSH })
 	pod := c.pod("t4", "bert", 0)
-	c.await(vm, "the reason why nobody logs in", func(vm *spotv1alpha1.SpotInstanceVM) bool {
+	c.await(vm, "the reason why the login fails", func(vm *spotv1alpha1.SpotInstanceVM) bool {
 		entries := vm.Status.ProvisionedInstances
 		return len(entries) == 1 && strings.Contains(entries[0].Message, "has not published its host keys yet")
 	})

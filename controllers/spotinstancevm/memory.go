@@ -1,11 +1,14 @@
 package spotinstancevm
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
@@ -47,12 +50,12 @@ type request struct {
 	running bool
 }
 
-func (r *request) sent() bool    { return !r.sentAt.IsZero() }
-func (r *request) settled() bool { return !r.settledAt.IsZero() }
+func (r *request) isSent() bool    { return !r.sentAt.IsZero() }
+func (r *request) isSettled() bool { return !r.settledAt.IsZero() }
 
-// unreadable says that the operation which the request became cannot be read, and will not be.
-func (r *request) unreadable() bool {
-	return r.sent() && !r.settled() && r.operation.Name != "" && r.err != nil && !retryable(r.err)
+// isUnreadable says that the operation which the request became cannot be read, and will not be.
+func (r *request) isUnreadable() bool {
+	return r.isSent() && !r.isSettled() && r.operation.Name != "" && r.err != nil && !isRetryable(r.err)
 }
 
 // Pace says how long to wait for what happens by itself. Tests are faster.
@@ -85,6 +88,8 @@ type vmMemo struct {
 	// lastSent is when an instance was last asked for.
 	lastSent time.Time
 	hold     hold
+	// name of the SpotInstanceVM.
+	name types.NamespacedName
 }
 
 // instance is what is remembered of one.
@@ -100,7 +105,7 @@ type hold struct {
 	until      time.Time
 	generation int64
 	failures   int
-	trouble    trouble
+	problem    problem
 }
 
 // memory is what this process remembers.
@@ -143,25 +148,21 @@ func (m *memory) copyOf(vm types.UID) vmMemo {
 	defer m.mu.Unlock()
 	known := m.of(vm)
 	copied := vmMemo{
-		instances: make(map[string]*memo, len(known.instances)), ended: make(map[string]time.Time, len(known.ended)),
-		lastSent: known.lastSent, hold: known.hold,
+		instances: make(map[string]*memo, len(known.instances)), ended: maps.Clone(known.ended), lastSent: known.lastSent, hold: known.hold,
 	}
 	for name, one := range known.instances {
 		is := *one
 		copied.instances[name] = &is
 	}
-	for name, at := range known.ended {
-		copied.ended[name] = at
-	}
 	return copied
 }
 
 // settle takes over what the plan decided of the memory.
-func (m *memory) settle(vm types.UID, d desired, now time.Time) {
+func (m *memory) settle(vm *spotv1alpha1.SpotInstanceVM, d desired, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.of(vm)
-	known.hold = d.hold
+	known := m.of(vm.UID)
+	known.hold, known.name = d.hold, client.ObjectKeyFromObject(vm)
 	for _, name := range d.dropped {
 		delete(known.instances, name)
 		known.ended[name] = now
@@ -177,16 +178,12 @@ func (m *memory) settle(vm types.UID, d desired, now time.Time) {
 			one.create = request{}
 		}
 	}
-	for name, at := range known.ended {
-		if now.Sub(at) > time.Hour {
-			delete(known.ended, name)
-		}
-	}
+	maps.DeleteFunc(known.ended, func(_ string, at time.Time) bool { return now.Sub(at) > time.Hour })
 }
 
 // forget drops a SpotInstanceVM that no longer exists.
-func (m *memory) forget(vm types.UID) {
+func (m *memory) forget(vm types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.vms, vm)
+	maps.DeleteFunc(m.vms, func(_ types.UID, known *vmMemo) bool { return known.name == vm })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 )
 
@@ -29,8 +30,8 @@ type observed struct {
 	secret string
 	// access is what keeps the operator from using the provider at all; listing what the last list of a zone met, and
 	// shapeless why the machine type is not known.
-	access, listing, shapeless trouble
-	// reachable says that there is a provider to send requests to: with trouble, the one from before.
+	access, listing, shapeless problem
+	// reachable says that there is a provider to send requests to: with problem, the one from before.
 	reachable bool
 
 	zones     []string // in which instances may be created, in the order to try
@@ -39,15 +40,15 @@ type observed struct {
 	// listed is when the last list of each zone that succeeded began.
 	listed map[string]time.Time
 
-	pods      []*corev1.Pod                // with the label of the SpotInstanceVM
-	queued    []gang                       // that wait in a queue, the one that has waited longest first
-	nodes     map[string]*corev1.Node      // of these pods and of the instances, by name
-	podsOn    map[string][]*corev1.Pod     // of any namespace that have not ended, by node
-	uses      map[string]*queueing.NodeUse // of the nodes of instances
-	unsure    bool                         // what else is there is not known yet
-	rechecked map[string]bool              // nodes whose pods were read from the API server itself
-	instances []*instance                  // those in the status
-	strangers []inventory.Found            // those that are ours and not in the status
+	pods       []*corev1.Pod                // with the label of the SpotInstanceVM
+	queued     []gang                       // that wait in a queue, the one that has waited longest first
+	nodes      map[string]*corev1.Node      // of these pods and of the instances, by name
+	podsOn     map[string][]*corev1.Pod     // of any namespace that have not ended, by node
+	uses       map[string]*queueing.NodeUse // of the nodes of instances
+	unsure     bool                         // what else is there is not known yet
+	rechecked  map[string]bool              // nodes whose pods were read from the API server itself
+	instances  []*instance                  // those in the status
+	unrecorded []inventory.Found            // those that are ours and not in the status
 
 	pace Pace
 	// newName and newID make the end of a name, and a request ID.
@@ -108,7 +109,7 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 			return nil, err
 		}
 	}
-	if o.access.is() {
+	if o.access.exists() {
 		// The credentials from before do to look after the instances that there are: a Secret goes with its namespace
 		// before the SpotInstanceVM may.
 		before := r.inventories.Followed(key)
@@ -123,7 +124,7 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 	}
 	followed, err := r.inventories.Follow(ctx, key, account, zones)
 	if err != nil {
-		o.access = trouble{
+		o.access = problem{
 			reason: reasons.PermissionDenied, credentials: true,
 			message: "the credentials cannot be used: " + short(err) + ": put the JSON key of a service account under " + credentialsKey,
 		}
@@ -144,7 +145,7 @@ func (r *Reconciler) observeShape(ctx context.Context, o *observed, provider clo
 	}
 	o.shape = shape
 	if err != nil {
-		o.shapeless = troubleOf(err, "machine type "+o.vm.Spec.GCP.MachineType)
+		o.shapeless = problemOf(err, "machine type "+o.vm.Spec.GCP.MachineType)
 	}
 	return nil
 }
@@ -191,9 +192,9 @@ func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory)
 		o.instances = append(o.instances, i)
 	}
 	for _, one := range found {
-		o.strangers = append(o.strangers, one)
+		o.unrecorded = append(o.unrecorded, one)
 	}
-	slices.SortFunc(o.strangers, func(a, b inventory.Found) int { return a.Created.Compare(b.Created) })
+	slices.SortFunc(o.unrecorded, func(a, b inventory.Found) int { return a.Created.Compare(b.Created) })
 	if account == nil {
 		return
 	}
@@ -203,12 +204,12 @@ func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory)
 	}
 	for _, zone := range zones {
 		snapshot := account.Zone(zone, key)
-		// A zone that the provider never knew has no instances: nobody need wait for its list.
+		// A zone that the provider never knew has no instances: its list is not waited for.
 		if !snapshot.Began.IsZero() || cloud.ClassOf(snapshot.Err) != cloud.Invalid {
 			o.listed[zone] = snapshot.Began
 		}
-		if snapshot.Err != nil && !o.listing.is() {
-			o.listing = troubleOf(snapshot.Err, "the list of instances in zone "+zone)
+		if snapshot.Err != nil && !o.listing.exists() {
+			o.listing = problemOf(snapshot.Err, "the list of instances in zone "+zone)
 		}
 	}
 }
@@ -220,7 +221,7 @@ func (r *Reconciler) observeOwnNodes(ctx context.Context, o *observed) error {
 	for _, i := range o.instances {
 		names = append(names, i.Name)
 	}
-	for _, one := range o.strangers {
+	for _, one := range o.unrecorded {
 		names = append(names, one.Name)
 	}
 	for _, name := range names {
@@ -236,7 +237,7 @@ func (r *Reconciler) observeOwnNodes(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeUses asks what else is on the nodes of instances: jobs that ask for no instances may be there, or have their place there.
+// observeUses asks what else is on the nodes of instances: jobs that ask for no instances may be there, or are to be.
 func (r *Reconciler) observeUses(o *observed) {
 	var names []string
 	for _, i := range o.instances {
@@ -268,7 +269,7 @@ func (r *Reconciler) observePodsOn(ctx context.Context, o *observed, node *corev
 		return fmt.Errorf("list the pods on node %s: %w", node.Name, err)
 	}
 	// Pods that have ended stay for as long as their Job: they are no reason to leave the second look out.
-	working := slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !ended(&pod) })
+	working := slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !podend.IsEnded(&pod) })
 	if !working && hasTaint(node, spotv1alpha1.TaintIdle) {
 		err := r.Direct.List(ctx, &pods, client.HasLabels{spotv1alpha1.LabelSpotInstanceVM}, client.MatchingFields{"spec.nodeName": node.Name})
 		if err != nil {
@@ -277,7 +278,7 @@ func (r *Reconciler) observePodsOn(ctx context.Context, o *observed, node *corev
 		o.rechecked[node.Name] = true
 	}
 	for n := range pods.Items {
-		if !ended(&pods.Items[n]) {
+		if !podend.IsEnded(&pods.Items[n]) {
 			o.podsOn[node.Name] = append(o.podsOn[node.Name], &pods.Items[n])
 		}
 	}

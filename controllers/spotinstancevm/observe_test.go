@@ -56,6 +56,7 @@ func (l *podLists) List(ctx context.Context, list client.ObjectList, options ...
 
 // The scheduler does not wait for a reconciliation to end.
 func TestAPIAPodThatIsBoundWhileItIsObservedIsNotCountedTwice(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	vm := c.vm("t4")
 	now := metav1.Now()
@@ -82,5 +83,5 @@ func TestAPIAPodThatIsBoundWhileItIsObservedIsNotCountedTwice(t *testing.T) {
 	}
 	o, _, err := r.observe(t.Context(), vm)
 	require.NoError(t, err)
-	assert.NotContains(t, plan(o).acts, act{actCreate, "t4-extra"}, "there is a node for each pod")
+	assert.NotContains(t, plan(o).actions, action{actCreate, "t4-extra"}, "there is a node for each pod")
 }

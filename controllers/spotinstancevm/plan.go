@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
@@ -13,38 +12,33 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// verb of an act.
-type verb string
+// kind of an action.
+type actionKind string
 
 const (
-	actCreate   verb = "create"   // ask the provider for the instance, with the request ID of its entry
-	actDelete   verb = "delete"   // ask the provider to delete it
-	actAwait    verb = "await"    // read how far the operation of either is
-	actLook     verb = "look"     // read the instance from the provider
-	actWhy      verb = "why"      // ask the provider why it stopped
-	actRefresh  verb = "refresh"  // have the zone listed
-	actLabel    verb = "label"    // put our labels onto its node
-	actMark     verb = "mark"     // leave a notice on its node
-	actTaint    verb = "taint"    // keep pods off its idle node
-	actUntaint  verb = "untaint"  // let pods onto it again
-	actDropNode verb = "dropNode" // delete the Node of an instance that is gone
-	actLogin    verb = "login"    // join it over SSH
-	actRevoke   verb = "revoke"   // revoke what it joined with
+	actCreate   actionKind = "create"   // ask the provider for the instance, with the request ID of its entry
+	actDelete   actionKind = "delete"   // ask the provider to delete it
+	actAwait    actionKind = "await"    // read how far the operation of either is
+	actLook     actionKind = "look"     // read the instance from the provider
+	actWhy      actionKind = "why"      // ask the provider why it stopped
+	actRefresh  actionKind = "refresh"  // have the zone listed
+	actLabel    actionKind = "label"    // put our labels onto its node
+	actMark     actionKind = "mark"     // leave a notice on its node
+	actTaint    actionKind = "taint"    // keep pods off its idle node
+	actUntaint  actionKind = "untaint"  // let pods onto it again
+	actDropNode actionKind = "dropNode" // delete the Node of an instance that is gone
+	actLogin    actionKind = "login"    // join it over SSH
+	actRevoke   actionKind = "revoke"   // revoke what it joined with
 )
 
-// act is something to do outside of the status.
-type act struct {
-	verb verb
+// action is something to do outside of the status.
+type action struct {
+	kind actionKind
 	// name of the instance; of the zone for actRefresh.
 	name string
-}
-
-// news is something to tell of by an event and in the metrics, once the status that says it is written.
-type news struct {
-	kind, reason, action, note string
-	count                      func(counter)
 }
 
 // counter counts what happened.
@@ -59,8 +53,10 @@ type desired struct {
 	status spotv1alpha1.SpotInstanceVMStatus
 	// finalizer that the object must have before the status is written, or not have any more.
 	finalizer, release bool
-	acts               []act
-	news               []news
+	actions            []action
+	// events to emit, and what to count, once the status is written.
+	events []reporting.Event
+	counts []func(counter)
 	// again is when to look again; 0 when a change will tell.
 	again time.Duration
 
@@ -89,12 +85,12 @@ type planner struct {
 	packing   capacity.Packing
 	// none is set when an instance is needed and no zone has one.
 	none *choice
-	// trouble that was met now.
-	trouble trouble
+	// problem that was met now.
+	problem problem
 	// stockouts are zones that had no instance to give.
 	stockouts []string
-	// crowded says that maxInstances keeps it from asking for more.
-	crowded bool
+	// atMaxInstances says that maxInstances keeps it from asking for more.
+	atMaxInstances bool
 	// short is the last job in a queue whose pods need more instances than there may be.
 	short *shortage
 }
@@ -111,7 +107,7 @@ func plan(o observed) desired {
 	p.adopt()
 	p.pack()
 	for _, i := range p.instances {
-		if i.absent() && !i.looked && i.State != spotv1alpha1.InstanceDeleting {
+		if i.isAbsent() && !i.looked && i.State != spotv1alpha1.InstanceDeleting {
 			p.do(actLook, i.Name)
 		}
 		switch i.phase() {
@@ -125,7 +121,7 @@ func plan(o observed) desired {
 			p.preempted(i)
 		case phaseGone:
 		}
-		if i.State == spotv1alpha1.InstanceDeleting { // whoever decided so
+		if i.State == spotv1alpha1.InstanceDeleting { // for whatever reason
 			p.gone(i)
 		}
 	}
@@ -136,18 +132,20 @@ func plan(o observed) desired {
 }
 
 // do something once.
-func (p *planner) do(v verb, name string) {
-	if a := (act{v, name}); !slices.Contains(p.d.acts, a) {
-		p.d.acts = append(p.d.acts, a)
+func (p *planner) do(what actionKind, name string) {
+	if a := (action{what, name}); !slices.Contains(p.d.actions, a) {
+		p.d.actions = append(p.d.actions, a)
 	}
 }
 
-func (p *planner) tell(kind, reason, action, note string, count func(counter)) {
-	p.d.news = append(p.d.news, news{kind, reason, action, note, count})
-}
+// emit an event.
+func (p *planner) emit(e reporting.Event) { p.d.events = append(p.d.events, e) }
 
-// deleting says whether the SpotInstanceVM itself is being deleted.
-func (p *planner) deleting() bool { return p.vm.DeletionTimestamp != nil }
+// count something that happened.
+func (p *planner) count(count func(counter)) { p.d.counts = append(p.d.counts, count) }
+
+// isDeleting says whether the SpotInstanceVM itself is being deleted.
+func (p *planner) isDeleting() bool { return p.vm.DeletionTimestamp != nil }
 
 // model of the instances' GPUs: those of spec.gpu, else those of the machine type.
 func (p *planner) gpus() int64 {
@@ -165,11 +163,11 @@ func (p *planner) mirror(i *instance) {
 	if i.State == spotv1alpha1.InstanceDeleting {
 		return
 	}
-	if i.seen != nil && !i.confirmed() && !p.surelyExists(i) {
+	if i.seen != nil && !i.isConfirmed() && !p.isGranted(i) {
 		return
 	}
 	if i.seen != nil {
-		if !i.confirmed() {
+		if !i.isConfirmed() {
 			p.confirm(i)
 		}
 		i.State = spotv1alpha1.InstanceState(i.seen.State)
@@ -178,17 +176,17 @@ func (p *planner) mirror(i *instance) {
 	}
 	if i.node != nil {
 		i.NodeName = i.node.Name
-		if i.PreemptionNoticeTime != nil && !i.noticed && !i.stopped() { // the notice was withdrawn
+		if i.PreemptionNoticeTime != nil && !i.noticed && !i.isStopped() { // the notice was withdrawn
 			i.PreemptionNoticeTime = nil
 		}
 	}
 	i.JoinedCluster = i.node != nil
 }
 
-// surelyExists says whether the provider has granted an instance that it shows: until then it may vanish again for want of
+// isGranted says whether the provider has granted an instance that it shows: until then it may vanish again for lack of
 // room, and the operation says why.
-func (p *planner) surelyExists(i *instance) bool {
-	granted := i.memo.create.settled() && i.memo.create.err == nil
+func (p *planner) isGranted(i *instance) bool {
+	granted := i.memo.create.isSettled() && i.memo.create.err == nil
 	return granted || i.RequestID == "" || i.seen.State != string(spotv1alpha1.InstanceProvisioning)
 }
 
@@ -205,17 +203,16 @@ func (p *planner) confirm(i *instance) {
 	}
 	i.Message = ""
 	// That it exists says nothing of whether it will join, or help the pods that wait.
-	if why := p.d.hold.trouble.reason; why != reasons.JoinFailed && why != reasons.PodDoesNotFit {
+	if why := p.d.hold.problem.reason; why != reasons.JoinFailed && why != reasons.PodDoesNotFit {
 		p.d.hold = hold{}
 	}
-	p.tell(corev1.EventTypeNormal, reasons.EventInstanceCreated, "Create",
-		"instance "+i.Name+" ("+string(i.ProvisioningModel)+") exists in zone "+i.Zone, nil)
+	p.emit(reporting.Normal(reasons.EventInstanceCreated, "Create", "instance %s (%s) exists in zone %s", i.Name, i.ProvisioningModel, i.Zone))
 }
 
 // adopt takes in instances that are ours by their labels and that the status does not know: it was lost, or the answer to
 // the request that made them.
 func (p *planner) adopt() {
-	for _, found := range p.strangers {
+	for _, found := range p.unrecorded {
 		if at, ok := p.memo.ended[found.Name]; ok && !found.AsOf.After(at) { // the list is older than its end
 			continue
 		}
@@ -233,16 +230,16 @@ func (p *planner) adopt() {
 		})
 		p.mirror(i)
 		p.instances = append(p.instances, i)
-		p.tell(corev1.EventTypeWarning, reasons.EventInstanceAdopted, "Adopt",
-			"instance "+i.Name+" in zone "+i.Zone+" has the labels of this SpotInstanceVM and was not in its status", nil)
+		p.emit(reporting.Warning(reasons.EventInstanceAdopted, "Adopt",
+			"instance %s in zone %s has the labels of this SpotInstanceVM and was not in its status", i.Name, i.Zone))
 	}
 }
 
-// condemn decides that an instance is deleted.
-func (p *planner) condemn(i *instance, why string) {
+// markForDeletion decides that an instance is deleted.
+func (p *planner) markForDeletion(i *instance, why string) {
 	i.State = spotv1alpha1.InstanceDeleting
 	i.Message = why
-	p.tell(corev1.EventTypeNormal, reasons.EventInstanceDeleting, "Delete", "instance "+i.Name+" in zone "+i.Zone+" is deleted: "+why, nil)
+	p.emit(reporting.Normal(reasons.EventInstanceDeleting, "Delete", "instance %s in zone %s is deleted: %s", i.Name, i.Zone, why))
 }
 
 // abandon decides that an entry goes under which nothing exists.
@@ -251,8 +248,8 @@ func (p *planner) abandon(i *instance, why string) {
 	i.Message = why
 }
 
-// wait looks again when a request is due.
-func (p *planner) wait(r *request) bool {
+// isDue says whether a request is due, and otherwise looks again when it is.
+func (p *planner) isDue(r *request) bool {
 	if p.now.Before(r.next) {
 		p.d.lookAgain(r.next.Sub(p.now))
 		return false
@@ -260,8 +257,8 @@ func (p *planner) wait(r *request) bool {
 	return true
 }
 
-// retryable says whether the same request may go through later.
-func retryable(err error) bool {
+// isRetryable says whether the same request may go through later.
+func isRetryable(err error) bool {
 	switch cloud.ClassOf(err) {
 	case cloud.Transient, cloud.RateLimited:
 		return true
@@ -292,7 +289,7 @@ func (p *planner) finish() {
 	})
 	p.d.finalizer = len(s.ProvisionedInstances) > 0
 	p.learn()
-	if p.deleting() {
+	if p.isDeleting() {
 		p.release()
 		return
 	}
@@ -311,9 +308,9 @@ func (p *planner) learn() {
 }
 
 // release lets the SpotInstanceVM go when it has no instance, and its zones, listed since its deletion and since the last
-// request for an instance, show none. Where nobody can look, the status counts: it knows what was ever asked for.
+// request for an instance, show none. Where the provider cannot be asked, the status counts: it knows what was ever asked for.
 func (p *planner) release() {
-	if len(p.d.status.ProvisionedInstances) > 0 || len(p.strangers) > 0 {
+	if len(p.d.status.ProvisionedInstances) > 0 || len(p.unrecorded) > 0 {
 		p.conditions()
 		return
 	}

@@ -32,8 +32,8 @@ func outlineOf(d desired) outline {
 	for _, entry := range d.status.ProvisionedInstances {
 		o.Instances = append(o.Instances, fmt.Sprintf("%s %s %s %s", entry.Name, entry.Zone, entry.ProvisioningModel, entry.State))
 	}
-	for _, a := range d.acts {
-		o.Acts = append(o.Acts, fmt.Sprintf("%s %s", a.verb, a.name))
+	for _, a := range d.actions {
+		o.Acts = append(o.Acts, fmt.Sprintf("%s %s", a.kind, a.name))
 	}
 	slices.Sort(o.Acts)
 	return o
@@ -80,7 +80,7 @@ func TestPlan(t *testing.T) {
 			aScene(waiting("0"), has("t4-x", planned)),
 			outline{Instances: []string{"t4-x a SPOT PLANNED"}, Acts: []string{"create t4-x"}},
 		},
-		"but not when nobody needs it any more": {
+		"but not when no pod needs it any more": {
 			aScene(has("t4-x", planned)), outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"look t4-x"}},
 		},
 		"what the provider has under its name is ours": {
@@ -189,7 +189,7 @@ func TestPlan(t *testing.T) {
 				has("t4-x", running, isReady(time.Hour), remembers(memo{revoked: true, idleSince: noon.Add(time.Second - settleIn)}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
 		},
-		"nor does one that was made anew since": {
+		"nor does one that was created again since": {
 			aScene(waiting("0"), refusedSince(2*time.Second), has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode,
 				remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
@@ -198,7 +198,7 @@ func TestPlan(t *testing.T) {
 			aScene(has("t4-x", running, isReady(time.Hour), uses("4", true), remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
 		},
-		"nobody knows yet what else is on it": {
+		"it is not known yet what else is on it": {
 			aScene(func(s *scene) { s.unsure = true },
 				has("t4-x", running, isNode(idle), isReady(time.Hour), recheckedNode, remembers(memo{revoked: true, idleSince: noon.Add(-11 * time.Minute)}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
@@ -295,7 +295,7 @@ func TestPlanAdoptsWhatIsOurs(t *testing.T) {
 		Instance: cloud.Instance{Name: "t4-lost", Zone: "b", State: "RUNNING", Spot: true, Created: noon.Add(-time.Hour)},
 		Owner:    inventory.Owner{UID: types.UID("uid")}, AsOf: noon.Add(-time.Second),
 	}
-	s := aScene(func(s *scene) { s.strangers = []inventory.Found{found}; s.nodes["t4-lost"] = aNode("t4-lost") })
+	s := aScene(func(s *scene) { s.unrecorded = []inventory.Found{found}; s.nodes["t4-lost"] = aNode("t4-lost") })
 	d := plan(s.observed)
 	require.Len(t, d.status.ProvisionedInstances, 1)
 	assert.Equal(t, "t4-lost b SPOT RUNNING", outlineOf(d).Instances[0])
@@ -305,12 +305,12 @@ func TestPlanAdoptsWhatIsOurs(t *testing.T) {
 	s.memo.ended["t4-lost"] = noon
 	assert.Empty(t, plan(s.observed).status.ProvisionedInstances, "the list is older than its end")
 
-	s = aScene(beingDeleted, func(s *scene) { s.strangers = []inventory.Found{found} })
+	s = aScene(beingDeleted, func(s *scene) { s.unrecorded = []inventory.Found{found} })
 	d = plan(s.observed)
 	assert.Equal(t, outline{Instances: []string{"t4-lost b SPOT DELETING"}, Acts: []string{"delete t4-lost"}}, outlineOf(d))
 }
 
-func TestPlanWaitsAfterTroubleUntilTheSpecChanges(t *testing.T) {
+func TestPlanWaitsAfterAProblemUntilTheSpecChanges(t *testing.T) {
 	s := aScene(waiting("0"), has("t4-x", spotv1alpha1.InstancePlanned, remembers(memo{create: failed(cloud.Invalid)})))
 	d := plan(s.observed)
 	assert.Equal(t, firstHold, d.again)
@@ -318,13 +318,13 @@ func TestPlanWaitsAfterTroubleUntilTheSpecChanges(t *testing.T) {
 	assert.Equal(t, reasons.InvalidSpec, ready.Reason)
 
 	next := aScene(waiting("0"), func(s *scene) { s.memo.hold = d.hold })
-	assert.Empty(t, plan(next.observed).acts, "nothing is asked for meanwhile")
+	assert.Empty(t, plan(next.observed).actions, "nothing is asked for meanwhile")
 	assert.Equal(t, reasons.InvalidSpec, meta.FindStatusCondition(plan(next.observed).status.Conditions, "Ready").Reason)
 	next.now = noon.Add(firstHold)
-	assert.NotEmpty(t, plan(next.observed).acts, "then it is tried again")
+	assert.NotEmpty(t, plan(next.observed).actions, "then it is tried again")
 	next.now = noon
 	next.vm.Generation++
-	assert.NotEmpty(t, plan(next.observed).acts, "a new spec is tried at once")
+	assert.NotEmpty(t, plan(next.observed).actions, "a new spec is tried at once")
 	assert.Equal(t, reasons.Provisioning, meta.FindStatusCondition(plan(next.observed).status.Conditions, "Ready").Reason)
 }
 
@@ -351,7 +351,7 @@ func TestConditions(t *testing.T) {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Stockout)),
 			map[string]string{"Ready": "False ZoneExhausted", "CapacityAvailable": "False ZoneExhausted", "CredentialsValid": "True Ready"},
 		},
-		"a quota is what the user can mend": {
+		"a quota is what the user can raise": {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota)),
 			map[string]string{"Ready": "False ProviderQuotaExceeded", "CapacityAvailable": "False ProviderQuotaExceeded", "CredentialsValid": "True Ready"},
 		},
@@ -369,7 +369,7 @@ func TestConditions(t *testing.T) {
 		},
 		"the Secret is missing": {
 			aScene(func(s *scene) {
-				s.access = trouble{reason: reasons.SecretNotFound, message: "no", credentials: true}
+				s.access = problem{reason: reasons.SecretNotFound, message: "no", credentials: true}
 			}),
 			map[string]string{"Ready": "False SecretNotFound", "CapacityAvailable": "True Ready", "CredentialsValid": "False SecretNotFound"},
 		},
@@ -393,7 +393,7 @@ func TestConditions(t *testing.T) {
 func TestPlanningAgainChangesNothing(t *testing.T) {
 	scenes := map[string]*scene{
 		"at rest": aScene(), "ready": aScene(has("t4-x", spotv1alpha1.InstanceRunning, isReady(time.Hour), runs("0"), remembers(memo{revoked: true}))),
-		"crowded": aScene(waiting("0", "1", "2"), func(s *scene) { s.vm.Spec.MaxInstances = 1 }, has("t4-x", spotv1alpha1.InstanceRunning)),
+		"atMaxInstances": aScene(waiting("0", "1", "2"), func(s *scene) { s.vm.Spec.MaxInstances = 1 }, has("t4-x", spotv1alpha1.InstanceRunning)),
 	}
 	for name, s := range scenes {
 		t.Run(name, func(t *testing.T) {

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // settleIn is how long after a node became ready a pod that waits is expected to be bound to it.
@@ -28,7 +28,7 @@ const (
 // room is what an instance has for pods.
 func (p *planner) room() capacity.Resources {
 	for _, i := range p.instances {
-		if i.phase() == phaseReady && i.node != nil && p.likeTheNext(i) {
+		if i.phase() == phaseReady && i.node != nil && p.matchesSpec(i) {
 			all := capacity.Of(i.node.Status.Allocatable)
 			all.MilliCPU -= reservedMilliCPU
 			return all
@@ -44,15 +44,15 @@ func (p *planner) room() capacity.Resources {
 	}
 }
 
-// likeTheNext says whether an instance is of the kind that the spec describes now.
-func (p *planner) likeTheNext(i *instance) bool {
+// matchesSpec says whether an instance is of the kind that the spec describes now.
+func (p *planner) matchesSpec(i *instance) bool {
 	want := p.vm.Spec.GCP.MachineType
 	return i.seen != nil && cmp.Or(i.seen.MachineType, want) == want && capacity.Of(i.node.Status.Allocatable).GPUs == p.gpus()
 }
 
 // pack works out which pods the instances that there are will take, and how many more are needed.
 func (p *planner) pack() {
-	if p.deleting() {
+	if p.isDeleting() {
 		return
 	}
 	p.demand = demandOf(p.pods, p.nodes, p.now)
@@ -94,12 +94,12 @@ func (p *planner) binOf(i *instance, room capacity.Resources) (capacity.Bin, boo
 	return bin, true
 }
 
-// triedUntil is until when the scheduler could have put pods on an instance; zero when it has had no time for that, or nobody knows.
+// triedUntil is until when the scheduler could have put pods on an instance; zero when it has had no time for that, or that is not known.
 func (p *planner) triedUntil(i *instance) time.Time {
 	switch at := i.taintedIdleAt(); {
 	case p.now.Sub(i.ReadyTime.Time) < settleIn:
 		return time.Time{}
-	case !i.taintedIdle():
+	case !i.isTaintedIdle():
 		return p.now
 	case at.IsZero():
 		return time.Time{}
@@ -113,7 +113,7 @@ func (p *planner) triedUntil(i *instance) time.Time {
 func (p *planner) alive() int {
 	count := 0
 	for _, i := range p.instances {
-		if !i.dropped && !i.condemned() {
+		if !i.dropped && !i.isEnding() {
 			count++
 		}
 	}
@@ -123,20 +123,20 @@ func (p *planner) alive() int {
 // provide decides on new instances for the pods that have no room.
 func (p *planner) provide() {
 	needed := p.packing.New
-	if p.deleting() || len(needed) == 0 || p.shape == nil {
+	if p.isDeleting() || len(needed) == 0 || p.shape == nil {
 		return
 	}
-	if p.access.is() {
+	if p.access.exists() {
 		return
 	}
-	if p.d.hold.holds(p.now, p.vm.Generation) {
+	if p.d.hold.isActive(p.now, p.vm.Generation) {
 		p.d.lookAgain(p.d.hold.until.Sub(p.now))
 		return
 	}
 	free := p.most() - p.alive()
 	for _, pods := range needed {
 		if free <= 0 {
-			p.crowded = true
+			p.atMaxInstances = true
 			return
 		}
 		where := choose(p.vm, p.zones, p.exhausted, p.now)
@@ -155,7 +155,7 @@ func (p *planner) provide() {
 		if i.AssignedJob != "" {
 			note += " for " + i.AssignedJob
 		}
-		p.tell(corev1.EventTypeNormal, reasons.EventInstanceRequested, "Create", note, nil)
+		p.emit(reporting.Normal(reasons.EventInstanceRequested, "Create", "%s", note))
 	}
 }
 
@@ -169,7 +169,7 @@ func (p *planner) exhaustedAll(where choice) {
 // ready nodes, those without work go at once then.
 func (p *planner) trim() {
 	surplus := p.alive() - p.most()
-	if surplus <= 0 || p.deleting() {
+	if surplus <= 0 || p.isDeleting() {
 		return
 	}
 	var unneeded []*instance
@@ -180,7 +180,7 @@ func (p *planner) trim() {
 	}
 	slices.SortFunc(unneeded, func(a, b *instance) int { return b.CreationTime.Compare(a.CreationTime.Time) })
 	for _, i := range unneeded[:min(surplus, len(unneeded))] {
-		p.condemn(i, "there are more than spec.maxInstances")
+		p.markForDeletion(i, "there are more than spec.maxInstances")
 		p.gone(i)
 	}
 }
@@ -191,8 +191,8 @@ func (p *planner) most() int { return int(cmp.Or(p.vm.Spec.MaxInstances, default
 // defaultMaxInstances is that of the API, for objects from before it was a default.
 const defaultMaxInstances = 2
 
-// refusedOffer says whether the error means that the zone has no such instance to give.
-func refusedOffer(err error) bool {
+// isCapacityRefusal says whether the error means that the zone has no such instance to give.
+func isCapacityRefusal(err error) bool {
 	class := cloud.ClassOf(err)
 	return class == cloud.Stockout || class == cloud.Quota
 }

@@ -19,26 +19,26 @@ func (p *planner) idleTimeout() time.Duration {
 
 // ready keeps an instance while pods use it, and deletes it when none did for a while.
 func (p *planner) ready(i *instance) {
-	if p.deleting() {
-		p.condemn(i, "the SpotInstanceVM is being deleted")
+	if p.isDeleting() {
+		p.markForDeletion(i, "the SpotInstanceVM is being deleted")
 		return
 	}
 	p.label(i)
-	if !i.memo.revoked && p.mayHaveToken(i) {
+	if !i.memo.revoked && p.mayHoldToken(i) {
 		p.do(actRevoke, i.Name)
 	}
 	if since, notReady := i.notReadySince(); notReady {
 		left := since.Add(joinTimeout(p.vm)).Sub(p.now)
 		if left <= 0 {
-			p.condemn(i, "its node has not been Ready for "+p.now.Sub(since).Round(time.Second).String())
+			p.markForDeletion(i, "its node has not been Ready for "+p.now.Sub(since).Round(time.Second).String())
 			return
 		}
 		p.d.lookAgain(left)
 	}
 	p.noteWork(i)
-	if i.works() || i.used {
+	if i.hasWork() || i.used {
 		p.d.idle[i.Name] = time.Time{}
-		if i.taintedIdle() {
+		if i.isTaintedIdle() {
 			p.do(actUntaint, i.Name)
 		}
 		return
@@ -47,10 +47,10 @@ func (p *planner) ready(i *instance) {
 }
 
 // noteWork remembers since when an instance has had no work, whether it is kept for pods that wait or not. Pods of jobs that do not
-// ask for instances are not told of.
+// ask for instances are not known.
 func (p *planner) noteWork(i *instance) {
 	switch since := i.memo.emptySince; {
-	case i.works():
+	case i.hasWork():
 		p.d.empty[i.Name] = time.Time{}
 		if len(i.pods) == 0 {
 			p.d.lookAgain(settleIn)
@@ -62,9 +62,9 @@ func (p *planner) noteWork(i *instance) {
 	}
 }
 
-// mayHaveToken says whether something that the instance joined with may still be valid: what was made for it ends by
+// mayHoldToken says whether something that the instance joined with may still be valid: what was made for it ends by
 // itself after the time to join.
-func (p *planner) mayHaveToken(i *instance) bool {
+func (p *planner) mayHoldToken(i *instance) bool {
 	return p.now.Sub(i.CreationTime.Time) < joinTimeout(p.vm)+time.Hour
 }
 
@@ -82,7 +82,7 @@ func (p *planner) idle(i *instance) {
 	}
 	// A pod that waits is bound soon after the node is ready, even when idle nodes go at once.
 	wait = max(wait, i.ReadyTime.Add(p.pace.Bind).Sub(since))
-	if len(p.packing.Misfits) > 0 { // the scheduler must have had the time to put them here
+	if len(p.packing.Unexplained) > 0 { // the scheduler must have had the time to put them here
 		wait = max(wait, settleIn)
 	}
 	if left := since.Add(wait).Sub(p.now); left > 0 {
@@ -92,22 +92,22 @@ func (p *planner) idle(i *instance) {
 	switch {
 	case p.unsure:
 		p.d.lookAgain(p.pace.First)
-	case !i.taintedIdle():
+	case !i.isTaintedIdle():
 		p.do(actTaint, i.Name)
 	case !i.rechecked:
 		p.d.lookAgain(time.Millisecond)
 	default:
-		if len(p.packing.Misfits) > 0 {
+		if len(p.packing.Unexplained) > 0 {
 			// Pods wait, and this node did not help them. The next would not either.
-			p.trouble = misfit(p.packing.Misfits[0].Name)
-			p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.trouble, longestHold)
+			p.problem = unscheduledProblem(p.packing.Unexplained[0].Name)
+			p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.problem, longestHold)
 		}
-		p.condemn(i, "no pod of a job was on it for spec.idleTimeout")
+		p.markForDeletion(i, "no pod of a job was on it for spec.idleTimeout")
 	}
 }
 
-func misfit(pod string) trouble {
-	return trouble{
+func unscheduledProblem(pod string) problem {
+	return problem{
 		reason: reasons.PodDoesNotFit,
 		message: fmt.Sprintf("pod %s is not scheduled although an empty instance has the room for it: look at the pod's events; its node "+
 			"selector, its tolerations or its volumes may keep it off", pod),

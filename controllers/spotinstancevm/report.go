@@ -9,11 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
-
-// fieldOwner is who the API server notes as the writer.
-const fieldOwner = client.FieldOwner("spot-training-operator")
 
 func hasFinalizer(vm *spotv1alpha1.SpotInstanceVM) bool {
 	return slices.Contains(vm.Finalizers, spotv1alpha1.FinalizerInstances)
@@ -24,21 +22,18 @@ func hasFinalizer(vm *spotv1alpha1.SpotInstanceVM) bool {
 // then.
 func (r *Reconciler) report(ctx context.Context, o observed, d *desired) (*spotv1alpha1.SpotInstanceVM, error) {
 	vm := o.vm
-	for i := range d.status.Conditions {
-		d.status.Conditions[i].Message = redact.Text(d.status.Conditions[i].Message)
-	}
-	if d.finalizer && vm.DeletionTimestamp == nil && (!hasFinalizer(vm) || r.changesSecret(o)) {
+	if d.finalizer && vm.DeletionTimestamp == nil && (!hasFinalizer(vm) || r.hasNewSecret(o)) {
 		next := vm.DeepCopy()
 		if !hasFinalizer(vm) {
 			next.Finalizers = append(next.Finalizers, spotv1alpha1.FinalizerInstances)
 		}
-		if r.changesSecret(o) {
+		if r.hasNewSecret(o) {
 			if next.Annotations == nil {
 				next.Annotations = map[string]string{}
 			}
 			next.Annotations[spotv1alpha1.AnnotationCredentialsSecret] = o.secret
 		}
-		if err := r.Patch(ctx, next, lock(vm), fieldOwner); err != nil {
+		if err := r.Patch(ctx, next, lock(vm), child.FieldOwner); err != nil {
 			return nil, fmt.Errorf("write the finalizer: %w", err)
 		}
 		vm = next
@@ -48,28 +43,26 @@ func (r *Reconciler) report(ctx context.Context, o observed, d *desired) (*spotv
 	}
 	next := vm.DeepCopy()
 	next.Status = *d.status.DeepCopy()
-	if err := r.Status().Patch(ctx, next, lock(vm), fieldOwner); err != nil {
-		return nil, fmt.Errorf("write the status: %w", err)
+	if err := reporting.Patch(ctx, r, vm, next); err != nil {
+		return nil, err
 	}
-	for _, n := range d.news {
-		r.Recorder.Eventf(next, nil, n.kind, n.reason, n.action, "%s", n.note)
-		if n.count != nil {
-			n.count(r.Metrics)
-		}
+	reporting.Tell(ctx, r.Recorder, next, reporting.Transition{Before: vm.Status.Conditions, After: next.Status.Conditions}, d.events...)
+	for _, count := range d.counts {
+		count(r.Metrics)
 	}
 	return next, nil
 }
 
-// changesSecret says whether the object must remember another Secret of a job.
-func (r *Reconciler) changesSecret(o observed) bool {
-	return o.vm.Spec.GCP.CredentialsSecretRef == nil && o.secret != o.vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret] && !o.access.is()
+// hasNewSecret says whether the object must remember another Secret of a job.
+func (r *Reconciler) hasNewSecret(o observed) bool {
+	return o.vm.Spec.GCP.CredentialsSecretRef == nil && o.secret != o.vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret] && !o.access.exists()
 }
 
 // release lets a SpotInstanceVM go that has no more instances.
 func (r *Reconciler) release(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) error {
 	next := vm.DeepCopy()
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == spotv1alpha1.FinalizerInstances })
-	if err := client.IgnoreNotFound(r.Patch(ctx, next, lock(vm), fieldOwner)); err != nil {
+	if err := client.IgnoreNotFound(r.Patch(ctx, next, lock(vm), child.FieldOwner)); err != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
 	return nil

@@ -97,8 +97,8 @@ func BenchmarkReconcileAtRest(b *testing.B) {
 		o, _, err := m.reconciler.observe(b.Context(), &vm)
 		require.NoError(b, err)
 		d := plan(o)
-		if len(d.acts) > 0 {
-			b.Fatalf("it is not at rest: %v", d.acts)
+		if len(d.actions) > 0 {
+			b.Fatalf("it is not at rest: %v", d.actions)
 		}
 	}
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
@@ -36,11 +36,7 @@ func (o *orphans) due(name string, now time.Time) bool {
 	if o.deleted == nil {
 		o.deleted = map[string]time.Time{}
 	}
-	for other, at := range o.deleted {
-		if now.Sub(at) > time.Hour {
-			delete(o.deleted, other)
-		}
-	}
+	maps.DeleteFunc(o.deleted, func(_ string, at time.Time) bool { return now.Sub(at) > time.Hour })
 	o.deleted[name] = now
 	return true
 }
@@ -67,9 +63,12 @@ func (r *Reconciler) sweep(ctx context.Context, vm types.NamespacedName, uid typ
 		if gone || !r.orphans.due(one.Zone+"/"+one.Name, r.Clock.Now()) {
 			continue
 		}
-		logf.FromContext(ctx).Info("delete an instance whose SpotInstanceVM does not exist any more",
-			"instance", one.Name, "zone", one.Zone, "vm", vm.String(), "uid", one.Owner.UID)
+		began := r.Clock.Now()
 		_, err := one.In.Provider().Delete(ctx, one.Zone, one.Name, string(uuid.NewUUID()))
+		r.logCall(ctx, call{
+			what: "delete", instance: one.Name, zone: one.Zone, machineType: one.MachineType, spot: one.Spot, began: began,
+			reason: "its SpotInstanceVM (UID " + string(one.Owner.UID) + ") does not exist",
+		}, err)
 		if err != nil && cloud.ClassOf(err) != cloud.NotFound {
 			failures = append(failures, fmt.Errorf("delete orphan %s in zone %s: %w", one.Name, one.Zone, err))
 			continue

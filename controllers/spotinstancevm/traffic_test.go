@@ -20,7 +20,7 @@ type fuse struct {
 	mu    sync.Mutex
 	at    int // cuts after so many; 0 for never
 	steps []string
-	lists []string // kinds of which a cache was made
+	lists []string // kinds that were cached
 	dead  bool
 	blown chan struct{}
 }
@@ -61,7 +61,7 @@ func (f *fuse) listed(request *http.Request) {
 	f.lists = append(f.lists, path.Base(request.URL.Path))
 }
 
-// cached are the kinds of which a cache was made.
+// cached are the kinds that were cached.
 func (f *fuse) cached() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

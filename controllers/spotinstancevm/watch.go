@@ -6,48 +6,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
-// keep notes the names of the instances of a SpotInstanceVM.
-func (n *names) keep(vm *spotv1alpha1.SpotInstanceVM, status *spotv1alpha1.SpotInstanceVMStatus) {
-	key := client.ObjectKeyFromObject(vm)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.nodes == nil {
-		n.nodes, n.of = map[string]types.NamespacedName{}, map[types.NamespacedName][]string{}
-		n.uids = map[types.NamespacedName]types.UID{}
-	}
-	for _, name := range n.of[key] {
-		delete(n.nodes, name)
-	}
-	n.of[key], n.uids[key] = nil, vm.UID
-	for _, entry := range status.ProvisionedInstances {
-		n.nodes[entry.Name] = key
-		n.of[key] = append(n.of[key], entry.Name)
-	}
-}
+// indexInstance is the cache index of SpotInstanceVMs by the names of their instances, which are those of their nodes.
+const indexInstance = "instance"
 
-// forget a SpotInstanceVM. It returns its UID.
-func (n *names) forget(vm types.NamespacedName) (types.UID, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, name := range n.of[vm] {
-		delete(n.nodes, name)
+// vmsOfInstance are the SpotInstanceVM that has an instance of the name, if any.
+func (r *Reconciler) vmsOfInstance(ctx context.Context, name string) []types.NamespacedName {
+	var vms spotv1alpha1.SpotInstanceVMList
+	err := r.List(ctx, &vms, client.MatchingFields{indexInstance: name}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "List SpotInstanceVMs", "instance", name)
 	}
-	uid, ok := n.uids[vm]
-	delete(n.of, vm)
-	delete(n.uids, vm)
-	return uid, ok
-}
-
-func (n *names) vmOf(node string) (types.NamespacedName, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	vm, ok := n.nodes[node]
-	return vm, ok
+	var keys []types.NamespacedName
+	for i := range vms.Items {
+		keys = append(keys, client.ObjectKeyFromObject(&vms.Items[i]))
+	}
+	return keys
 }
 
 // vmsOfNode are the SpotInstanceVM whose instance a node is, and those of the pods on it.
@@ -57,7 +36,7 @@ func (r *Reconciler) vmsOfNode(ctx context.Context, node client.Object) []reconc
 	if name := labels[spotv1alpha1.LabelSpotInstanceVM]; name != "" {
 		vms[types.NamespacedName{Namespace: labels[spotv1alpha1.LabelSpotInstanceVMNamespace], Name: name}] = true
 	}
-	if vm, ok := r.names.vmOf(node.GetName()); ok {
+	for _, vm := range r.vmsOfInstance(ctx, node.GetName()) {
 		vms[vm] = true
 	}
 	var pods corev1.PodList
@@ -78,10 +57,13 @@ func vmOfPod(pod *corev1.Pod) types.NamespacedName {
 }
 
 // vmsOfPod are the SpotInstanceVM of a pod, and that whose instance it is on.
-func (r *Reconciler) vmsOfPod(pod *corev1.Pod) []reconcile.Request {
+func (r *Reconciler) vmsOfPod(ctx context.Context, pod *corev1.Pod) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: vmOfPod(pod)}}
-	if vm, ok := r.names.vmOf(pod.Spec.NodeName); ok && vm != vmOfPod(pod) {
-		requests = append(requests, reconcile.Request{NamespacedName: vm})
+	if pod.Spec.NodeName == "" {
+		return requests
+	}
+	for _, vm := range r.vmsOfInstance(ctx, pod.Spec.NodeName) {
+		requests = append(requests, reconcile.Request{NamespacedName: vm}) // the queue has each once
 	}
 	return requests
 }

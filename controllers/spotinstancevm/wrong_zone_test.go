@@ -13,6 +13,7 @@ import (
 )
 
 func TestAPIAZoneThatDoesNotExistDoesNotHoldUpDeletion(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.start(newFuse(0))
 	vm := c.vm("t4")
@@ -32,6 +33,7 @@ func TestAPIAZoneThatDoesNotExistDoesNotHoldUpDeletion(t *testing.T) {
 }
 
 func TestAPIAMachineTypeThatCannotBeLookedUpIsNotCalledTooSmall(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.start(newFuse(0))
 	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.GCP.Zone, vm.Spec.GCP.Zones = "us-central9-z", nil })

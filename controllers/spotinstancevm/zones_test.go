@@ -71,15 +71,15 @@ func TestAZoneRestsLongerAfterEachRefusal(t *testing.T) {
 func TestAHoldGrowsUntilTheSpecChanges(t *testing.T) {
 	var h hold
 	for _, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
-		h = h.extend(noon, 1, trouble{reason: "Why"}, 0)
+		h = h.extend(noon, 1, problem{reason: "Why"}, 0)
 		assert.Equal(t, want, h.until.Sub(noon))
 	}
-	assert.True(t, h.holds(noon, 1))
-	assert.False(t, h.holds(noon, 2))
-	assert.Equal(t, 30*time.Second, h.extend(noon, 2, trouble{}, 0).until.Sub(noon))
+	assert.True(t, h.isActive(noon, 1))
+	assert.False(t, h.isActive(noon, 2))
+	assert.Equal(t, 30*time.Second, h.extend(noon, 2, problem{}, 0).until.Sub(noon))
 }
 
-func TestTroubleSaysWhatToDo(t *testing.T) {
+func TestAProblemSaysWhatToDo(t *testing.T) {
 	for class, want := range map[cloud.Class]struct{ reason, remedy string }{
 		cloud.Permission:  {"PermissionDenied", "give the service account the role"},
 		cloud.Invalid:     {"InvalidSpec", "correct the spec"},
@@ -88,7 +88,7 @@ func TestTroubleSaysWhatToDo(t *testing.T) {
 		cloud.Transient:   {"ProviderUnavailable", "it is tried again"},
 		cloud.RateLimited: {"ProviderUnavailable", "it is tried again"},
 	} {
-		got := troubleOf(&cloud.Error{Class: class, Code: "CODE", Message: "words of the provider"}, "an instance")
+		got := problemOf(&cloud.Error{Class: class, Code: "CODE", Message: "words of the provider"}, "an instance")
 		assert.Equal(t, want.reason, got.reason)
 		assert.Contains(t, got.message, want.remedy)
 		assert.Contains(t, got.message, "CODE: words of the provider")

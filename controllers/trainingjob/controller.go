@@ -33,6 +33,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 	"github.com/dcnlab/spot-training-operator/internal/training/cost"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
@@ -140,7 +141,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := r.watchSpot(ctx, mgr, controller); err != nil {
 		return err
 	}
-	return controller.Complete(r)
+	return controller.Complete(tracing.Reconciler("TrainingJob", r))
 }
 
 // Reconcile brings one TrainingJob a step further.

@@ -19,6 +19,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 // AgentReconciler keeps the status of Agents.
@@ -39,7 +40,7 @@ func (r *AgentReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&aiplatformv1alpha1.Agent{}).
 		Watches(&aiplatformv1alpha1.AgentWorkflow{}, handler.EnqueueRequestsFromMapFunc(agentsOf),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(r)
+		Complete(tracing.Reconciler("Agent", r))
 }
 
 // agentsOf are the agents that a workflow names.

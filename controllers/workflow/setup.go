@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 // Options of the controller.
@@ -56,7 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&aiplatformv1alpha1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.workflowsOf),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.triggers.start)).
-		Complete(r)
+		Complete(tracing.Reconciler("AgentWorkflow", r))
 }
 
 // jsonClient is a client like the manager's, that reads its own writes. The manager's own may be set to write protobuf, in

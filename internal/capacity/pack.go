@@ -11,7 +11,7 @@ import (
 
 // Resources of a pod, or of a node for pods.
 type Resources struct {
-	// MilliCPU are thousandths of a core, Memory is in bytes.
+	// MilliCPU is in milli-units of a core, Memory in bytes.
 	MilliCPU, Memory int64
 	// GPUs are whole ones.
 	GPUs int64
@@ -89,9 +89,9 @@ type Packing struct {
 	Used map[string]bool
 	// TooLarge are pods that fit on no new node.
 	TooLarge []Pod
-	// Misfits are pods that the scheduler refused although an empty node has the room for them: something else than
+	// Unexplained are pods that the scheduler refused although an empty node has the room for them: something else than
 	// room is in their way, and another such node would not help.
-	Misfits []Pod
+	Unexplained []Pod
 }
 
 // Pack puts pods on nodes that there are or will be, and on as few new nodes of the shape as it finds, the largest pods
@@ -117,7 +117,7 @@ func Pack(pods []Pod, bins []Bin, shape Resources) Packing {
 			continue
 		}
 		if slices.ContainsFunc(bins, func(b Bin) bool { return b.refuses(pod) && len(b.Pods) == 0 && b.takes(pod) }) {
-			packing.Misfits = append(packing.Misfits, *pod)
+			packing.Unexplained = append(packing.Unexplained, *pod)
 			continue
 		}
 		if at := slices.IndexFunc(fresh, func(b Bin) bool { return b.takes(pod) }); at >= 0 {

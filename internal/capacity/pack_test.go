@@ -28,7 +28,7 @@ func pod(name string, milliCPU, gpus int64) capacity.Pod {
 	return capacity.Pod{Name: name, Job: "SpotInstanceJob/j", Needs: capacity.Resources{MilliCPU: milliCPU, Memory: gib, GPUs: gpus}, Refused: true, Since: noon}
 }
 
-// running pod of which the scheduler has not been asked.
+// running pod that the scheduler has not seen.
 func running(name string, milliCPU, gpus int64) capacity.Pod {
 	p := pod(name, milliCPU, gpus)
 	p.Refused = false
@@ -44,12 +44,12 @@ func spread(p capacity.Pod) capacity.Pod {
 
 func TestPack(t *testing.T) {
 	tests := map[string]struct {
-		pods     []capacity.Pod
-		bins     []capacity.Bin
-		new      [][]string
-		used     []string
-		tooLarge []string
-		misfits  []string
+		pods        []capacity.Pod
+		bins        []capacity.Bin
+		new         [][]string
+		used        []string
+		tooLarge    []string
+		unexplained []string
 	}{
 		"nothing needs nothing": {},
 		"pods share a new node": {
@@ -90,7 +90,7 @@ func TestPack(t *testing.T) {
 		},
 		"an empty node that the scheduler refused shows that room is not what the pod lacks": {
 			pods: []capacity.Pod{pod("a", 1000, 0)}, bins: []capacity.Bin{{Name: "idle", Free: shape, Tried: noon}},
-			misfits: []string{"a"},
+			unexplained: []string{"a"},
 		},
 		"an empty node that has taken no pods since before may help": {
 			pods: []capacity.Pod{pod("a", 1000, 0)}, bins: []capacity.Bin{{Name: "idle", Free: shape, Tried: noon.Add(-time.Second)}},
@@ -123,7 +123,7 @@ func TestPack(t *testing.T) {
 			}
 			assert.Equal(t, test.used, used, "used")
 			assert.Equal(t, test.tooLarge, names(got.TooLarge), "too large")
-			assert.Equal(t, test.misfits, names(got.Misfits), "misfits")
+			assert.Equal(t, test.unexplained, names(got.Unexplained), "unexplained")
 			assert.Equal(t, before, fmt.Sprint(test.pods, test.bins), "its arguments are not changed")
 		})
 	}

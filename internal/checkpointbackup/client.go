@@ -121,7 +121,7 @@ func (c *Client) Delete(ctx context.Context, b Backup) error {
 	object := Object(version)
 	object.SetNamespace(b.Key.Namespace)
 	object.SetName(b.Key.Name)
-	// A client that reads its own writes would first ask for the object, and nothing waits for the cache here.
+	// A client that reads its own writes would first ask for the object, and the cache is not waited for here.
 	if err := c.writer.Delete(ctx, object, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("delete CheckpointBackup %s: %w", b.Key, err)
 	}

@@ -33,13 +33,13 @@ func (c *Client) follow(ctx context.Context, events handler.EventHandler, change
 		version, err := c.Version()
 		switch {
 		case err != nil:
-			logger.Error(err, "cannot tell which CheckpointBackups are served; asking again soon")
+			logger.Error(err, "Discover the served version of CheckpointBackups; trying again")
 		case version != watched || first:
 			stop()
 			watched, first = version, false
-			logger.Info("what is served of CheckpointBackups has changed", "version", version)
+			logger.Info("Served version of CheckpointBackups changed", "version", version)
 			if stop, err = c.watch(ctx, version, events, queue); err != nil {
-				logger.Error(err, "cannot watch CheckpointBackups; trying again soon", "version", version)
+				logger.Error(err, "Watch CheckpointBackups; trying again", "version", version)
 				first = true
 			}
 			if changed != nil {
@@ -64,7 +64,7 @@ func (c *Client) watch(ctx context.Context, version string, events handler.Event
 		cancel()
 		// Without this it would go on to ask for a kind that is gone.
 		if err := c.cache.RemoveInformer(ctx, Object(version)); err != nil {
-			log.FromContext(ctx).Error(err, "stop watching CheckpointBackups", "version", version)
+			log.FromContext(ctx).Error(err, "Stop watching CheckpointBackups", "version", version)
 		}
 	}
 	return stop, source.Kind[client.Object](c.cache, Object(version), events).Start(within, queue)

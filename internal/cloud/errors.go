@@ -13,9 +13,9 @@ type Class string
 const (
 	// Stockout: the zone has no such instance to give now; another zone, model or time may.
 	Stockout Class = "Stockout"
-	// Quota: the account's quota does not allow it; another region may, or somebody must raise it.
+	// Quota: the account's quota does not allow it; another region may, or an administrator must raise it.
 	Quota Class = "Quota"
-	// Permission: the credentials are wrong or may not do this; somebody must correct them.
+	// Permission: the credentials are wrong or may not do this; a user must correct them.
 	Permission Class = "Permission"
 	// Invalid: the request names something that does not exist or does not fit; the spec must be corrected.
 	Invalid Class = "Invalid"

@@ -85,7 +85,7 @@ func (a *Agent) backupsOf(ctx context.Context, pod client.Object) []reconcile.Re
 	backups, err := a.Backups.List(ctx, pod.GetNamespace(), nil)
 	if err != nil {
 		if !errors.Is(err, checkpointbackup.ErrNotServed) {
-			log.FromContext(ctx).Error(err, "cannot tell which CheckpointBackups ask for the pod", "pod", pod.GetName())
+			log.FromContext(ctx).Error(err, "List the CheckpointBackups of a pod", "pod", pod.GetName())
 		}
 		return nil
 	}
@@ -127,7 +127,7 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		err = w.refuse(ctx, d.claim, d.message)
 	}
 	if apierrors.IsConflict(err) {
-		// Another agent came first, or somebody changed it: look again.
+		// Another agent came first, or it was changed: look again.
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	return ctrl.Result{RequeueAfter: d.after}, ignoreGone(err)
@@ -199,8 +199,8 @@ func (a *Agent) release(pod types.NamespacedName) {
 	delete(a.busy, pod)
 }
 
-// words are an error's for a status: without what is known to be secret, and not without end.
-func words(text string) string {
+// messageOf is a text for a status: without secrets, and cut where it gets too long.
+func messageOf(text string) string {
 	text = redact.Text(text)
 	if longest := 2000; len(text) > longest {
 		text = text[:longest] + " ..."

@@ -32,7 +32,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -49,50 +48,37 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
-var api struct {
-	config *rest.Config
-	scheme *runtime.Scheme
-}
+var (
+	api     = apiserver.New()
+	scheme  = apiserver.Scheme()
+	install sync.Once
+)
 
-func TestMain(m *testing.M) {
-	apiserver.New().MainStarted(m, func(config *rest.Config) error {
-		api.config, api.scheme = config, apiserver.Scheme()
-		return install(filepath.Join(apiserver.Binaries(), "kubectl"))
+func TestMain(m *testing.M) { api.Main(m) }
+
+// connect to the API server as an administrator. It has config/checkpoint-agent, as an admin applies it: the tests' agents have no more
+// rights than that gives.
+func connect(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(api.Config(t), client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	install.Do(func() {
+		rendered, err := exec.Command(filepath.Join(apiserver.Binaries(), "kubectl"), "kustomize", filepath.Join("..", "..", "config", "checkpoint-agent")).Output()
+		require.NoError(t, err)
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096)
+		for {
+			object := &unstructured.Unstructured{}
+			if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+			require.NoError(t, c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test")))
+		}
+		crd, err := crds.CRD()
+		require.NoError(t, err)
+		require.NoError(t, envtest.WaitForCRDs(api.Config(t), []*apiextensionsv1.CustomResourceDefinition{crd}, envtest.CRDInstallOptions{MaxTime: patience}))
 	})
-}
-
-// install applies config/checkpoint-agent as an admin does. The tests' agents then have no more rights than it gives.
-func install(kubectl string) error {
-	rendered, err := exec.Command(kubectl, "kustomize", filepath.Join("..", "..", "config", "checkpoint-agent")).Output()
-	if err != nil {
-		return fmt.Errorf("build config/checkpoint-agent: %w", err)
-	}
-	c, err := client.New(api.config, client.Options{Scheme: api.scheme})
-	if err != nil {
-		return err
-	}
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return err
-		}
-		apply := client.ApplyConfigurationFromUnstructured(object)
-		if err := c.Apply(context.Background(), apply, client.FieldOwner("test")); err != nil {
-			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-	}
-	return envtest.WaitForCRDs(api.config, served(), envtest.CRDInstallOptions{MaxTime: patience})
-}
-
-func served() []*apiextensionsv1.CustomResourceDefinition {
-	crd, err := crds.CRD()
-	if err != nil {
-		panic(err)
-	}
-	return []*apiextensionsv1.CustomResourceDefinition{crd}
+	return c
 }
 
 const agentUser = "spot-checkpoint-agent"
@@ -119,8 +105,7 @@ type node struct {
 
 func newNode(t *testing.T, wrap func(http.Handler) http.Handler) *node {
 	t.Helper()
-	c, err := client.New(api.config, client.Options{Scheme: api.scheme})
-	require.NoError(t, err)
+	c := connect(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "agent-"}}
 	require.NoError(t, c.Create(t.Context(), ns))
 	n := &node{
@@ -199,10 +184,10 @@ func (n *node) set(change func()) {
 // agent starts the node's agent, and returns what stops it.
 func (n *node) agent(change ...func(*containercheckpoint.Agent)) (stop func()) {
 	n.t.Helper()
-	limited := rest.CopyConfig(api.config)
+	limited := api.Config(n.t)
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + agentUser + ":" + agentUser}
 	mgr, err := ctrl.NewManager(limited, ctrl.Options{
-		Scheme: api.scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(n.t, err)
 	backups, err := checkpointbackup.ForManager(mgr)
@@ -345,7 +330,7 @@ func TestAnAgentThatWasStoppedTakesItUpAgain(t *testing.T) {
 	n.agent()
 
 	n.reaches(key, checkpointbackup.Completed)
-	assert.Equal(t, 2, n.calls(), "it is taken anew")
+	assert.Equal(t, 2, n.calls(), "it is taken again")
 	assert.Empty(t, n.left(), "what the first one left behind is removed")
 	object := checkpointbackup.Object("v1")
 	require.NoError(t, n.Get(t.Context(), key, object))

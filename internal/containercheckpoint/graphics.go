@@ -21,7 +21,7 @@ type gpuKind struct {
 	name string
 	// prefixes of the resources that stand for such a GPU.
 	prefixes []string
-	// plugins of CRIU, one of which must be there, and programs, all of which must, all below /usr.
+	// plugins of CRIU, at least one, and programs, each of them required, all below /usr.
 	plugins  []string
 	programs [][]string
 	advice   string

@@ -51,7 +51,7 @@ func (i image) push(ctx context.Context, keys authn.Keychain, timeout time.Durat
 			case <-time.After(time.Duration(try) * 2 * time.Second):
 			}
 		}
-		// A layer that was begun cannot be read again, so the whole is made anew.
+		// A layer that was begun cannot be read again, so the whole is made again.
 		if err = i.pushOnce(ctx, keys, insecure); err == nil || !mayPass(err) {
 			return err
 		}
@@ -74,7 +74,7 @@ func (i image) pushOnce(ctx context.Context, keys authn.Keychain, insecure Insec
 		return fmt.Errorf("open the archive: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	// Pages of zeros, of which memory has many, take next to no time at this level.
+	// Pages of zeros, which are many in memory, take next to no time at this level.
 	layer := stream.NewLayer(file, stream.WithCompressionLevel(gzip.BestSpeed), stream.WithMediaType(types.OCILayer))
 	whole, err := i.assemble(layer)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 type Kubelet struct {
 	// Address is host:port of the kubelet.
 	Address string
-	// TokenFile is the service account's token, read anew for each request since it is replaced from time to time.
+	// TokenFile is the service account's token, read again for each request since it is replaced from time to time.
 	TokenFile string
 	// AuthoritiesFile has the certificates by which a kubelet is known that is not on this machine.
 	AuthoritiesFile string

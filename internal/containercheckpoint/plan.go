@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // Claim is the annotation by which an agent says that a CheckpointBackup is its own: the name of the node, and how often
@@ -73,7 +74,7 @@ type decision struct {
 	claim claim
 }
 
-// plan decides. Everything that it must not do follows from the phase: whoever wrote one has begun.
+// plan decides. Everything that it must not do follows from the phase: the agent that wrote one has begun.
 func plan(o observed) decision {
 	mine := o.claim.node == o.node
 	phase := o.backup.Status.Phase
@@ -115,7 +116,7 @@ func plan(o observed) decision {
 // container running, so that taking it again does no harm.
 func resume(o observed) decision {
 	switch {
-	case o.pod == nil || ended(o.pod):
+	case o.pod == nil || podend.IsEnded(o.pod):
 		return decision{do: refuse, claim: o.claim, message: "the pod ended before its checkpoint was stored, because the agent was stopped meanwhile"}
 	case o.claim.attempt >= attempts:
 		return decision{do: refuse, claim: o.claim,

@@ -66,7 +66,7 @@ func TestAnAgentDoesWhatIsItsOwn(t *testing.T) {
 		seen observed
 		want decision
 	}{
-		"begins what nobody has begun":      {asked(), decision{do: begin, claim: first}},
+		"begins what no agent has begun":    {asked(), decision{do: begin, claim: first}},
 		"lets another agent come first":     {asked(func(o *observed) { o.backup.Created = noon.Add(-500 * time.Millisecond) }), decision{do: wait, after: 1500 * time.Millisecond}},
 		"leaves another agent's work alone": {asked(phase(checkpointbackup.Checkpointing, time.Time{})), decision{do: leave}},
 		"leaves the work of another node's agent alone": {
@@ -122,7 +122,7 @@ func TestWhatCannotBeDoneIsRefusedByTheNameOfTheField(t *testing.T) {
 		}, "spec.containers[1].image: is that of container train as well"},
 		"another registry":      {func(s *checkpointbackup.Spec) { s.Containers[0].Image = "other.example.com/a:b" }, "is in another registry than registry.example.com"},
 		"a digest":              {func(s *checkpointbackup.Spec) { s.Containers[0].Image = "a@sha256:00" }, "has a digest"},
-		"no name of an image":   {func(s *checkpointbackup.Spec) { s.Containers[0].Image = "Team/Checkpoints:one" }, "is no name of an image"},
+		"not an image":          {func(s *checkpointbackup.Spec) { s.Containers[0].Image = "Team/Checkpoints:one" }, "is not a valid image reference"},
 		"nothing to name it by": {func(s *checkpointbackup.Spec) { s.Containers[0].Image, s.Registry.Repository = "", "" }, "and so is spec.registry.repository"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -94,7 +94,7 @@ func readKeychain(secret *corev1.Secret) (authn.Keychain, error) {
 	file := configfile.New("")
 	if err := file.LoadFromReader(bytes.NewReader(text)); err != nil {
 		// The parser's words may hold parts of what it read.
-		return nil, fmt.Errorf("spec.registry.secretRef: %s of Secret %s cannot be read: make it anew with kubectl create secret docker-registry",
+		return nil, fmt.Errorf("spec.registry.secretRef: %s of Secret %s cannot be read: create it again with kubectl create secret docker-registry",
 			corev1.DockerConfigJsonKey, secret.Name)
 	}
 	keys := keychain{}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // check says what of a CheckpointBackup cannot be done, in words for its author; nil when all is well.
@@ -30,15 +31,11 @@ func check(b checkpointbackup.Backup, pod *corev1.Pod, insecure Insecure, now ti
 	if _, err := parseSchedule(spec.Schedule); err != nil {
 		return err
 	}
-	if ended(pod) {
+	if podend.IsEnded(pod) {
 		return fmt.Errorf("spec.podRef.name: pod %s has ended, and there is nothing left to checkpoint", pod.Name)
 	}
 	_, err := targets(b, pod, insecure, now)
 	return err
-}
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // parseSchedule reads a cron expression; of Immediately it returns nil.
@@ -96,7 +93,7 @@ func targets(b checkpointbackup.Backup, pod *corev1.Pod, insecure Insecure, now 
 		}
 		tag, err := name.NewTag(image, insecure.options(image)...)
 		if err != nil {
-			return nil, fmt.Errorf("%s.image: %q is no name of an image: write for example %s/team/checkpoints:first: %w",
+			return nil, fmt.Errorf("%s.image: %q is not a valid image reference: write for example %s/team/checkpoints:first: %w",
 				field, image, b.Spec.Registry.URL, err)
 		}
 		if other, twice := seen[tag.Name()]; twice {

@@ -32,10 +32,10 @@ type work struct {
 // owner is who the API server notes as the writer.
 const owner = client.FieldOwner("spot-checkpoint-agent")
 
-// errUntold: the checkpoint goes well, but the API server did not take the status.
-var errUntold = errors.New("the state of the checkpoint could not be told")
+// errStatusNotWritten: the checkpoint goes well, but the API server did not take the status.
+var errStatusNotWritten = errors.New("the status of the checkpoint could not be written")
 
-// run takes the checkpoint and tells of it. It returns an error only when the status could not be written, or when the
+// run takes the checkpoint and reports it. It returns an error only when the status could not be written, or when the
 // agent is being stopped: then the work is left as it is, to be taken up again.
 func (w *work) run(ctx context.Context, mine claim) error {
 	logger := log.FromContext(ctx).WithValues("pod", w.pod.Name, "attempt", mine.attempt)
@@ -51,19 +51,19 @@ func (w *work) run(ctx context.Context, mine claim) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("stopped during the checkpoint of pod %s: %w", w.pod.Name, errors.Join(ctx.Err(), err))
 	}
-	if errors.Is(err, errUntold) && client.IgnoreNotFound(err) != nil {
+	if errors.Is(err, errStatusNotWritten) && client.IgnoreNotFound(err) != nil {
 		return err // the archives stay, and it is taken up again
 	}
 	w.removeFiles(ctx)
 	if client.IgnoreNotFound(err) == nil && err != nil {
-		logger.Info("the CheckpointBackup was deleted meanwhile")
+		logger.Info("CheckpointBackup was deleted during the checkpoint")
 		return nil
 	}
 	if err != nil {
-		logger.Info("the checkpoint failed", "why", words(err.Error()))
-		return w.tell(ctx, checkpointbackup.Failed, words(err.Error()))
+		logger.Info("Checkpoint failed", "reason", messageOf(err.Error()))
+		return w.tell(ctx, checkpointbackup.Failed, messageOf(err.Error()))
 	}
-	logger.Info("the checkpoint is stored", "images", w.images, "took", w.agent.Clock.Since(began).String())
+	logger.Info("Checkpoint stored", "images", w.images, "duration", w.agent.Clock.Since(began).String())
 	return w.finish(ctx)
 }
 
@@ -117,7 +117,7 @@ func (w *work) takeAll(ctx context.Context, all []target) error {
 		if _, ok := w.files[t.container]; ok {
 			continue
 		}
-		// One that was written, but not told of, when the agent was stopped.
+		// One that was written, but not reported, when the agent was stopped.
 		if err := removeStrays(w.agent.Directory, w.pod, t.container); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (w *work) finish(ctx context.Context) error {
 	}
 	err := w.agent.Client.Delete(ctx, w.pod, client.Preconditions{UID: &w.pod.UID})
 	if client.IgnoreNotFound(err) != nil {
-		return w.tell(ctx, checkpointbackup.CompletedWithError, words("the checkpoint is stored, but the pod could not be deleted: "+err.Error()))
+		return w.tell(ctx, checkpointbackup.CompletedWithError, messageOf("the checkpoint is stored, but the pod could not be deleted: "+err.Error()))
 	}
 	return w.tell(ctx, checkpointbackup.CompletedPodDeleted, "the checkpoint is stored and the pod is deleted")
 }
@@ -153,14 +153,14 @@ func (w *work) refuse(ctx context.Context, mine claim, message string) error {
 	w.files = w.own(recorded(w.object))
 	w.removeFiles(ctx)
 	w.files = nil
-	log.FromContext(ctx).Info("the checkpoint is refused", "why", words(message))
+	log.FromContext(ctx).Info("Checkpoint refused", "reason", messageOf(message))
 	return w.claim(ctx, mine, checkpointbackup.Status{
-		Phase: checkpointbackup.Failed, Message: words(message), Completed: w.agent.Clock.Now(), Images: w.backup.Status.Images,
+		Phase: checkpointbackup.Failed, Message: messageOf(message), Completed: w.agent.Clock.Now(), Images: w.backup.Status.Images,
 	})
 }
 
-// claim makes the CheckpointBackup this agent's own, unless it was changed since it was read: two writes, both of which
-// only go through when nobody else wrote in between.
+// claim makes the CheckpointBackup this agent's own, unless it was changed since it was read: two writes, which
+// both fail when another wrote in between.
 func (w *work) claim(ctx context.Context, mine claim, status checkpointbackup.Status) error {
 	if readClaim(w.object.GetAnnotations()) != mine {
 		next := w.object.DeepCopy()
@@ -185,7 +185,7 @@ func (w *work) tell(ctx context.Context, phase checkpointbackup.Phase, message s
 		status.Completed = w.agent.Clock.Now()
 	}
 	if err := w.write(ctx, status, false); err != nil {
-		return fmt.Errorf("%w: %w", errUntold, err)
+		return fmt.Errorf("%w: %w", errStatusNotWritten, err)
 	}
 	return nil
 }

@@ -23,24 +23,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
-var (
-	// api is a real API server, which takes bootstrap tokens.
-	api    client.Client
-	config *rest.Config
-)
+// server is a real API server that takes bootstrap tokens.
+var server = apiserver.New(func(env *envtest.Environment) {
+	env.ControlPlane.GetAPIServer().Configure().Append("enable-bootstrap-token-auth", "true")
+})
 
-func TestMain(m *testing.M) {
-	apiserver.New(apiserver.Flag("enable-bootstrap-token-auth", "true")).MainStarted(m, func(reached *rest.Config) (err error) {
-		config = reached
-		api, err = client.New(config, client.Options{})
-		return err
-	})
+func TestMain(m *testing.M) { server.Main(m) }
+
+func connect(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(server.Config(t), client.Options{})
+	require.NoError(t, err)
+	return c
 }
 
 func instance(name string) nodejoin.Instance {
@@ -50,7 +51,8 @@ func instance(name string) nodejoin.Instance {
 // admits says whether the API server takes a token for that of a node that joins.
 func admits(t *testing.T, token string) bool {
 	t.Helper()
-	anonymous := rest.AnonymousClientConfig(config)
+	api := connect(t)
+	anonymous := rest.AnonymousClientConfig(server.Config(t))
 	anonymous.BearerToken = token
 	bearer, err := client.New(anonymous, client.Options{Mapper: api.RESTMapper()})
 	require.NoError(t, err)
@@ -64,6 +66,7 @@ func admits(t *testing.T, token string) bool {
 }
 
 func TestTokenIsMadeOnceAndEndsWhenItIsRevoked(t *testing.T) {
+	api := connect(t)
 	ctx := t.Context()
 	tokens := nodejoin.Tokens{Client: api, Reader: api}
 	token, err := tokens.Make(ctx, instance("t4-aaaaa"), time.Hour)
@@ -97,6 +100,7 @@ func TestTokenIsMadeOnceAndEndsWhenItIsRevoked(t *testing.T) {
 }
 
 func TestTokenThatHasExpiredIsReplaced(t *testing.T) {
+	api := connect(t)
 	ctx := t.Context()
 	now := time.Now()
 	tokens := nodejoin.Tokens{Client: api, Reader: api, Now: func() time.Time { return now }}
@@ -109,8 +113,9 @@ func TestTokenThatHasExpiredIsReplaced(t *testing.T) {
 	require.NoError(t, tokens.Revoke(ctx, instance("t4-ccccc")))
 }
 
-// A token's id has six characters only: one of somebody else is neither used nor deleted.
-func TestTokenOfSomebodyElseIsLeftAlone(t *testing.T) {
+// A token's id has six characters only: one of another user is neither used nor deleted.
+func TestTokenOfAnotherUserIsLeftAlone(t *testing.T) {
+	api := connect(t)
 	ctx := t.Context()
 	tokens := nodejoin.Tokens{Client: api, Reader: api}
 	token, err := tokens.Make(ctx, instance("t4-ddddd"), time.Hour)
@@ -130,8 +135,9 @@ func TestTokenOfSomebodyElseIsLeftAlone(t *testing.T) {
 }
 
 func TestForbiddenTokensTellTheRemedy(t *testing.T) {
-	nobody := rest.AnonymousClientConfig(config)
-	c, err := client.New(nobody, client.Options{Mapper: api.RESTMapper()})
+	api := connect(t)
+	anonymous := rest.AnonymousClientConfig(server.Config(t))
+	c, err := client.New(anonymous, client.Options{Mapper: api.RESTMapper()})
 	require.NoError(t, err)
 	_, err = nodejoin.Tokens{Client: c, Reader: c}.Make(t.Context(), instance("t4-eeeee"), time.Hour)
 	require.ErrorContains(t, err, "config/node-join")
@@ -139,6 +145,7 @@ func TestForbiddenTokensTellTheRemedy(t *testing.T) {
 }
 
 func TestKeysOutliveTheManagerAndEndWithTheInstance(t *testing.T) {
+	api := connect(t)
 	ctx := t.Context()
 	keys := nodejoin.Keys{Client: api, Reader: api, Namespace: "default"}
 	key, err := keys.Make(ctx, instance("t4-aaaaa"))
@@ -163,6 +170,7 @@ func TestKeysOutliveTheManagerAndEndWithTheInstance(t *testing.T) {
 // create makes an object, and deletes it after the test.
 func create(t *testing.T, object client.Object) {
 	t.Helper()
+	api := connect(t)
 	require.NoError(t, api.Create(t.Context(), object))
 	t.Cleanup(func() { _ = api.Delete(context.WithoutCancel(t.Context()), object) })
 }
@@ -173,6 +181,7 @@ func secret(t *testing.T, name string, data map[string]string) {
 }
 
 func TestKeyFromSecret(t *testing.T) {
+	api := connect(t)
 	ctx := t.Context()
 	_, err := nodejoin.KeyFromSecret(ctx, api, "default", "absent")
 	require.ErrorContains(t, err, "spec.kubeadmJoinConfig.ssh.privateKeySecretRef: there is no Secret absent in namespace default")
@@ -203,6 +212,7 @@ func rootCertificate(t *testing.T) (certificate []byte, hash string) {
 }
 
 func TestDiscover(t *testing.T) {
+	api := connect(t)
 	ctx := t.Context()
 	discover := func(c spotv1alpha1.KubeadmJoinConfig) (nodejoin.Cluster, error) {
 		return nodejoin.Discover(ctx, api, "default", c)

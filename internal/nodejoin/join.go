@@ -46,7 +46,7 @@ type Cluster struct {
 type Join struct {
 	Instance Instance
 	Cluster  Cluster
-	// Token takes the place of Cluster.Token when it is set.
+	// Token replaces Cluster.Token when it is set.
 	Token string
 }
 
@@ -58,7 +58,7 @@ func (j Join) token() string {
 	return j.Cluster.Token
 }
 
-// secret is the part of the token that nobody may see.
+// secret is the part of the token that must not be shown.
 func (j Join) secret() string {
 	_, secret, _ := strings.Cut(j.token(), ".")
 	return secret

@@ -11,10 +11,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // KeyPair is a key to log in to instances with.
@@ -101,18 +102,14 @@ func (k Keys) Remove(ctx context.Context, instance Instance) error {
 	if err != nil || secret.UID == "" {
 		return err
 	}
-	return client.IgnoreNotFound(k.Client.Delete(ctx, secret, client.Preconditions{UID: ptr.To(secret.UID)}))
+	return child.Writer{Client: k.Client}.Delete(ctx, secret)
 }
 
 // find reads the Secret of an instance, or returns one without a UID to be made.
 func (k Keys) find(ctx context.Context, instance Instance) (*corev1.Secret, error) {
 	// Two namespaces may have a SpotInstanceVM of one name, whose instances may have one name in two projects.
-	wanted := ownSecret(instance, k.Namespace, fmt.Sprintf("%s-%s-ssh", instance.Name, tokenID(instance, 0)))
-	found := &corev1.Secret{}
-	err := k.Reader.Get(ctx, client.ObjectKeyFromObject(wanted), found)
+	found, err := findSecret(ctx, k.Reader, ownSecret(instance, k.Namespace, fmt.Sprintf("%s-%s-ssh", instance.Name, tokenID(instance, 0))))
 	switch {
-	case apierrors.IsNotFound(err):
-		return wanted, nil
 	case err != nil:
 		return nil, fmt.Errorf("SSH key for instance %s: %w", instance.Name, err)
 	case !isOf(found, instance):

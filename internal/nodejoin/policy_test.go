@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
@@ -37,10 +36,11 @@ func install(t *testing.T, name string) {
 
 // The Role and the policy of config/node-join let the manager do what Tokens does, and nothing else in kube-system.
 func TestTheManagerMayMakeAndRevokeItsTokensAndNoOtherSecrets(t *testing.T) {
+	api := connect(t)
 	ctx := t.Context()
 	install(t, "role.yaml")
 	install(t, "policy.yaml")
-	impersonated := rest.CopyConfig(config)
+	impersonated := server.Config(t)
 	impersonated.Impersonate.UserName = "system:serviceaccount:spot-training-operator-system:spot-training-operator-controller-manager"
 	manager, err := client.New(impersonated, client.Options{Mapper: api.RESTMapper()})
 	require.NoError(t, err)

@@ -177,7 +177,7 @@ func (c *hostKeyCheck) explain(err error) error {
 	switch {
 	case c.refused != nil:
 		return fmt.Errorf("the host key %s is not one of those that the instance has published (%s): another machine answers at this address, "+
-			"or the image makes its host keys anew after the guest agent has published them; nothing was sent", fingerprint(c.refused), fingerprints(c.pinned))
+			"or the image replaces its host keys after the guest agent has published them; nothing was sent", fingerprint(c.refused), fingerprints(c.pinned))
 	case errors.As(err, &negotiation):
 		return fmt.Errorf("no algorithm in common, or the instance has no host key of the kinds that it has published (%s): %w", fingerprints(c.pinned), err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sshServer is a real sshd on loopback, with keys of its own. Whoever logs in gets the script that he sends run in the
+// sshServer is a real sshd on loopback, with keys of its own. A client that logs in gets the script that it sends run in the
 // folders of a machine.
 type sshServer struct {
 	machine
@@ -171,7 +171,7 @@ func TestOverSSHIsNotLetIn(t *testing.T) {
 	assert.ErrorContains(t, failure, "user "+s.user)
 }
 
-func TestOverSSHNobodyAnswers(t *testing.T) {
+func TestOverSSHNothingAnswers(t *testing.T) {
 	s := startSSHServer(t, "ed25519")
 	target := s.target()
 	target.Address = fmt.Sprintf("127.0.0.1:%d", freePort(t))

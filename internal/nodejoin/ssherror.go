@@ -11,7 +11,7 @@ type Stage string
 
 // The stages.
 const (
-	// StageConnect: nobody answers at the address, or the connection broke.
+	// StageConnect: the address does not answer, or the connection broke.
 	StageConnect Stage = "Connect"
 	// StageHostKey: who answers is not known to be the instance.
 	StageHostKey Stage = "HostKey"

@@ -16,10 +16,10 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 const (
@@ -53,7 +53,7 @@ func (t Tokens) Make(ctx context.Context, instance Instance, ttl time.Duration) 
 		if token, good := t.read(secret); good {
 			return token, nil
 		}
-		if err := t.delete(ctx, secret); err != nil {
+		if err := (child.Writer{Client: t.Client}).Delete(ctx, secret); err != nil {
 			return "", err
 		}
 		secret = ownSecret(instance, metav1.NamespaceSystem, secret.Name)
@@ -89,7 +89,7 @@ func (t Tokens) Revoke(ctx context.Context, instance Instance) error {
 	if err != nil || secret.UID == "" {
 		return err
 	}
-	return t.delete(ctx, secret)
+	return child.Writer{Client: t.Client}.Delete(ctx, secret)
 }
 
 // find reads the Secret of an instance's token, or returns one without a UID to be made. The id of a token has six
@@ -97,12 +97,8 @@ func (t Tokens) Revoke(ctx context.Context, instance Instance) error {
 func (t Tokens) find(ctx context.Context, instance Instance) (*corev1.Secret, error) {
 	const attempts = 8
 	for attempt := range attempts {
-		wanted := ownSecret(instance, metav1.NamespaceSystem, bootstraputil.BootstrapTokenSecretName(tokenID(instance, attempt)))
-		found := &corev1.Secret{}
-		err := t.Reader.Get(ctx, client.ObjectKeyFromObject(wanted), found)
-		if apierrors.IsNotFound(err) {
-			return wanted, nil
-		}
+		name := bootstraputil.BootstrapTokenSecretName(tokenID(instance, attempt))
+		found, err := findSecret(ctx, t.Reader, ownSecret(instance, metav1.NamespaceSystem, name))
 		if err != nil {
 			return nil, explainToken(err, instance)
 		}
@@ -113,12 +109,7 @@ func (t Tokens) find(ctx context.Context, instance Instance) (*corev1.Secret, er
 	return nil, fmt.Errorf("make a bootstrap token for instance %s: %d tokens of others have the ids that it could have", instance.Name, attempts)
 }
 
-func (t Tokens) delete(ctx context.Context, secret *corev1.Secret) error {
-	err := t.Client.Delete(ctx, secret, client.Preconditions{UID: ptr.To(secret.UID)})
-	return client.IgnoreNotFound(err)
-}
-
-// read returns the token in a Secret, unless it has expired or somebody has spoilt it.
+// read returns the token in a Secret, unless it has expired or it was changed.
 func (t Tokens) read(secret *corev1.Secret) (token string, good bool) {
 	// Without a time it would never expire, which none of ours does.
 	if bootstrapsecrets.GetData(secret, bootstrapapi.BootstrapTokenExpirationKey) == "" || bootstrapsecrets.HasExpired(secret, t.now()) {
@@ -154,6 +145,17 @@ func ownSecret(instance Instance, namespace, name string) *corev1.Secret {
 			spotv1alpha1.LabelSpotInstanceVM: instance.VM.Name, spotv1alpha1.LabelSpotInstanceVMNamespace: instance.VM.Namespace,
 		},
 	}}
+}
+
+// findSecret reads a Secret, or returns the one that is wanted, which has no UID, when there is none.
+func findSecret(ctx context.Context, reader client.Reader, wanted *corev1.Secret) (*corev1.Secret, error) {
+	found := &corev1.Secret{}
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(wanted), found); apierrors.IsNotFound(err) {
+		return wanted, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // isOf says whether a Secret was made for an instance.

@@ -20,7 +20,7 @@ import (
 var conflicts = wait.Backoff{Steps: 10, Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.2, Cap: time.Second}
 
 // Mark leaves the notice on its Node: the time and the source as annotations, and a taint that keeps new pods off, in one
-// patch. The first notice wins, except that any other notice takes the place of a host's maintenance, which is further
+// patch. The first notice wins, except that any other notice replaces a host's maintenance, which is further
 // off. Marking again changes nothing. A client that reads from a cache will do.
 //
 // It returns the API server's error, such as NotFound for a node that is not, or no longer, there.

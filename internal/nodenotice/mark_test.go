@@ -44,7 +44,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// node of a real API server, with a taint of somebody else's.
+// node of a real API server, with a taint of another writer.
 func (c *cluster) node(t *testing.T) *corev1.Node {
 	t.Helper()
 	node := &corev1.Node{

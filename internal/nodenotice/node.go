@@ -55,7 +55,7 @@ func FromNode(node *corev1.Node, now time.Time) (Notice, bool) {
 	return marked, isMarked
 }
 
-// fromAnnotation reads what Mark, or a person, wrote. A value that is no time is a notice all the same: somebody wanted
+// fromAnnotation reads what Mark, or a person, wrote. A value that is no time is a notice all the same: a user wanted
 // one.
 func fromAnnotation(node *corev1.Node, now time.Time) (Notice, bool) {
 	text, ok := node.Annotations[spotv1alpha1.AnnotationPreemptionNotice]

@@ -73,7 +73,7 @@ func TestFromNode(t *testing.T) {
 		node *corev1.Node
 		want *nodenotice.Notice
 	}{
-		"a node in good order":           {node: makeNode()},
+		"a node without a notice":        {node: makeNode()},
 		"our annotation with a source":   {makeNode(annotated(stamp, "ComputeOperation")), ours(nodenotice.ComputeOperation, 30*time.Second)},
 		"our annotation, by a person":    {makeNode(annotated(stamp, "")), ours(nodenotice.Annotation, 30*time.Second)},
 		"a maintenance is a minute away": {makeNode(annotated(stamp, "HostMaintenance")), ours(nodenotice.HostMaintenance, time.Minute)},

@@ -1,11 +1,11 @@
-// Package nodenotice knows how the coming end of a node is told, whoever tells it, and makes one Notice of it.
+// Package nodenotice reads the announcements of the coming end of a node from all sources, and makes one Notice of it.
 //
 // The Node object is where notices meet: Mark leaves one there, FromNode reads it, and reads besides what termination
 // handlers, autoscalers and the kubelet leave there by themselves.
 //
 // A notice can be withdrawn: a taint is taken off again, or the instance went on after its maintenance. FromNode then
 // finds none. What was done about it is not undone: a checkpoint taken is a checkpoint more, a pod that still runs runs
-// on, and an instance that nobody needs is taken down like any other that is idle. A later notice on the same node is a
+// on, and an instance that no pod needs is taken down like any other that is idle. A later notice on the same node is a
 // new one.
 package nodenotice
 
@@ -30,7 +30,7 @@ const (
 	Taint Source = "Taint"
 	// NodeShutdown: the kubelet says that its machine shuts down.
 	NodeShutdown Source = "NodeShutdown"
-	// Annotation was set by somebody who did not say how it was learned, for example a person.
+	// Annotation was set without its source, for example by a person.
 	Annotation Source = "Annotation"
 )
 

@@ -37,7 +37,7 @@ func (p *Program) Loss(pod *corev1.Pod) (reason, detail string) {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
 			reason = disruptionReason(condition.Reason, pod.Status.Reason)
-			detail = condition.Reason + ": " + condition.Message
+			detail = condition.Reason + ": " + cmp.Or(condition.Message, strings.TrimSpace(pod.Status.Message))
 		}
 	}
 	if reason == "" {

@@ -39,8 +39,8 @@ type Program struct {
 
 // Terminated is how the program ended; nil when it has not.
 func (p *Program) Terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name == p.Container {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if status.Name == p.Container {
 			return status.State.Terminated
 		}
 	}

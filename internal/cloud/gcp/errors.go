@@ -51,7 +51,7 @@ func classifyToken(failed *tokenError) *cloud.Error {
 	answer := (*oauth2.RetrieveError)(nil)
 	if !errors.As(failed, &answer) || answer.Response == nil {
 		return &cloud.Error{
-			Class: cloud.Transient, Code: "NoToken", Message: "no access token could be had: " + failed.Error(), Err: failed,
+			Class: cloud.Transient, Code: "NoToken", Message: "no access token is available: " + failed.Error(), Err: failed,
 		}
 	}
 	e := &cloud.Error{Code: "NoToken", Err: failed, RetryAfter: retryAfter(answer.Response.Header)}
@@ -67,7 +67,7 @@ func classifyToken(failed *tokenError) *cloud.Error {
 	case status == http.StatusTooManyRequests:
 		e.Class, e.Message = cloud.RateLimited, "too many requests for access tokens: "+reason
 	case status >= http.StatusInternalServerError:
-		e.Class, e.Message = cloud.Transient, "no access token could be had: "+reason
+		e.Class, e.Message = cloud.Transient, "no access token is available: "+reason
 	default:
 		e.Class = cloud.Permission
 		e.Message = "Google gives no access token for these credentials (" + reason +
@@ -113,7 +113,7 @@ func classifyAnswer(what question, answer *googleapi.Error) *cloud.Error {
 		e.Class = cloud.Permission
 		e.Message = withRemedy(e.Message, answer)
 	case answer.Code == http.StatusPreconditionFailed:
-		// A constraint of the organization: somebody must lift it, or the spec must keep to it.
+		// A constraint of the organization: an administrator must lift it, or the spec must keep to it.
 		e.Class = cloud.Permission
 	case answer.Code == http.StatusNotFound || answer.Code == http.StatusGone:
 		e.Class = notThere(what, answer)

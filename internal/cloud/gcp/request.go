@@ -24,7 +24,7 @@ func instanceRequest(project string, spec cloud.InstanceSpec) *compute.Instance 
 		MachineType: "zones/" + spec.Zone + "/machineTypes/" + spec.MachineType,
 		Disks: []*compute.AttachedDisk{{
 			Boot: true,
-			// A disk that outlives its instance costs money and nobody looks for it.
+			// A disk that outlives its instance costs money and is not found again.
 			AutoDelete: true,
 			InitializeParams: &compute.AttachedDiskInitializeParams{
 				SourceImage: spec.Image,

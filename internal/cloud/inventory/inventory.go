@@ -1,6 +1,6 @@
 // Package inventory knows which instances the operator has at its providers. It lists each zone of an account once per
-// interval, whatever the number of SpotInstanceVMs there, and tells of what changed, so that nobody needs to ask for a
-// single instance.
+// interval, whatever the number of SpotInstanceVMs there, and reports what changed, so that no single instance needs to be
+// read.
 package inventory
 
 import (
@@ -41,10 +41,10 @@ type Options struct {
 	Interval time.Duration
 	// Clock tells the time.
 	Clock clock.Clock
-	// Changed is told the SpotInstanceVM of which an instance changed, or of which an account's lists began to fail or
+	// Changed is told the SpotInstanceVM whose instance changed, or whose account's lists began to fail or
 	// to succeed. It may block while many changes wait.
 	Changed func(types.NamespacedName)
-	// Listed is told how long a list took and how it failed; nil for nobody.
+	// Listed is told how long a list took and how it failed; may be nil.
 	Listed func(zone string, took time.Duration, err error)
 }
 
@@ -120,7 +120,7 @@ func (s *Inventories) startDue(ctx context.Context, lists *sync.WaitGroup) time.
 			}
 			select {
 			case s.slots <- struct{}{}:
-			default: // whoever gives a slot back wakes this again
+			default: // the end of a list wakes this again
 				continue
 			}
 			z.listing = true

@@ -137,7 +137,7 @@ func TestOnlyThoseAreToldWhoseInstancesChanged(t *testing.T) {
 	i := b.follow("a", zoneA)
 	b.follow("b", zoneA)
 	b.listed(i, zoneA, 1)
-	require.Eventually(t, func() bool { return len(b.take()) > 0 }, 10*time.Second, time.Millisecond, "the first list is news to all")
+	require.Eventually(t, func() bool { return len(b.take()) > 0 }, 10*time.Second, time.Millisecond, "the first list is a change for all")
 
 	b.create(i, zoneA, "a-11111", "a", "1")
 	b.gce.Settle()
@@ -240,7 +240,7 @@ func TestBrokenCredentialsAreAnErrorAndLeaveTheOldOnesInUse(t *testing.T) {
 	assert.Same(t, i, b.Followed(key("a")))
 }
 
-// Who gives a new key and withdraws the old one must not see for ever what the old one saw last.
+// Who gives a new key and withdraws the old one must not see forever what the old one saw last.
 func TestReplacedCredentialsHoldOnToNothing(t *testing.T) {
 	b := newBench(t)
 	old := b.follow("a", zoneA)

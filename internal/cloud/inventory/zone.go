@@ -62,19 +62,19 @@ func (i *Inventory) Refresh(vm types.NamespacedName, name string) {
 }
 
 // follow has the SpotInstanceVM follow these zones and no others. It says whether a zone is new.
-func (i *Inventory) follow(vm types.NamespacedName, zones []string, now time.Time) (news bool) {
+func (i *Inventory) follow(vm types.NamespacedName, zones []string, now time.Time) (added bool) {
 	keep := map[string]bool{}
 	for _, name := range zones {
 		keep[name] = true
 		z := i.zones[name]
 		if z == nil {
 			z = &zone{due: now, followers: map[types.NamespacedName]bool{}, waiting: map[types.NamespacedName]bool{}}
-			i.zones[name], news = z, true
+			i.zones[name], added = z, true
 		}
 		z.followers[vm] = true
 	}
 	i.leave(vm, keep, now)
-	return news
+	return added
 }
 
 // leave has the SpotInstanceVM follow no zones but those to keep.
@@ -105,7 +105,7 @@ type zone struct {
 }
 
 func (z *zone) abandoned(now time.Time) bool {
-	// With credentials that are refused nobody will ever learn more.
+	// Refused credentials never show more.
 	over := len(z.byVM) == 0 || cloud.ClassOf(z.err) == cloud.Permission
 	return len(z.followers) == 0 && over && !z.listing && now.Sub(z.left) > linger
 }

@@ -1,6 +1,6 @@
-// Package zonehistory learns from what became of spot instances in which zone a next one will probably live longest for its
-// money. All of it is pure: it reads and writes the status of a SpotInstanceVM, which whoever calls it stores in one piece
-// with the change that it tells of, so that nothing is counted twice or forgotten.
+// Package zonehistory learns from the ends of spot instances in which zone a next one will probably live longest for its
+// money. All of it is pure: it reads and writes the status of a SpotInstanceVM, which the caller stores in one piece
+// with the change that it records, so that nothing is counted twice or forgotten.
 package zonehistory
 
 import (
@@ -82,7 +82,7 @@ func ended(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedInstanc
 	return true
 }
 
-// goesOn takes a preemption back, of which a notice told that was withdrawn.
+// goesOn takes a preemption back, whose notice was withdrawn.
 func goesOn(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedInstance, now time.Time) bool {
 	zone := find(vm, one.Zone)
 	if zone == nil || zone.Preemptions == 0 || one.ProvisioningModel == spotv1alpha1.ProvisioningStandard {
@@ -136,7 +136,7 @@ func (s sums) and(hours float64) sums {
 func (s sums) rate() float64 { return (priorPreemptions + s.preemptions) / (priorHours + s.hours) }
 
 // proven is the rate that the history shows beyond doubt, a standard deviation below the expected one. It is 0 for a zone
-// without preemptions, whether it has a history or not: that has a zone tried of which nothing is known, rather than one of
+// without preemptions, whether it has a history or not: so that an unknown zone is tried rather than one of
 // which something bad is.
 func (s sums) proven() float64 {
 	events := priorPreemptions + s.preemptions

@@ -67,7 +67,7 @@ func TestAPreemptionCountsOnceAndAtItsNotice(t *testing.T) {
 
 	gone := noticed.DeepCopy()
 	gone.Status.ProvisionedInstances = gone.Status.ProvisionedInstances[1:]
-	assert.False(t, Follow(noticed, gone, noon.Add(time.Minute)), "its end is no news")
+	assert.False(t, Follow(noticed, gone, noon.Add(time.Minute)), "its end is no change")
 	assert.Equal(t, want, gone.Status.Zones)
 
 	none := gone.DeepCopy()

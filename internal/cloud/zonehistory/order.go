@@ -29,7 +29,7 @@ func Zones(vm *spotv1alpha1.SpotInstanceVM) []string {
 }
 
 // Order has the zones first in which the next spot instance should be tried first: those where an hour of training will
-// probably cost least. That is the price of an hour, plus what preemptions add to it, of which a zone must have shown that
+// probably cost least. That is the price of an hour, plus what preemptions add to it; a zone must have shown that
 // it takes instances back. Zones that had nothing to give within the last ten minutes come last, those that said so first
 // before the others. The order of the spec decides between equals. Where a price is missing, the zone is taken to cost what
 // the cheapest costs.

@@ -23,6 +23,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/runner"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 func run(ctx context.Context, o options, out io.Writer) error {
@@ -33,6 +34,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	stopTracing, err := tracing.Start(ctx, "job-service", ctrl.Log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	secrets, err := o.secrets()
 	if err != nil {
 		return err
@@ -86,7 +92,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	group.Go(func() error {
 		defer end()
-		return o.serve(failed, listener, handler, endStreams, log)
+		return o.serve(failed, listener, tracing.Handler(handler, healthPath), endStreams, log)
 	})
 	log.Info("serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
 	err = group.Wait()

@@ -14,11 +14,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/otlp"
 )
 
 // writeCertificate of 127.0.0.1 and its key into files.
@@ -91,4 +94,48 @@ func TestHealthIsToldByPlainHTTPBesideAnInterfaceByTLS(t *testing.T) {
 	assert.Equal(t, http.StatusOK, get("http://"+metricsAddress+"/metrics"))
 	assert.Equal(t, http.StatusNotFound, get("http://"+metricsAddress+"/api/v1/jobs/"), "nothing else is served there")
 	assert.Equal(t, http.StatusOK, get("https://"+address+"/api/v1/health/ready"))
+}
+
+func TestARequestGivesATrace(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	receiver := otlp.New(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+	address, folder := freeAddress(t), t.TempDir()
+	secret, err := keepSecret(folder)
+	require.NoError(t, err)
+	token, err := sign(secret, tokenOptions{subject: "trial", scope: everything, namespaces: []string{"*"}, life: time.Hour})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	command := New()
+	command.SetArgs([]string{"--kubernetes=false", "--data-dir=" + folder, "--bind-address=" + address})
+	command.SetOut(io.Discard)
+	ended := make(chan error, 1)
+	go func() { ended <- command.ExecuteContext(ctx) }()
+	defer stop()
+	send := func(method, path, body string) int {
+		request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, strings.NewReader(body))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return 0
+		}
+		defer response.Body.Close()
+		return response.StatusCode
+	}
+	require.Eventually(t, func() bool { return send(http.MethodGet, healthPath+"ready", "") == http.StatusOK }, time.Minute, 20*time.Millisecond)
+	require.Equal(t, http.StatusCreated, send(http.MethodPost, "/api/v1/jobs/", `{"job_type": "inference"}`))
+	require.Equal(t, http.StatusOK, send(http.MethodPost, "/api/v1/tasks/lease", `{"queue": "inference", "worker_id": "w"}`))
+	stop()
+	require.NoError(t, <-ended)
+
+	spans := receiver.Spans()
+	assert.NotContains(t, spans, "GET "+healthPath+"ready", "probes are not traced")
+	for request, inside := range map[string]string{"POST /api/v1/jobs/": "store submit", "POST /api/v1/tasks/lease": "store lease"} {
+		require.Contains(t, spans, request)
+		require.Contains(t, spans, inside)
+		assert.Equal(t, spans[request].ID, spans[inside].Parent)
+		assert.Equal(t, "job-service", spans[request].Service)
+	}
 }

@@ -26,15 +26,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/tracing"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
 
@@ -129,6 +130,11 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	limitGarbage()
+	stopTracing, err := tracing.Start(ctx, "spot-training-operator", ctrl.Log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	if o.migrationQPS <= 0 {
 		return fmt.Errorf("--storage-migration-qps: %g is not above 0: name the number of objects to write per second", o.migrationQPS)
 	}
@@ -216,7 +222,7 @@ func metricsOptions(o options) metricsserver.Options {
 		TLSOpts: []func(*tls.Config){withoutHTTP2},
 	}
 	if o.metricsSecure {
-		server.FilterProvider = filters.WithAuthenticationAndAuthorization
+		server.FilterProvider = accessreview.MetricsFilter
 	}
 	return server
 }

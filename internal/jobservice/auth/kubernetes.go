@@ -2,15 +2,12 @@ package auth
 
 import (
 	"context"
+
+	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 )
 
 // User is who a request comes from, as Kubernetes names users.
-type User struct {
-	Name   string
-	UID    string
-	Groups []string
-	Extra  map[string][]string
-}
+type User = accessreview.User
 
 // TokenReviewer asks Kubernetes whose token this is.
 type TokenReviewer interface {

@@ -24,8 +24,8 @@ type operation struct {
 	refused error
 }
 
-func (s *Store) change(ctx context.Context, id string, apply transition) (jobs.Job, error) {
-	o := &operation{ticket: newTicket(), id: strings.ToLower(id), apply: apply}
+func (s *Store) change(ctx context.Context, name, id string, apply transition) (jobs.Job, error) {
+	o := &operation{ticket: newTicket(name), id: strings.ToLower(id), apply: apply}
 	s.changes.add(o)
 	if err := o.wait(ctx, s.options.OperationTimeout); err != nil {
 		return jobs.Job{}, err
@@ -132,12 +132,12 @@ func (s *Store) forget(ended []redisqueue.Held) {
 
 // Cancel ends a job as Cancelled.
 func (s *Store) Cancel(ctx context.Context, id, _ string) (jobs.Job, error) {
-	return s.change(ctx, id, cancel(moment()))
+	return s.change(ctx, "cancel", id, cancel(moment()))
 }
 
 // Requeue puts a job in dead_letter back with all its retries.
 func (s *Store) Requeue(ctx context.Context, id, _ string) (jobs.Job, error) {
-	return s.change(ctx, id, requeue(moment()))
+	return s.change(ctx, "requeue", id, requeue(moment()))
 }
 
 // Phase notes how far a leased job of the executor Kubernetes is.
@@ -145,7 +145,7 @@ func (s *Store) Phase(ctx context.Context, id string, fence int64, status jobs.S
 	if status != jobs.Scheduled && status != jobs.Running && status != jobs.Retrying {
 		return errors.New("a leased job is scheduled, running or retrying")
 	}
-	_, err := s.change(ctx, id, phase(fence, status, moment()))
+	_, err := s.change(ctx, "phase", id, phase(fence, status, moment()))
 	return err
 }
 
@@ -154,14 +154,14 @@ func (s *Store) Complete(ctx context.Context, id string, fence int64, result jso
 	if len(result) > 0 && !json.Valid(result) {
 		return jobs.Job{}, errors.New("the result is not JSON")
 	}
-	return s.change(ctx, id, complete(fence, []byte(clean(string(result))), moment()))
+	return s.change(ctx, "complete", id, complete(fence, []byte(clean(string(result))), moment()))
 }
 
 // Fail gives a leased job back. Of the executor Kubernetes, whose AIJobs do the retries themselves, a retryable failure means that these
 // are used up: the job goes to dead_letter.
 func (s *Store) Fail(ctx context.Context, id string, fence int64, failure jobs.Failure) (jobs.Job, error) {
 	failure.Message = clean(failure.Message)
-	return s.change(ctx, id, fail(fence, failure, moment(), &s.options))
+	return s.change(ctx, "fail", id, fail(fence, failure, moment(), &s.options))
 }
 
 // moment is now in the precision that the database keeps.

@@ -8,6 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
@@ -75,12 +80,17 @@ func (c *committer[T]) take() (batch []T, more bool) {
 	return batch, len(c.waiting) > 0
 }
 
+var tracer = otel.Tracer("github.com/dcnlab/spot-training-operator/internal/jobservice/engine")
+
 // ticket of a caller who waits for a commit.
 type ticket struct {
-	state atomic.Int32
-	since time.Time
-	done  chan struct{}
-	err   error
+	// operation names the span of the wait.
+	operation string
+	state     atomic.Int32
+	// since is when the wait began, begun when the transaction did.
+	since, begun time.Time
+	done         chan struct{}
+	err          error
 }
 
 const (
@@ -89,10 +99,15 @@ const (
 	abandoned
 )
 
-func newTicket() ticket { return ticket{since: time.Now(), done: make(chan struct{})} }
+func newTicket(operation string) ticket {
+	return ticket{operation: operation, since: time.Now(), done: make(chan struct{})}
+}
 
 // claim says whether the caller still waits; from then on what was asked for is tried.
-func (t *ticket) claim() bool { return t.state.CompareAndSwap(pending, claimed) }
+func (t *ticket) claim() bool {
+	t.begun = time.Now()
+	return t.state.CompareAndSwap(pending, claimed)
+}
 
 func (t *ticket) settle(err error) {
 	t.err = err
@@ -100,11 +115,14 @@ func (t *ticket) settle(err error) {
 }
 
 // wait for the end. When it takes too long, what was asked for may have been done or not.
-func (t *ticket) wait(ctx context.Context, timeout time.Duration) error {
+func (t *ticket) wait(ctx context.Context, timeout time.Duration) (err error) {
+	span := startSpan(ctx, t.operation)
+	defer func() { endSpan(span, err) }()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-t.done:
+		span.AddEvent("transaction begins", trace.WithTimestamp(t.begun))
 		return t.err
 	case <-ctx.Done():
 		t.state.CompareAndSwap(pending, abandoned)
@@ -113,6 +131,22 @@ func (t *ticket) wait(ctx context.Context, timeout time.Duration) error {
 		t.state.CompareAndSwap(pending, abandoned)
 		return fmt.Errorf("%w: no answer of the database in %s", jobs.ErrUnavailable, timeout)
 	}
+}
+
+// startSpan in the trace of the caller; what runs in the background is in none.
+func startSpan(ctx context.Context, operation string, attributes ...attribute.KeyValue) trace.Span {
+	span := trace.SpanFromContext(ctx)
+	if span.IsRecording() {
+		_, span = tracer.Start(ctx, "store "+operation, trace.WithAttributes(attributes...))
+	}
+	return span
+}
+
+func endSpan(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
 }
 
 // persist tries a transaction until the database answers or the time is over. do must do no harm when it is done twice.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
@@ -15,7 +16,12 @@ import (
 )
 
 // Lease waits up to request.Wait for tasks.
-func (s *Store) Lease(ctx context.Context, request jobs.LeaseRequest) ([]jobs.Lease, error) {
+func (s *Store) Lease(ctx context.Context, request jobs.LeaseRequest) (leases []jobs.Lease, err error) {
+	span := startSpan(ctx, "lease", attribute.String("queue", request.Queue))
+	defer func() {
+		span.SetAttributes(attribute.Int("leases", len(leases)))
+		endSpan(span, err)
+	}()
 	request.Worker, request.Limit = clean(request.Worker), min(max(request.Limit, 1), 1000)
 	w := newWaiter(request)
 	// Without a wait, the answer comes as soon as Redis was asked once.
@@ -78,7 +84,7 @@ func (s *Store) giveBack(leases []jobs.Lease) {
 	for _, lease := range leases {
 		// LeaseID is the engine's own; the fence alone names the grant to the rest of the world.
 		fence := lease.Fence
-		o := &operation{ticket: newTicket(), id: lease.Job.ID, apply: func(row *sqlstore.Row, again bool) (bool, effect, error) {
+		o := &operation{ticket: newTicket("give back"), id: lease.Job.ID, apply: func(row *sqlstore.Row, again bool) (bool, effect, error) {
 			if row == nil || !row.Leased() || row.Fence != fence {
 				return false, none, nil
 			}

@@ -58,7 +58,7 @@ func (s *Store) Audit(ctx context.Context, entry jobs.AuditEntry) error {
 	if entry.Time.IsZero() {
 		entry.Time = moment()
 	}
-	a := &auditing{ticket: newTicket(), id: newID(), entry: entry}
+	a := &auditing{ticket: newTicket("audit"), id: newID(), entry: entry}
 	s.audits.add(a)
 	if err := a.wait(ctx, s.options.OperationTimeout); err != nil {
 		return fmt.Errorf("the audit log: %w", err)

@@ -30,7 +30,7 @@ func (s *Store) Submit(ctx context.Context, submitted []*jobs.Job) ([]int, error
 	if len(submitted) == 0 {
 		return nil, nil
 	}
-	o := &submission{ticket: newTicket()}
+	o := &submission{ticket: newTicket("submit")}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for _, job := range submitted {
 		id, err := uuid.NewV7()

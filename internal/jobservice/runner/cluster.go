@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	clientset "k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clientrest "k8s.io/client-go/rest"
@@ -30,9 +28,8 @@ type Cluster struct {
 	direct client.Client
 	cached cache.Cache
 	typed  clientset.Interface
-	// tokens and rights ask the API server.
-	tokens authenticator.Token
-	rights authorizer.Authorizer
+	// reviews asks the API server about tokens and rights.
+	reviews clientset.Interface
 	// probe is a client with a short timeout, for Check.
 	probe clientrest.Interface
 	// logSlots bound how many logs of pods are read at the same time.
@@ -87,12 +84,8 @@ func NewCluster(config *clientrest.Config, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	// A limit of their own: neither do many unknown tokens keep others from the API server, nor what is busy keeps users out.
-	reviews, err := clientset.NewForConfigAndClient(limited, transport)
-	if err != nil {
+	if c.reviews, err = clientset.NewForConfigAndClient(limited, transport); err != nil {
 		return nil, fmt.Errorf("set up the client of the API server: %w", err)
-	}
-	if err := c.setReviews(reviews); err != nil {
-		return nil, err
 	}
 	return c, nil
 }

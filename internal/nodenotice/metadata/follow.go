@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Keys below instance/ that tell of an instance's end, and what they say then.
+// Keys below instance/ that announce an instance's end, and what they say then.
 const (
 	// KeyPreempted is TRUE from the notice of a preemption on.
 	KeyPreempted = "instance/preempted"
 	// Preempted is its value then.
 	Preempted = "TRUE"
-	// KeyMaintenance tells of a maintenance of the host that is near.
+	// KeyMaintenance announces a maintenance of the host that is near.
 	KeyMaintenance = "instance/maintenance-event"
 	// Terminates is its value when the instance is stopped for it.
 	Terminates = "TERMINATE_ON_HOST_MAINTENANCE"
@@ -139,7 +139,7 @@ func (t *turn) answered(is value, changed func(string, time.Time)) {
 }
 
 // failed sets the pause until the next try: a moment where there is a server, longer and longer where there is none. A
-// held request that is not answered in time is no trouble of the server's: the connection has died.
+// held request that is not answered in time is no problem of the server: the connection has died.
 func (t *turn) failed(err error) {
 	first, most := t.options.RetryFirst, t.options.RetryMax
 	if !t.known {

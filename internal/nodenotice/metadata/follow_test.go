@@ -114,12 +114,12 @@ func TestNothingIsToldWhileNothingChanges(t *testing.T) {
 	assert.Equal(t, "TRUE", next(t, told))
 }
 
-func TestTroublesOfTheServer(t *testing.T) {
-	for name, trouble := range map[string]metadataserver.Fault{
-		"it answers 503":          metadataserver.Unavailable,
-		"it resets connections":   metadataserver.Reset,
-		"it says nothing":         metadataserver.Silent,
-		"it is somebody else now": metadataserver.Foreign,
+func TestProblemsOfTheServer(t *testing.T) {
+	for name, problem := range map[string]metadataserver.Fault{
+		"it answers 503":           metadataserver.Unavailable,
+		"it resets connections":    metadataserver.Reset,
+		"it says nothing":          metadataserver.Silent,
+		"it is another server now": metadataserver.Foreign,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,14 +128,14 @@ func TestTroublesOfTheServer(t *testing.T) {
 				URL: server.URL, Hold: time.Second, Slack: 200 * time.Millisecond, RetryFirst: time.Millisecond, RetryMax: 10 * time.Millisecond,
 			})
 			assert.Equal(t, "FALSE", next(t, told))
-			server.Have(trouble)
+			server.Have(problem)
 			before := server.Requests()
 			eventually(t, "it is asked again", func() bool { return server.Requests() > before+2 })
 			server.Set(metadata.KeyPreempted, "TRUE")
 			server.Have(metadataserver.None)
 			assert.Equal(t, "TRUE", next(t, told))
-			eventually(t, "the end of the trouble is logged", func() bool { return strings.Contains(lines.String(), "the metadata server answers") })
-			assert.Equal(t, 2, lines.lines(), "one line for the trouble, one for its end:\n%s", lines)
+			eventually(t, "the end of the problem is logged", func() bool { return strings.Contains(lines.String(), "the metadata server answers") })
+			assert.Equal(t, 2, lines.lines(), "one line for the problem, one for its end:\n%s", lines)
 		})
 	}
 }
@@ -151,9 +151,9 @@ func TestAServerThatNamesNoVersionIsAskedNowAndThen(t *testing.T) {
 
 func TestWhereThereIsNoMetadataServer(t *testing.T) {
 	for name, prepare := range map[string]func(*metadataserver.Server){
-		"nothing listens":       func(s *metadataserver.Server) { _ = s.Close() },
-		"it is somebody else's": func(s *metadataserver.Server) { s.Have(metadataserver.Foreign) },
-		"it has not the key":    func(s *metadataserver.Server) { s.Set(metadata.KeyPreempted, "") },
+		"nothing listens":        func(s *metadataserver.Server) { _ = s.Close() },
+		"it is another server's": func(s *metadataserver.Server) { s.Have(metadataserver.Foreign) },
+		"it has not the key":     func(s *metadataserver.Server) { s.Set(metadata.KeyPreempted, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

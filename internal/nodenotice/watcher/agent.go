@@ -37,19 +37,19 @@ type Agent struct {
 // Run follows the metadata server until the context ends.
 func (a *Agent) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	news := make(chan told, 16)
+	changes := make(chan told, 16)
 	for _, key := range []string{metadata.KeyPreempted, metadata.KeyMaintenance} {
 		group.Go(func() {
 			a.Metadata.Follow(ctx, key, func(text string, seen time.Time) {
 				a.Log.Info("the metadata server tells", "key", key, "value", text, "seen", seen)
 				select {
-				case news <- told{key, text, seen}:
+				case changes <- told{key, text, seen}:
 				case <-ctx.Done():
 				}
 			})
 		})
 	}
-	a.act(ctx, news)
+	a.act(ctx, changes)
 	group.Wait()
 }
 
@@ -60,7 +60,7 @@ type told struct {
 }
 
 // act brings the Node in line with what was told, and tries again until that is done or something else is told.
-func (a *Agent) act(ctx context.Context, news <-chan told) {
+func (a *Agent) act(ctx context.Context, changes <-chan told) {
 	known := map[string]told{}
 	timer := time.NewTimer(0)
 	timer.Stop()
@@ -69,7 +69,7 @@ func (a *Agent) act(ctx context.Context, news <-chan told) {
 		select {
 		case <-ctx.Done():
 			return
-		case is := <-news:
+		case is := <-changes:
 			known[is.key] = is
 			pause = retryFirst
 		case <-timer.C:

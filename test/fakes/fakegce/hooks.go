@@ -93,7 +93,7 @@ func (s *Server) Instance(name string) (Instance, bool) {
 }
 
 // History are all instances that ever were, in the order of their creation; Ended is zero for those that exist.
-// The sum of their lives is what a user pays for.
+// The sum of their lives is what is paid for.
 func (s *Server) History() []Instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -85,13 +85,18 @@ func (s *Server) getInstance(c *call) (any, *refusal) {
 }
 
 func (s *Server) listInstances(c *call) (any, *refusal) {
-	keep, err := s.doc.parseFilter(s.doc.Schemas["Instance"], c.query.Get("filter"))
+	return listOf(s, c, "Instance", s.instances)
+}
+
+// listOf is one page of the resources of a kind, by name.
+func listOf[R interface{ json() map[string]any }](s *Server, c *call, title string, all map[key]R) (any, *refusal) {
+	keep, err := s.doc.parseFilter(s.doc.Schemas[title], c.query.Get("filter"))
 	if err != nil {
 		return nil, s.badFilter(c, err)
 	}
 	var names []string
-	for at, instance := range s.instances {
-		if at.zone == c.zone && keep(instance.json()) {
+	for at, resource := range all {
+		if at.zone == c.zone && keep(resource.json()) {
 			names = append(names, at.name)
 		}
 	}
@@ -100,18 +105,14 @@ func (s *Server) listInstances(c *call) (any, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	return s.listOf(c, "instance", names, next, func(name string) any { return s.instances[key{c.zone, name}].json() }), nil
-}
-
-// listOf is one page of a list.
-func (s *Server) listOf(c *call, kind string, names []string, next string, item func(name string) any) map[string]any {
+	kind := strings.ToLower(title)
 	list := map[string]any{
 		"kind": "compute#" + kind + "List", "id": "projects/" + s.opts.Project + "/zones/" + c.zone + "/" + kind + "s",
 		"selfLink": s.link("zones", c.zone, kind+"s"),
 	}
 	items := make([]any, 0, len(names))
 	for _, name := range names {
-		items = append(items, item(name))
+		items = append(items, all[key{c.zone, name}].json())
 	}
 	if len(items) > 0 {
 		list["items"] = items
@@ -119,7 +120,7 @@ func (s *Server) listOf(c *call, kind string, names []string, next string, item 
 	if next != "" {
 		list["nextPageToken"] = next
 	}
-	return list
+	return list, nil
 }
 
 func (s *Server) badFilter(c *call, err error) *refusal {
@@ -183,7 +184,7 @@ func (s *Server) stop(i *instance) {
 	i.notify()
 }
 
-// remove deletes an instance; s.mu is held.
+// remove ends an instance; s.mu is held.
 func (s *Server) remove(i *instance, now time.Time) {
 	if i.gone {
 		return

@@ -3,7 +3,6 @@ package fakegce
 import (
 	"fmt"
 	"net/http"
-	"sort"
 	"time"
 
 	"google.golang.org/api/compute/v1"
@@ -111,22 +110,7 @@ func (s *Server) getOperation(c *call) (any, *refusal) {
 }
 
 func (s *Server) listOperations(c *call) (any, *refusal) {
-	keep, err := s.doc.parseFilter(s.doc.Schemas["Operation"], c.query.Get("filter"))
-	if err != nil {
-		return nil, s.badFilter(c, err)
-	}
-	var names []string
-	for at, op := range s.operations {
-		if at.zone == c.zone && keep(op.json()) {
-			names = append(names, at.name)
-		}
-	}
-	sort.Strings(names)
-	names, next, no := page(c, names)
-	if no != nil {
-		return nil, no
-	}
-	return s.listOf(c, "operation", names, next, func(name string) any { return s.operations[key{c.zone, name}].json() }), nil
+	return listOf(s, c, "Operation", s.operations)
 }
 
 // ForgetOperations lets all operations that are done be unknown, as Google's are after some days.

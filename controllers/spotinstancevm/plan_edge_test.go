@@ -42,7 +42,7 @@ func TestAnInstanceThatExistsDoesNotEndThePauseAfterOneThatDidNotJoin(t *testing
 		s := aScene(waiting("0"), has("t4-x", spotv1alpha1.InstancePlanned, remembers(memo{create: done()}), func(_ *scene, i *instance) {
 			i.seen = &cloud.Instance{Name: i.Name, Zone: i.Zone, State: "RUNNING", Created: noon}
 		}))
-		s.memo.hold = hold{until: noon.Add(time.Minute), generation: 1, failures: 3, trouble: trouble{reason: reason}}
+		s.memo.hold = hold{until: noon.Add(time.Minute), generation: 1, failures: 3, problem: problem{reason: reason}}
 
 		d := plan(s.observed)
 
@@ -63,7 +63,7 @@ func TestRoomIsNotMeasuredOnNodesOfAnOldKind(t *testing.T) {
 
 func TestAListFromBeforeAStockoutIsNotAdopted(t *testing.T) {
 	s := aScene(waiting("0"), has("t4-x", spotv1alpha1.InstancePlanned, func(_ *scene, i *instance) { i.Zone = "b" }))
-	s.strangers = []inventory.Found{{Instance: cloud.Instance{Name: "t4-x", Zone: "a", State: "PROVISIONING", Spot: true}, AsOf: noon.Add(-time.Second)}}
+	s.unrecorded = []inventory.Found{{Instance: cloud.Instance{Name: "t4-x", Zone: "a", State: "PROVISIONING", Spot: true}, AsOf: noon.Add(-time.Second)}}
 
 	assert.Equal(t, []string{"t4-x b SPOT PLANNED"}, outlineOf(plan(s.observed)).Instances)
 }

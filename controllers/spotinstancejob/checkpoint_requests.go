@@ -19,7 +19,7 @@ const freshEnough = time.Minute
 // checkpoint asks for the next checkpoint of a replica when it is due.
 func (p *planner) checkpoint(r *replica) {
 	pod := r.running()
-	if !p.checkpointed() || pod == nil || jobEnded(r.current) {
+	if !p.takesCheckpoints() || pod == nil || isJobEnded(r.current) {
 		return
 	}
 	since := pod.CreationTimestamp.Time
@@ -30,7 +30,7 @@ func (p *planner) checkpoint(r *replica) {
 		since = r.status.LastCheckpointTime.Time
 	}
 	for i, backup := range r.backups {
-		if p.inFlight(backup) {
+		if p.isInProgress(backup) {
 			for _, after := range []time.Duration{silentAfter, patience(backup)} {
 				if wait := backup.Created.Add(after).Sub(p.now); wait > 0 {
 					p.lookAgain(wait)
@@ -51,21 +51,21 @@ func (p *planner) checkpoint(r *replica) {
 
 // save asks for a checkpoint that a preempted replica can start from: of the replica itself while it runs, else of
 // another, once for each attempt that is lost.
-func (p *planner) save(r *replica, v verdict) {
-	if !p.checkpointed() {
+func (p *planner) save(r *replica, result outcome) {
+	if !p.takesCheckpoints() {
 		return
 	}
 	own, others := p.saves(r)
 	// One that was asked for long ago was for a notice that was withdrawn, or for an earlier Job of this name.
 	recent := func(backup checkpointbackup.Backup) bool { return p.now.Sub(backup.Created) < 2*saveStuckAfter }
-	if v.fate == noticed && !slices.ContainsFunc(own, recent) {
+	if result.kind == noticed && !slices.ContainsFunc(own, recent) {
 		if pod := r.running(); pod != nil {
 			p.ask(r, pod, r.current.Name)
 			return
 		}
 	}
 	for _, backup := range own {
-		if p.inFlight(backup) || p.images(backup) != nil {
+		if p.isInProgress(backup) || p.images(backup) != nil {
 			return
 		}
 	}
@@ -73,7 +73,7 @@ func (p *planner) save(r *replica, v verdict) {
 		return
 	}
 	for i, other := range p.replicas {
-		if other == r || p.verdicts[i].fate != goesOn || other.retired() != "" {
+		if other == r || p.outcomes[i].kind != active || other.retiredFor() != "" {
 			continue
 		}
 		if pod := other.running(); pod != nil {
@@ -102,18 +102,18 @@ func (p *planner) saves(r *replica) (own, others []checkpointbackup.Backup) {
 // hasFresh says whether a checkpoint of any replica is hardly older than one that would be asked for now.
 func (p *planner) hasFresh() bool {
 	for _, backup := range p.backups {
-		if p.now.Sub(backup.Created) < freshEnough && (p.images(backup) != nil || p.inFlight(backup)) {
+		if p.now.Sub(backup.Created) < freshEnough && (p.images(backup) != nil || p.isInProgress(backup)) {
 			return true
 		}
 	}
 	return false
 }
 
-// savesOwn is the last checkpoint of a replica that is about to be lost, while it is being taken; nil when it is not.
-func (p *planner) savesOwn(r *replica) *checkpointbackup.Backup {
+// ownSaveInProgress is the last checkpoint of a replica that is about to be lost, while it is being taken; nil when it is not.
+func (p *planner) ownSaveInProgress(r *replica) *checkpointbackup.Backup {
 	own, _ := p.saves(r)
 	for i := range own {
-		if p.inFlight(own[i]) {
+		if p.isInProgress(own[i]) {
 			return &own[i]
 		}
 	}
@@ -129,7 +129,7 @@ func (p *planner) waitsForSave(r *replica) bool {
 		index, _ := indexOf(backup.Labels)
 		begun := index == r.index && backup.Status.Phase != ""
 		limit := backup.Created.Add(saveStuckAfter).Sub(p.now)
-		if (saves || begun) && limit > 0 && p.inFlight(backup) {
+		if (saves || begun) && limit > 0 && p.isInProgress(backup) {
 			p.lookAgain(limit)
 			waits = true
 		}
@@ -141,7 +141,7 @@ func (p *planner) waitsForSave(r *replica) bool {
 func (p *planner) ask(r *replica, pod *corev1.Pod, saves string) {
 	at := p.now
 	name := checkpointName(p.job.Name, r.index, checkpointNumber(p.job.UID, at))
-	for taken(r.backups, name) {
+	for hasName(r.backups, name) {
 		at = at.Add(time.Second)
 		name = checkpointName(p.job.Name, r.index, checkpointNumber(p.job.UID, at))
 	}
@@ -187,7 +187,7 @@ func trained(job *batchv1.Job, pod *corev1.Pod, now time.Time) int64 {
 	return before
 }
 
-func taken(backups []checkpointbackup.Backup, name string) bool {
+func hasName(backups []checkpointbackup.Backup, name string) bool {
 	for _, backup := range backups {
 		if backup.Key.Name == name {
 			return true

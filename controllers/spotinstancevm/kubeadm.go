@@ -63,7 +63,7 @@ func (k *KubeadmJoining) joinOf(ctx context.Context, vm *spotv1alpha1.SpotInstan
 	if join.Cluster.Token == "" {
 		tokens := nodejoin.Tokens{Client: k.Client, Reader: k.Direct}
 		join.Token, err = tokens.Make(ctx, join.Instance, joinTimeout(vm)+tokenSpare)
-		if apierrors.IsForbidden(err) { // somebody must allow it
+		if apierrors.IsForbidden(err) { // an administrator must allow it
 			err = &setupError{reasons.PermissionDenied, err.Error()}
 		}
 	}
@@ -73,7 +73,7 @@ func (k *KubeadmJoining) joinOf(ctx context.Context, vm *spotv1alpha1.SpotInstan
 func (k *KubeadmJoining) keyOf(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) (*nodejoin.KeyPair, error) {
 	if ssh := vm.Spec.KubeadmJoinConfig.SSH; ssh != nil && ssh.PrivateKeySecretRef != nil {
 		secret, t := secretIn(vm.Namespace, ssh.PrivateKeySecretRef, "spec.kubeadmJoinConfig.ssh.privateKeySecretRef")
-		if t.is() {
+		if t.exists() {
 			return nil, &setupError{t.reason, t.message}
 		}
 		key, err := nodejoin.KeyFromSecret(ctx, k.Direct, vm.Namespace, secret)

@@ -44,38 +44,38 @@ func TestRoomForJobsInQueues(t *testing.T) {
 	const ready = "True Ready"
 	tests := map[string]struct {
 		scene    *scene
-		acts     []string
+		actions  []string
 		capacity string
 		message  string
 	}{
 		"an instance for each pod": {
-			scene: aScene(queued("bert", 2, "3", time.Minute)), acts: []string{"create t4-new1", "create t4-new3"}, capacity: "Unknown Provisioning",
+			scene: aScene(queued("bert", 2, "3", time.Minute)), actions: []string{"create t4-new1", "create t4-new3"}, capacity: "Unknown Provisioning",
 		},
 		"pods share instances": {
-			scene: aScene(queued("bert", 4, "1500m", time.Minute)), acts: []string{"create t4-new1", "create t4-new3"}, capacity: "Unknown Provisioning",
+			scene: aScene(queued("bert", 4, "1500m", time.Minute)), actions: []string{"create t4-new1", "create t4-new3"}, capacity: "Unknown Provisioning",
 		},
 		"the room that there is counts": {
-			scene: aScene(queued("bert", 2, "3", time.Minute), free("t4-x", time.Hour)), acts: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
+			scene: aScene(queued("bert", 2, "3", time.Minute), free("t4-x", time.Hour)), actions: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
 		},
-		"not all of them could be had": {
+		"not all of them are available": {
 			scene: aScene(queued("bert", 4, "3", time.Minute)), capacity: "False MaxInstancesReached",
 			message: "TrainingJob/bert waits in its queue for room for all its pods, which takes 4 further instances, more than spec.maxInstances (3) " +
 				"leaves: raise it, or give the job fewer or smaller workers",
 		},
-		"not all of them can be had now": {
+		"not all of them are available now": {
 			scene: aScene(queued("bert", 3, "3", time.Minute), none("t4-x")), capacity: "False MaxInstancesReached",
 			message: "raise it, or wait until a job ends",
 		},
 		"a smaller job is not held up by that": {
-			scene: aScene(queued("bert", 4, "3", time.Hour), queued("small", 1, "3", time.Minute)), acts: []string{"create t4-new1"},
+			scene: aScene(queued("bert", 4, "3", time.Hour), queued("small", 1, "3", time.Minute)), actions: []string{"create t4-new1"},
 			capacity: "False MaxInstancesReached",
 		},
 		"the first come first": {
-			scene: aScene(queued("first", 3, "3", time.Hour), queued("second", 1, "3", time.Minute)),
-			acts:  []string{"create t4-new1", "create t4-new3", "create t4-new5"}, capacity: "False MaxInstancesReached", message: "TrainingJob/second",
+			scene:   aScene(queued("first", 3, "3", time.Hour), queued("second", 1, "3", time.Minute)),
+			actions: []string{"create t4-new1", "create t4-new3", "create t4-new5"}, capacity: "False MaxInstancesReached", message: "TrainingJob/second",
 		},
 		"pods that exist come before": {
-			scene: aScene(queued("bert", 3, "3", time.Minute), waiting("0")), acts: []string{"create t4-new1"}, capacity: "False MaxInstancesReached",
+			scene: aScene(queued("bert", 3, "3", time.Minute), waiting("0")), actions: []string{"create t4-new1"}, capacity: "False MaxInstancesReached",
 		},
 		"larger than an instance": {
 			scene: aScene(queued("bert", 2, "64", time.Minute)), capacity: "False PodDoesNotFit", message: "pod bert-0 requests more",
@@ -90,18 +90,18 @@ func TestRoomForJobsInQueues(t *testing.T) {
 			scene: aScene(queued("bert", 1, "3", time.Hour), free("t4-x", time.Hour)), capacity: "False PodDoesNotFit", message: "pod bert-0 is not scheduled although",
 		},
 		"an instance that is kept free for deletion": {
-			scene: aScene(queued("bert", 1, "3", time.Second), has("t4-x", running, isNode(idle), isReady(time.Hour), remembers(memo{revoked: true}))),
-			acts:  []string{"untaint t4-x"}, capacity: ready,
+			scene:   aScene(queued("bert", 1, "3", time.Second), has("t4-x", running, isNode(idle), isReady(time.Hour), remembers(memo{revoked: true}))),
+			actions: []string{"untaint t4-x"}, capacity: ready,
 		},
 		"room that has just become free": {
 			scene: aScene(queued("bert", 1, "3", time.Hour), has("t4-x", running, isReady(time.Hour), remembers(memo{revoked: true}))), capacity: ready,
 		},
 		"room that a job has that asks for no instances": {
-			scene: aScene(queued("bert", 1, "3", time.Hour), has("t4-x", running, isReady(time.Hour), uses("2", true), remembers(memo{revoked: true}))),
-			acts:  []string{"create t4-new1"}, capacity: "Unknown Provisioning",
+			scene:   aScene(queued("bert", 1, "3", time.Hour), has("t4-x", running, isReady(time.Hour), uses("2", true), remembers(memo{revoked: true}))),
+			actions: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
 		},
 		"room beside a pod that exists, on an instance still to come": {
-			scene: aScene(queued("bert", 2, "300m", time.Minute), waiting("0")), acts: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
+			scene: aScene(queued("bert", 2, "300m", time.Minute), waiting("0")), actions: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
 		},
 		"the pods of a job that was just admitted count once": {
 			scene: aScene(queued("bert", 1, "500m", time.Minute), waiting("0"), has("t4-x", running, isReady(time.Second), uses("3", true),
@@ -115,15 +115,15 @@ func TestRoomForJobsInQueues(t *testing.T) {
 			scene: aScene(queued("bert", 1, "3", time.Hour), free("t4-x", time.Hour), func(s *scene) {
 				s.nodes["t4-x"].Status.Conditions[0].Status = corev1.ConditionUnknown
 				s.nodes["t4-x"].Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon)
-			}), acts: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
+			}), actions: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
 		},
-		"nor is one that somebody cordoned": {
-			scene: aScene(queued("bert", 1, "3", time.Hour), free("t4-x", time.Hour), func(s *scene) { s.nodes["t4-x"].Spec.Unschedulable = true }),
-			acts:  []string{"create t4-new1"}, capacity: "Unknown Provisioning",
+		"nor is one that was cordoned": {
+			scene:   aScene(queued("bert", 1, "3", time.Hour), free("t4-x", time.Hour), func(s *scene) { s.nodes["t4-x"].Spec.Unschedulable = true }),
+			actions: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
 		},
 		"one that is too large holds up no other": {
-			scene: aScene(queued("huge", 1, "64", time.Hour), queued("large", 1, "64", time.Hour), queued("bert", 1, "3", time.Minute)),
-			acts:  []string{"create t4-new1"}, capacity: "False PodDoesNotFit", message: "pod huge-0 requests more",
+			scene:   aScene(queued("huge", 1, "64", time.Hour), queued("large", 1, "64", time.Hour), queued("bert", 1, "3", time.Minute)),
+			actions: []string{"create t4-new1"}, capacity: "False PodDoesNotFit", message: "pod huge-0 requests more",
 		},
 		"those behind one that waits for others to end": {
 			scene:    aScene(queued("large", 3, "3", time.Hour), queued("bert", 1, "3", time.Minute), none("t4-x")),
@@ -133,7 +133,7 @@ func TestRoomForJobsInQueues(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := plan(test.scene.observed)
-			assert.Equal(t, test.acts, outlineOf(d).Acts)
+			assert.Equal(t, test.actions, outlineOf(d).Acts)
 			is := meta.FindStatusCondition(d.status.Conditions, reasons.ConditionCapacityAvailable)
 			require.NotNil(t, is)
 			assert.Equal(t, test.capacity, string(is.Status)+" "+is.Reason)
@@ -168,6 +168,7 @@ func (c *cluster) admission(job *mlv1.TrainingJob, is *mlv1.AdmissionStatus) {
 
 // A job that waits in a queue has no pods, and gets its instances nevertheless.
 func TestAPIInstancesAreCreatedForAJobInAQueue(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.start(newFuse(0))
 	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.IdleTimeout = &metav1.Duration{Duration: time.Second} })
@@ -195,10 +196,10 @@ func TestAJobWithPodsDoesNotWait(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"its own":     {aPod("a", ofTrainingJob("0"), on("node")), true},
-		"has ended":   {aPod("a", ofTrainingJob("0"), succeeded), false},
-		"of another":  {aPod("a"), false},
-		"nobody ends": {aPod("a", ofTrainingJob("0"), on("node"), terminating), false},
+		"its own":                   {aPod("a", ofTrainingJob("0"), on("node")), true},
+		"has ended":                 {aPod("a", ofTrainingJob("0"), succeeded), false},
+		"of another":                {aPod("a"), false},
+		"one that is being deleted": {aPod("a", ofTrainingJob("0"), on("node"), terminating), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observed{pods: []*corev1.Pod{test.pod}}

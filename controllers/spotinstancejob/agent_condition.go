@@ -28,12 +28,12 @@ func (p *planner) setAgent(status *spotv1alpha1.SpotInstanceJobStatus) {
 			"no checkpoints are taken and a lost replica starts from the beginning: install a checkpoint agent; it is found within seconds")
 		return
 	}
-	if !single(p.job) {
+	if !hasOnePod(p.job) {
 		set(metav1.ConditionFalse, reasons.SeveralPods, "no checkpoints are taken of a replica of several pods: "+
 			"set parallelism and completions of spec.jobTemplate.spec to 1, or have the program save by itself")
 		return
 	}
-	if i := slices.IndexFunc(p.backups, p.silent); i >= 0 {
+	if i := slices.IndexFunc(p.backups, p.isSilent); i >= 0 {
 		set(metav1.ConditionFalse, reasons.CheckpointAgentSilent, fmt.Sprintf(
 			"nothing has begun with CheckpointBackup %s within %s: see whether the checkpoint agent runs on the node of pod %s",
 			p.backups[i].Key.Name, silentAfter, p.backups[i].Spec.Pod.Name))
@@ -68,7 +68,7 @@ func (p *planner) failureOf(backup checkpointbackup.Backup) string {
 func (p *planner) lastEnded() *checkpointbackup.Backup {
 	all := slices.SortedFunc(slices.Values(p.backups), newestFirst)
 	for i := range all {
-		if !p.inFlight(all[i]) && !all[i].Deleted && all[i].Status.Phase != "" {
+		if !p.isInProgress(all[i]) && !all[i].Deleted && all[i].Status.Phase != "" {
 			return &all[i]
 		}
 	}

@@ -21,7 +21,7 @@ func allocatable(cpu, memory string) corev1.ResourceList {
 // scene is what a plan is made from.
 type scene struct{ observed }
 
-// aScene has the SpotInstanceVM t4, of which nothing exists, and zones that were just listed.
+// aScene has the SpotInstanceVM t4, without instances, and zones that were just listed.
 func aScene(edits ...func(*scene)) *scene {
 	vm := &spotv1alpha1.SpotInstanceVM{ObjectMeta: metav1.ObjectMeta{Name: "t4", Namespace: "team", UID: "uid", Generation: 1}}
 	vm.Spec.GCP = spotv1alpha1.GCP{Project: "project", Zone: "a", Zones: []string{"b"}, MachineType: "n1-standard-4"}

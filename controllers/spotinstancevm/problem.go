@@ -9,9 +9,9 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
-// trouble is what keeps a SpotInstanceVM from working, for its conditions.
-type trouble struct {
-	// reason is one of the condition reasons; empty when there is no trouble.
+// problem is what keeps a SpotInstanceVM from working, for its conditions.
+type problem struct {
+	// reason is one of the condition reasons; empty when there is no problem.
 	reason string
 	// message says what is wrong and what to do about it.
 	message string
@@ -19,7 +19,7 @@ type trouble struct {
 	credentials bool
 }
 
-func (t trouble) is() bool { return t.reason != "" }
+func (t problem) exists() bool { return t.reason != "" }
 
 // setupError is a mistake in what an instance is to be made from: a missing Secret, or a Secret without a key.
 type setupError struct {
@@ -29,38 +29,38 @@ type setupError struct {
 
 func (e *setupError) Error() string { return e.message }
 
-// troubleOf explains an error of the provider that stays until somebody does something. doing says what was tried.
-func troubleOf(err error, doing string) trouble {
+// problemOf explains an error of the provider that stays until a user acts. doing says what was tried.
+func problemOf(err error, doing string) problem {
 	if setup := (*setupError)(nil); errors.As(err, &setup) {
-		return trouble{reason: setup.reason, message: setup.message}
+		return problem{reason: setup.reason, message: setup.message}
 	}
 	text := short(err)
 	switch cloud.ClassOf(err) {
 	case cloud.Permission:
-		return trouble{
+		return problem{
 			reason: reasons.PermissionDenied, credentials: true,
 			message: fmt.Sprintf("the provider refused %s: %s: give the service account the role that docs/spot.md names, "+
 				"or correct the Secret of the credentials", doing, text),
 		}
 	case cloud.Invalid, cloud.NotFound:
-		return trouble{
+		return problem{
 			reason:  reasons.InvalidSpec,
 			message: fmt.Sprintf("the provider does not take %s: %s: correct the spec", doing, text),
 		}
 	case cloud.Quota:
-		return trouble{
+		return problem{
 			reason: reasons.ProviderQuotaExceeded,
 			message: fmt.Sprintf("%s: %s: have the quota of the project raised, name zones of other regions in "+
 				"spec.gcp.zones, or lower spec.maxInstances", doing, text),
 		}
 	case cloud.Stockout:
-		return trouble{
+		return problem{
 			reason: reasons.ZoneExhausted,
 			message: fmt.Sprintf("%s: %s: name more zones in spec.gcp.zones, another machine type, or set "+
 				"spec.allowStandardFallback", doing, text),
 		}
 	default:
-		return trouble{
+		return problem{
 			reason:  reasons.ProviderUnavailable,
 			message: fmt.Sprintf("%s: %s: it is tried again; nothing needs to be done unless this stays", doing, text),
 		}
@@ -90,7 +90,7 @@ const (
 )
 
 // extend the hold by another failure.
-func (h hold) extend(now time.Time, generation int64, why trouble, least time.Duration) hold {
+func (h hold) extend(now time.Time, generation int64, why problem, least time.Duration) hold {
 	failures := 0
 	if h.generation == generation {
 		failures = h.failures
@@ -102,10 +102,10 @@ func (h hold) extend(now time.Time, generation int64, why trouble, least time.Du
 			break
 		}
 	}
-	return hold{until: now.Add(wait), generation: generation, failures: failures + 1, trouble: why}
+	return hold{until: now.Add(wait), generation: generation, failures: failures + 1, problem: why}
 }
 
-// holds says whether instances must not be asked for now.
-func (h hold) holds(now time.Time, generation int64) bool {
+// isActive says whether instances must not be asked for now.
+func (h hold) isActive(now time.Time, generation int64) bool {
 	return h.generation == generation && now.Before(h.until)
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 )
 
-func TestARegistryThatIsAwayCondemnsNoCheckpoint(t *testing.T) {
-	for message, want := range map[string]fate{
-		"":                      goesOn,
-		"dial tcp: i/o timeout": goesOn,
-		"401 Unauthorized":      goesOn,
+func TestACheckpointIsNotUnusableWhileItsRegistryIsUnavailable(t *testing.T) {
+	for message, want := range map[string]outcomeKind{
+		"":                      active,
+		"dial tcp: i/o timeout": active,
+		"401 Unauthorized":      active,
 		"registry.example.com:5000/team/checkpoints:x: not found": unstartable,
 		"MANIFEST UNKNOWN": unstartable,
 	} {
@@ -33,7 +33,7 @@ func TestARegistryThatIsAwayCondemnsNoCheckpoint(t *testing.T) {
 
 		w.at(hour)
 
-		assert.Equal(t, want, w.judge(w.observed.replicas()[0]).fate, message)
+		assert.Equal(t, want, w.outcomeOf(w.observed.replicas()[0]).kind, message)
 	}
 }
 
@@ -47,16 +47,16 @@ func TestAnEvictionForPressureCountsAsAFailure(t *testing.T) {
 	}}
 	w.fail(job, batchv1.JobReasonPodFailurePolicy)
 
-	v := w.judge(w.observed.replicas()[0])
+	v := w.outcomeOf(w.observed.replicas()[0])
 
-	assert.Equal(t, failed, v.fate)
+	assert.Equal(t, failed, v.kind)
 	assert.Contains(t, v.message, "low on resource")
 	d := plan(w.at(hour).observed)
 	require.Len(t, d.create, 1)
 	assert.Equal(t, "1", d.create[0].Annotations[annotationFailures])
 }
 
-// Whoever deletes a Job by the API without saying how leaves its pods behind.
+// A deletion of a Job by the API leaves its pods behind by default.
 func TestAPodThatLostItsJobIsStoppedBeforeTheNextStarts(t *testing.T) {
 	w := worldOf(spotJob().Replicas(1))
 	_, pod := w.runs(0, 0, "a")

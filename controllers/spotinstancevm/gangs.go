@@ -19,6 +19,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // indexQueued is the cache index of the TrainingJobs that a queue admits, by the SpotInstanceVM that they name.
@@ -45,12 +46,12 @@ type shortage struct {
 	needed, alone int // together with all other pods, and by itself
 }
 
-func (s *shortage) verdict(most int) verdict {
+func (s *shortage) condition(most int) conditionValue {
 	remedy := "raise it, or wait until a job ends"
 	if s.alone > most {
 		remedy = "raise it, or give the job fewer or smaller workers"
 	}
-	return verdict{metav1.ConditionFalse, reasons.MaxInstancesReached, fmt.Sprintf(
+	return conditionValue{metav1.ConditionFalse, reasons.MaxInstancesReached, fmt.Sprintf(
 		"%s waits in its queue for room for all its pods, which takes %d further instances, more than spec.maxInstances (%d) leaves: %s",
 		s.job, s.needed, most, remedy)}
 }
@@ -70,7 +71,7 @@ func (p *planner) packGangs(room capacity.Resources) {
 }
 
 // packGang adds the pods of a gang, if there may be room for all: instances for a part of them would do nothing but cost. It returns
-// what room is left, and false when those that come after are to get no instances either, lest they take for ever what this one
+// what room is left, and false when those that come after are to get no instances either, so that they do not take what this one
 // waits for.
 func (p *planner) packGang(g gang, bins []capacity.Bin, room capacity.Resources) ([]capacity.Bin, bool) {
 	for _, pod := range g.pods {
@@ -79,8 +80,8 @@ func (p *planner) packGang(g gang, bins []capacity.Bin, room capacity.Resources)
 			return bins, true
 		}
 	}
-	if couldHave(g, bins) {
-		p.packing.Misfits = append(p.packing.Misfits, g.pods[0])
+	if hadRoom(g, bins) {
+		p.packing.Unexplained = append(p.packing.Unexplained, g.pods[0])
 		return bins, true
 	}
 	packing := capacity.Pack(g.pods, bins, room)
@@ -94,7 +95,7 @@ func (p *planner) packGang(g gang, bins []capacity.Bin, room capacity.Resources)
 	return packing.Bins, true
 }
 
-// binsForGangs are the instances, with the pods that exist in their place, and with the room that the queues can give: those know of
+// binsForGangs are the instances, with the pods that exist on them, and with the room that the queues can give: those know of
 // all pods, and of jobs whose pods are still to come.
 func (p *planner) binsForGangs() []capacity.Bin {
 	bins := slices.Clone(p.packing.Bins)
@@ -105,21 +106,21 @@ func (p *planner) binsForGangs() []capacity.Bin {
 			continue
 		}
 		i := p.instances[at]
-		if i.works() && i.use != nil { // what the pods of every node take on an empty one is no reason for another
+		if i.hasWork() && i.use != nil { // what the pods of every node take on an empty one is no reason for another
 			left := capacity.Of(i.node.Status.Allocatable).Minus(i.use.Taken)
 			bin.Free = capacity.Resources{
 				MilliCPU: min(bin.Free.MilliCPU, left.MilliCPU), Memory: min(bin.Free.Memory, left.Memory), GPUs: min(bin.Free.GPUs, left.GPUs),
 			}
 		}
-		if since := i.memo.emptySince; !i.works() && (since.IsZero() || p.now.Sub(since) < settleIn) {
+		if since := i.memo.emptySince; !i.hasWork() && (since.IsZero() || p.now.Sub(since) < settleIn) {
 			bin.Tried = time.Time{} // what was there has just gone
 		}
 	}
 	return bins
 }
 
-// couldHave says whether there has been room for a gang for a while. Something else is in its way then.
-func couldHave(g gang, bins []capacity.Bin) bool {
+// hadRoom says whether there has been room for a gang for a while. Something else is in its way then.
+func hadRoom(g gang, bins []capacity.Bin) bool {
 	tried := slices.DeleteFunc(slices.Clone(bins), func(bin capacity.Bin) bool { return bin.Tried.IsZero() || g.since.After(bin.Tried) })
 	left := capacity.Pack(g.pods, tried, capacity.Resources{})
 	return len(left.TooLarge) == 0 && len(left.New) == 0
@@ -143,7 +144,9 @@ func (r *Reconciler) observeQueued(ctx context.Context, o *observed) error {
 
 // hasPodsOf says whether a job has pods that stay. It does not wait then, whatever the cache says of it.
 func (o *observed) hasPodsOf(job string) bool {
-	return slices.ContainsFunc(o.pods, func(pod *corev1.Pod) bool { return jobOf(pod) == job && !ended(pod) && pod.DeletionTimestamp == nil })
+	return slices.ContainsFunc(o.pods, func(pod *corev1.Pod) bool {
+		return jobOf(pod) == job && !podend.IsEnded(pod) && pod.DeletionTimestamp == nil
+	})
 }
 
 // vmOfQueued names the SpotInstanceVM of a TrainingJob that a queue admits; empty when it has none.
