@@ -15,7 +15,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
-// outcomeKind is what becomes of an attempt.
+// outcomeKind says how an attempt continues or ended.
 type outcomeKind int
 
 const (
@@ -37,7 +37,7 @@ const (
 	succeeded
 )
 
-// outcome is what becomes of an attempt, and why.
+// outcome says how an attempt continues or ended, and why.
 type outcome struct {
 	kind outcomeKind
 	// message says how it was lost or failed.
@@ -76,7 +76,7 @@ func (n *node) isLost(now time.Time) bool {
 	return surely && now.After(n.notice.Deadline.Add(lostAfter))
 }
 
-// outcomeOf says what becomes of the current attempt of a replica.
+// outcomeOf judges the current attempt of a replica.
 func (o observed) outcomeOf(r *replica) outcome {
 	if r.current == nil {
 		return outcome{kind: vanished}

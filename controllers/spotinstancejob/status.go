@@ -102,7 +102,7 @@ func replicaPhase(r *replica, result outcome) spotv1alpha1.ReplicaPhase {
 	case r.running() != nil:
 		return spotv1alpha1.ReplicaRunning
 	case len(r.pods) > 0 && len(r.live()) == 0 && !isJobEnded(r.current) && r.status != nil && r.status.Name == r.current.Name:
-		return r.status.Phase // its pod has ended, and the Job controller has not yet said what comes of it
+		return r.status.Phase // its pod has ended, and the Job controller has not yet reported the result
 	default:
 		return spotv1alpha1.ReplicaPending
 	}

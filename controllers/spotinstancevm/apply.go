@@ -86,7 +86,7 @@ func entryOf(status *spotv1alpha1.SpotInstanceVMStatus, name string) *spotv1alph
 	return nil
 }
 
-// do one action. It tells whether the plan should see at once what came of it.
+// do one action. It tells whether the plan should see the result at once.
 func (r *Reconciler) do(ctx context.Context, one step) (bool, error) {
 	if one.entry == nil { // the plan dropped it meanwhile
 		return false, nil
@@ -242,7 +242,7 @@ func (r *Reconciler) await(ctx context.Context, one step) error {
 	operation, err := one.provider.Operation(ctx, waits.operation)
 	now := r.Clock.Now()
 	switch {
-	case cloud.ClassOf(err) == cloud.NotFound: // the same request again tells what became of it
+	case cloud.ClassOf(err) == cloud.NotFound: // the same request again returns its result
 		r.remember(one, func(m *memo) { of(m).operation, of(m).next = cloud.Operation{}, now })
 	case err != nil || !operation.Done:
 		r.remember(one, func(m *memo) {

@@ -57,7 +57,7 @@ func TestRoomForJobsInQueues(t *testing.T) {
 		"the room that there is counts": {
 			scene: aScene(queued("bert", 2, "3", time.Minute), free("t4-x", time.Hour)), actions: []string{"create t4-new1"}, capacity: "Unknown Provisioning",
 		},
-		"not all of them could be had": {
+		"not all of them are available": {
 			scene: aScene(queued("bert", 4, "3", time.Minute)), capacity: "False MaxInstancesReached",
 			message: "TrainingJob/bert waits in its queue for room for all its pods, which takes 4 further instances, more than spec.maxInstances (3) " +
 				"leaves: raise it, or give the job fewer or smaller workers",

@@ -7,7 +7,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// launch asks for an instance whose entry is in the status, and finds out what became of the request.
+// launch asks for an instance whose entry is in the status, and finds out the result of the request.
 func (p *planner) launch(i *instance) {
 	r := &i.memo.create
 	switch {

@@ -83,7 +83,7 @@ func TestAPIAReplacementIsAskedForWithinASecondOfTheNotice(t *testing.T) {
 	})
 	assert.Len(t, c.gce.History(), 2)
 	require.Len(t, now.Status.Zones, 1)
-	assert.EqualValues(t, 1, now.Status.Zones[0].Preemptions, "the history of the zone tells of it")
+	assert.EqualValues(t, 1, now.Status.Zones[0].Preemptions, "the history of the zone counts it")
 }
 
 func TestAPIInstancesAreAdoptedAfterALostStatus(t *testing.T) {

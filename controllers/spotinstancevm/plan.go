@@ -183,7 +183,7 @@ func (p *planner) mirror(i *instance) {
 	i.JoinedCluster = i.node != nil
 }
 
-// isGranted says whether the provider has granted an instance that it shows: until then it may vanish again for want of
+// isGranted says whether the provider has granted an instance that it shows: until then it may vanish again for lack of
 // room, and the operation says why.
 func (p *planner) isGranted(i *instance) bool {
 	granted := i.memo.create.isSettled() && i.memo.create.err == nil

@@ -351,7 +351,7 @@ func TestConditions(t *testing.T) {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Stockout)),
 			map[string]string{"Ready": "False ZoneExhausted", "CapacityAvailable": "False ZoneExhausted", "CredentialsValid": "True Ready"},
 		},
-		"a quota is what the user can mend": {
+		"a quota is what the user can raise": {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota)),
 			map[string]string{"Ready": "False ProviderQuotaExceeded", "CapacityAvailable": "False ProviderQuotaExceeded", "CredentialsValid": "True Ready"},
 		},

@@ -10,7 +10,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
-// call is a request to the provider that spends or saves money, as the log tells of it.
+// call is a request to the provider that spends or saves money, as it is logged.
 type call struct {
 	// what is asked for: create or delete.
 	what string

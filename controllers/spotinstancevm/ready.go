@@ -47,7 +47,7 @@ func (p *planner) ready(i *instance) {
 }
 
 // noteWork remembers since when an instance has had no work, whether it is kept for pods that wait or not. Pods of jobs that do not
-// ask for instances are not told of.
+// ask for instances are not known.
 func (p *planner) noteWork(i *instance) {
 	switch since := i.memo.emptySince; {
 	case i.hasWork():

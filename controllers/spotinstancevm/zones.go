@@ -126,7 +126,7 @@ func choose(vm *spotv1alpha1.SpotInstanceVM, zones []string, known map[offer]exh
 			if best.until.IsZero() || is.until.Before(best.until) {
 				best.until = is.until
 			}
-			// Of a quota and a stockout the user can mend the first.
+			// Of a quota and a stockout the user can change the first.
 			if best.err == nil || cloud.ClassOf(is.err) == cloud.Quota {
 				best.err = is.err
 			}

@@ -11,7 +11,7 @@ import (
 
 // Resources of a pod, or of a node for pods.
 type Resources struct {
-	// MilliCPU is in thousandths of a core, Memory in bytes.
+	// MilliCPU is in milli-units of a core, Memory in bytes.
 	MilliCPU, Memory int64
 	// GPUs are whole ones.
 	GPUs int64

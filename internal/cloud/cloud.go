@@ -1,7 +1,7 @@
 // Package cloud says what the operator needs from a provider of instances. Each provider has a package of its own below
 // it; nothing else in the product knows one provider from another.
 //
-// No call waits for an instance: a call ends when the provider has taken the request, and what became of it is read
+// No call waits for an instance: a call ends when the provider has taken the request, and its result is read
 // later, from the operation or from the list of instances.
 package cloud
 
@@ -108,7 +108,7 @@ type Preemption struct {
 
 // Shape is what a machine type offers.
 type Shape struct {
-	// MilliCPU is in thousandths of a core, MemoryBytes all of the memory: the node keeps some of both for itself.
+	// MilliCPU is in milli-units of a core, MemoryBytes all of the memory: the node keeps some of both for itself.
 	MilliCPU, MemoryBytes int64
 	// GPUs that the machine type brings by itself.
 	GPUs int32

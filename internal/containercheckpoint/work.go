@@ -35,7 +35,7 @@ const owner = client.FieldOwner("spot-checkpoint-agent")
 // errStatusNotWritten: the checkpoint goes well, but the API server did not take the status.
 var errStatusNotWritten = errors.New("the status of the checkpoint could not be written")
 
-// run takes the checkpoint and tells of it. It returns an error only when the status could not be written, or when the
+// run takes the checkpoint and reports it. It returns an error only when the status could not be written, or when the
 // agent is being stopped: then the work is left as it is, to be taken up again.
 func (w *work) run(ctx context.Context, mine claim) error {
 	logger := log.FromContext(ctx).WithValues("pod", w.pod.Name, "attempt", mine.attempt)
@@ -117,7 +117,7 @@ func (w *work) takeAll(ctx context.Context, all []target) error {
 		if _, ok := w.files[t.container]; ok {
 			continue
 		}
-		// One that was written, but not told of, when the agent was stopped.
+		// One that was written, but not reported, when the agent was stopped.
 		if err := removeStrays(w.agent.Directory, w.pod, t.container); err != nil {
 			return err
 		}

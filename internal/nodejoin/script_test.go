@@ -117,14 +117,14 @@ func TestStartupScriptRunsByItsOwnInterpreterAsItWasWritten(t *testing.T) {
 
 func TestStartupScriptThatFailsKeepsTheInstanceFromJoining(t *testing.T) {
 	m := newMachine(t)
-	text := script4(t, `[[ -e $ROOT/mended ]] || exit 7`)
+	text := script4(t, `[[ -e $ROOT/fixed ]] || exit 7`)
 	output, err := m.run(text)
 	require.Error(t, err)
 	assert.Contains(t, output, "the startup script ended with exit code 7")
 	assert.Contains(t, output, "correct spec.startupScript")
 	assert.Empty(t, m.read("calls"))
 
-	require.NoError(t, os.WriteFile(m.dir+"/mended", nil, 0o600))
+	require.NoError(t, os.WriteFile(m.dir+"/fixed", nil, 0o600))
 	output, err = m.run(text)
 	require.NoError(t, err, output)
 	assert.Equal(t, "join\n", m.read("calls"))

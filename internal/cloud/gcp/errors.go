@@ -51,7 +51,7 @@ func classifyToken(failed *tokenError) *cloud.Error {
 	answer := (*oauth2.RetrieveError)(nil)
 	if !errors.As(failed, &answer) || answer.Response == nil {
 		return &cloud.Error{
-			Class: cloud.Transient, Code: "NoToken", Message: "no access token could be had: " + failed.Error(), Err: failed,
+			Class: cloud.Transient, Code: "NoToken", Message: "no access token is available: " + failed.Error(), Err: failed,
 		}
 	}
 	e := &cloud.Error{Code: "NoToken", Err: failed, RetryAfter: retryAfter(answer.Response.Header)}
@@ -67,7 +67,7 @@ func classifyToken(failed *tokenError) *cloud.Error {
 	case status == http.StatusTooManyRequests:
 		e.Class, e.Message = cloud.RateLimited, "too many requests for access tokens: "+reason
 	case status >= http.StatusInternalServerError:
-		e.Class, e.Message = cloud.Transient, "no access token could be had: "+reason
+		e.Class, e.Message = cloud.Transient, "no access token is available: "+reason
 	default:
 		e.Class = cloud.Permission
 		e.Message = "Google gives no access token for these credentials (" + reason +

@@ -1,5 +1,5 @@
 // Package inventory knows which instances the operator has at its providers. It lists each zone of an account once per
-// interval, whatever the number of SpotInstanceVMs there, and tells of what changed, so that no single instance needs to be
+// interval, whatever the number of SpotInstanceVMs there, and reports what changed, so that no single instance needs to be
 // read.
 package inventory
 

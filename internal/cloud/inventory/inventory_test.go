@@ -240,7 +240,7 @@ func TestBrokenCredentialsAreAnErrorAndLeaveTheOldOnesInUse(t *testing.T) {
 	assert.Same(t, i, b.Followed(key("a")))
 }
 
-// Who gives a new key and withdraws the old one must not see for ever what the old one saw last.
+// Who gives a new key and withdraws the old one must not see forever what the old one saw last.
 func TestReplacedCredentialsHoldOnToNothing(t *testing.T) {
 	b := newBench(t)
 	old := b.follow("a", zoneA)

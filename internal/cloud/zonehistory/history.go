@@ -1,6 +1,6 @@
-// Package zonehistory learns from what became of spot instances in which zone a next one will probably live longest for its
+// Package zonehistory learns from the ends of spot instances in which zone a next one will probably live longest for its
 // money. All of it is pure: it reads and writes the status of a SpotInstanceVM, which the caller stores in one piece
-// with the change that it tells of, so that nothing is counted twice or forgotten.
+// with the change that it records, so that nothing is counted twice or forgotten.
 package zonehistory
 
 import (

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Keys below instance/ that tell of an instance's end, and what they say then.
+// Keys below instance/ that announce an instance's end, and what they say then.
 const (
 	// KeyPreempted is TRUE from the notice of a preemption on.
 	KeyPreempted = "instance/preempted"
 	// Preempted is its value then.
 	Preempted = "TRUE"
-	// KeyMaintenance tells of a maintenance of the host that is near.
+	// KeyMaintenance announces a maintenance of the host that is near.
 	KeyMaintenance = "instance/maintenance-event"
 	// Terminates is its value when the instance is stopped for it.
 	Terminates = "TERMINATE_ON_HOST_MAINTENANCE"
