@@ -109,7 +109,7 @@ var (
 
 func (r *endpoint) find(method string) (*route, *problem) {
 	if len(r.routes) == 0 {
-		return nil, &problem{status: http.StatusNotFound, code: codeNotFound, message: "there is nothing at this path: " + Base + "/docs lists all paths"}
+		return nil, &problem{status: http.StatusNotFound, code: codeNotFound, message: "path not found: " + Base + "/docs lists all paths"}
 	}
 	var allowed []string
 	for i := range r.routes {
@@ -123,7 +123,7 @@ func (r *endpoint) find(method string) (*route, *problem) {
 		}
 	}
 	allow := strings.Join(allowed, ", ")
-	return nil, &problem{status: http.StatusMethodNotAllowed, code: codeMethod, message: "this path has no such method: use " + allow, allow: allow}
+	return nil, &problem{status: http.StatusMethodNotAllowed, code: codeMethod, message: "method not allowed: use " + allow, allow: allow}
 }
 
 // serve does what is the same for all routes, and then the route's own.

@@ -119,7 +119,7 @@ func (c *call) streamEvents(ctx context.Context, lines io.ReadCloser, id string)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Whoever reads is freed when the client goes.
+	// A read that blocks ends when the client disconnects.
 	defer context.AfterFunc(ctx, func() { _ = lines.Close() })()
 	next, failed := readLines(ctx, lines)
 	end := func(job *jobs.Job) {

@@ -40,7 +40,7 @@ type Dispatcher struct {
 	loops map[string]bool
 	// wake names queues that have got a job.
 	wake chan string
-	// checked is when the store was last asked about an AIJob that nobody here looks after.
+	// checked is when the store was last asked about an AIJob that no task here watches.
 	checked map[types.UID]time.Time
 }
 

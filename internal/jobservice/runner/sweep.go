@@ -81,7 +81,7 @@ func (d *Dispatcher) worthAsking(aijob *aiplatformv1alpha1.AIJob, now time.Time)
 	return true
 }
 
-// tidy deletes or cancels an AIJob whose job has ended. What the store does not know is somebody else's: another installation of the
+// tidy deletes or cancels an AIJob whose job has ended. What the store does not know is left alone: another installation of the
 // service may share the cluster.
 func (d *Dispatcher) tidy(ctx context.Context, aijob *aiplatformv1alpha1.AIJob) error {
 	id := idOf(aijob)

@@ -222,7 +222,7 @@ func (d *Dispatcher) follow(ctx context.Context, t task) error {
 	return nil
 }
 
-// missing decides about an AIJob that the cache does not have: it may be new, or somebody has deleted it.
+// missing decides about an AIJob that the cache does not have: it may be new or deleted.
 func (d *Dispatcher) missing(ctx context.Context, t task) error {
 	aijob := &aiplatformv1alpha1.AIJob{}
 	err := d.cluster.direct.Get(ctx, nameOf(&t.job), aijob)
