@@ -94,7 +94,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		defer end()
 		return o.serve(failed, listener, tracing.Handler(handler, healthPath), endStreams, log)
 	})
-	log.Info("serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
+	log.Info("Serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
 	err = group.Wait()
 	opened.Close()
 	return err

@@ -46,7 +46,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 		return fmt.Errorf("serve the REST interface: %w", err)
 	case <-ctx.Done():
 	}
-	log.Info("ending", "delay", o.shutdownDelay)
+	log.Info("Shutting down", "delay", o.shutdownDelay)
 	time.Sleep(o.shutdownDelay)
 	endStreams()
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), o.shutdownTimeout)

@@ -21,7 +21,7 @@ func (c *call) audit(action, namespace, jobID string, status int, message string
 
 func (s *service) keep(ctx context.Context, entry jobs.AuditEntry) {
 	if err := s.Store.Audit(ctx, entry); err != nil {
-		s.Log.Error(err, "an audit entry could not be kept", "user", entry.User, "action", entry.Action, "namespace", entry.Namespace,
+		s.Log.Error(err, "Cannot write audit entry", "user", entry.User, "action", entry.Action, "namespace", entry.Namespace,
 			"job", entry.JobID, "requestID", entry.RequestID, "status", entry.Status, "message", entry.Message)
 	}
 }

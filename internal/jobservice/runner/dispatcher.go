@@ -142,7 +142,7 @@ func (d *Dispatcher) informer(ctx context.Context) cache.Informer {
 			return informer
 		}
 		if ctx.Err() == nil {
-			d.log.Warn("no jobs are dispatched to Kubernetes yet: the API server does not answer, or does not serve AIJobs", "error", err)
+			d.log.Warn("Not dispatching jobs to Kubernetes yet: the API server does not answer or does not serve AIJobs", "error", err)
 			d.pause(ctx, reconnect)
 		}
 	}
