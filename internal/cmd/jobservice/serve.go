@@ -33,7 +33,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 		}
 		go func() {
 			if err := watcher.Start(watching); err != nil {
-				log.Error("the certificate is no longer looked at", "error", err)
+				log.Error("Cannot watch the certificate", "error", err)
 			}
 		}()
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
@@ -46,7 +46,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 		return fmt.Errorf("serve the REST interface: %w", err)
 	case <-ctx.Done():
 	}
-	log.Info("ending", "delay", o.shutdownDelay)
+	log.Info("Shutting down", "delay", o.shutdownDelay)
 	time.Sleep(o.shutdownDelay)
 	endStreams()
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), o.shutdownTimeout)
@@ -54,7 +54,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 	closing := time.AfterFunc(silence, unused.close)
 	defer closing.Stop()
 	if err := server.Shutdown(ending); err != nil {
-		log.Warn("requests are cut off that have not ended in time", "timeout", o.shutdownTimeout)
+		log.Warn("Cutting off requests that did not end in time", "timeout", o.shutdownTimeout)
 		_ = server.Close() // it is over either way
 	}
 	if err := <-serving; !errors.Is(err, http.ErrServerClosed) {

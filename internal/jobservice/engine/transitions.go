@@ -24,7 +24,7 @@ const (
 // may have been done. changed rows are written.
 type transition func(row *sqlstore.Row, again bool) (changed bool, then effect, err error)
 
-// grant gives a job to a worker, when nobody has it. granted says whether it did.
+// grant leases a job to a worker unless it is leased. granted says whether it did.
 func grant(row *sqlstore.Row, fence, leaseID int64, worker string, now time.Time) (granted, changed bool) {
 	switch {
 	case row.LeaseID == leaseID: // by the first try of this transaction

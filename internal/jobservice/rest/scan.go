@@ -216,7 +216,7 @@ func hex(digits []byte) uint64 {
 // readObject says what is wrong with a body that should be one JSON object; nil: nothing.
 func readObject(body []byte) *problem {
 	if !utf8.Valid(body) {
-		return invalid("the body is not in UTF-8: encode it so")
+		return invalid("the body is not valid UTF-8")
 	}
 	if !json.Valid(body) {
 		var target any
@@ -228,7 +228,7 @@ func readObject(body []byte) *problem {
 				reason = fmt.Sprintf("%s at byte %d", syntax.Error(), syntax.Offset)
 			}
 		}
-		return invalid("the body is no valid JSON (" + reason + "): correct it")
+		return invalid("the body is not valid JSON (" + reason + "): correct it")
 	}
 	if start := bytes.TrimLeft(body, " \n\t\r"); start[0] != '{' {
 		return invalid("the body is " + kind(start) + ", but must be an object: put it into braces")

@@ -107,7 +107,7 @@ func TestObjectsOfTheCluster(t *testing.T) {
 
 func TestAnOutageIsToldAsSuch(t *testing.T) {
 	config := api.Config(t)
-	config.Host = "127.0.0.1:1" // nobody listens there
+	config.Host = "127.0.0.1:1" // no server listens there
 	cluster := newCluster(t, config)
 	ctx := t.Context()
 	assert.ErrorIs(t, cluster.Check(ctx), jobs.ErrUnavailable)
