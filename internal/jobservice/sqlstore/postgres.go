@@ -24,7 +24,10 @@ const (
 	lockTidying       = lockSpace | 3
 )
 
-type postgres struct{ pool *pgxpool.Pool }
+type postgres struct {
+	reads
+	pool *pgxpool.Pool
+}
 
 // OpenPostgres opens a PostgreSQL database by a URL like postgres://user:password@host/database, and brings its schema up to date.
 func OpenPostgres(ctx context.Context, url string) (Database, error) {
@@ -48,7 +51,7 @@ func OpenPostgres(ctx context.Context, url string) (Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &postgres{pool: pool}
+	p := &postgres{reads: readsPostgres(pool), pool: pool}
 	if err := p.migrate(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("bring the schema of the database up to date: %w", err)

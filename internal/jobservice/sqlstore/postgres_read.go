@@ -3,13 +3,24 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
+
+// readsPostgres are the reads of a PostgreSQL.
+func readsPostgres(pool *pgxpool.Pool) reads {
+	return reads{idColumn: "id::text", counts: allCounts, fail: unavailable, query: func(ctx context.Context, text string, arguments ...any) (rows, func(), error) {
+		found, err := pool.Query(ctx, text, arguments...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return found, found.Close, nil
+	}}
+}
 
 func (p *postgres) Get(ctx context.Context, ids []string) (map[string]*Row, error) {
 	rows, err := p.pool.Query(ctx, "SELECT id::text, "+columns+" FROM jobs WHERE id = ANY($1)", keys(ids))
@@ -56,56 +67,9 @@ func (p *postgres) List(ctx context.Context, filter jobs.Filter) ([]jobs.Job, in
 	return items, total, unavailable(err)
 }
 
-func (p *postgres) Open(ctx context.Context, status jobs.Status, after string, limit int) ([]*Row, error) {
-	if after == "" {
-		after = "00000000-0000-0000-0000-000000000000"
-	}
-	rows, err := p.pool.Query(ctx, "SELECT id::text, "+columns+" FROM jobs WHERE status = $1 AND id > $2 ORDER BY jobs.id LIMIT $3",
-		string(status), after, limit)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	defer rows.Close()
-	var found []*Row
-	for rows.Next() {
-		row, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, row)
-	}
-	return found, unavailable(rows.Err())
-}
-
-func (p *postgres) Undelivered(ctx context.Context, before time.Time, limit int) ([]Outbox, error) {
-	rows, err := p.pool.Query(ctx, "SELECT id::text, jobs FROM outbox WHERE created_at < $1 ORDER BY created_at LIMIT $2",
-		micros(before), limit)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o Outbox, err error) {
-		var ids string
-		err = row.Scan(&o.ID, &ids)
-		o.Jobs = strings.Split(ids, ",")
-		return o, err
-	})
-	return found, unavailable(err)
-}
-
 func (p *postgres) Deliver(ctx context.Context, delivered Delivered) (int, error) {
 	tag, err := p.pool.Exec(ctx, deliver, keys(delivered.IDs), delivered.Epoch)
 	return int(tag.RowsAffected()), unavailable(err)
-}
-
-func (p *postgres) Counts(ctx context.Context) ([]Count, error) {
-	rows, err := p.pool.Query(ctx, "SELECT queue, executor, status, sum(n)::bigint FROM "+allCounts+" GROUP BY 1, 2, 3 ORDER BY 1, 2, 3")
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Count, err error) {
-		return c, row.Scan(&c.Queue, &c.Executor, &c.Status, &c.N)
-	})
-	return found, unavailable(err)
 }
 
 func (p *postgres) Oldest(ctx context.Context, queues []string) (map[string]time.Time, error) {
@@ -136,18 +100,6 @@ ON CONFLICT (width, start, queue, kind, bucket) DO UPDATE SET n = figures.n + ex
 			f.Width, f.Start, f.Queue, f.Kind, f.Bucket, f.N, f.Total)
 	}
 	return unavailable(p.pool.SendBatch(ctx, batch).Close())
-}
-
-func (p *postgres) Figures(ctx context.Context, width int64, since time.Time) ([]Figure, error) {
-	rows, err := p.pool.Query(ctx, "SELECT width, start, queue, kind, bucket, n, total FROM figures WHERE width = $1 AND start >= $2",
-		width, since.Unix())
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f Figure, err error) {
-		return f, row.Scan(&f.Width, &f.Start, &f.Queue, &f.Kind, &f.Bucket, &f.N, &f.Total)
-	})
-	return found, unavailable(err)
 }
 
 func (p *postgres) Audit(ctx context.Context, ids []string, entries []jobs.AuditEntry) error {

@@ -67,7 +67,7 @@ const columns = `namespace, queue, type, executor, priority, submitter, spec, st
   next_retry_at, retry_count, worker_id, fence, lease_id, settled, result, error`
 
 // scan reads a row of the ID and columns.
-func scan(from interface{ Scan(...any) error }) (*Row, error) {
+func scan(from row) (*Row, error) {
 	var (
 		r                                               Row
 		text                                            []byte

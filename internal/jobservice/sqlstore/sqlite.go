@@ -18,6 +18,7 @@ import (
 )
 
 type sqlite struct {
+	reads
 	// write has one connection: SQLite has one writer at a time, and waiting here is fair and cheap.
 	write, read *sql.DB
 	lock        *os.File
@@ -48,6 +49,7 @@ func OpenSQLite(ctx context.Context, folder string) (Database, error) {
 		s.write.SetMaxOpenConns(1)
 		if s.read, err = sql.Open("sqlite", name); err == nil {
 			s.read.SetMaxOpenConns(4)
+			s.reads = readsSQLite(s.read)
 			if err = s.migrate(ctx); err == nil {
 				return s, nil
 			}

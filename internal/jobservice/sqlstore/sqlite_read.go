@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
@@ -16,24 +15,18 @@ type querier interface {
 }
 
 func query(ctx context.Context, from querier, text string, arguments ...any) ([]*Row, error) {
-	return gather(ctx, from, func(rows *sql.Rows) (*Row, error) { return scan(rows) }, text, arguments...)
+	return gather(ctx, readsSQLite(from), scan, text, arguments...)
 }
 
-func gather[T any](ctx context.Context, from querier, scan func(*sql.Rows) (T, error), text string, arguments ...any) ([]T, error) {
-	rows, err := from.QueryContext(ctx, text, arguments...)
-	if err != nil {
-		return nil, away(err)
-	}
-	defer func() { _ = rows.Close() }()
-	var found []T
-	for rows.Next() {
-		one, err := scan(rows)
+// readsSQLite are the reads of a SQLite.
+func readsSQLite(from querier) reads {
+	return reads{idColumn: "id", counts: "job_counts", fail: away, query: func(ctx context.Context, text string, arguments ...any) (rows, func(), error) {
+		found, err := from.QueryContext(ctx, text, arguments...)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		found = append(found, one)
-	}
-	return found, away(rows.Err())
+		return found, func() { _ = found.Close() }, nil
+	}}
 }
 
 // list is an argument of json_each.
@@ -80,29 +73,10 @@ func (s *sqlite) List(ctx context.Context, filter jobs.Filter) ([]jobs.Job, int,
 	return items, total, err
 }
 
-func (s *sqlite) Open(ctx context.Context, status jobs.Status, after string, limit int) ([]*Row, error) {
-	return query(ctx, s.read, "SELECT id, "+columns+" FROM jobs WHERE status = ? AND id > ? ORDER BY id LIMIT ?", status, after, limit)
-}
-
-func (s *sqlite) Undelivered(ctx context.Context, before time.Time, limit int) ([]Outbox, error) {
-	return gather(ctx, s.read, func(rows *sql.Rows) (o Outbox, err error) {
-		var ids string
-		err = rows.Scan(&o.ID, &ids)
-		o.Jobs = strings.Split(ids, ",")
-		return o, err
-	}, "SELECT id, jobs FROM outbox WHERE created_at < ? ORDER BY created_at LIMIT ?", micros(before), limit)
-}
-
 const deliverSQLite = "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?)) AND (SELECT id FROM epoch) = ?"
 
 func (s *sqlite) Deliver(ctx context.Context, delivered Delivered) (int, error) {
 	return s.delete(ctx, deliverSQLite, list(delivered.IDs), delivered.Epoch)
-}
-
-func (s *sqlite) Counts(ctx context.Context) ([]Count, error) {
-	return gather(ctx, s.read, func(rows *sql.Rows) (c Count, err error) {
-		return c, rows.Scan(&c.Queue, &c.Executor, &c.Status, &c.N)
-	}, "SELECT queue, executor, status, sum(n) FROM job_counts GROUP BY 1, 2, 3 ORDER BY 1, 2, 3")
 }
 
 func (s *sqlite) Oldest(ctx context.Context, queues []string) (map[string]time.Time, error) {
@@ -130,12 +104,6 @@ ON CONFLICT DO UPDATE SET n = n + excluded.n, total = total + excluded.total`, f
 		}
 		return nil
 	})
-}
-
-func (s *sqlite) Figures(ctx context.Context, width int64, since time.Time) ([]Figure, error) {
-	return gather(ctx, s.read, func(rows *sql.Rows) (f Figure, err error) {
-		return f, rows.Scan(&f.Width, &f.Start, &f.Queue, &f.Kind, &f.Bucket, &f.N, &f.Total)
-	}, "SELECT width, start, queue, kind, bucket, n, total FROM figures WHERE width = ? AND start >= ?", width, since.Unix())
 }
 
 func (s *sqlite) Audit(ctx context.Context, ids []string, entries []jobs.AuditEntry) error {
