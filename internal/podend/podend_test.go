@@ -61,7 +61,9 @@ func disrupted(reason, message string) podOption {
 }
 
 func because(reason, message string) podOption {
-	return func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, reason, message }
+	return func(p *corev1.Pod) {
+		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, reason, message
+	}
 }
 
 func TestEndOf(t *testing.T) {
@@ -129,9 +131,9 @@ func TestCause(t *testing.T) {
 		failed []*corev1.Pod
 		want   string
 	}{
-		"a loss before a failure": {[]*corev1.Pod{pod("a", exit(1, 0)), pod("b", exit(143, time.Second), disrupted("DeletionByPodGC", ""))}, "b"},
+		"a loss before a failure":                 {[]*corev1.Pod{pod("a", exit(1, 0)), pod("b", exit(143, time.Second), disrupted("DeletionByPodGC", ""))}, "b"},
 		"a failure before those that lost a peer": {[]*corev1.Pod{pod("a", exit(75, 0)), pod("b", exit(1, time.Second))}, "b"},
-		"the first of two failures": {[]*corev1.Pod{pod("a", exit(2, time.Second)), pod("b", exit(1, 0))}, "b"},
+		"the first of two failures":               {[]*corev1.Pod{pod("a", exit(2, time.Second)), pod("b", exit(1, 0))}, "b"},
 		"a pod that a user deleted before another lost it": {
 			[]*corev1.Pod{pod("a", exit(75, 2*time.Second)), pod("b", deleted(0, time.Minute), exit(143, time.Second))}, "b"},
 		"a lost peer before a pod that was deleted for it": {
