@@ -20,7 +20,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=${TARGETOS:-linux} GOARCH=${TARGETARCH} \
-    go build -trimpath -tags disable_grpc_modules -ldflags "-s -w -X main.version=${VERSION}" -o /out/manager .
+    go build -trimpath -tags disable_grpc_modules,grpcnotrace -ldflags "-s -w -X main.version=${VERSION}" -o /out/manager .
 
 FROM ${BASE_IMAGE}
 ARG VERSION=dev

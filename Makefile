@@ -100,7 +100,7 @@ verify: catalog bundle-validate ## Fail when generated files or go.mod differ fr
 
 .PHONY: build
 build: ## Build the manager for this machine into bin/manager.
-	go build -trimpath -tags disable_grpc_modules -ldflags '-s -w -X main.version=$(VERSION)' -o bin/manager .
+	go build -trimpath -tags disable_grpc_modules,grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)' -o bin/manager .
 
 .PHONY: run
 run: ## Run the manager on this machine against the cluster of KUBECONFIG, with the CRDs installed there.

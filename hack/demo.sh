@@ -55,18 +55,11 @@ prepare_local_cluster() {
 
 # await NAME WHAT: finish NAME, with a line every 20 seconds.
 await() {
-  local begin=$SECONDS next=$((SECONDS + 20))
-  while kill -0 "${JOBS[$1]}" 2>/dev/null; do
-    sleep 0.2
-    if ((SECONDS >= next)); then
-      say "$2: $((SECONDS - begin))s so far ($(tail -n 1 "$LOG_DIR/$1.log" | cut -c 1-80))"
-      next=$((next + 20))
-    fi
-  done
+  with_heartbeat "$2" wait "${JOBS[$1]}" || true
   finish "$1"
 }
 
-print_next_steps() {
+next_steps() {
   say "done; everything is still running"
   if [[ -z $USER_CLUSTER ]]; then
     note "Look at it:"

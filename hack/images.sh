@@ -16,7 +16,7 @@ WORKER_DIR=$STATE/images/training
 
 prepare_manager() {
   mkdir -p "$(dirname "$MANAGER")"
-  CGO_ENABLED=0 go build -trimpath -tags disable_grpc_modules -ldflags "-s -w -X main.version=$VERSION" -o "$MANAGER" .
+  CGO_ENABLED=0 go build -trimpath -tags disable_grpc_modules,grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o "$MANAGER" .
 }
 
 # rootfs.tar (Debian with PyTorch) is made again only when its recipe has changed, app (the worker) every time.

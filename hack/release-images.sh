@@ -37,7 +37,7 @@ prepare() {
     ln -s "$ROOT" "$folder/source"
   fi
   cp -r "$folder/source/bundle" "$folder/bundle"
-  CGO_ENABLED=0 go build -C "$folder/source" -trimpath -tags disable_grpc_modules -ldflags "-s -w -X main.version=$version" -o "$folder/manager" .
+  CGO_ENABLED=0 go build -C "$folder/source" -trimpath -tags disable_grpc_modules,grpcnotrace -ldflags "-s -w -X main.version=$version" -o "$folder/manager" .
   if [[ -n $commit ]]; then echo "$commit" >"$folder/stamp"; fi
 }
 

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	"github.com/operator-framework/api/crds"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
@@ -29,6 +27,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
@@ -40,7 +39,7 @@ var (
 		mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme)
 	api = apiserver.New(apiserver.OwnCRDs, func(env *envtest.Environment) {
 		env.CRDs = append(env.CRDs, crds.ClusterServiceVersion(), crds.OperatorCondition())
-		// Nobody here would take away the finalizer that this plugin gives every claim.
+		// No controller here would remove the finalizer that this plugin gives every claim.
 		env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "StorageObjectInUseProtection")
 	})
 )

@@ -13,9 +13,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dcnlab/spot-training-operator/scorecard/internal/checks"
 )
 
-// deploy makes the manager's Deployment, and what its controller would say of it.
+// deploy creates the manager's Deployment with the status that its controller would write.
 func (b *bench) deploy(available int32) *appsv1.Deployment {
 	b.t.Helper()
 	labels := map[string]string{"app": "manager"}
@@ -144,7 +146,7 @@ func TestStoredVersions(t *testing.T) {
 	b := newBench(t)
 	b.passes("level2-stored-versions")
 
-	// An older version, in which something is stored still.
+	// An older version in which objects are still stored.
 	var crd apiextensionsv1.CustomResourceDefinition
 	require.NoError(t, b.Get(t.Context(), client.ObjectKey{Name: "agents.aiplatform.example.com"}, &crd))
 	older := *crd.Spec.Versions[0].DeepCopy()
@@ -166,7 +168,7 @@ func TestUpgradePathOfTheBundle(t *testing.T) {
 	newBench(t).passes("level2-upgrade-path")
 }
 
-// The operator of this version pins no image: the test must see that.
+// No webhook runs here that pins the image: the test must see that.
 func TestImagePinned(t *testing.T) {
 	b := newBench(t)
 	b.fails("level2-image-pinned", "spec.image of a TrainingJob that names none stays empty")
@@ -185,14 +187,14 @@ func TestKinds(t *testing.T) {
 	b.fails("kind-aijob", "gave up waiting until AIJob")
 
 	startOperator(t, b.namespace)
-	for _, test := range allTests() {
-		if test.Suite == "kinds" && test.Name != "kind-trainingjob" && test.Name != "kind-spotinstancevm" {
+	for _, test := range checks.All() {
+		if test.Suite() == "kinds" && test.Name != "kind-trainingjob" && test.Name != "kind-spotinstancevm" {
 			b.passes(test.Name)
 		}
 	}
 }
 
-// Nothing trains here: the job's pods are made by nobody. The test must not take that for training, and must clean up.
+// Nothing trains here: no controller creates the job's pods. The test must not take that for training, and must clean up.
 func TestATrainingJobThatDoesNotTrainFails(t *testing.T) {
 	b := newBench(t)
 	startOperator(t, b.namespace)

@@ -12,12 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/level1"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/level2"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/level3"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/level4"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/level5"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/suite"
+	"github.com/dcnlab/spot-training-operator/scorecard/internal/checks"
 )
 
 const (
@@ -63,8 +58,8 @@ func listed(t *testing.T) map[string][]v1alpha3.TestConfiguration {
 }
 
 func TestListedTestsExistAndAreLabelledAsTheySay(t *testing.T) {
-	byName := map[string]suite.Test{}
-	for _, test := range allTests() {
+	byName := map[string]checks.Test{}
+	for _, test := range checks.All() {
 		byName[test.Name] = test
 	}
 	count := 0
@@ -82,14 +77,14 @@ func TestListedTestsExistAndAreLabelledAsTheySay(t *testing.T) {
 				continue
 			}
 			delete(byName, name) // a second entry would run it twice
-			want := map[string]string{"suite": test.Suite, "test": test.Name}
+			want := map[string]string{"suite": test.Suite(), "test": test.Name}
 			if test.NeedsOLM {
 				want["needs"] = "olm"
 			}
 			assert.Equal(t, program, entry.Entrypoint[0], name)
 			assert.Equal(t, want, entry.Labels, name)
 			stage := "/stages/0/tests/-"
-			if test.Patience > suite.DefaultPatience {
+			if test.Timeout > checks.DefaultTimeout {
 				stage = "/stages/1/tests/-" // those that train run one by one
 			}
 			assert.Equal(t, stage, path, name)
@@ -118,8 +113,8 @@ func TestTheBundleHasTheListedTests(t *testing.T) {
 
 func TestEveryKindHasAListedTest(t *testing.T) {
 	names := namesListed(t)
-	for _, test := range allTests() {
-		if test.Suite == "kinds" {
+	for _, test := range checks.All() {
+		if test.Suite() == "kinds" {
 			assert.Contains(t, names, test.Name)
 		}
 	}
@@ -135,26 +130,11 @@ func namesListed(t *testing.T) (names []string) {
 	return names
 }
 
-// level is a capability level of OLM.
-type level struct {
-	name       string
-	tests      []suite.Test
-	unanswered []string
-}
-
-var levels = []level{
-	{"Basic Install", level1.Tests(), nil},
-	{"Seamless Upgrades", level2.Tests(), nil},
-	{"Full Lifecycle", level3.Tests(), nil},
-	{"Deep Insights", level4.Tests(), nil},
-	{"Auto Pilot", level5.Tests(), level5.Unanswered()},
-}
-
 // proven is how many of the levels, from the first, have all of their questions asked by tests in the list.
-func proven(levels []level, names []string) int {
+func proven(levels []checks.Level, names []string) int {
 	for i, level := range levels {
-		missing := slices.ContainsFunc(level.tests, func(test suite.Test) bool { return !slices.Contains(names, test.Name) })
-		if missing || len(level.unanswered) > 0 {
+		missing := slices.ContainsFunc(level.Tests, func(test checks.Test) bool { return !slices.Contains(names, test.Name) })
+		if missing || len(level.Missing) > 0 {
 			return i
 		}
 	}
@@ -162,8 +142,8 @@ func proven(levels []level, names []string) int {
 }
 
 func TestProven(t *testing.T) {
-	a, b := suite.Test{Name: "a"}, suite.Test{Name: "b"}
-	ladder := []level{{"one", []suite.Test{a}, nil}, {"two", []suite.Test{b}, nil}, {"three", nil, []string{"what of this?"}}}
+	a, b := checks.Test{Name: "a"}, checks.Test{Name: "b"}
+	ladder := []checks.Level{{Name: "one", Tests: []checks.Test{a}}, {Name: "two", Tests: []checks.Test{b}}, {Name: "three", Missing: []string{"what of this?"}}}
 
 	assert.Equal(t, 0, proven(ladder, nil))
 	assert.Equal(t, 1, proven(ladder, []string{"a"}))
@@ -172,11 +152,11 @@ func TestProven(t *testing.T) {
 }
 
 func TestTheClaimedCapabilityLevelIsProven(t *testing.T) {
-	highest := proven(levels, namesListed(t))
+	highest := proven(checks.Levels(), namesListed(t))
 	for _, path := range []string{csvBase, generatedCSV} {
 		var csv operatorsv1alpha1.ClusterServiceVersion
 		read(t, path, &csv)
-		claimed := slices.IndexFunc(levels, func(l level) bool { return l.name == csv.Annotations["capabilities"] }) + 1
+		claimed := slices.IndexFunc(checks.Levels(), func(l checks.Level) bool { return l.Name == csv.Annotations["capabilities"] }) + 1
 		require.Positive(t, claimed, "%s claims the unknown capability level %q", path, csv.Annotations["capabilities"])
 		assert.LessOrEqual(t, claimed, highest,
 			"%s claims the level %q, but the tests in config/scorecard prove %d levels only", path, csv.Annotations["capabilities"], highest)

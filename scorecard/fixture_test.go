@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/bundle"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/lab"
+	"github.com/dcnlab/spot-training-operator/scorecard/internal/checks"
+	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
 const (
@@ -39,7 +39,7 @@ var samples = []string{
 }
 
 // writeBundle writes what the tests read of a bundle: the CRDs, the examples and what the ClusterServiceVersion owns.
-func writeBundle(t *testing.T) bundle.Bundle {
+func writeBundle(t *testing.T) cluster.Bundle {
 	t.Helper()
 	folder := t.TempDir()
 	manifests := filepath.Join(folder, "manifests")
@@ -79,7 +79,7 @@ func writeBundle(t *testing.T) bundle.Bundle {
 			}},
 		},
 	})
-	read, err := bundle.Read(folder)
+	read, err := cluster.ReadBundle(folder)
 	require.NoError(t, err)
 	return read
 }
@@ -106,7 +106,7 @@ type bench struct {
 
 	t         *testing.T
 	config    *rest.Config
-	bundle    bundle.Bundle
+	bundle    cluster.Bundle
 	namespace string
 }
 
@@ -158,15 +158,15 @@ func (b *bench) asServiceAccount(name string) *rest.Config {
 	return config
 }
 
-// run runs a test of the scorecard, with at most so much patience.
-func (b *bench) run(name string, patience time.Duration) v1alpha3.TestResult {
+// run runs a test of the scorecard, with the timeout.
+func (b *bench) run(name string, timeout time.Duration) v1alpha3.TestResult {
 	b.t.Helper()
-	for _, test := range allTests() {
+	for _, test := range checks.All() {
 		if test.Name != name {
 			continue
 		}
-		test.Patience = patience
-		status := test.Execute(b.t.Context(), func() (*lab.Lab, error) { return lab.Open(b.config, b.bundle, b.namespace) })
+		test.Timeout = timeout
+		status := test.Execute(b.t.Context(), func() (*cluster.Env, error) { return cluster.Open(b.config, b.bundle, b.namespace) })
 		require.Len(b.t, status.Results, 1)
 		b.t.Logf("%s: %s %v\n%s", name, status.Results[0].State, status.Results[0].Errors, status.Results[0].Log)
 		return status.Results[0]

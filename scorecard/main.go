@@ -1,6 +1,6 @@
 // Command scorecard holds the operator's own tests for operator-sdk's scorecard, beside its basic and olm suites. Each
-// test is a subcommand, runs in a pod against the cluster in which the operator is, and prints its result as the JSON
-// that the scorecard reads. docs/scorecard.md says what each asks.
+// test is a subcommand, runs in a pod of the operator's cluster, and prints its result as the JSON that the scorecard
+// reads. docs/scorecard.md describes them.
 package main
 
 import (
@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -21,28 +20,15 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/bundle"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/kinds"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/lab"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/level1"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/level2"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/level3"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/level4"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/level5"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/suite"
-	"github.com/dcnlab/spot-training-operator/scorecard/internal/verdict"
+	"github.com/dcnlab/spot-training-operator/scorecard/internal/checks"
+	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
-// allTests are the tests of this program, in the order in which they are listed.
-func allTests() []suite.Test {
-	return slices.Concat(kinds.Tests(), level1.Tests(), level2.Tests(), level3.Tests(), level4.Tests(), level5.Tests())
-}
-
 func main() {
-	// A pod's log is its result: nothing else may be in it.
+	// The pod's log must contain nothing but the result.
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
-	// The scorecard ends pods that take too long by SIGTERM; what they have made must go all the same.
+	// The scorecard stops slow pods by SIGTERM; they must still delete what they created.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := newCommand(os.Stdout).ExecuteContext(ctx); err != nil {
@@ -66,14 +52,14 @@ func newCommand(out io.Writer) *cobra.Command {
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return printStatus(out, verdict.Status(strings.Join(args, " "), "", unknown(args)))
+			return printStatus(out, cluster.Status(strings.Join(args, " "), "", unknown(args)))
 		},
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.bundle, "bundle", "/bundle", "folder of the OLM bundle")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("SCORECARD_NAMESPACE"),
-		"namespace in which the test may make objects (environment: SCORECARD_NAMESPACE)")
-	for _, test := range allTests() {
+		"namespace in which the test may create objects (environment: SCORECARD_NAMESPACE)")
+	for _, test := range checks.All() {
 		root.AddCommand(&cobra.Command{
 			Use: test.Name, Short: test.Question, Args: cobra.NoArgs,
 			RunE: func(command *cobra.Command, _ []string) error {
@@ -89,8 +75,8 @@ func newCommand(out io.Writer) *cobra.Command {
 }
 
 // open connects a test to the bundle and to the cluster of the pod, or of KUBECONFIG.
-func (o options) open() (*lab.Lab, error) {
-	tested, err := bundle.Read(o.bundle)
+func (o options) open() (*cluster.Env, error) {
+	tested, err := cluster.ReadBundle(o.bundle)
 	if err != nil {
 		return nil, err
 	}
@@ -98,12 +84,12 @@ func (o options) open() (*lab.Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
-	return lab.Open(config, tested, o.namespace)
+	return cluster.Open(config, tested, o.namespace)
 }
 
 func unknown(args []string) error {
 	var names []string
-	for _, test := range allTests() {
+	for _, test := range checks.All() {
 		names = append(names, test.Name)
 	}
 	return fmt.Errorf("there is no test %q: name one of %s", strings.Join(args, " "), strings.Join(names, ", "))
@@ -121,8 +107,8 @@ func printStatus(out io.Writer, status v1alpha3.TestStatus) error {
 func list(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SUITE\tTEST\tQUESTION")
-	for _, test := range allTests() {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", test.Suite, test.Name, test.Question)
+	for _, test := range checks.All() {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", test.Suite(), test.Name, test.Question)
 	}
 	return table.Flush()
 }

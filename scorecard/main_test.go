@@ -14,15 +14,16 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/scorecard/internal/checks"
 )
 
 func TestTestsAreNamedAfterTheirSuite(t *testing.T) {
 	names := map[string]bool{}
-	for _, test := range allTests() {
+	for _, test := range checks.All() {
 		assert.False(t, names[test.Name], "%s is there twice", test.Name)
 		names[test.Name] = true
 		prefix, _, _ := strings.Cut(test.Name, "-")
-		assert.Equal(t, test.Suite, map[string]string{"kind": "kinds"}[prefix]+strings.TrimPrefix(prefix, "kind"), test.Name)
+		assert.Equal(t, test.Suite(), map[string]string{"kind": "kinds"}[prefix]+strings.TrimPrefix(prefix, "kind"), test.Name)
 		assert.Regexp(t, `\?$`, test.Question, test.Name)
 		assert.NotNil(t, test.Run, test.Name)
 	}
@@ -64,14 +65,14 @@ func TestListShowsEveryTest(t *testing.T) {
 	command.SetArgs([]string{"list"})
 	require.NoError(t, command.Execute())
 
-	assert.Equal(t, len(allTests())+1, strings.Count(out.String(), "\n"))
+	assert.Equal(t, len(checks.All())+1, strings.Count(out.String(), "\n"))
 }
 
 // Every kind has a controller, and so a test of what that does.
 func TestEveryKindHasATest(t *testing.T) {
 	got := map[string]bool{}
-	for _, test := range allTests() {
-		if test.Suite == "kinds" {
+	for _, test := range checks.All() {
+		if test.Suite() == "kinds" {
 			got[test.Name] = true
 			assert.NotContains(t, test.Question, "ControllerNotAvailable")
 		}

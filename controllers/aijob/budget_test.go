@@ -5,9 +5,10 @@ import (
 
 	"k8s.io/client-go/transport"
 
+	"github.com/stretchr/testify/require"
+
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/harness/budget"
-	"github.com/stretchr/testify/require"
 )
 
 func TestBudgetOfALife(t *testing.T) {

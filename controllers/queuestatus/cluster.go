@@ -14,14 +14,15 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
-// ClusterFigures are what there is of clusters.
+// ClusterFigures are the figures of clusters.
 type ClusterFigures interface {
-	// Cluster says it of the nodes with the labels, and of the jobs in the cluster of the name; false while it is not known yet.
+	// Cluster returns the figures of the nodes with the labels, and of the jobs in the cluster of the name; false while they are not known.
 	Cluster(name string, selector map[string]string) (queueing.ClusterFigures, bool)
-	// ClusterChanges reports clusters whose figures may be others.
+	// ClusterChanges tells of clusters whose figures may have changed.
 	ClusterChanges() source.Source
 }
 
@@ -34,7 +35,7 @@ type ClusterReconciler struct {
 	// Figures of the clusters.
 	Figures ClusterFigures
 
-	pace queueing.Pace
+	reporter reporter
 }
 
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=computeclusters,verbs=list;watch
@@ -58,7 +59,7 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	var cluster aiplatformv1alpha1.ComputeCluster
 	if err := r.Get(ctx, request.NamespacedName, &cluster); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.pace.Forget(request.Name)
+			r.reporter.Forget(request.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("read the ComputeCluster: %w", err)
@@ -68,7 +69,7 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	}
 	figures, known := r.Figures.Cluster(cluster.Name, selectorOf(&cluster))
 	if !known {
-		return ctrl.Result{}, nil // it is told when they are
+		return ctrl.Result{}, nil // the cluster is reconciled again when they are
 	}
 	o := observedCluster{cluster: &cluster, figures: figures, now: r.Clock.Now()}
 	return r.report(ctx, o, planCluster(o))
@@ -76,12 +77,10 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 
 // report writes the status when it changed: figures alone at most every few seconds.
 func (r *ClusterReconciler) report(ctx context.Context, o observedCluster, status aiplatformv1alpha1.ComputeClusterStatus) (ctrl.Result, error) {
-	next := o.cluster.DeepCopy()
+	before, next := &o.cluster.Status, o.cluster.DeepCopy()
 	next.Status = status
-	urgent := o.cluster.Status.Health != next.Status.Health || !sameReadiness(o.cluster.Status.Conditions, next.Status.Conditions)
-	result, err := r.pace.Report(ctx, r, o.cluster, next, urgent, o.now)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("write the status of the ComputeCluster: %w", err)
-	}
-	return result, nil
+	urgent := before.Health != status.Health || !isSameReadiness(before.Conditions, status.Conditions)
+	return r.reporter.report(ctx, r, o.cluster, next, reporting.Transition{
+		From: string(before.Health), To: string(status.Health), Before: before.Conditions, After: status.Conditions,
+	}, urgent, o.now)
 }

@@ -12,6 +12,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // observedCluster is all that a cluster's plan is made from.
@@ -39,10 +40,7 @@ func planCluster(o observedCluster) aiplatformv1alpha1.ComputeClusterStatus {
 	status.RunningJobs = count(int64(o.figures.Jobs))
 	health, value, reason, message := health(o)
 	status.Health = health
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: reasons.ConditionReady, Status: value, Reason: reason, Message: message,
-		ObservedGeneration: o.cluster.Generation, LastTransitionTime: metav1.NewTime(o.now).Rfc3339Copy(),
-	})
+	reporting.Set(&status.Conditions, o.cluster.Generation, o.now, reasons.ConditionReady, value, reason, message)
 	return status
 }
 
@@ -74,8 +72,8 @@ func noNodes(cluster *aiplatformv1alpha1.ComputeCluster) string {
 	return "no node has all labels of spec.nodeSelector: label nodes, or correct it"
 }
 
-// sameReadiness says whether conditions differ in wording alone.
-func sameReadiness(a, b []metav1.Condition) bool {
+// isSameReadiness says whether conditions differ in wording alone.
+func isSameReadiness(a, b []metav1.Condition) bool {
 	before, after := meta.FindStatusCondition(a, reasons.ConditionReady), meta.FindStatusCondition(b, reasons.ConditionReady)
 	return before != nil && after != nil && before.Status == after.Status && before.Reason == after.Reason &&
 		before.ObservedGeneration == after.ObservedGeneration

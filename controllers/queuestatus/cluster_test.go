@@ -33,6 +33,7 @@ func (f *clusterFigures) Cluster(_ string, selector map[string]string) (queueing
 func (f *clusterFigures) ClusterChanges() source.Source { return nil }
 
 func TestTheStatusIsWrittenSparingly(t *testing.T) {
+	t.Parallel()
 	api, err := client.NewWithWatch(server.Config(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	writes := 0

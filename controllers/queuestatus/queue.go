@@ -21,14 +21,15 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
-// QueueFigures are what a queue's jobs do.
+// QueueFigures are the figures of queues.
 type QueueFigures interface {
-	// Queue says it of the queue of the name; false while it is not known yet.
+	// Queue returns the figures of the jobs of a queue; false while they are not known.
 	Queue(name string) (queueing.QueueFigures, bool)
-	// QueueChanges reports queues with other figures, or whose figures are known now.
+	// QueueChanges tells of queues whose figures changed or became known.
 	QueueChanges() source.Source
 }
 
@@ -41,7 +42,7 @@ type QueueReconciler struct {
 	// Figures of the queues.
 	Figures QueueFigures
 
-	pace queueing.Pace
+	reporter reporter
 }
 
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch
@@ -83,14 +84,14 @@ func (r *QueueReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	var queue aiplatformv1alpha1.AIJobQueue
 	if err := r.Get(ctx, request.NamespacedName, &queue); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.pace.Forget(request.Name)
+			r.reporter.Forget(request.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("read the AIJobQueue: %w", err)
 	}
 	figures, known := r.Figures.Queue(queue.Name)
 	if !known || queue.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil // it is told when they are
+		return ctrl.Result{}, nil // the queue is reconciled again when they are
 	}
 	o := observedQueue{queue: &queue, figures: figures, now: r.Clock.Now()}
 	if name := queue.Spec.PriorityClass; name != "" {
@@ -105,12 +106,8 @@ func (r *QueueReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 
 // report writes the status when it changed: figures alone at most every few seconds.
 func (r *QueueReconciler) report(ctx context.Context, o observedQueue, status aiplatformv1alpha1.AIJobQueueStatus) (ctrl.Result, error) {
-	next := o.queue.DeepCopy()
+	before, next := o.queue.Status.Conditions, o.queue.DeepCopy()
 	next.Status = status
-	urgent := !equality.Semantic.DeepEqual(o.queue.Status.Conditions, next.Status.Conditions)
-	result, err := r.pace.Report(ctx, r, o.queue, next, urgent, o.now)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("write the status of the AIJobQueue: %w", err)
-	}
-	return result, nil
+	urgent := !equality.Semantic.DeepEqual(before, status.Conditions)
+	return r.reporter.report(ctx, r, o.queue, next, reporting.Transition{Before: before, After: status.Conditions}, urgent, o.now)
 }

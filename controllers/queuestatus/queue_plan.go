@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -12,6 +11,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // observedQueue is all that a queue's plan is made from.
@@ -33,10 +33,7 @@ func planQueue(o observedQueue) aiplatformv1alpha1.AIJobQueueStatus {
 	}
 	status.Usage = usage(o.figures)
 	value, reason, message := readiness(o)
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: reasons.ConditionReady, Status: value, Reason: reason, Message: message,
-		ObservedGeneration: o.queue.Generation, LastTransitionTime: metav1.NewTime(o.now).Rfc3339Copy(),
-	})
+	reporting.Set(&status.Conditions, o.queue.Generation, o.now, reasons.ConditionReady, value, reason, message)
 	return status
 }
 
@@ -44,7 +41,7 @@ func readiness(o observedQueue) (value metav1.ConditionStatus, reason, message s
 	switch spec := &o.queue.Spec; {
 	case ptr.Deref(spec.Suspend, false):
 		return metav1.ConditionFalse, reasons.QueueSuspended,
-			"spec.suspend is true: jobs that run go on, and no other is admitted until it is false"
+			"spec.suspend is true: running jobs continue, and no other is admitted until it is false"
 	case o.classMissing:
 		return metav1.ConditionTrue, reasons.PriorityClassNotFound, fmt.Sprintf(
 			"the queue admits jobs, but there is no PriorityClass %s: their pods get the cluster's default; create it, or correct spec.priorityClass",

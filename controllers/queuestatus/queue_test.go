@@ -74,6 +74,7 @@ func (w *world) now() *aiplatformv1alpha1.AIJobQueue {
 }
 
 func TestFiguresAreWrittenSparingly(t *testing.T) {
+	t.Parallel()
 	w := newQueueWorld(t, func(*aiplatformv1alpha1.AIJobQueueSpec) {})
 	w.reconcile()
 	assert.Zero(t, w.writes, "nothing is said before the jobs are known")
@@ -103,6 +104,7 @@ func TestFiguresAreWrittenSparingly(t *testing.T) {
 }
 
 func TestAPriorityClassThatIsMissingIsTold(t *testing.T) {
+	t.Parallel()
 	w := newQueueWorld(t, func(s *aiplatformv1alpha1.AIJobQueueSpec) { s.PriorityClass = "aijobqueue-test" })
 	w.figures.known = true
 	w.reconcile()
@@ -116,6 +118,7 @@ func TestAPriorityClassThatIsMissingIsTold(t *testing.T) {
 }
 
 func TestAQueueThatIsGoneIsForgotten(t *testing.T) {
+	t.Parallel()
 	w := newQueueWorld(t, func(*aiplatformv1alpha1.AIJobQueueSpec) {})
 	require.NoError(t, w.Delete(t.Context(), w.now()))
 	assert.Equal(t, reconcile.Result{}, w.reconcile())

@@ -18,6 +18,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 // trainImage is that of the template.
@@ -65,7 +66,7 @@ func (c *cluster) quiet(m *manager) {
 }
 
 func TestAPIAJobRunsToItsEnd(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newCluster(t, "", "a", "b", "c")
 	m := c.start(nil)
 	job := c.submit(spotJob().Checkpoints(hour))
@@ -92,9 +93,10 @@ func TestAPIAJobRunsToItsEnd(t *testing.T) {
 }
 
 func TestAPIAPreemptedReplicaGoesOnElsewhere(t *testing.T) {
+	t.Parallel()
 	for _, version := range checkpointbackup.Versions {
 		t.Run(version, func(t *testing.T) {
-			parallel(t)
+			t.Parallel()
 			c := newCluster(t, version, "a", "b", "c")
 			m := c.start(nil)
 			job := c.submit(spotJob().Checkpoints(hour))
@@ -124,7 +126,7 @@ func TestAPIAPreemptedReplicaGoesOnElsewhere(t *testing.T) {
 }
 
 func TestAPIALostReplicaStartsFromACheckpointOfAnother(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newCluster(t, "v1", "a", "b", "c")
 	c.start(nil)
 	job := c.submit(spotJob().Checkpoints(hour))
@@ -142,7 +144,7 @@ func TestAPIALostReplicaStartsFromACheckpointOfAnother(t *testing.T) {
 }
 
 func TestAPIAPodOnANodeThatDoesNotAnswerIsNotDuplicated(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newCluster(t, "", "a", "b", "c")
 	c.start(nil)
 	job := c.submit(spotJob())
@@ -165,15 +167,15 @@ func TestAPIAPodOnANodeThatDoesNotAnswerIsNotDuplicated(t *testing.T) {
 }
 
 func TestAPIAnAgentThatComesLaterIsUsed(t *testing.T) {
-	serve(t)
-	c := newCluster(t, "", "a", "b", "c")
+	t.Parallel()
+	c := newClusterOf(t, apiserver.Start(t, apiserver.OwnCRDs).Config(t), "", "a", "b", "c")
 	c.discovers = true
 	c.start(nil)
 	job := c.submit(spotJob().Checkpoints(hour))
 	c.reach(job, "Running", runs(2))
 	require.Equal(t, "False CheckpointAgentNotInstalled", conditionsOf(job.Status)["CheckpointAgentAvailable"])
 
-	serve(t, "v1alpha1")
+	c.serve("v1alpha1")
 	c.version = "v1alpha1"
 	c.reach(job, "seeing the agent", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
 		return conditionsOf(*status)["CheckpointAgentAvailable"] == "Unknown NoCheckpointYet"
@@ -184,7 +186,7 @@ func TestAPIAnAgentThatComesLaterIsUsed(t *testing.T) {
 	})
 	assert.Contains(t, c.started["bert-1-r1"], "team/checkpoints:bert-1-")
 
-	serve(t)
+	c.serve()
 	c.version = ""
 	c.reach(job, "seeing that the agent is gone", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
 		return conditionsOf(*status)["CheckpointAgentAvailable"] == "False CheckpointAgentNotInstalled"
@@ -193,7 +195,7 @@ func TestAPIAnAgentThatComesLaterIsUsed(t *testing.T) {
 }
 
 func TestAPIFailures(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newCluster(t, "", "a", "b")
 	m := c.start(nil)
 	job := c.submit(spotJob())
@@ -222,7 +224,7 @@ func TestAPIFailures(t *testing.T) {
 }
 
 func TestAPIWhatIsMissingIsTold(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newCluster(t, "", "a", "b")
 	c.full = true
 	c.start(nil)
@@ -269,7 +271,7 @@ func TestAPIWhatIsMissingIsTold(t *testing.T) {
 }
 
 func TestAPIAStrangersJobIsLeftAlone(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newCluster(t, "", "a", "b")
 	stranger := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: "bert-0", Namespace: c.namespace},
@@ -288,7 +290,7 @@ func TestAPIAStrangersJobIsLeftAlone(t *testing.T) {
 }
 
 func TestAPIATemplateThatTheServerRefusesIsTold(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newCluster(t, "", "a")
 	c.start(nil)
 	job := c.submit(spotJob().Template(func(s *batchv1.JobSpec) {
@@ -300,7 +302,7 @@ func TestAPIATemplateThatTheServerRefusesIsTold(t *testing.T) {
 }
 
 func TestAPIAJobThatLostItsLabelsIsFoundAgain(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newCluster(t, "", "a", "b")
 	m := c.start(nil)
 	job := c.submit(spotJob())
@@ -318,7 +320,7 @@ func TestAPIAJobThatLostItsLabelsIsFoundAgain(t *testing.T) {
 }
 
 func TestAPIADeletedJobIsCreatedAgain(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newCluster(t, "", "a", "b")
 	c.start(nil)
 	job := c.submit(spotJob())

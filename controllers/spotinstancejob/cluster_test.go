@@ -55,7 +55,11 @@ type cluster struct {
 
 func newCluster(t *testing.T, version string, nodes ...string) *cluster {
 	t.Helper()
-	config := api.Config(t)
+	return newClusterOf(t, api.Config(t), version, nodes...)
+}
+
+func newClusterOf(t *testing.T, config *rest.Config, version string, nodes ...string) *cluster {
+	t.Helper()
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}

@@ -60,7 +60,7 @@ func life(t *testing.T, at *crash.Cut) []string {
 }
 
 func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	writes := life(t, nil)
 	t.Logf("%d writes: %q", len(writes), writes)
 	require.GreaterOrEqual(t, len(writes), 10)

@@ -1,7 +1,6 @@
 package spotinstancejob
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,24 +16,14 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
-// api has no CheckpointBackups until a test installs them.
+// api serves CheckpointBackups in all versions. What a manager finds is its cluster's: see discovery.
 var (
 	scheme = apiserver.Scheme(apiextensionsv1.AddToScheme, spotv1alpha1.AddToScheme)
-	api    = apiserver.New(apiserver.OwnCRDs)
+	api    = apiserver.New(apiserver.OwnCRDs, apiserver.CRDs(crds.Folder()))
 	await  = apiserver.Await
 )
 
 func TestMain(m *testing.M) { api.Main(m) }
-
-// install has the cluster serve CheckpointBackups in all versions, once.
-var install sync.Once
-
-// parallel runs a test beside others. What its cluster serves is what its manager discovers: see discovery.
-func parallel(t *testing.T) {
-	t.Helper()
-	t.Parallel()
-	install.Do(func() { serve(t, checkpointbackup.Versions...) })
-}
 
 // discovery finds one version of CheckpointBackups, whatever else the API server serves; none when it is empty.
 type discovery string
@@ -46,11 +35,10 @@ func (d discovery) ServerResourcesForGroupVersion(name string) (*metav1.APIResou
 	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Kind: checkpointbackup.GroupKind.Kind}}}, nil
 }
 
-// serve has the cluster serve CheckpointBackups in these versions only; none for not at all.
-func serve(t *testing.T, versions ...string) {
+// serve has a cluster with an API server of its own serve CheckpointBackups in these versions only; none for not at all.
+func (c *cluster) serve(versions ...string) {
+	t := c.t
 	t.Helper()
-	c, err := client.New(api.Config(t), client.Options{Scheme: scheme})
-	require.NoError(t, err)
 	crd, err := crds.CRD()
 	require.NoError(t, err)
 	require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), crd.DeepCopy())))

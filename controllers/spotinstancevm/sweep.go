@@ -26,8 +26,8 @@ type orphans struct {
 	deleted map[string]time.Time
 }
 
-// due says whether to delete an orphan now, and notes it.
-func (o *orphans) due(name string, now time.Time) bool {
+// shouldDelete says whether to delete an orphan now, and notes it.
+func (o *orphans) shouldDelete(name string, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if at, ok := o.deleted[name]; ok && now.Sub(at) < sweepAgain {
@@ -60,7 +60,7 @@ func (r *Reconciler) sweep(ctx context.Context, vm types.NamespacedName, uid typ
 	var failures []error
 	for _, one := range found {
 		gone := one.State == "STOPPING" || one.Owner.UID == exists
-		if gone || !r.orphans.due(one.Zone+"/"+one.Name, r.Clock.Now()) {
+		if gone || !r.orphans.shouldDelete(one.Zone+"/"+one.Name, r.Clock.Now()) {
 			continue
 		}
 		began := r.Clock.Now()

@@ -5,9 +5,8 @@ import (
 	"encoding/hex"
 	"regexp"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 

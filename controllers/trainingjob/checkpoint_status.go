@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +16,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"

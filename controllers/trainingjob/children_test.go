@@ -4,9 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-	"github.com/dcnlab/spot-training-operator/internal/child"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -21,6 +19,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 )

@@ -7,16 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
-
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 

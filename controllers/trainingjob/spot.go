@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 )
 
 // followSpot says in a condition whether instances are available for the workers.

@@ -3,6 +3,7 @@
 package workerpool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 const (
@@ -80,8 +82,8 @@ func CachedObjects() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&appsv1.Deployment{}: {Label: selector}}
 }
 
-// The right to a token of the manager's own ServiceAccount lies in config/rbac. The verb work is the workers': nobody can give what
-// he has not.
+// The right to a token of the manager's own ServiceAccount lies in config/rbac. The verb work is for the workers: the manager can only grant
+// rights that it has.
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch;work
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues/status,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch;create;patch;delete
@@ -155,13 +157,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	d := plan(o, r.Settings)
 	m := o.memory
 	m.known, m.scaling = true, d.scaling
-	trouble := r.apply(ctx, o, d, &m)
-	again, err := r.report(ctx, o, d, trouble, &m)
-	r.memories[queue.UID] = m
-	if err == nil && trouble != nil {
-		err = trouble
+	problem := r.apply(ctx, o, d, &m)
+	if again, ok := child.RetryAfter(problem); ok {
+		return ctrl.Result{RequeueAfter: again}, nil
 	}
-	return ctrl.Result{RequeueAfter: again}, err
+	again, err := r.report(ctx, o, d, problem, &m)
+	r.memories[queue.UID] = m
+	return ctrl.Result{RequeueAfter: again}, cmp.Or(err, problem)
 }
 
 func (r *Reconciler) observe(ctx context.Context, queue *aiplatformv1alpha1.AIJobQueue) (observed, error) {

@@ -36,7 +36,7 @@ import (
 // patience bounds every wait.
 const patience = 30 * time.Second
 
-// depthsOf is a store of which only the depths of queues are asked.
+// depthsOf is a store that only the depths of queues are read from.
 type depthsOf struct {
 	jobs.Store
 
@@ -269,7 +269,7 @@ func TestWorkersMoveToAnotherNamespace(t *testing.T) {
 	require.Eventually(t, func() bool { return w.mayWork(w.queue.Name) }, patience, 20*time.Millisecond)
 }
 
-func TestWhatIsSomebodyElsesIsLeftAlone(t *testing.T) {
+func TestAStrangersDeploymentIsLeftAlone(t *testing.T) {
 	w := newWorld(t, nil)
 	labels := map[string]string{"app": "mine"}
 	mine := &appsv1.Deployment{
@@ -282,7 +282,7 @@ func TestWhatIsSomebodyElsesIsLeftAlone(t *testing.T) {
 	w.start()
 	w.changeQueue(func() { w.queue.Spec.Workers = pool(1, 5, 2, 1) })
 	is := w.condition(metav1.ConditionFalse, "ObjectConflict")
-	assert.Contains(t, is.Message, "Deployment "+w.namespace+"/"+mine.Name+" is there already and is not this queue's: delete it")
+	assert.Contains(t, is.Message, "Deployment "+mine.Name+" exists and does not belong to this AIJobQueue: delete")
 	before := mine.ResourceVersion
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(mine), mine))
 	assert.Equal(t, before, mine.ResourceVersion)
@@ -306,7 +306,7 @@ func TestANamespaceThatDoesNotExistIsTold(t *testing.T) {
 	assert.Contains(t, is.Message, `namespaces "nowhere" not found`)
 }
 
-func TestWhatSomebodyChangedIsPutBack(t *testing.T) {
+func TestManualChangesAreReverted(t *testing.T) {
 	w := newWorld(t, pool(1, 5, 1, 0))
 	stop := w.start()
 	d := w.workers("one", replicas(1))
@@ -325,8 +325,8 @@ func TestWhatSomebodyChangedIsPutBack(t *testing.T) {
 	}, patience, 20*time.Millisecond)
 }
 
-// A pod's trouble changes nothing in the Deployment: it is found all the same.
-func TestThePodsTroubleIsTold(t *testing.T) {
+// What keeps a pod from starting changes nothing in the Deployment: it is found all the same.
+func TestThePodsObstacleIsTold(t *testing.T) {
 	w := newWorld(t, pool(1, 1, 1, 1))
 	w.start()
 	d := w.workers("one", replicas(1))
@@ -347,6 +347,10 @@ func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
 	w := newWorld(t, pool(1, 5, 1, 60))
 	writes := 0
 	counted := interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			writes++
+			return c.Create(ctx, object, options...)
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			writes++
 			return c.Patch(ctx, object, patch, options...)
@@ -381,7 +385,7 @@ func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
 	assert.Equal(t, before.ResourceVersion, w.workers("two", replicas(2)).ResourceVersion)
 }
 
-func TestWhoeverAnswersSomethingElseIsTold(t *testing.T) {
+func TestOtherAnswersAreTold(t *testing.T) {
 	token := func(context.Context) (string, error) { return "t", nil }
 	for name, test := range map[string]struct {
 		status     int

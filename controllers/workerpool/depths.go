@@ -82,8 +82,8 @@ func (d *depths) ask(ctx context.Context) bool {
 	return err == nil
 }
 
-// learn takes an answer in, and returns the queues of which it says something new. While there is no answer the last figures stay.
-func (d *depths) learn(pools []string, figures map[string]Figures, err error) (news []string) {
+// learn takes an answer in, and returns the queues whose figures changed. While there is no answer the last figures stay.
+func (d *depths) learn(pools []string, figures map[string]Figures, err error) (changed []string) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	problem := ""
@@ -93,9 +93,9 @@ func (d *depths) learn(pools []string, figures map[string]Figures, err error) (n
 	all := !d.asked || problem != d.problem
 	for _, queue := range pools {
 		if all || figures[queue] != d.figures[queue] {
-			news = append(news, queue)
+			changed = append(changed, queue)
 		}
 	}
 	d.asked, d.problem, d.figures = true, problem, figures
-	return news
+	return changed
 }

@@ -69,14 +69,12 @@ func rights(queue *aiplatformv1alpha1.AIJobQueue, s Settings) []client.Object {
 
 func serviceAccount(queue *aiplatformv1alpha1.AIJobQueue, namespace string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta: objectMeta(queue, namespace), AutomountServiceAccountToken: ptr.To(false),
 	}
 }
 
 func clusterRole(queue *aiplatformv1alpha1.AIJobQueue) *rbacv1.ClusterRole {
 	return &rbacv1.ClusterRole{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 		ObjectMeta: objectMeta(queue, ""),
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{aiplatformv1alpha1.GroupVersion.Group}, Resources: []string{"aijobqueues"},
@@ -88,7 +86,6 @@ func clusterRole(queue *aiplatformv1alpha1.AIJobQueue) *rbacv1.ClusterRole {
 func clusterRoleBinding(queue *aiplatformv1alpha1.AIJobQueue, namespace string) *rbacv1.ClusterRoleBinding {
 	name := nameOf(queue.Name)
 	return &rbacv1.ClusterRoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
 		ObjectMeta: objectMeta(queue, ""),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
@@ -99,7 +96,6 @@ func clusterRoleBinding(queue *aiplatformv1alpha1.AIJobQueue, namespace string) 
 func deployment(queue *aiplatformv1alpha1.AIJobQueue, replicas int32, s Settings) *appsv1.Deployment {
 	pool := queue.Spec.Workers
 	return &appsv1.Deployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
 		ObjectMeta: objectMeta(queue, s.namespaceOf(pool)),
 		Spec: appsv1.DeploymentSpec{
 			Replicas:             &replicas,
@@ -162,7 +158,7 @@ func worker(queue *aiplatformv1alpha1.AIJobQueue, s Settings) corev1.Container {
 		if len(c.Command) == 0 {
 			c.Command = []string{"/usr/bin/env", "python3", "-m", "pool_worker"}
 		}
-		// Only of the operator's own workers it is known that they answer.
+		// Other images may not serve these paths.
 		c.ReadinessProbe = probe("/readyz", 5)
 		c.LivenessProbe = probe("/healthz", 20)
 	}

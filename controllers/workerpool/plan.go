@@ -91,7 +91,7 @@ func plan(o observed, s Settings) desired {
 		d.scaling = d.scaling.unknown(l)
 	}
 	wanted := deployment(o.queue, d.scaling.replicas, s)
-	if existing == nil || existing.DeletionTimestamp == nil && !upToDate(existing, wanted, o.memory) {
+	if existing == nil || existing.DeletionTimestamp == nil && !isUpToDate(existing, wanted, o.memory) {
 		d.deployment = wanted
 	}
 	d.status = status(o, existing, d.scaling.replicas)
@@ -102,9 +102,9 @@ func plan(o observed, s Settings) desired {
 	return d
 }
 
-// upToDate says whether nobody has changed the Deployment since this manager wrote it. What it then has cannot be told from what
-// the API server fills in, so that a manager that has just started writes once; that changes nothing when all is as it was.
-func upToDate(existing, wanted *appsv1.Deployment, m memory) bool {
+// isUpToDate says whether the Deployment is unchanged since this manager wrote it. The fields that were written cannot be told from those
+// that the API server fills in, so that a manager that has just started writes once; that changes nothing when all is as it was.
+func isUpToDate(existing, wanted *appsv1.Deployment, m memory) bool {
 	return m.deployment != nil && existing.Generation == m.generation &&
 		equality.Semantic.DeepEqual(wanted, m.deployment) &&
 		equality.Semantic.DeepDerivative(wanted.Labels, existing.Labels) &&

@@ -3,7 +3,6 @@ package workerpool
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,14 +15,15 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // report writes this controller's part of the status, and no other: the condition WorkersReady and status.workers. Without workers
 // it takes both away. It returns when to look again.
-func (r *Reconciler) report(ctx context.Context, o observed, d desired, trouble error, m *memory) (again time.Duration, err error) {
+func (r *Reconciler) report(ctx context.Context, o observed, d desired, problem error, m *memory) (again time.Duration, err error) {
 	s := d.status
-	if trouble != nil && o.queue.Spec.Workers != nil {
-		reason, message := explain(trouble)
+	if problem != nil && o.queue.Spec.Workers != nil {
+		reason, message := explain(problem)
 		s.condition = condition(o, metav1.ConditionFalse, reason, message)
 	}
 	write, later := due(o.queue.Status, s, o.queue.Spec.Workers != nil, o.now.Sub(m.reported))
@@ -47,6 +47,11 @@ func (r *Reconciler) report(ctx context.Context, o observed, d desired, trouble 
 		return again, fmt.Errorf("write the workers' part of the status: %w", err)
 	}
 	m.reported = o.now
+	after := o.queue.Status.Conditions
+	if s.condition != nil {
+		after = []metav1.Condition{*s.condition}
+	}
+	reporting.Tell(ctx, nil, o.queue, reporting.Transition{Before: o.queue.Status.Conditions, After: after})
 	return again, nil
 }
 
@@ -89,13 +94,4 @@ func applied(queue *aiplatformv1alpha1.AIJobQueue, s poolStatus) map[string]any 
 		"apiVersion": aiplatformv1alpha1.GroupVersion.String(), "kind": "AIJobQueue",
 		"metadata": map[string]any{"name": queue.Name, "uid": queue.UID}, "status": status,
 	}
-}
-
-// explain says what an error means for the workers.
-func explain(err error) (reason, message string) {
-	var taken *takenError
-	if errors.As(err, &taken) {
-		return reasons.ObjectConflict, taken.Error() + "."
-	}
-	return reasons.PodCreationFailed, "The workers cannot be set up: " + err.Error()
 }

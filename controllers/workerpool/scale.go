@@ -79,5 +79,5 @@ func (s scaling) next(l limits, f Figures, now time.Time) (next scaling, again t
 	return next, 0
 }
 
-// unknown keeps the number of workers while nobody says how many tasks there are.
+// unknown keeps the number of workers while the number of tasks is not known.
 func (s scaling) unknown(l limits) scaling { return scaling{replicas: l.within(s.replicas)} }

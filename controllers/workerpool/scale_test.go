@@ -54,7 +54,7 @@ func TestWorkersGoUpAtOnceAndDownWhenTheyWereIdle(t *testing.T) {
 		"from none, up, and back to none": {pool(0, 10, 1, 60), []step{
 			{0, 0, 0, 0}, {1, 3, 0, 3}, {2, 5, 3, 8}, {10, 0, 0, 8}, {69, 0, 0, 8}, {70, 0, 0, 0},
 		}},
-		"what comes meanwhile starts the time anew": {pool(0, 10, 1, 60), []step{
+		"what comes meanwhile restarts the time": {pool(0, 10, 1, 60), []step{
 			{0, 4, 0, 4}, {10, 0, 0, 4}, {50, 4, 0, 4}, {70, 0, 0, 4}, {129, 0, 0, 4}, {130, 0, 0, 0},
 		}},
 		"down to what was needed at most": {pool(0, 10, 1, 60), []step{
@@ -86,7 +86,7 @@ func TestANewLimitHoldsAtOnce(t *testing.T) {
 	assert.EqualValues(t, 6, s.replicas)
 	assert.EqualValues(t, 2, s.unknown(limitsOf(pool(0, 2, 1, 60))).replicas)
 	s, _ = s.next(limitsOf(pool(0, 3, 1, 60)), Figures{Running: 6}, noon)
-	assert.EqualValues(t, 3, s.replicas, "whoever lowers the limit means the workers that are busy, too")
+	assert.EqualValues(t, 3, s.replicas, "a lower limit holds for busy workers, too")
 }
 
 // Whatever the job service says: never outside the limits, never fewer than needed, none taken away while a task runs, and none in

@@ -7,10 +7,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // status says how the workers are. Before the job service was asked there is nothing to say.
@@ -28,18 +31,11 @@ func status(o observed, existing *appsv1.Deployment, replicas int32) poolStatus 
 	return poolStatus{workers: workers, condition: condition(o, state, reason, message)}
 }
 
-// condition that others than this package's plan may need, too: an error of the API server's is one.
+// condition is WorkersReady as it should be.
 func condition(o observed, state metav1.ConditionStatus, reason, message string) *metav1.Condition {
-	c := &metav1.Condition{
-		Type: reasons.ConditionWorkersReady, Status: state, Reason: reason, Message: message,
-		ObservedGeneration: o.queue.Generation, LastTransitionTime: metav1.NewTime(o.now.Truncate(1e9)),
-	}
-	for _, before := range o.queue.Status.Conditions {
-		if before.Type == c.Type && before.Status == c.Status {
-			c.LastTransitionTime = before.LastTransitionTime
-		}
-	}
-	return c
+	list := slices.Clone(o.queue.Status.Conditions)
+	reporting.Set(&list, o.queue.Generation, o.now, reasons.ConditionWorkersReady, state, reason, message)
+	return meta.FindStatusCondition(list, reasons.ConditionWorkersReady)
 }
 
 func judge(o observed, existing *appsv1.Deployment, replicas int32) (state metav1.ConditionStatus, reason, message string) {
@@ -65,20 +61,18 @@ func judge(o observed, existing *appsv1.Deployment, replicas int32) (state metav
 		}
 	}
 	count := fmt.Sprintf("%d of %d workers are ready", ready, replicas)
-	if reason, why := trouble(o.pods); reason != "" {
+	if reason, why := findObstacle(o.pods); reason != "" {
 		return metav1.ConditionFalse, reason, count + ": " + why
 	}
 	return metav1.ConditionFalse, reasons.WorkersStarting, count + "; the others are being started."
 }
 
-// troubles by how much they tell of what somebody must mend.
-var troubles = []string{
-	reasons.ImagePullFailed, reasons.WorkersFailing, reasons.Unschedulable,
-}
+// obstacles are the reasons why workers do not become ready, those first that tell more of what a user must correct.
+var obstacles = []string{reasons.ImagePullFailed, reasons.WorkersFailing, reasons.Unschedulable}
 
-// trouble is what keeps the pods from being ready: the first of troubles that one of them has, in the words of the pod that comes
-// first by name, so that the same pods give the same words.
-func trouble(pods []corev1.Pod) (reason, message string) {
+// findObstacle is what keeps the pods from becoming ready: the first of obstacles that one of them has, as the pod that comes first by name
+// tells it, so that the same pods give the same message.
+func findObstacle(pods []corev1.Pod) (reason, message string) {
 	found := map[string]string{}
 	pods = slices.Clone(pods)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
@@ -86,11 +80,11 @@ func trouble(pods []corev1.Pod) (reason, message string) {
 		if pods[i].DeletionTimestamp != nil {
 			continue
 		}
-		if reason, message := troubleOf(&pods[i]); reason != "" && found[reason] == "" {
+		if reason, message := obstacleOf(&pods[i]); reason != "" && found[reason] == "" {
 			found[reason] = message
 		}
 	}
-	for _, reason := range troubles {
+	for _, reason := range obstacles {
 		if message, ok := found[reason]; ok {
 			return reason, message
 		}
@@ -98,37 +92,33 @@ func trouble(pods []corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-func troubleOf(pod *corev1.Pod) (reason, message string) {
-	for _, c := range pod.Status.ContainerStatuses {
-		waiting := c.State.Waiting
-		if waiting == nil {
-			continue
-		}
-		switch waiting.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-			return reasons.ImagePullFailed, fmt.Sprintf("the image %s cannot be pulled (%s)", c.Image, waiting.Reason)
-		case "CrashLoopBackOff":
-			return reasons.WorkersFailing, "the worker ends again and again" + lastWords(c.LastTerminationState.Terminated) +
-				": see the log of pod " + pod.Namespace + "/" + pod.Name
-		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return reasons.WorkersFailing, fmt.Sprintf("the worker cannot be started (%s): %s", waiting.Reason, waiting.Message)
-		}
+func obstacleOf(pod *corev1.Pod) (reason, message string) {
+	found := podend.ObstacleOf(pod)
+	if found == nil {
+		return "", ""
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return reasons.Unschedulable, c.Message
-		}
+	switch found.Reason {
+	case reasons.Unschedulable:
+		return found.Reason, found.Detail
+	case reasons.ImagePullFailed, reasons.InvalidImageName:
+		return reasons.ImagePullFailed, fmt.Sprintf("image %s cannot be pulled%s", found.Image, podend.Suffix(found.Detail))
+	case podend.ContainerCrashing:
+		return reasons.WorkersFailing, fmt.Sprintf("the worker crashes repeatedly%s: see the log of pod %s/%s",
+			lastEnd(pod, found.Container), pod.Namespace, pod.Name)
 	}
-	return "", ""
+	return reasons.WorkersFailing, "the worker cannot be started" + podend.Suffix(found.Detail)
 }
 
-func lastWords(t *corev1.ContainerStateTerminated) string {
-	if t == nil {
-		return ""
+// lastEnd says how a container last ended.
+func lastEnd(pod *corev1.Pod, container string) string {
+	for _, status := range pod.Status.ContainerStatuses {
+		if last := status.LastTerminationState.Terminated; last != nil && status.Name == container {
+			text := fmt.Sprintf(", last with exit code %d", last.ExitCode)
+			if last.Reason != "" && last.Reason != "Error" {
+				text += " (" + last.Reason + ")"
+			}
+			return text
+		}
 	}
-	words := fmt.Sprintf(", last with exit code %d", t.ExitCode)
-	if t.Reason != "" && t.Reason != "Error" {
-		words += " (" + t.Reason + ")"
-	}
-	return words
+	return ""
 }

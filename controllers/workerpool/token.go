@@ -28,7 +28,7 @@ type tokens struct {
 	renew time.Time
 }
 
-// get returns a token of which at least a fifth of its time is left.
+// get returns a token with at least a fifth of its lifetime left.
 func (t *tokens) get(ctx context.Context) (string, error) {
 	t.lock.Lock()
 	defer t.lock.Unlock()

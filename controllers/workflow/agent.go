@@ -3,10 +3,10 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -19,7 +19,10 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
+	"github.com/dcnlab/spot-training-operator/internal/workflowspec"
 )
 
 // AgentReconciler keeps the status of Agents.
@@ -71,7 +74,11 @@ func (r *AgentReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	if err := r.List(ctx, &workflows, client.InNamespace(agent.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list AgentWorkflows: %w", err)
 	}
-	return ctrl.Result{}, r.report(ctx, &agent, planAgent(observedAgent{agent: &agent, workflows: workflows.Items, now: r.Clock.Now()}))
+	err := r.report(ctx, &agent, planAgent(observedAgent{agent: &agent, workflows: workflows.Items, now: r.Clock.Now()}))
+	if again, ok := child.RetryAfter(err); ok {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
 // report writes the status when it changed.
@@ -81,17 +88,35 @@ func (r *AgentReconciler) report(ctx context.Context, agent *aiplatformv1alpha1.
 	}
 	next := agent.DeepCopy()
 	next.Status = status
-	lock := client.MergeFromWithOptions(agent, client.MergeFromWithOptimisticLock{})
-	err := r.Status().Patch(ctx, next, lock, fieldOwner)
-	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the watch brings a newer one back
-		return nil
+	if err := reporting.Patch(ctx, r, agent, next); err != nil {
+		return err
 	}
-	return fmt.Errorf("write the status of Agent %s: %w", agent.Name, err)
+	reporting.Tell(ctx, nil, agent, reporting.Transition{Before: agent.Status.Conditions, After: status.Conditions})
+	return nil
 }
 
-func setAgentReady(status *aiplatformv1alpha1.AgentStatus, o observedAgent, ready metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: reasons.ConditionReady, Status: ready, Reason: reason, Message: message,
-		ObservedGeneration: o.agent.Generation, LastTransitionTime: metav1.NewTime(o.now),
-	})
+// observedAgent is all that the plan of an Agent is made from.
+type observedAgent struct {
+	agent     *aiplatformv1alpha1.Agent
+	workflows []aiplatformv1alpha1.AgentWorkflow // of the agent's namespace
+	now       time.Time
+}
+
+// planAgent returns the status that the agent should have.
+func planAgent(o observedAgent) aiplatformv1alpha1.AgentStatus {
+	status := *o.agent.Status.DeepCopy()
+	status.ObservedGeneration = o.agent.Generation
+	status.Workflows = 0
+	for i := range o.workflows {
+		uses := slices.ContainsFunc(o.workflows[i].Spec.Stages, func(s aiplatformv1alpha1.Stage) bool { return s.Agent == o.agent.Name })
+		if uses && o.workflows[i].DeletionTimestamp == nil {
+			status.Workflows++
+		}
+	}
+	ready, reason, message := metav1.ConditionTrue, reasons.Ready, "workflows can use the agent"
+	if problem := workflowspec.CheckAgent(o.agent); problem != "" {
+		ready, reason, message = metav1.ConditionFalse, reasons.InvalidAgent, problem
+	}
+	reporting.Set(&status.Conditions, o.agent.Generation, o.now, reasons.ConditionReady, ready, reason, message)
+	return status
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // life runs a diamond of four stages, one of which is skipped, to its end. It returns the writes of the manager, which dies
-// at the cut and is started anew.
+// at the cut and is started again.
 func life(t *testing.T, at *crash.Cut) []string {
 	t.Helper()
 	c := newCluster(t)
@@ -74,6 +74,7 @@ func life(t *testing.T, at *crash.Cut) []string {
 }
 
 func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
+	t.Parallel()
 	writes := life(t, nil)
 	t.Logf("%d writes: %q", len(writes), writes)
 	require.GreaterOrEqual(t, len(writes), 10)
@@ -82,6 +83,7 @@ func TestAPIALifeSurvivesACrashAtAnyWrite(t *testing.T) {
 }
 
 func TestAPIAFailureStopsTheOthers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.agent("reader")
 	m := c.start(nil)
@@ -100,6 +102,7 @@ func TestAPIAFailureStopsTheOthers(t *testing.T) {
 }
 
 func TestAPIAMistakeIsToldBeforeAnythingRuns(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	m := c.start(nil)
 	w := worldOf(stage("read"), stage("left", "read"))
@@ -128,6 +131,7 @@ func TestAPIAMistakeIsToldBeforeAnythingRuns(t *testing.T) {
 }
 
 func TestAPIWhatTheAPIServerRefusesFailsTheStage(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.agent("reader")
 	workflow := c.submit(worldOf(stage("read")))
@@ -136,12 +140,13 @@ func TestAPIWhatTheAPIServerRefusesFailsTheStage(t *testing.T) {
 	require.NoError(t, c.Create(t.Context(), stranger))
 	c.start(nil)
 	c.reach(workflow, "Failed", in(aiplatformv1alpha1.WorkflowFailed))
-	assert.Contains(t, workflow.Status.Message, "AIJob "+stranger.Name+" exists and does not belong to this workflow")
+	assert.Contains(t, workflow.Status.Message, "AIJob "+stranger.Name+" exists and does not belong to this AgentWorkflow")
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger))
-	assert.Nil(t, stranger.Spec.Cancel, "what is somebody else's is left alone")
+	assert.Nil(t, stranger.Spec.Cancel, "the object of another owner is left alone")
 }
 
 func TestAPIAScheduleStartsAtItsTimes(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.agent("reader")
 	now := clocktesting.NewFakePassiveClock(time.Now())
@@ -159,6 +164,7 @@ func TestAPIAScheduleStartsAtItsTimes(t *testing.T) {
 }
 
 func TestAPIAnEventStartsAWorkflow(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.agent("reader")
 	m := c.start(nil)

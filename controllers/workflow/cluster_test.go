@@ -57,7 +57,7 @@ func (c *cluster) startAt(at *crash.Cut, now clock.PassiveClock) *manager {
 	c.t.Helper()
 	m := &manager{Traffic: &crash.Traffic{Cut: at}, events: events.NewFakeRecorder(1000)}
 	mgr := managers.New(c.t, c.config, c.Scheme(), cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}}, m.Wrap)
-	reconciler := &Reconciler{Direct: mgr.GetAPIReader(), Clock: now, Recorder: m.events}
+	reconciler := &Reconciler{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: now, Recorder: m.events}
 	require.NoError(c.t, reconciler.SetupWithManager(mgr.Context, mgr, Options{Concurrency: 2}))
 	m.triggers = reconciler.triggers
 	m.stop = mgr.Run()

@@ -1,6 +1,6 @@
-// Package workflow runs AgentWorkflows: it starts them by their triggers, makes an AIJob for each stage whose turn it
-// is, and hands the outputs of the ended ones on. Every reconciliation observes, plans, applies and reports, in files of
-// these names; all decisions are in the plan, which is a pure function. It also says of each Agent whether workflows can use it, and how many do.
+// Package workflow runs AgentWorkflows: it starts them by their triggers, creates an AIJob for each stage whose dependencies have
+// succeeded, and passes outputs on to later stages. Every reconciliation observes, plans, applies and reports, in files of these names; all
+// decisions are in the plan, which is a pure function. It also reports of each Agent whether workflows can use it, and how many do.
 package workflow
 
 import (
@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // Reconciler runs AgentWorkflows.
 type Reconciler struct {
-	// Client reads AgentWorkflows, Agents and AIJobs from the manager's cache, and reads its own writes. SetupWithManager
-	// makes it.
+	// Client reads AgentWorkflows, Agents and AIJobs from the manager's cache, and reads its own writes.
 	client.Client
 	// Direct reads from the API server.
 	Direct client.Reader
@@ -54,8 +54,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	again, err := r.reconcile(ctx, &workflow)
-	if apierrors.IsConflict(err) { // somebody wrote in between, and the cache will tell us
-		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	if again, ok := child.RetryAfter(err); ok {
+		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	return ctrl.Result{RequeueAfter: again}, err
 }
@@ -66,11 +66,11 @@ func (r *Reconciler) reconcile(ctx context.Context, workflow *aiplatformv1alpha1
 		return 0, err
 	}
 	d := plan(o)
-	problems, err := r.apply(ctx, o, d)
+	refused, err := r.apply(ctx, o, d)
 	if err != nil {
 		return 0, err
 	}
-	withProblems(o, &d, problems)
+	addRefused(o, &d, refused)
 	if err := r.report(ctx, o, &d.status); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}

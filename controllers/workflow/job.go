@@ -81,7 +81,7 @@ func buildJob(o observed, run int32, stage *aiplatformv1alpha1.Stage, inputs []w
 	return job
 }
 
-// runOf is the number of the start for which an AIJob was made; 0 when somebody took the label away.
+// runOf is the number of the start for which an AIJob was made; 0 when the label was removed.
 func runOf(job *aiplatformv1alpha1.AIJob) int32 {
 	run, err := strconv.ParseInt(job.Labels[aiplatformv1alpha1.LabelWorkflowRun], 10, 32)
 	if err != nil {
@@ -90,7 +90,7 @@ func runOf(job *aiplatformv1alpha1.AIJob) int32 {
 	return int32(run)
 }
 
-// jobEnded says whether an AIJob has come to its end. One in DeadLetter has, until somebody brings it back.
+// jobEnded says whether an AIJob has ended. One in DeadLetter has, until a user requeues it.
 func jobEnded(job *aiplatformv1alpha1.AIJob) bool {
 	switch job.Status.Phase {
 	case aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.AIJobFailed, aiplatformv1alpha1.AIJobDeadLetter, aiplatformv1alpha1.AIJobCancelled:
@@ -99,7 +99,7 @@ func jobEnded(job *aiplatformv1alpha1.AIJob) bool {
 	return false
 }
 
-// stageEnded says whether a stage has come to its end.
+// stageEnded says whether a stage has ended.
 func stageEnded(stage *aiplatformv1alpha1.StageStatus) bool {
 	switch stage.Phase {
 	case aiplatformv1alpha1.StageSucceeded, aiplatformv1alpha1.StageFailed, aiplatformv1alpha1.StageSkipped:

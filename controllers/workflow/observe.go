@@ -81,7 +81,7 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 // observeEvents looks for the events that the trigger waits for.
 func (r *Reconciler) observeEvents(ctx context.Context, o *observed) error {
 	key, trigger := client.ObjectKeyFromObject(o.workflow), &o.workflow.Spec.Trigger
-	if trigger.Type != aiplatformv1alpha1.TriggerEvent || workflowspec.Misfires(trigger, o.now) != nil {
+	if trigger.Type != aiplatformv1alpha1.TriggerEvent || workflowspec.CheckTrigger(trigger, o.now) != nil {
 		r.triggers.forget(key)
 		return nil
 	}

@@ -10,19 +10,20 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/workflowspec"
 	"github.com/dcnlab/spot-training-operator/internal/workflowspec/graph"
 )
 
-// runsKept is the number of starts whose AIJobs are kept.
+// runsKept is the number of runs whose AIJobs are kept.
 const runsKept = 3
 
 // desired is what is to be done.
 type desired struct {
 	status aiplatformv1alpha1.AgentWorkflowStatus
-	create []*aiplatformv1alpha1.AIJob // of the stages whose turn it is
+	create []*aiplatformv1alpha1.AIJob // of the stages whose dependencies have succeeded
 	stop   []*aiplatformv1alpha1.AIJob // to cancel
-	remove []*aiplatformv1alpha1.AIJob // of starts long ago
+	remove []*aiplatformv1alpha1.AIJob // of runs long ago
 	again  time.Duration               // when to look again without being told; 0 for never
 }
 
@@ -38,15 +39,15 @@ type planner struct {
 	observed
 	desired
 
-	mistakes map[aiplatformv1alpha1.StageName]workflowspec.Mistake
-	misfire  *workflowspec.Mistake
+	problems       map[aiplatformv1alpha1.StageName]workflowspec.Problem
+	triggerProblem *workflowspec.Problem
 }
 
 // plan decides all that is to be done now.
 func plan(o observed) desired {
 	p := planner{
 		observed: o, desired: desired{status: *o.workflow.Status.DeepCopy()},
-		mistakes: workflowspec.Check(o.workflow, o.agents), misfire: workflowspec.Misfires(&o.workflow.Spec.Trigger, o.now),
+		problems: workflowspec.Check(o.workflow, o.agents), triggerProblem: workflowspec.CheckTrigger(&o.workflow.Spec.Trigger, o.now),
 	}
 	changed := p.status.ObservedGeneration != o.workflow.Generation
 	p.status.ObservedGeneration = o.workflow.Generation
@@ -65,48 +66,45 @@ func plan(o observed) desired {
 
 func (p *planner) running() bool { return p.status.Phase == aiplatformv1alpha1.WorkflowRunning }
 
-// mistake is the first thing that keeps the workflow from being started.
-func (p *planner) mistake() *workflowspec.Mistake {
-	if p.misfire != nil {
-		return p.misfire
+// problem is the first thing that keeps the workflow from being started.
+func (p *planner) problem() *workflowspec.Problem {
+	if p.triggerProblem != nil {
+		return p.triggerProblem
 	}
 	for i := range p.workflow.Spec.Stages {
-		if mistake, ok := p.mistakes[p.workflow.Spec.Stages[i].Name]; ok {
-			return &mistake
+		if problem, ok := p.problems[p.workflow.Spec.Stages[i].Name]; ok {
+			return &problem
 		}
 	}
 	return nil
 }
 
 func (p *planner) setReady() {
-	mistake := p.mistake()
-	if mistake == nil {
+	problem := p.problem()
+	if problem == nil {
 		p.setCondition(reasons.ConditionReady, metav1.ConditionTrue, reasons.Ready,
 			"every stage has its Agent, and all references are right")
 		return
 	}
-	message := mistake.Message
-	if more := len(p.mistakes) - 1; more > 0 && p.misfire == nil {
-		message += fmt.Sprintf(" (and %d more stages have mistakes)", more)
+	message := problem.Message
+	if more := len(p.problems) - 1; more > 0 && p.triggerProblem == nil {
+		message += fmt.Sprintf(" (and %d more stages have problems)", more)
 	}
-	p.setCondition(reasons.ConditionReady, metav1.ConditionFalse, mistake.Reason, message)
+	p.setCondition(reasons.ConditionReady, metav1.ConditionFalse, problem.Reason, message)
 }
 
 func (p *planner) setCondition(kind string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&p.status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message,
-		ObservedGeneration: p.workflow.Generation, LastTransitionTime: metav1.NewTime(p.now),
-	})
+	reporting.Set(&p.status.Conditions, p.workflow.Generation, p.now, kind, status, reason, message)
 }
 
 // trigger starts the workflow when its time has come. What comes while it runs starts nothing; what came while the
 // operator did not look, or while the workflow was not ready, starts it once.
 func (p *planner) trigger(changed bool) {
 	trigger := &p.workflow.Spec.Trigger
-	if trigger.Type != aiplatformv1alpha1.TriggerSchedule || p.misfire != nil {
+	if trigger.Type != aiplatformv1alpha1.TriggerSchedule || p.triggerProblem != nil {
 		p.status.NextStartTime = nil
 	}
-	if p.misfire != nil {
+	if p.triggerProblem != nil {
 		return
 	}
 	switch trigger.Type {
@@ -115,7 +113,7 @@ func (p *planner) trigger(changed bool) {
 	case aiplatformv1alpha1.TriggerEvent:
 		p.await()
 	default:
-		if p.status.Run == 0 && p.mistake() == nil {
+		if p.status.Run == 0 && p.problem() == nil {
 			p.start()
 		}
 	}
@@ -136,7 +134,7 @@ func (p *planner) schedule(changed bool) {
 	case p.running():
 		p.status.LastSkippedTime = next
 		p.status.NextStartTime = ptr.To(metav1.NewTime(schedule.Next(p.now.UTC())))
-	case p.mistake() == nil:
+	case p.problem() == nil:
 		p.status.NextStartTime = ptr.To(metav1.NewTime(schedule.Next(p.now.UTC())))
 		p.start()
 	default:
@@ -159,7 +157,7 @@ func (p *planner) await() {
 	switch {
 	case p.workflow.Status.Phase == aiplatformv1alpha1.WorkflowRunning: // it has just ended
 		p.status.LastEventTime, p.status.LastSkippedTime = &at, ptr.To(metav1.NewTime(at.Time))
-	case p.mistake() == nil:
+	case p.problem() == nil:
 		p.status.LastEventTime = &at
 		p.start()
 	}
@@ -242,10 +240,10 @@ func (p *planner) current() *aiplatformv1alpha1.StageStatus {
 func (p *planner) story() string {
 	trigger := &p.workflow.Spec.Trigger
 	failed := meta.FindStatusCondition(p.status.Conditions, reasons.ConditionFailed)
-	mistake, current := p.mistake(), p.current()
+	problem, current := p.problem(), p.current()
 	switch {
 	case failed != nil && p.running():
-		return failed.Message + "; the stages that run are being stopped"
+		return failed.Message + "; running stages are being stopped"
 	case failed != nil:
 		return failed.Message
 	case p.running() && current == nil:
@@ -256,8 +254,8 @@ func (p *planner) story() string {
 		return fmt.Sprintf("stage %s runs", current.Name)
 	case p.running():
 		return fmt.Sprintf("stage %s starts", current.Name)
-	case mistake != nil:
-		return mistake.Message
+	case problem != nil:
+		return problem.Message
 	case trigger.Type == aiplatformv1alpha1.TriggerSchedule && p.status.Run == 0:
 		return fmt.Sprintf("starts at %s (UTC)", trigger.Config["schedule"])
 	case trigger.Type == aiplatformv1alpha1.TriggerEvent && p.status.Run == 0:

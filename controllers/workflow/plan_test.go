@@ -40,7 +40,7 @@ func TestAWorkflowRunsItsStagesInOrder(t *testing.T) {
 
 	w.is("read", aiplatformv1alpha1.AIJobQueued, "InsufficientCapacity", "2 GPUs are missing")
 	assert.Empty(t, w.settle())
-	assert.Equal(t, "stage read: waits for its place (InsufficientCapacity)", w.workflow.Status.Message)
+	assert.Equal(t, "stage read: queued (InsufficientCapacity)", w.workflow.Status.Message)
 	assert.Equal(t, "read", w.workflow.Status.CurrentStage)
 
 	w.at(time.Second).is("read", aiplatformv1alpha1.AIJobRunning)
@@ -182,7 +182,7 @@ func TestAFailedStageStopsTheOthers(t *testing.T) {
 			assert.Equal(t, []string{"stop right"}, w.settle(), "once")
 			status := w.workflow.Status
 			assert.Equal(t, "Running: read Succeeded left Failed (its AIJob ended as "+string(phase)+" (RetriesExhausted): exit code 1) "+
-				"right Running (is being stopped) publish Skipped (the workflow was given up)", phases(status))
+				"right Running (is being stopped) publish Skipped (the workflow is failing)", phases(status))
 			assert.Equal(t, "False StageFailed", reasonsOf(status)["Failed"], "not before all have ended")
 
 			w.is("right", aiplatformv1alpha1.AIJobCancelled, "Cancelled", "spec.cancel is true")
@@ -192,7 +192,7 @@ func TestAFailedStageStopsTheOthers(t *testing.T) {
 			assert.Equal(t, "True StageFailed", reasonsOf(status)["Failed"])
 			assert.Equal(t, "stage left failed: its AIJob ended as "+string(phase)+" (RetriesExhausted): exit code 1", status.Message,
 				"the cause is what is told, not what followed from it")
-			assert.Equal(t, map[string]string{"read.out": "x", "read.score": "1"}, status.Results, "what has ended well stays")
+			assert.Equal(t, map[string]string{"read.out": "x", "read.score": "1"}, status.Results, "what has succeeded stays")
 		})
 	}
 }
@@ -202,7 +202,7 @@ func TestRetriesAreToldAndNotYetFailures(t *testing.T) {
 	w.settle()
 	w.is("read", aiplatformv1alpha1.AIJobRetrying, "BackOff", "exit code 1")
 	w.settle()
-	assert.Equal(t, "Running: read Running (waits to be tried again: Retrying (BackOff): exit code 1)", phases(w.workflow.Status))
+	assert.Equal(t, "Running: read Running (waiting for retry: Retrying (BackOff): exit code 1)", phases(w.workflow.Status))
 	w.is("read", aiplatformv1alpha1.AIJobRunning)
 	w.job("read").Status.RetryCount = 1
 	w.settle()
@@ -270,7 +270,7 @@ func TestAJobMadeBeforeACrashIsNotMadeAgain(t *testing.T) {
 	assert.Equal(t, w.job("read").Name, w.workflow.Status.Stages[0].JobName)
 }
 
-func TestAJobFoundAfterItsStageWasGivenUpIsStopped(t *testing.T) {
+func TestAJobFoundAfterItsStageWasSkippedIsStopped(t *testing.T) {
 	w := worldOf(stage("read"), stage("left"))
 	w.settle()
 	hidden := w.job("left")
@@ -319,7 +319,7 @@ func TestAStageStaysWhatItIs(t *testing.T) {
 	w.settle()
 	w.yields("read", "out", "x", "score", "1")
 	w.settle()
-	w.is("read", aiplatformv1alpha1.AIJobQueued) // somebody brought it back
+	w.is("read", aiplatformv1alpha1.AIJobQueued) // a user requeued it
 	w.settle()
 	assert.Equal(t, aiplatformv1alpha1.StageSucceeded, w.workflow.Status.Stages[0].Phase)
 	delete(w.jobs, w.job("read").Name)

@@ -6,8 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,9 +43,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return fmt.Errorf("index AIJobs by workflow: %w", err)
 	}
-	if r.Client, err = jsonClient(mgr); err != nil {
-		return err
-	}
 	r.triggers = newTriggers(ctx, mgr)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agentworkflow").
@@ -60,27 +55,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Complete(tracing.Reconciler("AgentWorkflow", r))
 }
 
-// jsonClient is a client like the manager's, that reads its own writes. The manager's own may be set to write protobuf, in
-// which no custom resource can be created.
-func jsonClient(mgr ctrl.Manager) (client.Client, error) {
-	config := rest.CopyConfig(mgr.GetConfig())
-	config.ContentType, config.AcceptContentTypes = "", ""
-	c, err := client.New(config, client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: ptr.To(true)},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make the client of AIJobs: %w", err)
-	}
-	return c, nil
-}
-
 // workflowsOf are the workflows that name an agent.
 func (r *Reconciler) workflowsOf(ctx context.Context, agent client.Object) []reconcile.Request {
 	var workflows aiplatformv1alpha1.AgentWorkflowList
 	err := r.List(ctx, &workflows, client.InNamespace(agent.GetNamespace()), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "find the workflows of an Agent", "agent", agent.GetName())
+		log.FromContext(ctx).Error(err, "Find the workflows of an Agent", "agent", agent.GetName())
 		return nil
 	}
 	var found []reconcile.Request

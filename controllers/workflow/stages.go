@@ -81,13 +81,13 @@ func (p *planner) follow(spec *aiplatformv1alpha1.Stage) {
 			stage.Message = fmt.Sprintf("try %d", job.Status.RetryCount+1)
 		}
 	case aiplatformv1alpha1.AIJobRetrying:
-		stage.Phase, stage.Message = aiplatformv1alpha1.StageRunning, "waits to be tried again: "+why(job)
+		stage.Phase, stage.Message = aiplatformv1alpha1.StageRunning, "waiting for retry: "+why(job)
 	case aiplatformv1alpha1.AIJobScheduled:
-		stage.Message = "its pods start"
+		stage.Message = "its pods are starting"
 	case aiplatformv1alpha1.AIJobQueued:
-		stage.Message = "waits for its place"
+		stage.Message = "queued"
 		if queue := job.Spec.QueueName; queue != "" {
-			stage.Message = "waits in queue " + queue
+			stage.Message = "queued in " + queue
 		}
 		if job.Status.Reason != "" {
 			stage.Message += " (" + job.Status.Reason + ")"
@@ -177,7 +177,7 @@ func (p *planner) values(stage aiplatformv1alpha1.StageName) workflowspec.Values
 	return values
 }
 
-// begin makes the AIJob of a stage when its turn has come.
+// begin creates the AIJob of a stage once its dependencies have succeeded.
 func (p *planner) begin(index int) {
 	spec := &p.workflow.Spec.Stages[index]
 	stage := p.stage(spec.Name)
@@ -194,8 +194,8 @@ func (p *planner) begin(index int) {
 			return
 		}
 	}
-	if mistake, ok := p.mistakes[spec.Name]; ok { // it came after the start: the stage waits until it is mended
-		stage.Message = shorten(mistake.Message)
+	if problem, ok := p.problems[spec.Name]; ok { // it came after the start: the stage waits until it is corrected
+		stage.Message = shorten(problem.Message)
 		return
 	}
 	stage.Message = ""
@@ -254,7 +254,7 @@ func (p *planner) giveUp() {
 		}
 		job := p.jobs[jobName(p.workflow, p.status.Run, stage.Name)]
 		if job == nil {
-			stage.Phase, stage.JobName, stage.Message = aiplatformv1alpha1.StageSkipped, "", "the workflow was given up"
+			stage.Phase, stage.JobName, stage.Message = aiplatformv1alpha1.StageSkipped, "", "the workflow is failing"
 			continue
 		}
 		stage.Message = "is being stopped"

@@ -112,7 +112,7 @@ func (t *triggers) watch(workflow types.NamespacedName, a awaited) (*eventWatch,
 		watch = &eventWatch{events: events, stop: stop, users: map[types.NamespacedName]bool{}}
 		go func() {
 			if err := events.Start(ctx); err != nil {
-				log.FromContext(ctx).Error(err, "watch events", "namespace", a.namespace, "kind", a.kind, "reason", a.reason)
+				log.FromContext(ctx).Error(err, "Watch events", "namespace", a.namespace, "kind", a.kind, "reason", a.reason)
 			}
 		}()
 		informer, err := events.GetInformer(ctx, &corev1.Event{}, cache.BlockUntilSynced(false))

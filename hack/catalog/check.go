@@ -69,7 +69,6 @@ func (r Release) problems(tree string) []error {
 	return problems
 }
 
-// orderProblems finds releases that are not newer than the one before them.
 func (l List) orderProblems() []error {
 	var problems []error
 	for i := 1; i < len(l.Releases); i++ {
@@ -136,7 +135,6 @@ func (l List) gapProblems() []error {
 	return problems
 }
 
-// minorsOf returns the minor versions of sorted releases.
 func minorsOf(sorted []Release) []string {
 	var minors []string
 	for _, release := range sorted {

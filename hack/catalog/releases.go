@@ -103,7 +103,6 @@ func readReleases(root string) (List, string, error) {
 	return list, tree, list.Check(tree)
 }
 
-// parseReleases parses the list without checking it.
 func parseReleases(data []byte) (List, error) {
 	var list List
 	if err := yaml.UnmarshalStrict(data, &list); err != nil {

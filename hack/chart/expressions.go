@@ -39,7 +39,6 @@ var (
 	relativeIndent    = regexp.MustCompile(`nindent \+(\d+)`)
 )
 
-// render writes an object as a template.
 func (e *expressions) render(o object) (string, error) {
 	text, err := yaml.Marshal(o)
 	if err != nil {

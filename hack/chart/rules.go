@@ -56,7 +56,6 @@ func placeOf(o *unstructured.Unstructured) (file, when string, err error) {
 	return "", "", fmt.Errorf("%s: add to places in which file of the chart this object goes, and which value installs it", name)
 }
 
-// template writes an object as a template.
 func template(o *unstructured.Unstructured) (string, error) {
 	e := &expressions{}
 	content := o.DeepCopy().Object
@@ -89,7 +88,6 @@ func template(o *unstructured.Unstructured) (string, error) {
 	return e.render(inNamespaceOfRelease(e, content).(object))
 }
 
-// setLabels replaces kustomize's labels by those of the chart.
 func setLabels(e *expressions, metadata object) {
 	labels := entriesOf(metadata, "labels")
 	delete(labels, "app.kubernetes.io/managed-by")

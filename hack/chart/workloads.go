@@ -10,10 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// object is a part of a manifest.
 type object = map[string]any
 
-// image is the value of a field that names an image.
 func image(value string) string {
 	return `{{ include "spot-training-operator.image" (dict "image" .Values.` + value + ` "chart" .Chart) | quote }}`
 }
@@ -81,7 +79,6 @@ func manager(e *expressions, deployment object) error {
 	})
 }
 
-// jobService replaces what values set in the job service's Deployment.
 func jobService(e *expressions, deployment object) error {
 	pod, c, err := workload(e, deployment, "job-service", "imagePullSecrets", "nodeSelector", "tolerations")
 	if err != nil {
@@ -105,7 +102,6 @@ func jobService(e *expressions, deployment object) error {
 	return container(e, c, "jobService", "jobService.resources", map[string]string{})
 }
 
-// workload returns the pod of a Deployment and its container, after adding fields of the pod that have a value.
 func workload(e *expressions, deployment object, name string, fields ...string) (pod, c object, err error) {
 	spec, _, err := unstructured.NestedFieldNoCopy(deployment, "spec", "template", "spec")
 	if err != nil {

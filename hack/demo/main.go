@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,7 +44,6 @@ func main() {
 	}
 }
 
-// demo holds the connections to the cluster.
 type demo struct {
 	client.WithWatch
 
@@ -114,10 +114,7 @@ func readJob(file string) (*mlv1.TrainingJob, error) {
 
 // replace creates the job, in place of one of the same name from an earlier demo.
 func (d *demo) replace(ctx context.Context, job *mlv1.TrainingJob) error {
-	old := &mlv1.TrainingJob{}
-	old.Name, old.Namespace = job.Name, job.Namespace
-	err := d.Delete(ctx, old)
-	if client.IgnoreNotFound(err) != nil {
+	if err := d.Delete(ctx, job.DeepCopy()); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the job of an earlier demo: %w", err)
 	}
 	if err := d.Create(ctx, job); err != nil {
@@ -126,7 +123,6 @@ func (d *demo) replace(ctx context.Context, job *mlv1.TrainingJob) error {
 	return nil
 }
 
-// follow shows every change of the job until it has finished.
 func (d *demo) follow(ctx context.Context, job *mlv1.TrainingJob) (*mlv1.TrainingJob, error) {
 	for {
 		events, err := d.Watch(ctx, &mlv1.TrainingJobList{}, client.InNamespace(job.Namespace),
@@ -175,11 +171,7 @@ func kubectl(ctx context.Context, args ...string) {
 	if err != nil {
 		return
 	}
-	fmt.Printf("\n  $ kubectl")
-	for _, arg := range args {
-		fmt.Printf(" %s", arg)
-	}
-	fmt.Println()
+	fmt.Printf("\n  $ kubectl %s\n", strings.Join(args, " "))
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	indent(string(out))
 	if err != nil {

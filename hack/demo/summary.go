@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
-// summarize shows who took part, the loss curve and the checkpoint of a completed job.
 func (d *demo) summarize(ctx context.Context, job *mlv1.TrainingJob) error {
 	fmt.Printf("\nCompleted: %s after %s, %d restarts.\n", job.Status.Reason, job.Status.Duration, job.Status.RestartCount)
 	if err := d.showRanks(ctx, job); err != nil {
@@ -41,20 +39,19 @@ func (d *demo) showRanks(ctx context.Context, job *mlv1.TrainingJob) error {
 	fmt.Println("\nWhat the workers say:")
 	ranks := map[string]bool{}
 	for _, pod := range pods.Items {
-		log, err := d.pods.CoreV1().Pods(job.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).Stream(ctx)
+		log, err := d.pods.CoreV1().Pods(job.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 		if err != nil {
 			return fmt.Errorf("read the log of %s: %w", pod.Name, err)
 		}
-		lines := bufio.NewScanner(log)
-		for lines.Scan() {
-			if line := lines.Text(); strings.Contains(line, " joined, ") || strings.Contains(line, " trained ") {
-				fmt.Printf("  %s: %s\n", pod.Name, line)
-				if strings.Contains(line, " trained ") {
-					ranks[pod.Labels[mlv1.LabelReplicaID]] = true
-				}
+		for line := range strings.Lines(string(log)) {
+			trained := strings.Contains(line, " trained ")
+			if trained || strings.Contains(line, " joined, ") {
+				fmt.Printf("  %s: %s", pod.Name, line)
+			}
+			if trained {
+				ranks[pod.Labels[mlv1.LabelReplicaID]] = true
 			}
 		}
-		_ = log.Close()
 	}
 	if len(ranks) != int(job.Spec.NumWorkers) {
 		return fmt.Errorf("%d of %d workers say that they trained", len(ranks), job.Spec.NumWorkers)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/api/reasons"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
 const (
@@ -89,7 +89,6 @@ func remark(status mlv1.TrainingJobStatus) string {
 	return ""
 }
 
-// curve draws the loss by epoch as bars.
 func (v *view) curve(total int32) {
 	highest := 0.0
 	for _, loss := range v.losses {

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,10 +26,10 @@ func NewAdmission(registry prometheus.Registerer) *Admission {
 			Name: "admission_pending_jobs", Help: "Jobs of all queues that waited in the last cycle and were not admitted.",
 		}),
 		admitted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "admission_admitted_total", Help: "Jobs that were admitted, each time anew.",
+			Name: "admission_admitted_total", Help: "Admissions of jobs.",
 		}),
 		preempted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "admission_preempted_total", Help: "Jobs that had to give their place to one of higher priority.",
+			Name: "admission_preempted_total", Help: "Jobs that were preempted by one of higher priority.",
 		}),
 	}
 	registry.MustRegister(m.cycles, m.pending, m.admitted, m.preempted)
@@ -43,23 +44,13 @@ func (m *Admission) Cycle(took time.Duration, pending, admitted, preempted int) 
 	m.preempted.Add(float64(preempted))
 }
 
-// queueDepths tells at the time of a scrape how many jobs wait in each queue.
-type queueDepths struct {
-	depths func() map[string]int
-	desc   *prometheus.Desc
-}
-
 // NewQueueDepths returns a collector of the number of jobs that wait in each AIJobQueue.
 func NewQueueDepths(depths func() map[string]int) prometheus.Collector {
-	return &queueDepths{depths, prometheus.NewDesc("aijob_queue_depth", "Jobs that wait in the queue.", []string{"queue"}, nil)}
-}
-
-// Describe implements prometheus.Collector.
-func (c *queueDepths) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
-
-// Collect implements prometheus.Collector.
-func (c *queueDepths) Collect(out chan<- prometheus.Metric) {
-	for queue, depth := range c.depths() {
-		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(depth), queue)
-	}
+	desc := prometheus.NewDesc("aijob_queue_depth", "Jobs that wait in the queue.", []string{"queue"}, nil)
+	return &scraped{[]*prometheus.Desc{desc}, func(_ context.Context, send sender) error {
+		for queue, depth := range depths() {
+			send(desc, prometheus.GaugeValue, float64(depth), queue)
+		}
+		return nil
+	}}
 }

@@ -54,76 +54,47 @@ func (m *SpotInstanceJobs) NoticeAnswered(namespace string, after time.Duration)
 	m.answers.WithLabelValues(namespace).Observe(max(after, 0).Seconds())
 }
 
-// spotInstanceJobStatus turns the status of every SpotInstanceJob into figures at the time of a scrape.
-type spotInstanceJobStatus struct {
-	jobs    client.Reader
-	maxJobs int
-
-	total, replicas, active, preemptions, restarts, checkpoint *prometheus.Desc
-}
-
 // NewSpotInstanceJobStatus returns a collector of the figures in the status of SpotInstanceJobs, read from the cache. At
 // most maxJobs jobs that have not ended have figures of their own; spotinstancejob_total counts all.
 func NewSpotInstanceJobStatus(jobs client.Reader, maxJobs int) prometheus.Collector {
-	perJob := []string{"namespace", "spot_instance_job"}
-	return &spotInstanceJobStatus{
-		jobs: jobs, maxJobs: maxJobs,
-		total:    prometheus.NewDesc("spotinstancejob_total", "Spot instance jobs that exist, by phase.", []string{"namespace", "phase"}, nil),
-		replicas: prometheus.NewDesc("spotinstancejob_replicas", "Replicas that an unfinished job should have.", perJob, nil),
-		active:   prometheus.NewDesc("spotinstancejob_active_replicas", "Replicas of an unfinished job that run.", perJob, nil),
-		preemptions: prometheus.NewDesc("spotinstancejob_preemptions_total",
-			"Replicas of an unfinished job that were lost to preemption.", perJob, nil),
-		restarts: prometheus.NewDesc("spotinstancejob_restarts_total",
-			"Starts of replicas of an unfinished job beyond the first of each.", perJob, nil),
-		checkpoint: prometheus.NewDesc("spotinstancejob_checkpoint_timestamp_seconds",
-			"When the newest checkpoint of an unfinished job was complete.", perJob, nil),
+	of := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, []string{"namespace", "spot_instance_job"}, nil)
 	}
-}
-
-// Describe implements prometheus.Collector.
-func (c *spotInstanceJobStatus) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.total, c.replicas, c.active, c.preemptions, c.restarts, c.checkpoint} {
-		out <- desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *spotInstanceJobStatus) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
-	defer cancel()
-	var list spotv1alpha1.SpotInstanceJobList
-	if err := c.jobs.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		out <- prometheus.NewInvalidMetric(c.total, err)
-		return
-	}
-	type group struct{ namespace, phase string }
-	counts, shown := map[group]int{}, 0
-	for i := range list.Items {
-		job := &list.Items[i]
-		counts[group{job.Namespace, string(job.Status.Phase)}]++
-		if job.Status.CompletionTime == nil && shown < c.maxJobs {
-			shown++
-			c.collectJob(job, out)
+	total := prometheus.NewDesc("spotinstancejob_total", "Spot instance jobs that exist, by phase.", []string{"namespace", "phase"}, nil)
+	replicas := of("spotinstancejob_replicas", "Replicas that an unfinished job should have.")
+	active := of("spotinstancejob_active_replicas", "Replicas of an unfinished job that run.")
+	preemptions := of("spotinstancejob_preemptions_total", "Replicas of an unfinished job that were lost to preemption.")
+	restarts := of("spotinstancejob_restarts_total", "Starts of replicas of an unfinished job beyond the first of each.")
+	checkpoint := of("spotinstancejob_checkpoint_timestamp_seconds", "When the newest checkpoint of an unfinished job was complete.")
+	return &scraped{[]*prometheus.Desc{total, replicas, active, preemptions, restarts, checkpoint}, func(ctx context.Context, send sender) error {
+		var list spotv1alpha1.SpotInstanceJobList
+		if err := jobs.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return err
 		}
-	}
-	for of, count := range counts {
-		out <- prometheus.MustNewConstMetric(c.total, prometheus.GaugeValue, float64(count), of.namespace, of.phase)
-	}
-}
-
-func (c *spotInstanceJobStatus) collectJob(job *spotv1alpha1.SpotInstanceJob, out chan<- prometheus.Metric) {
-	send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64) {
-		out <- prometheus.MustNewConstMetric(desc, kind, value, job.Namespace, job.Name)
-	}
-	restarts := int32(0)
-	for i := range job.Status.JobStatuses {
-		restarts += job.Status.JobStatuses[i].RestartCount
-	}
-	send(c.replicas, prometheus.GaugeValue, float64(ptr.Deref(job.Spec.Replicas, 2)))
-	send(c.active, prometheus.GaugeValue, float64(job.Status.ActiveReplicas))
-	send(c.preemptions, prometheus.CounterValue, float64(job.Status.PreemptionCount))
-	send(c.restarts, prometheus.CounterValue, float64(restarts))
-	if at := job.Status.LastCheckpointTime; at != nil {
-		send(c.checkpoint, prometheus.GaugeValue, float64(at.Unix()))
-	}
+		type group struct{ namespace, phase string }
+		counts, shown := map[group]int{}, 0
+		for i := range list.Items {
+			job := &list.Items[i]
+			counts[group{job.Namespace, string(job.Status.Phase)}]++
+			if job.Status.CompletionTime != nil || shown >= maxJobs {
+				continue
+			}
+			shown++
+			started := int32(0)
+			for j := range job.Status.JobStatuses {
+				started += job.Status.JobStatuses[j].RestartCount
+			}
+			send(replicas, prometheus.GaugeValue, float64(ptr.Deref(job.Spec.Replicas, 2)), job.Namespace, job.Name)
+			send(active, prometheus.GaugeValue, float64(job.Status.ActiveReplicas), job.Namespace, job.Name)
+			send(preemptions, prometheus.CounterValue, float64(job.Status.PreemptionCount), job.Namespace, job.Name)
+			send(restarts, prometheus.CounterValue, float64(started), job.Namespace, job.Name)
+			if at := job.Status.LastCheckpointTime; at != nil {
+				send(checkpoint, prometheus.GaugeValue, float64(at.Unix()), job.Namespace, job.Name)
+			}
+		}
+		for of, count := range counts {
+			send(total, prometheus.GaugeValue, float64(count), of.namespace, of.phase)
+		}
+		return nil
+	}}
 }

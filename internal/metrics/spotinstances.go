@@ -31,7 +31,7 @@ func NewSpotInstances(registry prometheus.Registerer) *SpotInstances {
 		refused: counter("spotinstancevm_refusals_total",
 			"Instances that the provider refused, by the class of its error: Stockout, Quota and others.", "zone", "machine_type", "class"),
 		preempted: counter("spotinstancevm_preemptions_total",
-			"Instances that their provider took back, or somebody else than the operator ended.", "zone", "machine_type"),
+			"Instances that their provider took back, or that another than the operator ended.", "zone", "machine_type"),
 		orphaned: counter("spotinstancevm_orphans_total",
 			"Instances that were deleted because their SpotInstanceVM no longer exists.", "zone"),
 		listed:     counter("spotinstancevm_lists_total", "Lists of the instances of a zone.", "zone"),
@@ -72,40 +72,27 @@ func (m *SpotInstances) Listed(zone string, took time.Duration, err error) {
 	}
 }
 
-// spotInstanceStatus counts the instances in the status of all SpotInstanceVMs at the time of a scrape.
-type spotInstanceStatus struct {
-	vms       client.Reader
-	instances *prometheus.Desc
-}
-
 // NewSpotInstanceStatus returns a collector of the instances that are in the status of SpotInstanceVMs, read from the
 // cache.
 func NewSpotInstanceStatus(vms client.Reader) prometheus.Collector {
-	return &spotInstanceStatus{vms: vms, instances: prometheus.NewDesc("spotinstancevm_instances",
-		"Instances that exist or were asked for, by their state.", []string{"zone", "state", "provisioning_model"}, nil)}
-}
-
-// Describe implements prometheus.Collector.
-func (c *spotInstanceStatus) Describe(out chan<- *prometheus.Desc) { out <- c.instances }
-
-// Collect implements prometheus.Collector.
-func (c *spotInstanceStatus) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
-	defer cancel()
-	var list spotv1alpha1.SpotInstanceVMList
-	if err := c.vms.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		out <- prometheus.NewInvalidMetric(c.instances, err)
-		return
-	}
-	type group struct{ zone, state, model string }
-	counts := map[group]int{}
-	for i := range list.Items {
-		for j := range list.Items[i].Status.ProvisionedInstances {
-			entry := &list.Items[i].Status.ProvisionedInstances[j]
-			counts[group{entry.Zone, string(entry.State), string(entry.ProvisioningModel)}]++
+	instances := prometheus.NewDesc("spotinstancevm_instances",
+		"Instances that exist or were asked for, by their state.", []string{"zone", "state", "provisioning_model"}, nil)
+	return &scraped{[]*prometheus.Desc{instances}, func(ctx context.Context, send sender) error {
+		var list spotv1alpha1.SpotInstanceVMList
+		if err := vms.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return err
 		}
-	}
-	for of, count := range counts {
-		out <- prometheus.MustNewConstMetric(c.instances, prometheus.GaugeValue, float64(count), of.zone, of.state, of.model)
-	}
+		type group struct{ zone, state, model string }
+		counts := map[group]int{}
+		for i := range list.Items {
+			for j := range list.Items[i].Status.ProvisionedInstances {
+				entry := &list.Items[i].Status.ProvisionedInstances[j]
+				counts[group{entry.Zone, string(entry.State), string(entry.ProvisioningModel)}]++
+			}
+		}
+		for of, count := range counts {
+			send(instances, prometheus.GaugeValue, float64(count), of.zone, of.state, of.model)
+		}
+		return nil
+	}}
 }

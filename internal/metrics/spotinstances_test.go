@@ -54,7 +54,7 @@ spotinstancevm_lists_total{zone="a"} 2
 # HELP spotinstancevm_orphans_total Instances that were deleted because their SpotInstanceVM no longer exists.
 # TYPE spotinstancevm_orphans_total counter
 spotinstancevm_orphans_total{zone="a"} 1
-# HELP spotinstancevm_preemptions_total Instances that their provider took back, or somebody else than the operator ended.
+# HELP spotinstancevm_preemptions_total Instances that their provider took back, or that another than the operator ended.
 # TYPE spotinstancevm_preemptions_total counter
 spotinstancevm_preemptions_total{machine_type="n1-standard-4",zone="a"} 1
 # HELP spotinstancevm_refusals_total Instances that the provider refused, by the class of its error: Stockout, Quota and others.

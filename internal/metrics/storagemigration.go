@@ -13,19 +13,19 @@ type StorageMigrations struct {
 func NewStorageMigrations(registry prometheus.Registerer) *StorageMigrations {
 	m := &StorageMigrations{
 		migrated: counter("storage_migration_objects_total",
-			"Objects that were written anew in the storage version of their CRD.", "crd"),
+			"Objects rewritten in the storage version of their CRD.", "crd"),
 		failures: counter("storage_migration_failures_total",
-			"Failed attempts to write an object anew, or to migrate a CRD at all.", "crd"),
+			"Failed attempts to rewrite an object, or to migrate a CRD at all.", "crd"),
 		remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "storage_migration_remaining_objects",
-			Help: "Objects that the migration in progress has yet to write anew; 0 when there is none.",
+			Help: "Objects that the migration in progress has yet to rewrite; 0 when there is none.",
 		}, []string{"crd"}),
 	}
 	registry.MustRegister(m.migrated, m.failures, m.remaining)
 	return m
 }
 
-// Migrated counts an object that was written anew.
+// Migrated counts a rewritten object.
 func (m *StorageMigrations) Migrated(crd string) { m.migrated.WithLabelValues(crd).Inc() }
 
 // Failed counts a failed attempt.

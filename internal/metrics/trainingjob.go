@@ -47,7 +47,7 @@ func NewTrainingJobs(registry prometheus.Registerer, maxJobs int) *TrainingJobs 
 			"Reconciliations of training jobs that ended with an error, by its type.", append(perJob, "error_type")...),
 		created:   counter("trainingjob_created_total", "Training jobs taken up.", "namespace"),
 		completed: counter("trainingjob_completed_total", "Training jobs that ended, by result: success or failure.", "namespace", "result"),
-		failed:    counter("trainingjob_failed_total", "Training jobs that failed for good, by reason.", "namespace", "reason"),
+		failed:    counter("trainingjob_failed_total", "Failed training jobs, by reason.", "namespace", "reason"),
 		queueWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "trainingjob_queue_wait_seconds", Buckets: waitBuckets,
 			Help: "Time from the creation of a training job until it was admitted to its resources.",
@@ -90,12 +90,12 @@ func (m *TrainingJobs) Reconciled(namespace, name string, took time.Duration, er
 // Created counts a job that was taken up.
 func (m *TrainingJobs) Created(namespace string) { m.created.WithLabelValues(namespace).Inc() }
 
-// Completed counts a job that ended well.
+// Completed counts a job that succeeded.
 func (m *TrainingJobs) Completed(namespace string) {
 	m.completed.WithLabelValues(namespace, "success").Inc()
 }
 
-// Failed counts a job that failed for good.
+// Failed counts a job that failed.
 func (m *TrainingJobs) Failed(namespace, reason string) {
 	m.completed.WithLabelValues(namespace, "failure").Inc()
 	m.failed.WithLabelValues(namespace, reason).Inc()

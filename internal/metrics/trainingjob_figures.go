@@ -26,14 +26,6 @@ type figure struct {
 // perJob are the metrics of every job.
 type perJob []figure
 
-func (p perJob) collect(job *mlv1.TrainingJob, now time.Time, out chan<- prometheus.Metric) {
-	for _, f := range p {
-		if value, labels, ok := f.read(job, now); ok {
-			out <- prometheus.MustNewConstMetric(f.desc, f.kind, value, append([]string{job.Namespace, job.Name}, labels...)...)
-		}
-	}
-}
-
 type reading = func(*mlv1.TrainingJob, time.Time) (float64, []string, bool)
 
 func gauge(name, help string, read reading, labels ...string) figure {

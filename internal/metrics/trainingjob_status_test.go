@@ -122,7 +122,7 @@ func samples(t *testing.T, collector prometheus.Collector) map[string]float64 {
 	return found
 }
 
-func TestWaitingBeginsAnewWhenAJobIsResumed(t *testing.T) {
+func TestWaitingStartsOverWhenAJobIsResumed(t *testing.T) {
 	job := builders.TrainingJob("bert").Status(mlv1.TrainingJobStatus{
 		State: mlv1.StateInitializing, Reason: reasons.WorkersStarting,
 		Conditions: []metav1.Condition{{

@@ -33,7 +33,7 @@ trainingjob_completed_total{namespace="team-a",result="success"} 1
 # HELP trainingjob_created_total Training jobs taken up.
 # TYPE trainingjob_created_total counter
 trainingjob_created_total{namespace="team-a"} 2
-# HELP trainingjob_failed_total Training jobs that failed for good, by reason.
+# HELP trainingjob_failed_total Failed training jobs, by reason.
 # TYPE trainingjob_failed_total counter
 trainingjob_failed_total{namespace="team-a",reason="OutOfMemory"} 1
 # HELP trainingjob_reconciliation_errors_total Reconciliations of training jobs that ended with an error, by its type.

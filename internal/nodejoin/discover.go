@@ -74,7 +74,7 @@ func (c *Cluster) fromSecret(ctx context.Context, reader client.Reader, key clie
 	}
 	if c.Endpoint == "" {
 		c.Endpoint = value(KeyControlPlaneEndpoint)
-		if c.Endpoint != "" && !validEndpoint(c.Endpoint) {
+		if c.Endpoint != "" && !isEndpoint(c.Endpoint) {
 			return fmt.Errorf("key %s of Secret %s is not host:port: write for example 10.0.0.2:6443, without https://", KeyControlPlaneEndpoint, key.Name)
 		}
 	}
@@ -137,7 +137,7 @@ func CACertHash(certificate *x509.Certificate) string {
 
 var validHash = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-func validEndpoint(endpoint string) bool {
+func isEndpoint(endpoint string) bool {
 	host, port, err := net.SplitHostPort(endpoint)
 	return err == nil && host != "" && port != "" && !strings.ContainsAny(endpoint, "/ ")
 }

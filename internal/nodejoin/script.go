@@ -4,8 +4,9 @@ import (
 	_ "embed" // the script
 	"encoding/base64"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
-	"text/template"
 	"time"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -14,7 +15,9 @@ import (
 //go:embed script.sh
 var scriptText string
 
-var scriptTemplate = template.Must(template.New("script.sh").Parse(scriptText))
+// condition is a part of script.sh that is left out unless its field is set. text/template would do, but links all methods of all types
+// into the program, which doubles its size.
+var condition = regexp.MustCompile(`(?s)\s+\{\{- if \.(\w+)\}\}(.*?)\s+\{\{- end\}\}`)
 
 // defaultLimit is the default of spec.joinTimeout.
 const defaultLimit = 15 * time.Minute
@@ -34,10 +37,17 @@ type script struct {
 }
 
 func (s script) String() string {
-	var text strings.Builder
-	// It cannot fail: the template is parsed, and a Builder takes everything.
-	_ = scriptTemplate.Execute(&text, s)
-	return text.String()
+	set := map[string]bool{"Prepare": s.Prepare != "", "WaitForPreparation": s.WaitForPreparation, "Join": s.Join}
+	text := condition.ReplaceAllStringFunc(scriptText, func(part string) string {
+		if found := condition.FindStringSubmatch(part); set[found[1]] {
+			return found[2]
+		}
+		return ""
+	})
+	return strings.NewReplacer(
+		"{{.Title}}", s.Title, "{{.Prepare}}", s.Prepare, "{{.Limit}}", strconv.Itoa(s.Limit), "{{.Secret}}", s.Secret,
+		"{{.Endpoint}}", s.Endpoint, "{{.Node}}", s.Node, "{{.V1beta3}}", s.V1beta3, "{{.V1beta4}}", s.V1beta4,
+	).Replace(text)
 }
 
 // withJoin adds kubeadm join.

@@ -51,7 +51,7 @@ func change(ctx context.Context, c client.Client, nodeName string, edit func(*co
 		}
 		edited := node.DeepCopy()
 		edit(edited)
-		if sameMark(&node, edited) {
+		if hasSameMark(&node, edited) {
 			return nil
 		}
 		return c.Patch(ctx, edited, client.MergeFromWithOptions(&node, client.MergeFromWithOptimisticLock{}))
@@ -84,7 +84,7 @@ func unmark(node *corev1.Node, sources []Source) {
 
 func isMark(taint corev1.Taint) bool { return taint.Key == spotv1alpha1.TaintPreemption }
 
-func sameMark(a, b *corev1.Node) bool {
+func hasSameMark(a, b *corev1.Node) bool {
 	for _, key := range []string{spotv1alpha1.AnnotationPreemptionNotice, spotv1alpha1.AnnotationPreemptionSource} {
 		before, had := a.Annotations[key]
 		after, has := b.Annotations[key]

@@ -50,7 +50,7 @@ func NoticeChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, hadOne := noticeOf(e.ObjectOld)
 			after, hasOne := noticeOf(e.ObjectNew)
-			return hadOne != hasOne || !same(before, after)
+			return hadOne != hasOne || !isSame(before, after)
 		},
 	}
 }
@@ -69,6 +69,6 @@ func noticeOf(object client.Object) (Notice, bool) {
 	return FromNode(node, time.Time{})
 }
 
-func same(a, b Notice) bool {
+func isSame(a, b Notice) bool {
 	return a.Source == b.Source && a.Detail == b.Detail && a.Time.Equal(b.Time) && a.Deadline.Equal(b.Deadline)
 }

@@ -1,6 +1,6 @@
 // Package queueing runs the scheduler over what the cluster has now, and tells the controllers of jobs what it decided. A decision
 // is kept in memory until the controller of the job has written it into the job's status, which is the only record of it:
-// after a crash what was not written is decided anew.
+// after a crash what was not written is decided again.
 package queueing
 
 import (
@@ -40,7 +40,7 @@ const (
 type Decision struct {
 	// Admitted says that all members may start now, on these nodes.
 	Admitted *scheduler.Admission
-	// Preempted says that the job must give its place back, and for whom.
+	// Preempted says that the job must stop, and for which job.
 	Preempted *PreemptedBy
 	// Wait says why it waits, while it does.
 	Wait *scheduler.Wait

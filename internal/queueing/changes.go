@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// news are a source of requests for a controller. They go into the controller's own queue, which takes any number without
-// blocking and each but once.
-type news struct {
+// notifier is a source of requests for a controller. They go into the controller's own queue, which takes any number without blocking and
+// each only once.
+type notifier struct {
 	after  time.Duration // to wait for more of the same
 	mutex  sync.Mutex
 	queues []workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -27,7 +27,7 @@ const (
 	WaitsPriority   = -10
 )
 
-func (n *news) source() source.Source {
+func (n *notifier) source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		n.mutex.Lock()
 		defer n.mutex.Unlock()
@@ -40,10 +40,10 @@ func (n *news) source() source.Source {
 	})
 }
 
-func (n *news) tell(namespace, name string) { n.tellWith(namespace, name, 0) }
+func (n *notifier) tell(namespace, name string) { n.tellWith(namespace, name, 0) }
 
 // tellWith tells with a priority, when the controller's queue knows of any.
-func (n *news) tellWith(namespace, name string, priority int) {
+func (n *notifier) tellWith(namespace, name string, priority int) {
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 	n.mutex.Lock()
 	defer n.mutex.Unlock()

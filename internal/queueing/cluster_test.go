@@ -69,7 +69,7 @@ func (c *cluster) node(name string, gpus int) *corev1.Node {
 	return node
 }
 
-// pod of somebody else on a node.
+// pod of another owner on a node.
 func (c *cluster) pod(name string, node *corev1.Node, gpus int) *corev1.Pod {
 	c.t.Helper()
 	pod := &corev1.Pod{

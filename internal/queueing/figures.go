@@ -21,7 +21,7 @@ type QueueFigures struct {
 type ClusterFigures struct {
 	// Nodes that match, and how many of them are ready.
 	Nodes, Ready int
-	// GPUs of the ready nodes, and how many of them nobody has requested.
+	// GPUs of the ready nodes, and how many of them are not requested.
 	GPUs, FreeGPUs int64
 	// Jobs that hold a place.
 	Jobs int

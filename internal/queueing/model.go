@@ -29,7 +29,7 @@ func newModel() *model {
 	}
 }
 
-// node that exists, or of which only pods have been seen yet.
+// node that exists, or whose pods alone were seen so far.
 type node struct {
 	scheduler.Node
 
@@ -47,10 +47,10 @@ type job struct {
 	// resourceVersion of the object that was last looked at, and how often what counts of it was another.
 	resourceVersion string
 	changes         int
-	// ask says that somebody asked about a newer version than was looked at, and is to be told when it is.
+	// ask says that a controller asked about a newer version than was looked at, and is to be told when it is.
 	ask bool
 
-	// admitted is a decision that the status does not show yet. preempted holds until the job gives its place back.
+	// admitted is a decision that the status does not show yet. preempted holds until the job releases its resources.
 	admitted   *scheduler.Admission
 	admittedAt time.Time
 	preempted  *PreemptedBy
@@ -140,7 +140,7 @@ func (m *model) dropPod(uid types.UID) {
 // setJob takes in what an object says of its job. It returns whether anything changed that counts, and the job.
 func (m *model) setJob(source *Source, is scheduler.Job, state State, resourceVersion string) (changed bool, j *job) {
 	name := jobName{source.Kind, is.Namespace, is.Name}
-	if old, ok := m.names[name]; ok && old != is.UID { // deleted and made anew
+	if old, ok := m.names[name]; ok && old != is.UID { // deleted and created again
 		m.dropJob(old)
 	}
 	j = m.jobs[is.UID]

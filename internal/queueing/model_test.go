@@ -140,7 +140,7 @@ func TestPodsOfALargeGangAreCountedOnce(t *testing.T) {
 func TestAPodMaySeeItsNodeBeforeWeDo(t *testing.T) {
 	m := newModel()
 	m.setPod(on("a", "p", ""))
-	assert.Empty(t, m.snapshot(noon).Nodes, "nothing is placed on a node that nobody knows")
+	assert.Empty(t, m.snapshot(noon).Nodes, "nothing is placed on an unknown node")
 	m.setNode(anyNode("a", 4))
 	assert.Equal(t, gpus(1), requested(t, m, "a"))
 	m.dropNode("a")
@@ -204,7 +204,7 @@ func TestADecisionGoesWith(t *testing.T) {
 		"a job that goes to another queue":   {func(m *model) { m.setJob(aiJobs, moved, Waiting, "2") }, []string{"j"}},
 		"a job that is cancelled":            {func(m *model) { m.setJob(aiJobs, gang("j", 2), Uninvolved, "2") }, nil},
 		"a job that is deleted":              {func(m *model) { m.dropJob("j") }, nil},
-		"a job that was made anew under its name": {func(m *model) {
+		"a job that was created again under its name": {func(m *model) {
 			again := gang("j", 2)
 			again.UID = "j2"
 			m.setJob(aiJobs, again, Waiting, "2")
@@ -268,7 +268,7 @@ func TestWaitsAreToldSparingly(t *testing.T) {
 	m.setJob(aiJobs, gang("j", 1), Waiting, "1")
 	told := func(after time.Duration, position int, reason string) bool {
 		o := m.take(scheduler.Decisions{Waiting: []scheduler.Wait{{UID: "j", Position: position, Reason: reason}}}, m.seen(), noon.Add(after))
-		assert.Equal(t, position, m.jobs["j"].decision().Wait.Position, "whoever asks gets the newest")
+		assert.Equal(t, position, m.jobs["j"].decision().Wait.Position, "a question gets the newest")
 		return len(o.tell) > 0
 	}
 	assert.True(t, told(0, 5, "QuotaReached"), "the first")
@@ -314,7 +314,7 @@ func TestWhatThereIsOnNodes(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		m.setNode(anyNode(name, 4))
 	}
-	m.setJob(aiJobs, gang("j", 3, "a", "a", "b"), Holding, "1") // of which one pod is there
+	m.setJob(aiJobs, gang("j", 3, "a", "a", "b"), Holding, "1") // one of its pods exists
 	m.setJob(aiJobs, gang("w", 4), Waiting, "1")
 	for _, p := range []*pod{on("a", "p1", "j"), on("a", "x", ""), on("c", "y", ""), on("d", "late", "gone")} {
 		m.setPod(p)

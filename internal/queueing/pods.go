@@ -45,7 +45,7 @@ func barePod(object any) (any, error) {
 		},
 		node: p.Spec.NodeName, requests: RequestsOf(&p.Spec),
 	}
-	// Somebody's own pod with the label of a job has no owner that makes pods for jobs.
+	// A user's own pod with the label of a job has no owner that creates pods for jobs.
 	if metav1.GetControllerOf(p) != nil {
 		for label, kind := range jobLabels {
 			if name := p.Labels[label]; name != "" {

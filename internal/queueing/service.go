@@ -29,6 +29,9 @@ const again = minorInterval
 // figuresAfter is when the controllers of queues and clusters are told of other figures: those change by the hundred.
 const figuresAfter = 500 * time.Millisecond
 
+// logger tells at V(2) of cycles that decided something. The controllers of jobs log what becomes of each.
+var logger = ctrl.Log.WithName("queueing")
+
 // Options of the Service.
 type Options struct {
 	// Schedule decides: scheduler.Schedule.
@@ -51,9 +54,9 @@ type Service struct {
 	mgr     ctrl.Manager
 	options Options
 	sources []*Source
-	jobs    map[string]*news // by kind
+	jobs    map[string]*notifier // by kind
 
-	queueNews, clusterNews news
+	queueNotifier, clusterNotifier notifier
 
 	wake chan struct{}
 
@@ -70,32 +73,32 @@ func New(mgr ctrl.Manager, options Options) *Service {
 		options.Clock = clock.RealClock{}
 	}
 	return &Service{
-		mgr: mgr, options: options, jobs: map[string]*news{}, wake: make(chan struct{}, 1), model: newModel(),
-		queueNews: news{after: figuresAfter}, clusterNews: news{after: figuresAfter},
+		mgr: mgr, options: options, jobs: map[string]*notifier{}, wake: make(chan struct{}, 1), model: newModel(),
+		queueNotifier: notifier{after: figuresAfter}, clusterNotifier: notifier{after: figuresAfter},
 	}
 }
 
 // Add a kind of job, before the manager starts.
 func (s *Service) Add(kind Source) {
 	s.sources = append(s.sources, &kind)
-	s.newsOf(kind.Kind)
+	s.notifierOf(kind.Kind)
 }
 
-func (s *Service) newsOf(kind string) *news {
+func (s *Service) notifierOf(kind string) *notifier {
 	if s.jobs[kind] == nil {
-		s.jobs[kind] = &news{}
+		s.jobs[kind] = &notifier{}
 	}
 	return s.jobs[kind]
 }
 
 // Changes implements Decider. Call it before the manager starts.
-func (s *Service) Changes(kind string) source.Source { return s.newsOf(kind).source() }
+func (s *Service) Changes(kind string) source.Source { return s.notifierOf(kind).source() }
 
 // QueueChanges is the source of events for the controller of AIJobQueues: another figure of the queue.
-func (s *Service) QueueChanges() source.Source { return s.queueNews.source() }
+func (s *Service) QueueChanges() source.Source { return s.queueNotifier.source() }
 
 // ClusterChanges is the same for ComputeClusters.
-func (s *Service) ClusterChanges() source.Source { return s.clusterNews.source() }
+func (s *Service) ClusterChanges() source.Source { return s.clusterNotifier.source() }
 
 // NeedLeaderElection has only the leader decide.
 func (s *Service) NeedLeaderElection() bool { return true }
@@ -112,7 +115,7 @@ func (s *Service) Decision(uid types.UID) (Decision, bool) {
 	}
 	current := j.source.Object.DeepCopyObject().(client.Object)
 	key := types.NamespacedName{Namespace: j.Namespace, Name: j.Name}
-	err := s.mgr.GetCache().Get(context.Background(), key, current, client.UnsafeDisableDeepCopy) // of which only the version is read
+	err := s.mgr.GetCache().Get(context.Background(), key, current, client.UnsafeDisableDeepCopy) // only the version is read
 	if err != nil || current.GetUID() != uid || current.GetResourceVersion() != j.resourceVersion {
 		j.ask = true
 		return Decision{}, false
@@ -229,14 +232,14 @@ func (s *Service) run(ctx context.Context) error {
 	}
 }
 
-// remind the controllers of jobs that do not act upon a decision: a reservation that nobody uses keeps others out.
+// remind the controllers of jobs that do not act upon a decision: an unused reservation keeps others out.
 func (s *Service) remind() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	now := s.options.Clock.Now()
 	for _, j := range s.model.jobs {
 		if j.state == Waiting && j.admitted != nil && now.Sub(j.admittedAt) >= again {
-			s.newsOf(j.source.Kind).tell(j.Namespace, j.Name)
+			s.notifierOf(j.source.Kind).tell(j.Namespace, j.Name)
 		}
 	}
 }
@@ -264,8 +267,12 @@ func (s *Service) cycle() {
 	if o.stale {
 		s.rouse()
 	}
+	took := s.options.Clock.Since(start)
+	if o.admitted+o.preempted > 0 {
+		logger.V(2).Info("Scheduling cycle", "pending", pending, "admitted", o.admitted, "preempted", o.preempted, "duration", took)
+	}
 	if s.options.Metrics != nil {
-		s.options.Metrics.Cycle(s.options.Clock.Since(start), pending, o.admitted, o.preempted)
+		s.options.Metrics.Cycle(took, pending, o.admitted, o.preempted)
 	}
 }
 
@@ -275,7 +282,7 @@ func (s *Service) tell(j *job) {
 	if j.admitted == nil && j.preempted == nil {
 		priority = WaitsPriority
 	}
-	s.newsOf(j.source.Kind).tellWith(j.Namespace, j.Name, priority)
+	s.notifierOf(j.source.Kind).tellWith(j.Namespace, j.Name, priority)
 	if j.admitted != nil {
 		s.tellFigures(j)
 	}
@@ -283,7 +290,7 @@ func (s *Service) tell(j *job) {
 
 func (s *Service) tellFigures(j *job) {
 	if j.Queue != "" {
-		s.queueNews.tell("", j.Queue)
+		s.queueNotifier.tell("", j.Queue)
 	}
 	if j.holds() || j.Cluster != "" {
 		s.tellClusters()
@@ -292,7 +299,7 @@ func (s *Service) tellFigures(j *job) {
 
 func (s *Service) tellClusters() {
 	for name := range s.model.clusters {
-		s.clusterNews.tell("", name)
+		s.clusterNotifier.tell("", name)
 	}
 }
 
@@ -300,7 +307,7 @@ func (s *Service) tellAll() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for name := range s.model.queues {
-		s.queueNews.tell("", name)
+		s.queueNotifier.tell("", name)
 	}
 	s.tellClusters()
 }

@@ -148,7 +148,7 @@ func TestADecisionIsReservedUntilItIsWritten(t *testing.T) {
 }
 
 // A manager that ends between its decision and the write loses nothing and gives nothing twice.
-func TestANewManagerDecidesAnewUponWhatWasNotWritten(t *testing.T) {
+func TestANewManagerDecidesAgainUponWhatWasNotWritten(t *testing.T) {
 	c := newCluster(t)
 	c.node("a", 2)
 	m := c.start(false)

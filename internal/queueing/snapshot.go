@@ -68,7 +68,7 @@ func (m *model) cover(name jobName, held *scheduler.Job, covered map[string]sche
 				takes = plus(takes, p.requests, 1)
 			}
 		}
-		// What a pod requests beyond its member, as for a container that somebody added, is not counted for the job.
+		// What a pod requests beyond its member, as for a container that was added, is not counted for the job.
 		covered[counted.on.Name] = plus(covered[counted.on.Name], atMost(takes, counted.needs), 1)
 	}
 }

@@ -89,13 +89,13 @@ func (s *Service) setJob(kind *Source, object client.Object) bool {
 	changed, j := s.model.setJob(kind, is, state, object.GetResourceVersion())
 	if j != nil && j.ask {
 		j.ask = false
-		s.newsOf(kind.Kind).tell(j.Namespace, j.Name)
+		s.notifierOf(kind.Kind).tell(j.Namespace, j.Name)
 	}
 	if changed {
 		s.tellFigures(j)
 	}
 	if left != "" && left != is.Queue {
-		s.queueNews.tell("", left)
+		s.queueNotifier.tell("", left)
 	}
 	return changed
 }

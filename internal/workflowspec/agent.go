@@ -36,8 +36,8 @@ func EnvValue(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 // longestEnv is the number of environment variables that an AIJob may have.
 const longestEnv = 256
 
-// Problem says in a sentence why no stage can be made from an agent, with the field and the remedy; empty when one can.
-func Problem(agent *aiplatformv1alpha1.Agent) string {
+// CheckAgent says in a sentence why no stage can be made from an agent, with the field and the remedy; empty when one can.
+func CheckAgent(agent *aiplatformv1alpha1.Agent) string {
 	spec := &agent.Spec
 	if len(spec.Env)+len(spec.Inputs) > longestEnv {
 		return fmt.Sprintf("spec.env: has %d variables, and with those of the %d inputs more than %d: remove some",

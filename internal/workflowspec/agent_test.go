@@ -23,20 +23,20 @@ func agentOf(inputs ...aiplatformv1alpha1.AgentInput) *aiplatformv1alpha1.Agent 
 	return &aiplatformv1alpha1.Agent{Spec: aiplatformv1alpha1.AgentSpec{Inputs: inputs}}
 }
 
-func TestProblem(t *testing.T) {
-	assert.Empty(t, Problem(agentOf(aiplatformv1alpha1.AgentInput{Name: "a"}, aiplatformv1alpha1.AgentInput{Name: "b"})))
+func TestCheckAgent(t *testing.T) {
+	assert.Empty(t, CheckAgent(agentOf(aiplatformv1alpha1.AgentInput{Name: "a"}, aiplatformv1alpha1.AgentInput{Name: "b"})))
 
 	same := agentOf(aiplatformv1alpha1.AgentInput{Name: "max-tokens"}, aiplatformv1alpha1.AgentInput{Name: "maxTokens"})
 	assert.Equal(t, "spec.inputs[1].name: max-tokens and maxTokens would both be the environment variable INPUT_MAX_TOKENS: rename one of the two",
-		Problem(same))
+		CheckAgent(same))
 
 	taken := agentOf(aiplatformv1alpha1.AgentInput{Name: "text"})
 	taken.Spec.Env = []corev1.EnvVar{{Name: "MODEL"}, {Name: "INPUT_TEXT"}}
-	assert.Equal(t, "spec.env[1].name: INPUT_TEXT is the environment variable of input text: rename one of the two", Problem(taken))
+	assert.Equal(t, "spec.env[1].name: INPUT_TEXT is the environment variable of input text: rename one of the two", CheckAgent(taken))
 
 	many := agentOf(aiplatformv1alpha1.AgentInput{Name: "text"})
 	many.Spec.Env = make([]corev1.EnvVar, 256)
-	assert.Contains(t, Problem(many), "spec.env: has 256 variables")
+	assert.Contains(t, CheckAgent(many), "spec.env: has 256 variables")
 }
 
 func TestInputs(t *testing.T) {

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
-// Mistake is why a workflow or one of its stages cannot start.
-type Mistake struct {
+// Problem is why a workflow or one of its stages cannot start.
+type Problem struct {
 	// Reason is the reason of the condition Ready.
 	Reason string
 	// Message names the field and the remedy.
@@ -34,34 +36,27 @@ func Upstream(stages []aiplatformv1alpha1.Stage) map[aiplatformv1alpha1.StageNam
 
 // Check says by stage what is wrong with a workflow, given the agents of its namespace. A stage whose agent is missing is
 // not looked at further.
-func Check(workflow *aiplatformv1alpha1.AgentWorkflow, agents map[string]*aiplatformv1alpha1.Agent) map[aiplatformv1alpha1.StageName]Mistake {
+func Check(workflow *aiplatformv1alpha1.AgentWorkflow, agents map[string]*aiplatformv1alpha1.Agent) map[aiplatformv1alpha1.StageName]Problem {
 	c := checker{workflow: workflow, agents: agents, upstream: Upstream(workflow.Spec.Stages)}
-	mistakes := map[aiplatformv1alpha1.StageName]Mistake{}
+	problems := map[aiplatformv1alpha1.StageName]Problem{}
 	for i := range workflow.Spec.Stages {
 		stage := &workflow.Spec.Stages[i]
-		if mistake := c.stage(fmt.Sprintf("spec.stages[%d]", i), stage); mistake != nil {
-			mistakes[stage.Name] = *mistake
+		if problem := c.stage(fmt.Sprintf("spec.stages[%d]", i), stage); problem != nil {
+			problems[stage.Name] = *problem
 		}
 	}
-	return mistakes
+	return problems
 }
 
-// BadCondition is a condition of a stage that can never be evaluated.
-type BadCondition struct {
-	Stage aiplatformv1alpha1.StageName
-	// Field is its path in the workflow, Message what is wrong.
-	Field, Message string
-}
-
-// BadConditions are those that the workflow alone shows: conditions that do not compile, or that refer to what the workflow does not have.
-// Whether an Agent has an output is not among it.
-func BadConditions(workflow *aiplatformv1alpha1.AgentWorkflow) []BadCondition {
+// CheckConditions says which conditions can never be evaluated, as far as the workflow alone shows it: those that do not compile, or that
+// refer to what the workflow does not have. Whether an Agent has an output is not checked.
+func CheckConditions(workflow *aiplatformv1alpha1.AgentWorkflow) field.ErrorList {
 	c := checker{workflow: workflow, upstream: Upstream(workflow.Spec.Stages)}
-	var found []BadCondition
+	var found field.ErrorList
 	for i := range workflow.Spec.Stages {
 		stage := &workflow.Spec.Stages[i]
 		if problem := c.condition(stage); problem != "" {
-			found = append(found, BadCondition{Stage: stage.Name, Field: fmt.Sprintf("spec.stages[%d].condition", i), Message: problem})
+			found = append(found, field.Invalid(field.NewPath("spec", "stages").Index(i).Child("condition"), stage.Condition, problem))
 		}
 	}
 	return found
@@ -73,33 +68,33 @@ type checker struct {
 	upstream map[aiplatformv1alpha1.StageName]map[aiplatformv1alpha1.StageName]bool
 }
 
-func (c checker) stage(field string, stage *aiplatformv1alpha1.Stage) *Mistake {
+func (c checker) stage(path string, stage *aiplatformv1alpha1.Stage) *Problem {
 	agent := c.agents[stage.Agent]
 	if agent == nil {
-		return &Mistake{reasons.AgentNotFound, fmt.Sprintf(
-			"%s.agent: Agent %s does not exist in namespace %s: create it or correct the name", field, stage.Agent, c.workflow.Namespace)}
+		return &Problem{reasons.AgentNotFound, fmt.Sprintf(
+			"%s.agent: Agent %s does not exist in namespace %s: create it or correct the name", path, stage.Agent, c.workflow.Namespace)}
 	}
-	if problem := Problem(agent); problem != "" {
-		return &Mistake{reasons.InvalidAgent, fmt.Sprintf("%s.agent: Agent %s: %s", field, stage.Agent, problem)}
+	if problem := CheckAgent(agent); problem != "" {
+		return &Problem{reasons.InvalidAgent, fmt.Sprintf("%s.agent: Agent %s: %s", path, stage.Agent, problem)}
 	}
-	if problem := c.inputs(field, stage, agent); problem != "" {
-		return &Mistake{reasons.InvalidReference, problem}
+	if problem := c.inputs(path, stage, agent); problem != "" {
+		return &Problem{reasons.InvalidReference, problem}
 	}
 	for i, output := range stage.Outputs {
 		if !yields(agent, output) {
-			return &Mistake{reasons.InvalidReference, fmt.Sprintf(
-				"%s.outputs[%d]: Agent %s has no output %s%s", field, i, agent.Name, output, outputsOf(agent))}
+			return &Problem{reasons.InvalidReference, fmt.Sprintf(
+				"%s.outputs[%d]: Agent %s has no output %s%s", path, i, agent.Name, output, outputsOf(agent))}
 		}
 	}
 	if problem := c.condition(stage); problem != "" {
-		return &Mistake{reasons.InvalidReference, field + ".condition: " + problem}
+		return &Problem{reasons.InvalidReference, path + ".condition: " + problem}
 	}
 	return nil
 }
 
-func (c checker) inputs(field string, stage *aiplatformv1alpha1.Stage, agent *aiplatformv1alpha1.Agent) string {
+func (c checker) inputs(path string, stage *aiplatformv1alpha1.Stage, agent *aiplatformv1alpha1.Agent) string {
 	for _, name := range slices.Sorted(maps.Keys(stage.Inputs)) {
-		at := fmt.Sprintf("%s.inputs.%s", field, name)
+		at := fmt.Sprintf("%s.inputs.%s", path, name)
 		if !slices.ContainsFunc(agent.Spec.Inputs, func(i aiplatformv1alpha1.AgentInput) bool { return string(i.Name) == name }) {
 			return fmt.Sprintf("%s: Agent %s has no such input%s", at, agent.Name, inputsOf(agent))
 		}
@@ -119,7 +114,7 @@ func (c checker) inputs(field string, stage *aiplatformv1alpha1.Stage, agent *ai
 	for i := range agent.Spec.Inputs {
 		input := &agent.Spec.Inputs[i]
 		if _, given := stage.Inputs[string(input.Name)]; !given && required(input) {
-			return fmt.Sprintf("%s.inputs: lacks %s, which Agent %s requires: add it", field, input.Name, agent.Name)
+			return fmt.Sprintf("%s.inputs: lacks %s, which Agent %s requires: add it", path, input.Name, agent.Name)
 		}
 	}
 	return ""

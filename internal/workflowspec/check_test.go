@@ -29,7 +29,7 @@ func TestCheck(t *testing.T) {
 	broken := agentOf(aiplatformv1alpha1.AgentInput{Name: "a-b"}, aiplatformv1alpha1.AgentInput{Name: "a_b"})
 	agents := map[string]*aiplatformv1alpha1.Agent{"reader": reader, "broken": broken}
 
-	// second is the stage whose mistakes are looked for; first comes before it, and other beside it.
+	// second is the stage whose problems are looked for; first comes before it, and other beside it.
 	tests := map[string]struct {
 		set    func(*aiplatformv1alpha1.Stage)
 		reason string
@@ -127,15 +127,15 @@ func TestCheck(t *testing.T) {
 				}),
 				stage("other", "reader", nil),
 			}
-			mistakes := Check(workflow, agents)
+			problems := Check(workflow, agents)
 			if test.reason == "" {
-				assert.Empty(t, mistakes)
+				assert.Empty(t, problems)
 				return
 			}
-			require.Len(t, mistakes, 1)
-			assert.Equal(t, test.reason, mistakes["second"].Reason)
-			assert.Contains(t, mistakes["second"].Message, test.want)
-			assert.NotContains(t, mistakes["second"].Message, "\n")
+			require.Len(t, problems, 1)
+			assert.Equal(t, test.reason, problems["second"].Reason)
+			assert.Contains(t, problems["second"].Message, test.want)
+			assert.NotContains(t, problems["second"].Message, "\n")
 		})
 	}
 }
@@ -192,7 +192,7 @@ func TestTriggers(t *testing.T) {
 		trigger("", nil), trigger("manual", nil), trigger("schedule", inputs{"schedule": "*/5 * * * 1-5"}),
 		trigger("schedule", inputs{"schedule": "@daily"}), trigger("event", inputs{"kind": "Pod", "reason": "Killing"}),
 	} {
-		assert.Nil(t, Misfires(right, now), "%v", right)
+		assert.Nil(t, CheckTrigger(right, now), "%v", right)
 	}
 	for want, wrong := range map[string]*aiplatformv1alpha1.Trigger{
 		`spec.trigger.config.schedule: "0 3 * *" is no cron expression`:               trigger("schedule", inputs{"schedule": "0 3 * *"}),
@@ -202,10 +202,10 @@ func TestTriggers(t *testing.T) {
 		`spec.trigger.config.kind: is empty`:                                          trigger("event", inputs{"kind": "", "reason": "Killing"}),
 		`spec.trigger.config.reason: is empty`:                                        trigger("event", inputs{"kind": "Pod", "reason": ""}),
 	} {
-		mistake := Misfires(wrong, now)
-		require.NotNil(t, mistake, want)
-		assert.Equal(t, "InvalidTrigger", mistake.Reason)
-		assert.Contains(t, mistake.Message, want)
+		problem := CheckTrigger(wrong, now)
+		require.NotNil(t, problem, want)
+		assert.Equal(t, "InvalidTrigger", problem.Reason)
+		assert.Contains(t, problem.Message, want)
 	}
 	schedule, err := Schedule(trigger("schedule", inputs{"schedule": "0 3 * * *"}), now)
 	require.NoError(t, err)

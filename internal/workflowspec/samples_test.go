@@ -22,7 +22,7 @@ func TestTheSamplesHaveNoMistakes(t *testing.T) {
 	for _, document := range bytes.Split(text, []byte("\n---\n")) {
 		var agent aiplatformv1alpha1.Agent
 		require.NoError(t, yaml.UnmarshalStrict(document, &agent))
-		assert.Empty(t, Problem(&agent))
+		assert.Empty(t, CheckAgent(&agent))
 		agents[agent.Name] = &agent
 	}
 	require.Len(t, agents, 2)
@@ -32,5 +32,5 @@ func TestTheSamplesHaveNoMistakes(t *testing.T) {
 	require.NoError(t, yaml.UnmarshalStrict(text, &workflow))
 	require.Len(t, workflow.Spec.Stages, 2)
 	assert.Empty(t, Check(&workflow, agents))
-	assert.Nil(t, Misfires(&workflow.Spec.Trigger, time.Now()))
+	assert.Nil(t, CheckTrigger(&workflow.Spec.Trigger, time.Now()))
 }

@@ -48,8 +48,8 @@ func Event(trigger *aiplatformv1alpha1.Trigger) (kind, reason string, err error)
 	return kind, reason, nil
 }
 
-// Misfires says what is wrong with a trigger; nil when it can start its workflow.
-func Misfires(trigger *aiplatformv1alpha1.Trigger, now time.Time) *Mistake {
+// CheckTrigger says what is wrong with a trigger; nil when it can start its workflow.
+func CheckTrigger(trigger *aiplatformv1alpha1.Trigger, now time.Time) *Problem {
 	var err error
 	switch trigger.Type {
 	case aiplatformv1alpha1.TriggerSchedule:
@@ -58,7 +58,7 @@ func Misfires(trigger *aiplatformv1alpha1.Trigger, now time.Time) *Mistake {
 		_, _, err = Event(trigger)
 	}
 	if err != nil {
-		return &Mistake{reasons.InvalidTrigger, err.Error()}
+		return &Problem{reasons.InvalidTrigger, err.Error()}
 	}
 	return nil
 }

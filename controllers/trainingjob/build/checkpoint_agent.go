@@ -62,6 +62,7 @@ func mayRestore(job *mlv1.TrainingJob, settings Settings, attempt int32) bool {
 	return CheckpointsEnabled(job) && (again || attempt > 0 || job.Status.StartTime != nil || HasCheckpoint(&job.Status))
 }
 
+// HasCheckpoint says whether a job has a checkpoint to start from.
 func HasCheckpoint(status *mlv1.TrainingJobStatus) bool {
 	return status.Checkpoint != nil && status.Checkpoint.Path != ""
 }
@@ -169,6 +170,7 @@ func checkpointSource(job *mlv1.TrainingJob) (corev1.VolumeSource, bool) {
 	return corev1.VolumeSource{}, false
 }
 
+// ClaimSource is the volume of a PersistentVolumeClaim.
 func ClaimSource(claim string, readOnly bool) corev1.VolumeSource {
 	return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: readOnly}}
 }

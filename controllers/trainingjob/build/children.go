@@ -28,6 +28,7 @@ func Meta(job *mlv1.TrainingJob, name string) metav1.ObjectMeta {
 	}
 }
 
+// ServiceAccount is the one that the pods of a job run as. It has no rights, and no token is mounted.
 func ServiceAccount(job *mlv1.TrainingJob) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: Meta(job, ServiceAccountName(job)), AutomountServiceAccountToken: ptr.To(false)}
 }

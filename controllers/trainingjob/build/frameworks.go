@@ -20,6 +20,7 @@ func Check(job *mlv1.TrainingJob) (field, message string) {
 	return ElasticProblem(job)
 }
 
+// FrameworkProblem says why the operator cannot run the framework of a job, or not as its spec asks; nil when it can.
 func FrameworkProblem(job *mlv1.TrainingJob) *framework.Problem {
 	known, ok := framework.For(job.Spec.Framework)
 	if !ok {

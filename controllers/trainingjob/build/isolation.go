@@ -45,6 +45,7 @@ func NetworkPolicy(job *mlv1.TrainingJob, settings Settings) *networkingv1.Netwo
 	}
 }
 
+// PolicyName is the name of the NetworkPolicy of a job.
 func PolicyName(job *mlv1.TrainingJob) string { return job.Name + "-training" }
 
 // managerPeers are the pods of the manager's namespace; all, when the manager does not run in the cluster and its address

@@ -8,10 +8,17 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
-func WorkersName(job *mlv1.TrainingJob) string  { return job.Name + "-training" }
+// WorkersName is the name of the Indexed Job of a job's workers.
+func WorkersName(job *mlv1.TrainingJob) string { return job.Name + "-training" }
+
+// HeadlessName is the name of the Service that gives each worker its host name.
 func HeadlessName(job *mlv1.TrainingJob) string { return job.Name + "-headless" }
-func MasterName(job *mlv1.TrainingJob) string   { return job.Name + "-master" }
-func ConfigName(job *mlv1.TrainingJob) string   { return job.Name + "-config" }
+
+// MasterName is the name of the Service of the worker with rank 0.
+func MasterName(job *mlv1.TrainingJob) string { return job.Name + "-master" }
+
+// ConfigName is the name of the ConfigMap with a job's configuration.
+func ConfigName(job *mlv1.TrainingJob) string { return job.Name + "-config" }
 
 // ServiceAccountName is the ServiceAccount of the workers: the spec's, or the one that the operator makes.
 func ServiceAccountName(job *mlv1.TrainingJob) string {
@@ -50,6 +57,7 @@ func CreatesClaim(job *mlv1.TrainingJob) bool {
 	return UsesClaim(job) && job.Spec.Checkpoint.Storage.ClaimName == ""
 }
 
+// StorageType is the type of storage that a job keeps its checkpoints in.
 func StorageType(job *mlv1.TrainingJob) mlv1.StorageType {
 	if t := job.Spec.Checkpoint.Storage.Type; t != "" {
 		return t

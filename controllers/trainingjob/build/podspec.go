@@ -17,6 +17,7 @@ const (
 	// WorkerContainer is the name of the container that trains.
 	WorkerContainer = "trainer"
 
+	// CheckpointMount is where workers see the volume of their checkpoints, and ResumeMount that of the job that they resume from.
 	CheckpointMount = "/checkpoints"
 	ResumeMount     = "/resume"
 	configMount     = "/etc/training"
@@ -53,6 +54,7 @@ func PodSpec(job *mlv1.TrainingJob, settings Settings) corev1.PodSpec {
 	return spec
 }
 
+// Trainer is the container of a worker.
 func Trainer(job *mlv1.TrainingJob, settings Settings) corev1.Container {
 	image := job.Spec.Image
 	if image == "" {
@@ -86,6 +88,7 @@ func podSecurity(job *mlv1.TrainingJob) *corev1.PodSecurityContext {
 	}
 }
 
+// ContainerSecurity is what the Pod Security level restricted asks of a container; RDMA needs one capability more.
 func ContainerSecurity(job *mlv1.TrainingJob) *corev1.SecurityContext {
 	capabilities := &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
 	if ptr.Deref(job.Spec.Networking.RDMAEnabled, false) {
@@ -134,6 +137,7 @@ func DividesGPUs(job *mlv1.TrainingJob) bool {
 	return false
 }
 
+// GpusPerWorker is how many GPUs each worker of a job has.
 func GpusPerWorker(job *mlv1.TrainingJob) int32 { return ptr.Deref(job.Spec.GPUsPerWorker, 1) }
 
 func rdmaResource(job *mlv1.TrainingJob) corev1.ResourceName {

@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	// TensorBoardContainer is the name of the container that runs TensorBoard.
 	TensorBoardContainer = "tensorboard"
 	// tensorBoardMount is where event files lie that are not kept on the claim of the checkpoints.
 	tensorBoardMount = "/tensorboard"
@@ -36,10 +37,12 @@ while :; do
   wait "$child"
 done`
 
+// TensorBoardEnabled says whether a job asks for a TensorBoard.
 func TensorBoardEnabled(job *mlv1.TrainingJob) bool {
 	return ptr.Deref(job.Spec.Monitoring.TensorboardEnabled, false)
 }
 
+// TensorBoardName is the name of the Deployment and the Service of a job's TensorBoard.
 func TensorBoardName(job *mlv1.TrainingJob) string { return job.Name + "-tensorboard" }
 
 // tensorBoardDir is where workers write event files. On the claim of the checkpoints they outlive restarts and the job.

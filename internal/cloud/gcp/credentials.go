@@ -122,7 +122,7 @@ func checkKey(credentials []byte, endpoint string) error {
 		// The cause may quote the key: it is left out.
 		return errors.New("private_key in credentials.json is no private key in PEM: put the whole file of the key into the Secret, unchanged")
 	}
-	if key.TokenURI == "" || trustedTokenURI(key.TokenURI, endpoint) {
+	if key.TokenURI == "" || isTrustedTokenURI(key.TokenURI, endpoint) {
 		return nil
 	}
 	return errors.New("token_uri in credentials.json is not Google's: use the file as Google gave it, with https://oauth2.googleapis.com/token")
@@ -140,7 +140,7 @@ func isPrivateKey(text string) bool {
 	return err == nil
 }
 
-func trustedTokenURI(uri, endpoint string) bool {
+func isTrustedTokenURI(uri, endpoint string) bool {
 	parsed, err := url.Parse(uri)
 	if err != nil {
 		return false

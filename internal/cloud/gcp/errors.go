@@ -138,8 +138,8 @@ func notThere(what question, answer *googleapi.Error) cloud.Class {
 	}
 }
 
-// nothingPublished says that an instance is there and has no guest attributes yet.
-func nothingPublished(err error) bool {
+// hasNoGuestAttributes says that an instance is there and has no guest attributes yet.
+func hasNoGuestAttributes(err error) bool {
 	answer := (*googleapi.Error)(nil)
 	return errors.As(err, &answer) && answer.Code == http.StatusNotFound && strings.Contains(answer.Message, "Guest Attribute")
 }

@@ -151,7 +151,7 @@ func (p *Provider) HostKeys(ctx context.Context, zone, name string) ([]string, e
 			Fields("queryValue").Context(ctx).Do()
 		return err
 	})
-	if nothingPublished(err) {
+	if hasNoGuestAttributes(err) {
 		return nil, nil
 	}
 	if err != nil {

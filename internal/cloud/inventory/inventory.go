@@ -107,7 +107,7 @@ func (s *Inventories) startDue(ctx context.Context, lists *sync.WaitGroup) time.
 	now, wait := s.options.Clock.Now(), s.options.Interval
 	for _, account := range s.accounts {
 		for name, z := range account.zones {
-			if z.abandoned(now) {
+			if z.isAbandoned(now) {
 				delete(account.zones, name)
 				continue
 			}

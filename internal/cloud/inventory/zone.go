@@ -104,7 +104,7 @@ type zone struct {
 	byVM  map[types.NamespacedName][]cloud.Instance
 }
 
-func (z *zone) abandoned(now time.Time) bool {
+func (z *zone) isAbandoned(now time.Time) bool {
 	// Refused credentials never show more.
 	over := len(z.byVM) == 0 || cloud.ClassOf(z.err) == cloud.Permission
 	return len(z.followers) == 0 && over && !z.listing && now.Sub(z.left) > linger
@@ -131,7 +131,7 @@ func (z *zone) take(began time.Time, found []cloud.Instance, err error, cluster 
 		}
 	}
 	for vm, after := range byVM {
-		if !alike(z.byVM[vm], after) {
+		if !areAlike(z.byVM[vm], after) {
 			tell[vm] = true
 		}
 	}
@@ -144,8 +144,8 @@ func (z *zone) take(began time.Time, found []cloud.Instance, err error, cluster 
 	return tell
 }
 
-// alike says whether two lists of instances say the same, in whatever order.
-func alike(before, after []cloud.Instance) bool {
+// areAlike says whether two lists of instances say the same, in whatever order.
+func areAlike(before, after []cloud.Instance) bool {
 	if len(before) != len(after) {
 		return false
 	}

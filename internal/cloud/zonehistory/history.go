@@ -46,23 +46,23 @@ func Follow(before, after *spotv1alpha1.SpotInstanceVM, now time.Time) bool {
 		is[one.Name] = true
 		known := was[one.Name]
 		if one.PreemptionNoticeTime != nil && (known == nil || known.PreemptionNoticeTime == nil) {
-			changed = ended(after, one, one.PreemptionNoticeTime.Time, true, now) || changed
+			changed = recordEnd(after, one, one.PreemptionNoticeTime.Time, true, now) || changed
 		}
 		if one.PreemptionNoticeTime == nil && known != nil && known.PreemptionNoticeTime != nil {
-			changed = goesOn(after, known, now) || changed
+			changed = withdrawPreemption(after, known, now) || changed
 		}
 	}
 	for name, one := range was {
 		if !is[name] && one.PreemptionNoticeTime == nil {
-			changed = ended(after, one, now, false, now) || changed
+			changed = recordEnd(after, one, now, false, now) || changed
 		}
 	}
 	return changed
 }
 
-// ended adds the life of an instance to the history of its zone. One that never came to run tells nothing, unless it was
+// recordEnd adds the life of an instance to the history of its zone. One that never came to run tells nothing, unless it was
 // taken back while it started.
-func ended(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedInstance, at time.Time, preempted bool, now time.Time) bool {
+func recordEnd(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedInstance, at time.Time, preempted bool, now time.Time) bool {
 	if one.Zone == "" || one.ProvisioningModel == spotv1alpha1.ProvisioningStandard || one.CreationTime == nil && !preempted {
 		return false
 	}
@@ -82,8 +82,8 @@ func ended(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedInstanc
 	return true
 }
 
-// goesOn takes a preemption back, whose notice was withdrawn.
-func goesOn(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedInstance, now time.Time) bool {
+// withdrawPreemption takes a preemption back, whose notice was withdrawn.
+func withdrawPreemption(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedInstance, now time.Time) bool {
 	zone := find(vm, one.Zone)
 	if zone == nil || zone.Preemptions == 0 || one.ProvisioningModel == spotv1alpha1.ProvisioningStandard {
 		return false

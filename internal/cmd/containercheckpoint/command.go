@@ -23,6 +23,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/cmd/logging"
 	"github.com/dcnlab/spot-training-operator/internal/containercheckpoint"
 )
 
@@ -111,7 +112,7 @@ func run(ctx context.Context, o options) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	if err := setLogger(o.logLevel); err != nil {
+	if _, err := logging.Start(o.logLevel); err != nil {
 		return err
 	}
 	config, err := ctrl.GetConfig()

@@ -25,11 +25,9 @@ func addStorageMigration(mgr ctrl.Manager, o options) error {
 		return fmt.Errorf("set up the client of the storage migration: %w", err)
 	}
 	// The manager's own client would set up a cache of all CRDs.
-	direct, err := client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-	})
+	direct, err := newUncached(mgr)
 	if err != nil {
-		return fmt.Errorf("set up the client of the storage migration: %w", err)
+		return err
 	}
 	crds := storageversion.CRDs()
 	progress := storageversion.NewProgress(crds)

@@ -7,8 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -23,6 +22,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	agentworkflowwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/agentworkflow"
 	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
@@ -155,7 +155,7 @@ func (w webhooks) addTo(mgr ctrl.Manager, settings build.Settings) error {
 	}
 	trainingjobwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), trainingjobwebhook.Options{
 		DefaultImage: settings.DefaultImage,
-		Misfit:       build.Check,
+		Check:        build.Check,
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      w.cluster,
 	})
@@ -173,6 +173,26 @@ func (w webhooks) addTo(mgr ctrl.Manager, settings build.Settings) error {
 		return fmt.Errorf("add the webhooks' readiness check: %w", err)
 	}
 	return nil
+}
+
+// certificateEnd returns what tells when the webhooks' certificate ends: that which the rotator serves or, in mode
+// files, that in the directory, which the server loads again as it changes.
+func (o *webhookOptions) certificateEnd(w webhooks) func() (time.Time, bool) {
+	return func() (time.Time, bool) {
+		if w.rotator != nil {
+			serving, err := w.rotator.GetCertificate(nil)
+			return endOf(serving, err)
+		}
+		pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"), filepath.Join(o.certDir, "tls.key"))
+		return endOf(&pair, err)
+	}
+}
+
+func endOf(pair *tls.Certificate, err error) (time.Time, bool) {
+	if err != nil || pair.Leaf == nil {
+		return time.Time{}, false
+	}
+	return pair.Leaf.NotAfter, true
 }
 
 // withoutHTTP2, which has had denial-of-service flaws; metrics and webhooks gain nothing from it.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/cache"
 )
 
 const (
@@ -36,8 +38,7 @@ func (e *Forbidden) Error() string { return e.Reason }
 // Access says what identities may do: what the claims of their tokens allow and, in a cluster, Kubernetes too.
 type Access struct {
 	authorizer Authorizer
-	now        func() time.Time
-	decisions  *cache[question, decision]
+	decisions  *cache.LRUExpireCache
 }
 
 type question struct {
@@ -55,7 +56,7 @@ func NewAccess(authorizer Authorizer, now func() time.Time) *Access {
 	if now == nil {
 		now = time.Now
 	}
-	return &Access{authorizer: authorizer, now: now, decisions: newCache[question, decision](maxDecisions)}
+	return &Access{authorizer: authorizer, decisions: cache.NewLRUExpireCacheWithClock(maxDecisions, clock(now))}
 }
 
 // Check says whether somebody may do something. Errors: *Forbidden, and ErrUnavailable when Kubernetes does not answer.
@@ -67,15 +68,14 @@ func (a *Access) Check(ctx context.Context, identity *Identity, attributes Attri
 		return nil
 	}
 	asked := question{identity.key, attributes}
-	now := a.now()
-	made, ok := a.decisions.get(asked, now)
+	made, ok := cached[decision](a.decisions, asked)
 	if !ok {
 		allowed, reason, err := a.authorizer.Allowed(ctx, identity.User, attributes)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		made = decision{allowed, reason}
-		a.decisions.put(asked, made, now.Add(decidedFor), now)
+		a.decisions.Add(asked, made, decidedFor)
 	}
 	if made.allowed {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"k8s.io/apimachinery/pkg/util/cache"
 )
 
 const (
@@ -66,9 +67,7 @@ type Authenticator struct {
 	hmac    *jwt.Parser
 	signed  *jwt.Parser
 	// Tokens are remembered by their hash, so that they do not lie around in memory.
-	known   *cache[[sha256.Size]byte, *Identity]
-	refused *cache[[sha256.Size]byte, *InvalidToken]
-	seen    *cache[[sha256.Size]byte, struct{}]
+	known, refused, seen *cache.LRUExpireCache
 }
 
 // New returns an Authenticator. It does not fetch the keys before the first token.
@@ -91,9 +90,9 @@ func New(options Options) (*Authenticator, error) {
 		options: options,
 		hmac:    parser(options, hmacMethods),
 		signed:  parser(options, signatureMethods),
-		known:   newCache[[sha256.Size]byte, *Identity](maxTokens),
-		refused: newCache[[sha256.Size]byte, *InvalidToken](maxTokens),
-		seen:    newCache[[sha256.Size]byte, struct{}](maxTokens),
+		known:   cache.NewLRUExpireCacheWithClock(maxTokens, clock(options.Now)),
+		refused: cache.NewLRUExpireCacheWithClock(maxTokens, clock(options.Now)),
+		seen:    cache.NewLRUExpireCacheWithClock(maxTokens, clock(options.Now)),
 	}
 	if options.JWKS != "" {
 		a.keys = newKeySet(options.JWKS, options.Now)
@@ -127,22 +126,21 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (*Identi
 		return nil, &InvalidToken{Reason: fmt.Sprintf("the token has %d bytes, more than %d", len(token), maxTokenBytes)}
 	}
 	key := sha256.Sum256([]byte(token))
-	now := a.options.Now()
-	if identity, ok := a.known.get(key, now); ok {
+	if identity, ok := cached[*Identity](a.known, key); ok {
 		return identity, nil
 	}
-	if refusal, ok := a.refused.get(key, now); ok {
+	if refusal, ok := cached[*InvalidToken](a.refused, key); ok {
 		return nil, refusal
 	}
-	identity, until, err := a.verify(ctx, token, now)
+	identity, until, err := a.verify(ctx, token, a.options.Now())
 	var invalid *InvalidToken
 	switch {
 	case err == nil:
 		identity.key = key
-		a.known.put(key, identity, until, now)
-		a.seen.put(key, struct{}{}, now.Add(seenFor), now)
+		a.known.Add(key, identity, until.Sub(a.options.Now()))
+		a.seen.Add(key, struct{}{}, seenFor)
 	case errors.As(err, &invalid):
-		a.refused.put(key, invalid, now.Add(refusedFor), now)
+		a.refused.Add(key, invalid, refusedFor)
 	}
 	return identity, err
 }
@@ -154,11 +152,10 @@ func (a *Authenticator) Knows(token string) bool {
 		return true
 	}
 	key := sha256.Sum256([]byte(token))
-	now := a.options.Now()
-	if _, ok := a.seen.get(key, now); ok {
+	if _, ok := a.seen.Get(key); ok {
 		return true
 	}
-	if _, ok := a.refused.get(key, now); ok {
+	if _, ok := a.refused.Get(key); ok {
 		return true
 	}
 	header, err := readHeader(token)

@@ -1,62 +1,20 @@
 package auth
 
 import (
-	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/cache"
 )
 
-// cache of values that hold for a time, of bounded size.
-type cache[K comparable, V any] struct {
-	max     int
-	mu      sync.RWMutex
-	entries map[K]entry[V]
-}
+// clock is the clock of a cache.
+type clock func() time.Time
 
-type entry[V any] struct {
-	value V
-	until time.Time
-}
+// Now implements cache.Clock.
+func (c clock) Now() time.Time { return c() }
 
-func newCache[K comparable, V any](limit int) *cache[K, V] {
-	return &cache[K, V]{max: limit, entries: map[K]entry[V]{}}
-}
-
-func (c *cache[K, V]) get(key K, now time.Time) (value V, ok bool) {
-	c.mu.RLock()
-	found, ok := c.entries[key]
-	c.mu.RUnlock()
-	if !ok || !now.Before(found.until) {
-		return value, false
-	}
-	return found.value, true
-}
-
-func (c *cache[K, V]) put(key K, value V, until, now time.Time) {
-	if !now.Before(until) {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.entries) >= c.max {
-		c.makeRoom(now)
-	}
-	c.entries[key] = entry[V]{value, until}
-}
-
-// makeRoom drops what holds no more; when that is too little, an eighth of what happens to come first, so that
-// the walk is not made again with the next value.
-func (c *cache[K, V]) makeRoom(now time.Time) {
-	for key, found := range c.entries {
-		if !now.Before(found.until) {
-			delete(c.entries, key)
-		}
-	}
-	excess := len(c.entries) - c.max + c.max/8
-	for key := range c.entries {
-		if excess <= 0 {
-			return
-		}
-		delete(c.entries, key)
-		excess--
-	}
+// cached returns an unexpired value.
+func cached[V any](from *cache.LRUExpireCache, key any) (V, bool) {
+	value, ok := from.Get(key)
+	typed, _ := value.(V)
+	return typed, ok
 }

@@ -2,9 +2,12 @@ package rest
 
 import (
 	"bytes"
-	_ "embed" // openapi.yaml and docs.html
+	_ "embed" // openapi.yaml and the head of the page
 	"encoding/json"
-	"html/template"
+	"fmt"
+	"html"
+	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,7 +21,7 @@ import (
 var openAPISource []byte
 
 //go:embed docs.html
-var docsSource string
+var docsHead string
 
 // openAPIDocument is openapi.yaml as JSON. The file is part of the program and tested, so that reading it does not fail.
 var openAPIDocument = sync.OnceValues(func() ([]byte, error) { return yaml.YAMLToJSON(openAPISource) })
@@ -124,6 +127,7 @@ type schema struct {
 	OneOf       []schema
 }
 
+// docsPage is the document as HTML. html/template would do, but links all methods of all types into the program, which doubles its size.
 var docsPage = sync.OnceValues(func() ([]byte, error) {
 	text, err := openAPIDocument()
 	if err != nil {
@@ -133,40 +137,137 @@ var docsPage = sync.OnceValues(func() ([]byte, error) {
 	if err := json.Unmarshal(text, &doc); err != nil {
 		return nil, err
 	}
-	page, err := template.New("docs").Funcs(template.FuncMap{
-		"last":     func(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] },
-		"upper":    strings.ToUpper,
-		"kind":     schema.kind,
-		"required": func(s schema, name string) bool { return slices.Contains(s.Required, name) },
-		"json": func(value any) (string, error) {
-			text, err := json.MarshalIndent(value, "", "  ")
-			return string(text), err
-		},
-		"parameter": func(p parameter) parameter {
-			if name, ok := strings.CutPrefix(p.Ref, "#/components/parameters/"); ok {
-				return doc.Components.Parameters[name]
-			}
-			return p
-		},
-		"response": func(r reference) reference {
-			if name, ok := strings.CutPrefix(r.Ref, "#/components/responses/"); ok {
-				return doc.Components.Responses[name]
-			}
-			return r
-		},
-	}).Parse(docsSource)
-	if err != nil {
-		return nil, err
+	p := &page{document: doc}
+	p.add(docsHead, doc.Info.Title)
+	p.add("<h1>%s %s</h1>\n<p>%s</p>\n", doc.Info.Title, doc.Info.Version, doc.Info.Description)
+	p.add("<p>The same for programs: <a href=\"openapi.json\">openapi.json</a></p>\n<ul>\n")
+	p.operations(func(name string, o *operation) {
+		p.add("<li><a href=\"#%s\"><code>%s</code></a> %s</li>\n", o.OperationID, name, o.Summary)
+	})
+	p.add("</ul>\n")
+	p.operations(p.operation)
+	p.add("<h2>Objects</h2>\n")
+	for name, s := range sorted(doc.Components.Schemas) {
+		p.object(name, &s)
 	}
-	var out bytes.Buffer
-	err = page.Execute(&out, doc)
-	return out.Bytes(), err
+	p.add("</body>\n</html>\n")
+	return p.Bytes(), nil
 })
+
+// page is the HTML page of a document.
+type page struct {
+	bytes.Buffer
+	document document
+}
+
+// markup is not escaped.
+type markup string
+
+// add HTML with arguments, which are escaped.
+func (p *page) add(format string, arguments ...any) {
+	for i, argument := range arguments {
+		if _, isMarkup := argument.(markup); !isMarkup {
+			arguments[i] = html.EscapeString(fmt.Sprint(argument))
+		}
+	}
+	fmt.Fprintf(p, format, arguments...)
+}
+
+func sorted[V any](values map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			if !yield(key, values[key]) {
+				return
+			}
+		}
+	}
+}
+
+// operations calls f for each operation, named by its method and path.
+func (p *page) operations(f func(name string, o *operation)) {
+	for path, item := range sorted(p.document.Paths) {
+		for method, o := range sorted(item.Operations()) {
+			f(strings.ToUpper(method)+" "+path, &o)
+		}
+	}
+}
+
+func (p *page) operation(name string, o *operation) {
+	p.add("<h2 id=\"%s\"><code>%s</code></h2>\n<p>%s. %s</p>\n", o.OperationID, name, o.Summary, o.Description)
+	for _, requirement := range o.Security {
+		for _, scope := range requirement["bearer"] {
+			p.add("<p>Scope: <code>%s</code></p>\n", scope)
+		}
+	}
+	if len(o.Security) == 0 {
+		p.add("<p>Needs no token.</p>\n")
+	}
+	if len(o.Parameters) > 0 {
+		p.add("<h3>Parameters</h3>\n<table><tr><th>Name</th><th>In</th><th>Type</th><th>Meaning</th></tr>\n")
+		for _, parameter := range o.Parameters {
+			if parameter.Ref != "" {
+				parameter = p.document.Components.Parameters[last(parameter.Ref)]
+			}
+			p.add("<tr><td><code>%s</code></td><td>%s</td><td>%s</td><td>%s</td></tr>\n", parameter.Name, parameter.In, parameter.Schema.kind(), parameter.Description)
+		}
+		p.add("</table>\n")
+	}
+	for kind, body := range sorted(o.RequestBody.Content) {
+		p.add("<h3>Body</h3>\n<p><code>%s</code>: %s</p>\n", kind, body.Schema.link())
+		if body.Example != nil {
+			example, _ := json.MarshalIndent(body.Example, "", "  ") // It came from JSON.
+			p.add("<pre>%s</pre>\n", string(example))
+		}
+	}
+	p.add("<h3>Answers</h3>\n<table><tr><th>Status</th><th>Meaning</th><th>Body</th></tr>\n")
+	for status, response := range sorted(o.Responses) {
+		if response.Ref != "" {
+			response = p.document.Components.Responses[last(response.Ref)]
+		}
+		p.add("<tr><td>%s</td><td>%s</td><td>", status, response.Description)
+		for kind, content := range sorted(response.Content) {
+			p.add("<code>%s</code>", kind)
+			if content.Schema.Ref != "" {
+				p.add(" %s", content.Schema.link())
+			}
+		}
+		p.add("</td></tr>\n")
+	}
+	p.add("</table>\n")
+}
+
+func (p *page) object(name string, s *schema) {
+	p.add("<h3 id=\"schema-%s\">%s</h3>\n<p>%s</p>\n", name, name, s.Description)
+	if len(s.Properties) == 0 {
+		p.add("<p>%s</p>\n", s.kind())
+		return
+	}
+	p.add("<table><tr><th>Field</th><th>Type</th><th>Meaning</th></tr>\n")
+	for field, property := range sorted(s.Properties) {
+		always := ""
+		if slices.Contains(s.Required, field) {
+			always = " (always)"
+		}
+		p.add("<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>\n", field, always, property.link(), property.Description)
+	}
+	p.add("</table>\n")
+}
+
+func last(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
+
+// link to the object that a schema refers to, else its kind.
+func (s schema) link() markup {
+	kind := html.EscapeString(s.kind())
+	if s.Ref == "" {
+		return markup(kind)
+	}
+	return markup(`<a href="#schema-` + kind + `">` + kind + `</a>`)
+}
 
 // kind of a schema in a few words.
 func (s schema) kind() string {
 	if s.Ref != "" {
-		return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]
+		return last(s.Ref)
 	}
 	var words []string
 	switch kinds := s.Type.(type) {

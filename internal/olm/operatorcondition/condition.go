@@ -65,7 +65,7 @@ type condition struct {
 }
 
 // set writes the condition, when it is not as it should be. It does nothing in a cluster that does not serve
-// OperatorConditions: there nobody would read it.
+// OperatorConditions: nothing would read it there.
 func (c *condition) set(ctx context.Context, verdict Verdict) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		object := &operatorsv2.OperatorCondition{}

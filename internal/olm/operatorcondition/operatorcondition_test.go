@@ -73,7 +73,7 @@ func (i *installation) grant() {
 	}))
 }
 
-// create makes the OperatorCondition, with a condition of somebody else.
+// create makes the OperatorCondition, with a condition of another owner.
 func (i *installation) create() {
 	i.t.Helper()
 	require.NoError(i.t, i.Create(i.t.Context(), &operatorsv2.OperatorCondition{
@@ -248,7 +248,7 @@ func TestKeeperPutsBackWhatOthersChange(t *testing.T) {
 	i.await(current)
 }
 
-// Without OLM's OperatorConditions there is nobody to tell.
+// Without OLM's OperatorConditions there is nothing to write to.
 func TestClusterWithoutOLM(t *testing.T) {
 	elsewhere := runtime.NewScheme()
 	elsewhere.AddKnownTypeWithName(schema.GroupVersionKind{Group: "unserved.example.com", Version: "v2", Kind: "OperatorCondition"},

@@ -3,7 +3,7 @@
 //
 // When that version changes, the API server goes on holding older objects as they were written, and remembers every
 // version that it ever stored in status.storedVersions of the CRD. A version that stands there cannot be removed from
-// the CRD. The Migrator has the API server write each object anew, without a change, and then takes the versions that
+// the CRD. The Migrator has the API server rewrite each object without a change, and then takes the versions that
 // are no longer stored off that list.
 package storageversion
 

@@ -64,7 +64,7 @@ func TestSpecOfTheCRDChangesMeanwhile(t *testing.T) {
 	assert.Len(t, r.made(http.MethodPatch, "/namespaces/default/trainingjobs/"), 20)
 }
 
-// Somebody writes the CRD just before the migrator does, without changing its spec: there is nothing to start over for.
+// Another client writes the CRD just before the migrator does, without changing its spec: there is nothing to start over for.
 func TestOthersWriteTheCRDMeanwhile(t *testing.T) {
 	t.Parallel()
 	k := newKind(t, "v1beta1")

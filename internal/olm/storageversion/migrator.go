@@ -174,7 +174,7 @@ func (m *Migrator) settling(crd *apiextensionsv1.CustomResourceDefinition) time.
 	return seen.at.Add(m.options.Settle).Sub(now)
 }
 
-// migrate has every object written anew and then takes the older versions off the CRD's list of stored versions. It
+// migrate has every object rewritten and then takes the older versions off the CRD's list of stored versions. It
 // starts over when the CRD changed meanwhile, since what it wrote may then be stored in another version again.
 func (m *Migrator) migrate(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, n need) (ctrl.Result, error) {
 	log := ctrl.LoggerFrom(ctx).WithValues("crd", crd.Name, "from", n.from, "to", n.to)

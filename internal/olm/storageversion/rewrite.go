@@ -41,7 +41,7 @@ type round struct {
 	problems                         []string
 }
 
-// rewriteAll has the API server write every object of a kind anew, and returns how many there were. An object that
+// rewriteAll has the API server rewrite every object of a kind, and returns how many there were. An object that
 // fails does not keep the others from being written.
 func (m *Migrator) rewriteAll(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, n need) (int64, error) {
 	if n.through == "" {
@@ -100,7 +100,7 @@ func continuation(err error) string {
 	return status.Status().Continue
 }
 
-// visit writes one object anew and notes what came of it. It returns an error when the round should end.
+// visit rewrites one object and notes the outcome. It returns an error when the round should end.
 func (r *round) visit(ctx context.Context, object *metav1.PartialObjectMetadata) error {
 	err := r.rewrite(ctx, object)
 	if ctx.Err() != nil {
@@ -148,7 +148,7 @@ func (r *round) failure() error {
 	return fmt.Errorf("%d objects of %s failed: %s", r.failed, r.crd, text)
 }
 
-// rewrite has the API server write an object anew: a patch that changes nothing is stored when what is stored differs
+// rewrite has the API server rewrite an object: a patch that changes nothing is stored when what is stored differs
 // from what the API server would store now. It is tried a few times when the API server is busy.
 func (r *round) rewrite(ctx context.Context, object *metav1.PartialObjectMetadata) error {
 	backoff := wait.Backoff{Steps: 3, Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2}
@@ -159,7 +159,7 @@ func (r *round) rewrite(ctx context.Context, object *metav1.PartialObjectMetadat
 		}
 		_, last = r.resource.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, []byte("{}"),
 			metav1.PatchOptions{FieldManager: string(fieldOwner)})
-		if apierrors.IsNotFound(last) || apierrors.IsConflict(last) { // gone, or written by somebody else meanwhile
+		if apierrors.IsNotFound(last) || apierrors.IsConflict(last) { // gone, or written by another meanwhile
 			last = nil
 		}
 		return !transient(last), nil

@@ -62,7 +62,7 @@ func (c *cycle) walk(job *waiting, s *scopes) []*held {
 	}
 }
 
-// costs of nodes: how many jobs must about go from one for one more member to fit, then of which priority and how old the cheapest
+// costs of nodes: how many jobs must about go from one for one more member to fit, then what priority and age the cheapest
 // of them is. Then is the room when all have gone.
 func (c *cycle) costs(f *form, then room, below *lower) []int64 {
 	cost := make([]int64, len(c.nodes.all))

@@ -36,20 +36,21 @@ type messageKey struct {
 func (c *cycle) reason(job *waiting) (string, string) {
 	switch job.verdict {
 	case noQueue:
-		return reasons.QueueNotFound, fmt.Sprintf("waits for the AIJobQueue %s, which does not exist: create it, or name another queue", job.Queue)
+		return reasons.QueueNotFound, fmt.Sprintf("AIJobQueue %s does not exist: create it, or name another queue", job.Queue)
 	case noCluster:
-		return reasons.ClusterNotFound, fmt.Sprintf("waits for the ComputeCluster %s, which does not exist: create it, or name another cluster", job.Cluster)
+		return reasons.ClusterNotFound, fmt.Sprintf("ComputeCluster %s does not exist: create it, or name another cluster", job.Cluster)
 	case suspended:
-		return reasons.QueueSuspended, fmt.Sprintf("waits for the AIJobQueue %s, which admits no job while its spec.suspend is true", job.Queue)
+		return reasons.QueueSuspended, fmt.Sprintf("AIJobQueue %s admits no job while its spec.suspend is true", job.Queue)
 	case freeing:
-		return reasons.WaitingForPreemption, c.whoGoes(job)
+		return reasons.WaitingForPreemption, c.preemptionMessage(job)
 	case afterOther:
-		return reasons.WaitingBehindGang, fmt.Sprintf("comes after %s of its namespace, for which jobs are being stopped", job.behind.title())
+		return reasons.WaitingBehindGang, fmt.Sprintf("behind %s of the same namespace, for which jobs are being preempted", job.behind.title())
 	case noRoom, tooMuchRoom:
 		return c.roomReason(job)
 	case behind:
 		return reasons.WaitingBehindGang, job.remember(messageKey{verdict: behind, queue: job.queue, behind: job.behind, at: job.at, sum: job.sum}, func() string {
-			return fmt.Sprintf("needs %s, which is kept for %s that comes first", amountOf(job.sum, job.form.need[job.sum]), job.behind.title())
+			return fmt.Sprintf("behind %s: required capacity (%s) is reserved for an earlier job",
+				job.behind.title(), amountOf(job.sum, job.form.need[job.sum]))
 		})
 	}
 	s := scopesOf(job.Job, &job.form.need, job.queue, job.form.cluster)
@@ -72,10 +73,10 @@ func (w *waiting) remember(key messageKey, tell func() string) string {
 
 func (w *waiting) title() string { return fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name) }
 
-// whoGoes says for how many jobs one waits that are being stopped.
-func (c *cycle) whoGoes(job *waiting) string {
+// preemptionMessage says which jobs must stop before one can start.
+func (c *cycle) preemptionMessage(job *waiting) string {
 	if job.victims > 0 {
-		return fmt.Sprintf("waits for %s of lower priority to stop and give %s back", plural(job.victims, "job"), theirPlace(job.victims))
+		return fmt.Sprintf("waiting for %s to be preempted", plural(job.victims, "lower-priority job"))
 	}
 	on := make([]bool, len(c.nodes.all))
 	for _, node := range job.kept {
@@ -89,28 +90,28 @@ func (c *cycle) whoGoes(job *waiting) string {
 		}
 	}
 	if going == 0 {
-		return "waits for jobs that are being stopped to give their quota back"
+		return "waiting for stopping jobs to release their quota"
 	}
-	return fmt.Sprintf("waits for %s that %s being stopped to give %s back", plural(going, "job"), areOrIs(going), theirPlace(going))
+	return fmt.Sprintf("waiting for %s to stop", plural(going, "job"))
 }
 
 // quotaMessage says which limit a job waits for.
 func (w *waiting) quotaMessage(s *scopes) string {
 	l, need := s[w.at].ledger, s[w.at].need[w.sum]
-	owner := w.owner()
-	limit, used := l.limit[w.sum], l.used[w.sum]
-	if w.verdict == tooMuchQuota {
-		return fmt.Sprintf("needs %s, but %s may never hold more than %s: raise that limit, or ask for less",
-			amountOf(w.sum, need), owner, amountOf(w.sum, limit))
+	owner, limit, used := w.owner(), l.limit[w.sum], l.used[w.sum]
+	switch {
+	case w.verdict == tooMuchQuota:
+		return fmt.Sprintf("%s: requested %s exceeds the limit %s: raise the limit, or request less", owner, amountOf(w.sum, need), bare(w.sum, limit))
+	case w.sum == jobs && w.at == ofCluster:
+		return fmt.Sprintf("%s: maxJobs reached (%d)", owner, used)
+	case w.sum == jobs:
+		return fmt.Sprintf("%s: maxConcurrency reached (%d)", owner, used)
 	}
-	if w.sum == jobs {
-		return fmt.Sprintf("%s runs %s, as many as it may", owner, plural(int(used), "job"))
-	}
+	message := fmt.Sprintf("%s: quota exceeded: requested %s, used %s, limit %s", owner, amountOf(w.sum, need), bare(w.sum, used), bare(w.sum, limit))
 	if w.at == ofQueue && w.queue.cohort != nil && w.queue.nominal[w.sum] != limit {
-		return fmt.Sprintf("needs %s: %s holds %s of its %s and the %s that it may borrow", amountOf(w.sum, need), owner,
-			bare(w.sum, used), bare(w.sum, w.queue.nominal[w.sum]), bare(w.sum, limit-w.queue.nominal[w.sum]))
+		message += fmt.Sprintf(" (quota %s, borrowing limit %s)", bare(w.sum, w.queue.nominal[w.sum]), bare(w.sum, limit-w.queue.nominal[w.sum]))
 	}
-	return fmt.Sprintf("needs %s: %s holds %s of the %s that it may", amountOf(w.sum, need), owner, bare(w.sum, used), bare(w.sum, limit))
+	return message
 }
 
 // owner of the limit that a job waits for.

@@ -2,7 +2,7 @@ package scheduler
 
 import "slices"
 
-// fairTo says whether a job still comes first in a queue that goes by shares once its victims are gone: nobody's place is taken
+// fairTo says whether a job still comes first in a queue that goes by shares once its victims are gone: no job is stopped
 // for someone who would then hold more than the other.
 func (c *cycle) fairTo(job *waiting, victims []*held) bool {
 	q := job.queue

@@ -18,7 +18,7 @@ type fair struct {
 
 // share of a namespace, or of one of its users.
 type share struct {
-	// dominant is the part that it holds of the resource of which it holds the largest part.
+	// dominant is the largest share that it holds of any resource.
 	dominant float64
 	held     *ledger
 	name     string
@@ -131,7 +131,7 @@ func (f *fair) pass(admitted bool) {
 	}
 }
 
-// reckon all shares anew, after a job was admitted out of turn.
+// reckon all shares again, after a job was admitted out of turn.
 func (f *fair) reckon() {
 	for _, namespace := range f.namespaces.items {
 		for _, user := range namespace.users.items {

@@ -84,7 +84,7 @@ type class struct {
 	reserved *waiting
 	// domains are the nodes by the value of a topology label.
 	domains map[string][]domain
-	// refused are requests for one member of which no node has room in this cycle.
+	// refused are requests of one member that no node has room for in this cycle.
 	refused [][]int64
 	// largest and free are, for messages, what one node and all together have at the end of the cycle, and without any job.
 	largest, free [2][]int64

@@ -42,7 +42,7 @@ type waiting struct {
 func newWaiting(job *Job, now time.Time) *waiting {
 	w := &waiting{Job: job, since: job.QueuedAt}
 	if job.AdmittedAt.After(w.since) {
-		// It has lost its place since, and waits anew.
+		// It was evicted since, and waits again.
 		w.since = job.AdmittedAt
 	}
 	if w.since.IsZero() || w.since.After(now) {
@@ -86,7 +86,7 @@ func byRank(a, b *waiting) int {
 
 // line is the order of a queue's jobs.
 type line interface {
-	// next is the job whose turn it is, nil when there are no more; pass goes on to the one after it.
+	// next is the next job to decide on, nil when there are no more; pass goes on to the one after it.
 	next() *waiting
 	pass(admitted bool)
 }

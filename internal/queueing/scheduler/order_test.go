@@ -24,7 +24,7 @@ func TestOrder(t *testing.T) {
 			job("huge").queue("q").priority(1e9), job("late").queue("q").priority(0).waits(day), job("later").queue("q").priority(0).waits(day+time.Second)),
 			[]string{"later", "late", "huge"}},
 		"a time to come counts as now": {nodes(node("a", 9)).pending(job("b").waits(-day), job("a").waits(0)), []string{"a", "b"}},
-		"who lost its place waits anew": {nodes(node("a", 9)).queues(queue("q")).pending(
+		"one that was evicted waits again": {nodes(node("a", 9)).queues(queue("q")).pending(
 			jobBuilder(func() jobBuilder { j := job("lost").queue("q").waits(time.Hour); j.AdmittedAt = noon; return j }()),
 			job("new").queue("q").waits(time.Minute)), []string{"new", "lost"}},
 		"first in, first out": {nodes(node("a", 9)).queues(queue("q").algorithm("fifo")).pending(

@@ -57,7 +57,7 @@ type ledger struct {
 	summed bool
 }
 
-// short says of which sum there is not enough for a need, -1 for none.
+// short is the sum that is not enough for a need, -1 for none.
 func (l *ledger) short(need *amounts, used amounts) int {
 	for i := range need {
 		if need[i] > 0 && l.limit[i] != math.MaxInt64 && used[i] > l.limit[i]-need[i] {
@@ -258,7 +258,7 @@ func scopesOf(job *Job, need *amounts, q *queue, in *cluster) scopes {
 	return s
 }
 
-// short is the narrowest level that has not enough, and of which sum; false when all have.
+// short is the narrowest level that has not enough, and the sum; false when all have.
 func (s *scopes) short(used func(*ledger) amounts) (level, int, bool) {
 	for at := range s {
 		if s[at].ledger == nil {

@@ -1,6 +1,6 @@
 package scheduler
 
-// ranking keeps the nodes that have room for a member of a shape, the best first. Nodes that change are entered anew; what
+// ranking keeps the nodes that have room for a member of a shape, the best first. Nodes that change are entered again; what
 // stands in the heap under an old score is dropped when it comes up.
 type ranking struct {
 	heap[choice]

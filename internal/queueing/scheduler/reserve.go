@@ -3,7 +3,7 @@ package scheduler
 // reservations is for how many jobs room is kept in a cycle, each on nodes of another class.
 const reservations = 8
 
-// beyond is the narrowest level of which a job needs more than there can ever be, and of which sum.
+// beyond is the narrowest level whose limit a job exceeds by itself, and the sum.
 func (s *scopes) beyond() (level, int, bool) {
 	return s.short(func(*ledger) amounts { return amounts{} })
 }
@@ -26,7 +26,7 @@ func (c *cycle) isHopeless(f *form) bool {
 	return f.hopeless
 }
 
-// awaitGoing keeps room for a job that fits once the jobs are gone that are being stopped, so that nobody else gets it and no
+// awaitGoing keeps room for a job that fits once the jobs are gone that are being stopped, so that no other job gets it and no
 // further job is stopped for it.
 func (c *cycle) awaitGoing(job *waiting, s *scopes) bool {
 	if c.going == 0 || job.form.soonFull == c.victims {
@@ -84,7 +84,7 @@ func (s *scopes) claim(job *waiting, upTo level) {
 	}
 }
 
-// reserve keeps room for the first job of those that wait for the same nodes. Nobody knows when the running jobs end, so they are
+// reserve keeps room for the first job of those that wait for the same nodes. It is not known when the running jobs end, so they are
 // taken to end in the order in which they were admitted. What was kept in one cycle is there in the next, because the jobs that
 // come later are not let onto it: so each job's turn comes after finitely many of those that ran before it.
 func (c *cycle) reserve(job *waiting, s *scopes) {

@@ -17,14 +17,14 @@ const (
 )
 
 // layout is the order of the resources in a row. It has the extended resources that a waiting job asks for and some node offers;
-// nobody needs to know how much there is of others.
+// the amounts of others do not matter.
 type layout struct {
 	names []corev1.ResourceName
 	width int
 }
 
 func layoutOf(pending []Job, nodes []Node) layout {
-	// Whether a job asks for a name that is offered. What nobody offers makes no row longer: jobs may ask for anything.
+	// Whether a job asks for a name that is offered. What no node offers makes no row longer: jobs may ask for anything.
 	offered := map[corev1.ResourceName]bool{}
 	for i := range nodes {
 		for name, amount := range nodes[i].Allocatable.Extended {

@@ -9,7 +9,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
-// roomReason says what a job lacks on the nodes, or that what it could have is kept for another.
+// roomReason says what a job lacks on the nodes, or that the capacity is reserved for another.
 func (c *cycle) roomReason(job *waiting) (string, string) {
 	f := job.form
 	if job.verdict == noRoom && job.kept == nil {
@@ -21,9 +21,10 @@ func (c *cycle) roomReason(job *waiting) (string, string) {
 			ahead := c.ahead(f)
 			return reasons.WaitingBehindGang, job.remember(messageKey{verdict: noRoom, behind: ahead}, func() string {
 				if ahead == nil {
-					return "fits now, but its place is kept for jobs that come first"
+					return "behind: required capacity is reserved for earlier jobs"
 				}
-				return fmt.Sprintf("fits now, but would delay %s, which comes first and needs %s", ahead.title(), ahead.form.wants(&c.layout))
+				return fmt.Sprintf("behind %s: required capacity is reserved for an earlier job, which requests %s",
+					ahead.title(), ahead.form.wants(&c.layout))
 			})
 		}
 	}
@@ -48,12 +49,13 @@ func (c *cycle) ahead(f *form) *waiting {
 // lack says what there is too little of: never enough, not even when no job runs, or not now.
 func (c *cycle) lack(f *form, never bool) string {
 	if f.missing != "" {
-		return fmt.Sprintf("needs %s, which no node has", f.missing)
+		return fmt.Sprintf("%s: no node has it", f.missing)
 	}
-	where := "on nodes that match"
+	of := ""
 	if f.cluster != nil {
-		where = fmt.Sprintf("on nodes of ComputeCluster %s that match", f.cluster.Name)
+		of = " of ComputeCluster " + f.cluster.Name
 	}
+	where := "on matching nodes" + of
 	in, even := c.free, ""
 	if never {
 		in, even = c.empty, ", even when no job runs"
@@ -61,14 +63,14 @@ func (c *cycle) lack(f *form, never bool) string {
 	for i := range f.parts {
 		p := &f.parts[i]
 		if len(p.shape.class.nodes) == 0 {
-			return fmt.Sprintf("needs %s %s by selector, affinity and taints, but none does", f.wants(&c.layout), where)
+			return fmt.Sprintf("requested %s: no node%s matches the selector, affinity and tolerations", f.wants(&c.layout), of)
 		}
 		if text := c.lackOf(f, p, where, in, never); text != "" {
 			return text + even
 		}
 	}
 	if f.topology == "" {
-		return fmt.Sprintf("needs %s %s; not all fit at once%s", f.wants(&c.layout), where, even)
+		return fmt.Sprintf("requested %s: not all fit at once %s%s", f.wants(&c.layout), where, even)
 	}
 	best := 0
 	p := &f.parts[0]
@@ -79,7 +81,7 @@ func (c *cycle) lack(f *form, never bool) string {
 		}
 		best = max(best, n)
 	}
-	return fmt.Sprintf("needs %s %s with one value of the label %s; the most that fit on such nodes are %d of %d%s",
+	return fmt.Sprintf("requested %s %s with the same value of label %s: at most %d of %d fit%s",
 		f.wants(&c.layout), where, f.topology, min(best, p.count), p.count, even)
 }
 
@@ -90,17 +92,18 @@ func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) stri
 	if never {
 		for i := range request {
 			if at := scarceFirst(i, len(request)); request[at] > largest[at] {
-				return fmt.Sprintf("needs %s on one node, but the largest that matches has %s", c.layout.amount(at, request[at]), c.layout.bare(at, largest[at]))
+				return fmt.Sprintf("%s: requested %s on one node, largest matching node has %s", c.layout.name(at), c.layout.bare(at, request[at]), c.layout.bare(at, largest[at]))
 			}
 		}
 	}
 	for i := range request {
 		at := scarceFirst(i, len(request))
 		if need := request[at] * int64(p.count); request[at] > 0 && need > free[at] {
+			have := "available"
 			if never {
-				return fmt.Sprintf("needs %s %s, but there are only %s", c.layout.amount(at, need), where, c.layout.bare(at, free[at]))
+				have = "total"
 			}
-			return fmt.Sprintf("needs %s %s; %s free", c.layout.amount(at, need), where, c.layout.isOrAre(at, free[at]))
+			return fmt.Sprintf("%s: requested %s, %s %s %s", c.layout.name(at), c.layout.bare(at, need), have, c.layout.bare(at, free[at]), where)
 		}
 	}
 	members := 0
@@ -110,14 +113,14 @@ func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) stri
 		}
 	}
 	if p.count > 1 {
-		return fmt.Sprintf("needs %s %s; %d of the %d fit", f.wants(&c.layout), where, members, p.count)
+		return fmt.Sprintf("requested %s: %d of %d fit %s", f.wants(&c.layout), members, p.count, where)
 	}
 	for i := range request {
 		if at := scarceFirst(i, len(request)); request[at] > largest[at] {
-			return fmt.Sprintf("needs %s on one node; the most that a node that matches has free is %s", c.layout.amount(at, request[at]), c.layout.bare(at, largest[at]))
+			return fmt.Sprintf("%s: requested %s on one node, at most %s available %s", c.layout.name(at), c.layout.bare(at, request[at]), c.layout.bare(at, largest[at]), where)
 		}
 	}
-	return fmt.Sprintf("needs %s on one node; no node that matches has all of that", f.wants(&c.layout))
+	return fmt.Sprintf("requested %s on one node: no matching node has all of it available", f.wants(&c.layout))
 }
 
 // lacksClearly says whether there is too little of something for a form, whatever the nodes.
@@ -171,7 +174,7 @@ func (f *form) wants(l *layout) string {
 		for i := range p.shape.request {
 			at := scarceFirst(i, l.width)
 			if need := p.shape.request[at]; need > 0 && at != pods {
-				one = append(one, l.amount(at, need))
+				one = append(one, l.bare(at, need)+" "+l.name(at))
 			}
 		}
 		text := strings.Join(one, ", ")
@@ -186,14 +189,7 @@ func (f *form) wants(l *layout) string {
 	return strings.Join(all, " and ")
 }
 
-// amount of a resource, as users write it.
-func (l *layout) amount(at int, n int64) string {
-	if at == pods {
-		return "room for " + plural(int(n), "pod")
-	}
-	return l.bare(at, n) + " " + l.name(at)
-}
-
+// bare is an amount of a resource, as users write it.
 func (l *layout) bare(at int, n int64) string {
 	switch at {
 	case cpu:
@@ -202,13 +198,6 @@ func (l *layout) bare(at int, n int64) string {
 		return resource.NewQuantity(n, resource.BinarySI).String()
 	}
 	return fmt.Sprint(n)
-}
-
-func (l *layout) isOrAre(at int, n int64) string {
-	if n == 1 || at == memory || at == storage {
-		return l.bare(at, n) + " is"
-	}
-	return l.bare(at, n) + " are"
 }
 
 // amountOf a sum that is limited.
@@ -239,18 +228,4 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-func theirPlace(n int) string {
-	if n == 1 {
-		return "its place"
-	}
-	return "their places"
-}
-
-func areOrIs(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
 }

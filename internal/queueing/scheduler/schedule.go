@@ -23,7 +23,7 @@ const (
 	// afterOther job of its namespace, for which jobs are being stopped: it would raise the namespace's share, and with that
 	// put the other behind those that are stopped for it.
 	afterOther
-	// freeing says that jobs are being stopped whose place it gets.
+	// freeing says that jobs are being stopped to make room for it.
 	freeing
 )
 
@@ -39,7 +39,7 @@ type cycle struct {
 	// must stay for those before them; future what will be left of it once the jobs are gone that are being stopped, less
 	// all that is kept for jobs; empty is what nodes have without any job.
 	free, usable, future, empty room
-	// changed names the nodes of which usable has changed, in that order.
+	// changed names the nodes whose usable room has changed, in that order.
 	changed []int32
 	// byAge and cheapest are orders of the running jobs; lower is what those below some priorities hold.
 	byAge, cheapest *byOrder
@@ -183,7 +183,7 @@ func (c *cycle) cannot(job *waiting) verdict {
 	return tooMuchRoom
 }
 
-// decide on a job whose turn it is.
+// decide on the next job.
 func (c *cycle) decide(job *waiting, borrows bool) verdict {
 	if q := job.queue; q != nil && q.clearing != nil && q.clearing.Namespace == job.Namespace {
 		job.behind = q.clearing

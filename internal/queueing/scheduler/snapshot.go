@@ -25,7 +25,7 @@ type Snapshot struct {
 	Pending []Job
 }
 
-// Resources are amounts of what a node has for pods: CPU in thousandths of a core, memory and storage in bytes, whole GPUs
+// Resources are amounts of what a node has for pods: CPU in millicores, memory and storage in bytes, whole GPUs
 // (nvidia.com/gpu), a number of pods, and other extended resources by name.
 type Resources struct {
 	MilliCPU, Memory, EphemeralStorage, GPUs, Pods int64
@@ -90,7 +90,7 @@ type Job struct {
 	// UID tells it from others; Kind, Namespace and Name are for messages.
 	UID                   types.UID
 	Kind, Namespace, Name string
-	// User whose limits count; empty: nobody's.
+	// User whose limits count; empty: no user's.
 	User string
 	// Queue and Cluster that it names; empty: none. One that does not exist keeps it waiting.
 	Queue, Cluster string
@@ -101,7 +101,7 @@ type Job struct {
 	QueuedAt, AdmittedAt time.Time
 	// Groups of members; a job of one kind of pod has one.
 	Groups []Group
-	// Topology is the label of which all its nodes must have the same value; empty: any nodes.
+	// Topology is a label whose value all its nodes must share; empty: any nodes.
 	Topology string
 	// Placement of a running job: the node of each member, in the order of the groups. Its members count on these nodes, whether
 	// their pods exist yet or not. Empty for a job that holds quota only.

@@ -38,7 +38,7 @@ func TestResourcesThatNoNodeHas(t *testing.T) {
 
 	assert.Equal(t, []string{"ordinary"}, o.admitted())
 	assert.Equal(t, "InsufficientCapacity", o.wait("greedy").Reason)
-	assert.Equal(t, "needs example.com/unknown-00000, which no node has", o.wait("greedy").Message)
+	assert.Equal(t, "example.com/unknown-00000: no node has it", o.wait("greedy").Message)
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), "bytes; a column for each name takes 2.4 MB for each of several tables")
 }
 
@@ -53,6 +53,6 @@ func TestResourcesThatOnlySomeNodeHas(t *testing.T) {
 	).schedule()
 	assert.ElementsMatch(t, []string{"known", "zero"}, o.admitted())
 	for name, missing := range map[string]string{"both": "x", "x": "x", "y": "y", "none": "none", "second": "x"} {
-		assert.Equal(t, "needs example.com/"+missing+", which no node has", o.wait(name).Message, name)
+		assert.Equal(t, "example.com/"+missing+": no node has it", o.wait(name).Message, name)
 	}
 }

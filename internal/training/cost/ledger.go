@@ -99,6 +99,7 @@ func (l *Ledger) Settle(job types.NamespacedName, written *mlv1.CostStatus, now 
 	}
 }
 
+// Forget a job, which no longer exists.
 func (l *Ledger) Forget(job types.NamespacedName) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

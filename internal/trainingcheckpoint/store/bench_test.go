@@ -156,7 +156,7 @@ func BenchmarkVerify(b *testing.B) {
 // resident at most.
 func BenchmarkMemory(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "manager")
-	build := exec.Command("go", "build", "-trimpath", "-tags", "disable_grpc_modules", "-ldflags", "-s -w", "-o", program, "../../..")
+	build := exec.Command("go", "build", "-trimpath", "-tags", "disable_grpc_modules,grpcnotrace", "-ldflags", "-s -w", "-o", program, "../../..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	text, err := build.CombinedOutput()
 	require.NoError(b, err, "%s", text)

@@ -1,17 +1,16 @@
 // Package agentworkflow has the validating admission webhook of AgentWorkflows. It refuses conditions of stages that can never be
-// evaluated, which are no matter of the schema: they are compiled. What depends on Agents is told by the condition Ready, because objects
-// are often applied in any order.
+// evaluated: the schema cannot compile them. What depends on Agents is reported by the condition Ready, because objects are often applied
+// in any order.
 package agentworkflow
 
 import (
 	"context"
-	"net/http"
 	"slices"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -37,37 +36,22 @@ type validator struct {
 	decoder admission.Decoder
 }
 
-// Handle implements admission.Handler. A mistake that the stored workflow has already does not keep it from being changed.
+// Handle implements admission.Handler. A problem that the stored workflow has already does not keep it from being changed.
 func (v *validator) Handle(_ context.Context, request admission.Request) admission.Response {
 	var workflow, old aiplatformv1alpha1.AgentWorkflow
 	if request.SubResource != "" || v.decoder.Decode(request, &workflow) != nil || workflow.DeletionTimestamp != nil {
 		return admission.Allowed("") // what cannot be read, the API server says better
 	}
-	mistakes := workflowspec.BadConditions(&workflow)
-	if len(mistakes) > 0 && request.Operation == admissionv1.Update && v.decoder.DecodeRaw(request.OldObject, &old) == nil {
-		before := workflowspec.BadConditions(&old)
-		mistakes = slices.DeleteFunc(mistakes, func(mistake workflowspec.BadCondition) bool {
-			return slices.ContainsFunc(before, func(other workflowspec.BadCondition) bool {
-				return mistake.Stage == other.Stage && mistake.Message == other.Message
-			})
+	problems := workflowspec.CheckConditions(&workflow)
+	if len(problems) > 0 && request.Operation == admissionv1.Update && v.decoder.DecodeRaw(request.OldObject, &old) == nil {
+		before := workflowspec.CheckConditions(&old)
+		problems = slices.DeleteFunc(problems, func(is *field.Error) bool {
+			return slices.ContainsFunc(before, func(was *field.Error) bool { return is.BadValue == was.BadValue && is.Detail == was.Detail })
 		})
 	}
-	if len(mistakes) == 0 {
+	if len(problems) == 0 {
 		return admission.Allowed("")
 	}
-	return refusal(mistakes)
-}
-
-// refusal denies a request as the API server itself does with an invalid object.
-func refusal(mistakes []workflowspec.BadCondition) admission.Response {
-	var messages []string
-	var causes []metav1.StatusCause
-	for _, mistake := range mistakes {
-		messages = append(messages, mistake.Field+": "+mistake.Message)
-		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: mistake.Field, Message: mistake.Message})
-	}
-	response := admission.Denied(strings.Join(messages, "; "))
-	response.Result.Code, response.Result.Reason = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid
-	response.Result.Details = &metav1.StatusDetails{Group: aiplatformv1alpha1.GroupVersion.Group, Kind: "AgentWorkflow", Causes: causes}
-	return response
+	status := apierrors.NewInvalid(aiplatformv1alpha1.GroupVersion.WithKind("AgentWorkflow").GroupKind(), workflow.Name, problems).Status()
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &status}}
 }

@@ -28,8 +28,8 @@ type pair struct {
 	caBundle []byte
 }
 
-// issue makes a new authority and a serving certificate for the hosts. The authority's key is thrown away: whoever
-// reads the Secret can sign nothing with it. before is the Secret's content so far.
+// issue makes a new authority and a serving certificate for the hosts. The authority's key is thrown away: a
+// reader of the Secret can sign nothing with it. before is the Secret's content so far.
 func issue(hosts []string, validity time.Duration, before map[string][]byte, now time.Time) (map[string][]byte, error) {
 	options := certutil.SelfSignedCertKeyOptions{Host: hosts[0], MaxAge: validity}
 	for _, host := range hosts[1:] {
@@ -62,7 +62,7 @@ func issue(hosts []string, validity time.Duration, before map[string][]byte, now
 	return map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key, caKey: bundle}, nil
 }
 
-// read returns the certificate in the data of a Secret, or why it has to be made anew.
+// read returns the certificate in the data of a Secret, or why it has to be replaced.
 func read(data map[string][]byte, hosts []string, now time.Time) (*pair, error) {
 	if len(data[corev1.TLSCertKey]) == 0 || len(data[corev1.TLSPrivateKeyKey]) == 0 || len(data[caKey]) == 0 {
 		return nil, errors.New("it has no certificate yet")

@@ -37,7 +37,7 @@ const (
 var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 30 * time.Second}
 
 // Rotator keeps a self-signed serving certificate. Every replica of the manager runs one, the leader or not: all serve
-// webhooks with the certificate of one Secret. Whoever first sees that it is missing or due renews it; the Secret's
+// webhooks with the certificate of one Secret. The replica that first sees that it is missing or due renews it; the Secret's
 // resource version lets only one of them win, and the others take what it wrote.
 //
 // A new certificate is served only after the API server was told to trust its authority, and the authority before it
@@ -120,7 +120,7 @@ func (r *Rotator) look(ctx context.Context, logger logr.Logger) (complete bool, 
 	return complete, nil
 }
 
-// ensure returns the certificate in the Secret, which it makes anew when it is missing or due.
+// ensure returns the certificate in the Secret, which it replaces when it is missing or due.
 func (r *Rotator) ensure(ctx context.Context, logger logr.Logger) (*pair, error) {
 	var secret corev1.Secret
 	err := r.Client.Get(ctx, r.Secret, &secret)

@@ -29,7 +29,7 @@ func Note(request admission.Request, trusted []string) (patches []jsonpatch.Oper
 	case admissionv1.Create:
 		want, why = request.UserInfo.Username, "it is the user who creates it"
 		if slices.Contains(trusted, request.UserInfo.Username) {
-			want = given // empty: nobody's
+			want = given // empty: no user's
 		}
 	case admissionv1.Update:
 		before, _ := annotationsOf(request.OldObject.Raw)

@@ -26,13 +26,13 @@ func TestTheUserIsNoted(t *testing.T) {
 		want      string
 		warns     bool
 	}{
-		"a user creates a job":                      {operation: "CREATE", by: "alice", given: `{}`, want: "alice"},
-		"one with other annotations":                {operation: "CREATE", by: "alice", given: `{"annotations": {"a": "b"}}`, want: "alice"},
-		"annotations that are null":                 {operation: "CREATE", by: "alice", given: `{"annotations": null}`, want: "alice"},
-		"a user claims to be another":               {operation: "CREATE", by: "alice", given: annotated("bob"), want: "alice", warns: true},
-		"a user says who she is":                    {operation: "CREATE", by: "alice", given: annotated("alice"), want: "alice"},
-		"the job service creates a job for another": {operation: "CREATE", by: service, given: annotated("bob"), want: "bob"},
-		"the job service creates one for nobody":    {operation: "CREATE", by: service, given: `{}`, want: none},
+		"a user creates a job":                       {operation: "CREATE", by: "alice", given: `{}`, want: "alice"},
+		"one with other annotations":                 {operation: "CREATE", by: "alice", given: `{"annotations": {"a": "b"}}`, want: "alice"},
+		"annotations that are null":                  {operation: "CREATE", by: "alice", given: `{"annotations": null}`, want: "alice"},
+		"a user claims to be another":                {operation: "CREATE", by: "alice", given: annotated("bob"), want: "alice", warns: true},
+		"a user says who she is":                     {operation: "CREATE", by: "alice", given: annotated("alice"), want: "alice"},
+		"the job service creates a job for another":  {operation: "CREATE", by: service, given: annotated("bob"), want: "bob"},
+		"the job service creates one without a user": {operation: "CREATE", by: service, given: `{}`, want: none},
 		"a service of that name elsewhere": {
 			operation: "CREATE", by: "system:serviceaccount:evil:spot-training-operator-job-service", given: annotated("bob"),
 			want: "system:serviceaccount:evil:spot-training-operator-job-service", warns: true,

@@ -46,7 +46,7 @@ type question struct {
 	ask   func(context.Context, client.Client) error
 }
 
-// asKnown has the API server answer from what it holds in memory, some milliseconds old at the most. For the newest it
+// asKnown has the API server answer from what it holds in memory, at most some milliseconds old. For the newest it
 // would wait up to 100 ms, whenever anything else in the cluster was written meanwhile, until etcd tells it that
 // nothing is missing. Every request needs options of its own, because the client writes into them.
 func asKnown() client.ListOption {

@@ -37,7 +37,7 @@ func (d *defaulter) Handle(_ context.Context, request admission.Request) admissi
 		framework, _ := spec["framework"].(string)
 		image = d.defaultImage(mlv1.Framework(framework))
 	case admissionv1.Update:
-		// Whoever replaces the object by the manifest that it was made from leaves the image out again.
+		// An update by the manifest that the object was created from leaves the image out again.
 		image, _ = specOf(request.OldObject.Raw)["image"].(string)
 	}
 	if _, named := spec["image"]; !named && image != "" {

@@ -80,7 +80,7 @@ func TestTheCreatorIsNoted(t *testing.T) {
 	}, response.Patches)
 	assert.Len(t, response.Warnings, 1)
 
-	// A job from before, of which nobody knows who made it, stays so.
+	// A job from before, whose creator is not known, stays so.
 	changed := request(t, "UPDATE", `{metadata: {annotations: {"aiplatform.example.com/user": bob}}, spec: {image: mine}}`, `spec: {image: mine}`)
 	changed.UserInfo.Username = "bob"
 	assert.Equal(t, []jsonpatch.Operation{

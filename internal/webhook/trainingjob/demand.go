@@ -1,6 +1,7 @@
 package trainingjob
 
 import (
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,11 +32,8 @@ func withDefaults(spec corev1.PodSpec, ranges []corev1.LimitRange) corev1.PodSpe
 // merged is a list with what another has and it has not.
 func merged(list, with corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
-	for _, from := range []corev1.ResourceList{with, list} {
-		for name, quantity := range from {
-			out[name] = quantity
-		}
-	}
+	maps.Copy(out, with)
+	maps.Copy(out, list)
 	return out
 }
 
@@ -75,12 +73,9 @@ func demandOf(job *mlv1.TrainingJob, pod corev1.PodSpec, children []client.Objec
 	for name, quantity := range podRequests(pod) {
 		quantity.Mul(d.workers)
 		d.ofPods["requests."+name] = quantity
-		switch name {
-		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		if name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
+			strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 			d.ofPods[name] = quantity // the short name means the requests
-		}
-		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-			d.ofPods[name] = quantity
 		}
 	}
 	for name, quantity := range podLimits(pod) {

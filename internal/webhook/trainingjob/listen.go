@@ -23,7 +23,7 @@ func NewCluster(config *rest.Config, scheme *runtime.Scheme) (client.Client, err
 	return cluster, nil
 }
 
-// listener hands the API server's warnings to whoever listens in the context of the request.
+// listener hands the API server's warnings to the listener in the context of the request.
 type listener struct{}
 
 type listenerKey struct{}

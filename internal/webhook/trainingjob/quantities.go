@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // unreadableQuantities names the amounts in a spec that no client can read. The schema refuses them too, but says so by
@@ -33,24 +34,19 @@ func unreadableQuantities(spec map[string]any) []metav1.StatusCause {
 		}
 	}
 	for _, kind := range []string{"limits", "requests"} {
-		amounts, _ := descend(spec, "resources", kind).(map[string]any)
+		field, _, _ := unstructured.NestedFieldNoCopy(spec, "resources", kind)
+		amounts, _ := field.(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(amounts)) {
 			check(fmt.Sprintf("spec.resources.%s[%s]", kind, name), amounts[name])
 		}
 	}
-	check("spec.checkpoint.storage.size", descend(spec, "checkpoint", "storage", "size"))
+	size, _, _ := unstructured.NestedFieldNoCopy(spec, "checkpoint", "storage", "size")
+	check("spec.checkpoint.storage.size", size)
 	variables, _ := spec["env"].([]any)
-	for i, variable := range variables {
-		field := fmt.Sprintf("spec.env[%d].valueFrom.resourceFieldRef.divisor", i)
-		check(field, descend(variable, "valueFrom", "resourceFieldRef", "divisor"))
+	for i := range variables {
+		variable, _ := variables[i].(map[string]any)
+		divisor, _, _ := unstructured.NestedFieldNoCopy(variable, "valueFrom", "resourceFieldRef", "divisor")
+		check(fmt.Sprintf("spec.env[%d].valueFrom.resourceFieldRef.divisor", i), divisor)
 	}
 	return causes
-}
-
-func descend(value any, path ...string) any {
-	for _, name := range path {
-		object, _ := value.(map[string]any)
-		value = object[name]
-	}
-	return value
 }

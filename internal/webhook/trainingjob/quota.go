@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
@@ -111,37 +110,28 @@ func matches(scope corev1.ScopedResourceSelectorRequirement, pod corev1.PodSpec)
 	case corev1.ResourceQuotaScopeNotTerminating:
 		return pod.ActiveDeadlineSeconds == nil
 	case corev1.ResourceQuotaScopeBestEffort:
-		return bestEffort(pod)
+		return isBestEffort(pod)
 	case corev1.ResourceQuotaScopeNotBestEffort:
-		return !bestEffort(pod)
+		return !isBestEffort(pod)
 	case corev1.ResourceQuotaScopePriorityClass:
 		class := pod.PriorityClassName
 		if class == "" { // the cluster may have a default class
 			return false
 		}
-		values := sets.New(scope.Values...)
 		switch scope.Operator {
 		case corev1.ScopeSelectorOpExists:
 			return true
 		case corev1.ScopeSelectorOpIn:
-			return values.Has(class)
+			return slices.Contains(scope.Values, class)
 		case corev1.ScopeSelectorOpNotIn:
-			return !values.Has(class)
+			return !slices.Contains(scope.Values, class)
 		}
 	}
 	return false
 }
 
-// bestEffort says whether no container of a pod asks for CPU or memory.
-func bestEffort(pod corev1.PodSpec) bool {
-	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
-		for _, list := range []corev1.ResourceList{container.Resources.Requests, container.Resources.Limits} {
-			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-				if amount, set := list[name]; set && !amount.IsZero() {
-					return false
-				}
-			}
-		}
-	}
-	return true
+// isBestEffort says whether no container of a pod asks for CPU or memory.
+func isBestEffort(pod corev1.PodSpec) bool {
+	requests, limits := podRequests(pod), podLimits(pod)
+	return requests.Cpu().IsZero() && requests.Memory().IsZero() && limits.Cpu().IsZero() && limits.Memory().IsZero()
 }

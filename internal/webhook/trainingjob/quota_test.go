@@ -94,7 +94,7 @@ func TestQuotas(t *testing.T) {
 		"a quota of another priority":                  {job: priority, quota: quota(amounts("pods", "1"), scope("PriorityClass", "In", "low"))},
 		"a quota of all priorities but the job's":      {job: priority, quota: quota(amounts("pods", "1"), scope("PriorityClass", "NotIn", "high"))},
 		"a job without priority may get a default one": {job: plain, quota: quota(amounts("pods", "1"), scope("PriorityClass", "DoesNotExist"))},
-		"a quota with two scopes of which one does not fit": {job: plain,
+		"a quota with two scopes, one of them for other pods": {job: plain,
 			quota: quota(amounts("pods", "1"), scope("NotTerminating", "Exists"), scope("NotBestEffort", "Exists"))},
 		"a scoped quota counts no Services": {job: plain, quota: quota(amounts("services", "0"), scope("NotTerminating", "Exists"))},
 	}
@@ -130,7 +130,7 @@ func TestLimitRanges(t *testing.T) {
 			"spec.resources: the worker asks for 2 of cpu, but LimitRange sizes allows at least 4 for each container" + end + "ask for more, or change the LimitRange"}},
 		"a maximum of GPUs": {corev1.LimitRangeItem{Type: "Container", Max: amounts("nvidia.com/gpu", "1")}, []string{
 			"spec.gpusPerWorker: the worker asks for 2 of nvidia.com/gpu, but LimitRange sizes allows at most 1 for each container" + end + "ask for less, or change the LimitRange"}},
-		"a maximum of claims, of which there is none": {corev1.LimitRangeItem{Type: "PersistentVolumeClaim", Max: amounts("storage", "1Gi")}, nil},
+		"a maximum of claims, without a claim": {corev1.LimitRangeItem{Type: "PersistentVolumeClaim", Max: amounts("storage", "1Gi")}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

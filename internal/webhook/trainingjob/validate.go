@@ -18,7 +18,7 @@ import (
 type validator struct {
 	decoder  admission.Decoder
 	children func(*mlv1.TrainingJob) []client.Object
-	misfit   func(*mlv1.TrainingJob) (field, message string)
+	check    func(*mlv1.TrainingJob) (field, message string)
 	cluster  client.Client
 	patience time.Duration
 }
@@ -44,8 +44,8 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 	case request.Operation == admissionv1.Update && !asksForMore(&old, &job):
 		return admission.Allowed("")
 	}
-	if request.Operation == admissionv1.Create && v.misfit != nil {
-		if field, message := v.misfit(&job); field != "" {
+	if request.Operation == admissionv1.Create && v.check != nil {
+		if field, message := v.check(&job); field != "" {
 			return refusal([]metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message}})
 		}
 	}

@@ -48,7 +48,7 @@ func manifest(t *testing.T, job *mlv1.TrainingJob) string {
 	return string(text)
 }
 
-// A slow API server holds up nobody: the job is admitted, with a word about what was not checked.
+// A slow API server delays no job for long: it is admitted, with a warning of what was not checked.
 func TestASlowClusterAdmitsWithAWarning(t *testing.T) {
 	waiting := interceptor.Funcs{
 		Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {

@@ -1,7 +1,7 @@
 // Package trainingjob has the admission webhooks of TrainingJob. The schema and the CEL rules of the API hold all that
-// needs only the object; here is what needs the installation or the cluster: the default that an upgrade of the
-// operator must not change, and what the job refers to. What may still come is told as a warning, because objects are
-// often applied in any order; refused is only what can never work.
+// needs only the object; here is what needs the installation or the cluster: the default that an upgrade of the operator must not change,
+// and what the job refers to. What may still come is a warning, because objects are often applied in any order; only what can never work
+// is refused.
 package trainingjob
 
 import (
@@ -34,9 +34,9 @@ type Options struct {
 	DefaultImage func(mlv1.Framework) string
 	// Children are the objects that the controller makes for a new job: the workers' Job is among them.
 	Children func(*mlv1.TrainingJob) []client.Object
-	// Misfit names the field for which the job's framework cannot be run, and says why; empty when it can. A new job that
-	// has one is refused. May be nil.
-	Misfit func(*mlv1.TrainingJob) (field, message string)
+	// Check names the field for which the job's framework cannot run, and says why; empty when it can. A new job that fails it is
+	// refused. May be nil.
+	Check func(*mlv1.TrainingJob) (field, message string)
 	// Cluster asks the API server itself, past every cache: see NewCluster.
 	Cluster client.Client
 	// Patience is how long the validation waits for the API server before it admits the job unchecked. Default 1.5 s.
@@ -68,7 +68,7 @@ func Register(server webhook.Server, scheme *runtime.Scheme, o Options) {
 	}
 	server.Register(DefaultingPath, &admission.Webhook{Handler: &defaulter{defaultImage: o.DefaultImage}})
 	server.Register(ValidatingPath, &admission.Webhook{Handler: &validator{
-		decoder: admission.NewDecoder(scheme), children: o.Children, misfit: o.Misfit, cluster: o.Cluster, patience: o.Patience,
+		decoder: admission.NewDecoder(scheme), children: o.Children, check: o.Check, cluster: o.Cluster, patience: o.Patience,
 	}})
 }
 

@@ -79,9 +79,9 @@ func Allocations(calls int, call func()) (objects, bytes float64) {
 }
 
 // Heap returns by how many bytes the live heap grows when something is made and kept.
-func Heap(make func() (kept any)) float64 {
+func Heap(grow func() (kept any)) float64 {
 	before := live()
-	kept := make()
+	kept := grow()
 	after := live()
 	runtime.KeepAlive(kept)
 	return after - before

@@ -37,8 +37,6 @@ type Manager struct {
 func New(t testing.TB, api *rest.Config, scheme *runtime.Scheme, of cache.Options, wrap ...transport.WrapperFunc) *Manager {
 	t.Helper()
 	api = rest.CopyConfig(api)
-	api.ContentType = "application/vnd.kubernetes.protobuf" // which custom resources know nothing of
-	api.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	for _, one := range wrap {
 		api.Wrap(one)
 	}

@@ -9,10 +9,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
 func TestTheChartPassesHelmsOwnChecks(t *testing.T) {

@@ -7,13 +7,14 @@ package docs_test
 import (
 	"testing"
 
-	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 	"github.com/operator-framework/api/crds"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 const (

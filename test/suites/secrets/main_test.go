@@ -14,8 +14,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
-const root = "../../.."
-
 // server is the API server of the tests.
 var server struct {
 	client.Client

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
 // patience bounds every wait for the manager.

@@ -28,7 +28,7 @@ func TestConditionsOfWorkflowsAreCompiled(t *testing.T) {
 	refused := func(err error) {
 		t.Helper()
 		require.True(t, apierrors.IsInvalid(err), "%v", err)
-		assert.ErrorContains(t, err, "spec.stages[1].condition: column 1: undeclared reference to 'words'")
+		assert.ErrorContains(t, err, `spec.stages[1].condition: Invalid value: "words > 3": column 1: undeclared reference to 'words'`)
 	}
 	eventually(t, "the API server calls the webhook", func() bool {
 		return k8s.Create(t.Context(), workflow("probe", "words > 3"), client.DryRunAll) != nil

@@ -18,7 +18,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/image"
 )
 
-// imageFlags are the flags of build-image.
 type imageFlags struct {
 	spec                             image.Spec
 	files, labels, annotations, tags []string
@@ -56,7 +55,6 @@ func buildImageCommand(f *folders) *cobra.Command {
 	return cmd
 }
 
-// run builds the image and takes it to where it is wanted.
 func (i imageFlags) run(ctx context.Context, f *folders) error {
 	begin := time.Now()
 	spec, err := i.resolve()
@@ -108,14 +106,13 @@ func (i imageFlags) run(ctx context.Context, f *folders) error {
 	return nil
 }
 
-// resolve turns the flags into a specification of the image.
 func (i imageFlags) resolve() (image.Spec, error) {
 	spec := i.spec
 	if len(i.tags) == 0 {
 		return spec, errors.New("--tag is needed")
 	}
 	if i.output == "" && !i.load && !i.push {
-		return spec, errors.New("say where the image shall go: --output, --load or --push")
+		return spec, errors.New("one of --output, --load and --push is needed")
 	}
 	for _, tag := range i.tags {
 		if _, err := image.FullName(tag); err != nil {
@@ -143,7 +140,6 @@ func (i imageFlags) resolve() (image.Spec, error) {
 	return spec, err
 }
 
-// allLabels gathers the labels of files and flags.
 func (i imageFlags) allLabels() (map[string]string, error) {
 	labels := map[string]string{}
 	for _, path := range i.labelFiles {
@@ -182,7 +178,6 @@ func words(flag, text string) ([]string, error) {
 	return list, nil
 }
 
-// writeFile writes the archive so that the file is complete or not there.
 func writeFile(path string, built *image.Image, tags []string) error {
 	partial := path + ".partial"
 	file, err := os.Create(partial)

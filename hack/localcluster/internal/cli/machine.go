@@ -73,7 +73,6 @@ func machineListCommand(f *folders) *cobra.Command {
 	}
 }
 
-// machineInternalCommands run inside of machines.
 func machineInternalCommands() []*cobra.Command {
 	return []*cobra.Command{
 		{

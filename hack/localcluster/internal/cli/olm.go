@@ -18,7 +18,6 @@ func olmv1Command(f *folders) *cobra.Command {
 	return serviceCommand(f, "olmv1", "the second generation of the Operator Lifecycle Manager", olm.NewV1)
 }
 
-// serviceCommand returns the command name with up, down and status.
 func serviceCommand(f *folders, name, what string, open func(cluster.Cluster) (*olm.Service, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: "Start, stop or look at " + what + " in the running cluster"}
 	var timeout time.Duration

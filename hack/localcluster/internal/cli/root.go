@@ -14,7 +14,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
 )
 
-// folders are the flags that say where things are.
 type folders struct{ source, state, bin string }
 
 // New returns the root command.
@@ -126,7 +125,6 @@ func (f folders) open() (cluster.Cluster, error) {
 	return cluster.Cluster{Layout: layout, Options: options, Out: os.Stdout}, nil
 }
 
-// onLayout runs a command that needs only the folders.
 func (f *folders) onLayout(run func(ctx context.Context, layout cluster.Layout) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		layout, err := f.layout()
@@ -137,7 +135,6 @@ func (f *folders) onLayout(run func(ctx context.Context, layout cluster.Layout) 
 	}
 }
 
-// onCluster runs a command that needs the running cluster.
 func (f *folders) onCluster(run func(ctx context.Context, c cluster.Cluster, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := f.open()
@@ -148,7 +145,6 @@ func (f *folders) onCluster(run func(ctx context.Context, c cluster.Cluster, arg
 	}
 }
 
-// split reads NAME=value flags into a map.
 func split(flag string, assignments []string) (map[string]string, error) {
 	values := map[string]string{}
 	for _, assignment := range assignments {

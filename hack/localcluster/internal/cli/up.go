@@ -14,7 +14,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
 )
 
-// upFlags are the flags of up that need more than to be copied.
 type upFlags struct {
 	options                      cluster.Options
 	ports                        cluster.Ports
@@ -38,7 +37,7 @@ func upCommand(f *folders) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o := &u.options
-	flags.BoolVar(&o.Simulate, "simulate", truthy(os.Getenv("SIMULATE")), "simulated nodes: no root, and no pod really runs [SIMULATE=1]")
+	flags.BoolVar(&o.Simulate, "simulate", truthy(os.Getenv("SIMULATE")), "simulated nodes: no root, and no containers run [SIMULATE=1]")
 	flags.IntVar(&o.Simulation.Nodes, "nodes", 1, "number of simulated nodes")
 	flags.IntVar(&o.Simulation.Pods, "pods-per-node", 110, "pods that fit on a simulated node")
 	flags.StringVar(&o.Simulation.CPU, "node-cpu", "32", "CPUs of a simulated node")
@@ -59,34 +58,20 @@ func upCommand(f *folders) *cobra.Command {
 	return cmd
 }
 
-// portFlags adds a flag for each port that users may care about; zero means the default.
 func (u *upFlags) portFlags(flags *pflag.FlagSet) {
-	const usage = "TCP port of %s (default %d, simulated %d)"
 	live, simulated := cluster.DefaultPorts(false), cluster.DefaultPorts(true)
-	add := func(target *int, name, what string, live, simulated int) {
-		flags.IntVar(target, name, 0, fmt.Sprintf(usage, what, live, simulated))
+	for i, port := range u.ports.Chosen() {
+		flags.IntVar(port.Port, port.Flag, 0, fmt.Sprintf("TCP port of %s (default %d, simulated %d)",
+			port.What, *live.Chosen()[i].Port, *simulated.Chosen()[i].Port))
 	}
-	add(&u.ports.API, "api-port", "the API server", live.API, simulated.API)
-	add(&u.ports.Etcd, "etcd-port", "etcd", live.Etcd, simulated.Etcd)
-	add(&u.ports.EtcdPeer, "etcd-peer-port", "etcd for its peers", live.EtcdPeer, simulated.EtcdPeer)
-	add(&u.ports.ControllerManager, "controller-manager-port", "the controller manager", live.ControllerManager, simulated.ControllerManager)
-	add(&u.ports.Scheduler, "scheduler-port", "the scheduler", live.Scheduler, simulated.Scheduler)
-	add(&u.ports.Kubelet, "kubelet-port", "the kubelet", live.Kubelet, simulated.Kubelet)
-	add(&u.ports.Registry, "registry-port", "the image registry", live.Registry, simulated.Registry)
-	add(&u.ports.Kwok, "kwok-port", "kwok", live.Kwok, simulated.Kwok)
 }
 
-// resolve turns the flags into options.
 func (u upFlags) resolve() (cluster.Options, error) {
 	options := u.options
 	options.Ports = cluster.DefaultPorts(options.Simulate).Offset(u.offset)
-	for _, port := range []struct{ given, target *int }{
-		{&u.ports.API, &options.Ports.API}, {&u.ports.Etcd, &options.Ports.Etcd}, {&u.ports.EtcdPeer, &options.Ports.EtcdPeer},
-		{&u.ports.ControllerManager, &options.Ports.ControllerManager}, {&u.ports.Scheduler, &options.Ports.Scheduler},
-		{&u.ports.Kubelet, &options.Ports.Kubelet}, {&u.ports.Registry, &options.Ports.Registry}, {&u.ports.Kwok, &options.Ports.Kwok},
-	} {
-		if *port.given != 0 {
-			*port.target = *port.given
+	for i, port := range u.ports.Chosen() {
+		if *port.Port != 0 {
+			*options.Ports.Chosen()[i].Port = *port.Port
 		}
 	}
 	var err error

@@ -88,7 +88,6 @@ func cgroupProcesses(group string) []int {
 	return pids
 }
 
-// cgroupProcessesBelow counts the processes in a control group and in those below it.
 func cgroupProcessesBelow(group string) int {
 	count := 0
 	for _, hierarchy := range hierarchies() {
@@ -125,7 +124,6 @@ func removeCgroup(dir string) {
 	_ = syscall.Rmdir(dir)
 }
 
-// hierarchies returns the mount points of the control group hierarchies.
 func hierarchies() []string {
 	found := []string{cgroupRoot}
 	entries, err := os.ReadDir(cgroupRoot)
@@ -143,7 +141,6 @@ func hierarchies() []string {
 // shimSockets is where containerd puts its shims' sockets, with no way to choose another place.
 const shimSockets = "/run/containerd/s"
 
-// removeShimSockets removes the sockets of shims that have ended.
 func removeShimSockets() {
 	sockets, _ := filepath.Glob(filepath.Join(shimSockets, "*"))
 	for _, socket := range sockets {
@@ -153,7 +150,6 @@ func removeShimSockets() {
 	_ = os.Remove(filepath.Dir(shimSockets))
 }
 
-// removeDeadSocket removes a socket without a listener.
 func removeDeadSocket(path string) {
 	connection, err := net.Dial("unix", path)
 	if err == nil {

@@ -13,7 +13,6 @@ const (
 	clientBurst = "1000"
 )
 
-// controlPlane returns etcd, the API server, the controller manager and the scheduler.
 func controlPlane(layout Layout, options Options) []daemon {
 	return []daemon{
 		etcd(layout, options), apiServer(layout, options), controllerManager(layout, options), scheduler(layout, options),

@@ -11,23 +11,19 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/pki"
 )
 
-// pki is the path of a file with a key or certificate.
 func (l Layout) pki(name string) string { return l.data("pki", name) }
 
-// certificate is one certificate to issue.
 type certificate struct {
 	name      string
 	authority *pki.Authority
 	request   pki.Request
 }
 
-// user is a client of the API server that gets a kubeconfig of its own.
 type user struct {
 	file    string
 	request pki.Request
 }
 
-// users returns the clients among the cluster's own processes.
 func users(simulate bool) []user {
 	list := []user{
 		{"kube-controller-manager", pki.Request{CommonName: "system:kube-controller-manager"}},

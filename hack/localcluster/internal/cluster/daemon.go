@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// daemon is one background process of the cluster.
 type daemon struct {
 	// name is the name of the record and of the log.
 	name string
@@ -35,7 +34,6 @@ const (
 	phases = working + 1
 )
 
-// daemons returns all processes of the cluster.
 func daemons(layout Layout, options Options) []daemon {
 	list := controlPlane(layout, options)
 	if options.Simulate {

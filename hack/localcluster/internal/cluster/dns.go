@@ -31,7 +31,6 @@ func upstreamNameservers(file string) []string {
 	return servers
 }
 
-// lookup asks the cluster's name server for the addresses of name.
 func lookup(ctx context.Context, server, name string) error {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var dialer net.Dialer

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
@@ -72,7 +73,7 @@ func (c Cluster) stop(ctx context.Context) error {
 	var problems []error
 	if os.Geteuid() == 0 && !c.Options.Simulate {
 		removeShimSockets()
-		problems = append(problems, unmountBelow(c.Layout.run()), unmountBelow(c.Layout.data()))
+		problems = append(problems, host.UnmountBelow(c.Layout.run()), host.UnmountBelow(c.Layout.data()))
 		removeCgroups()
 		removeKubeletTraces(c.Layout)
 		problems = append(problems, tearDownNetwork(ctx, c.Layout)...)
@@ -84,7 +85,6 @@ func (c Cluster) stop(ctx context.Context) error {
 	return os.RemoveAll(c.Layout.run())
 }
 
-// stopPhase stops the processes of one phase together.
 func (c Cluster) stopPhase(p phase, list []daemon, records []process.Record) {
 	var wait time.Duration
 	var stopping []process.Record

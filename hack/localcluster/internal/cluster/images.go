@@ -53,7 +53,6 @@ func Running(layout Layout) (Options, error) {
 	return options, nil
 }
 
-// loadPause makes and loads the image of the container that holds a pod's namespaces.
 func (c Cluster) loadPause(ctx context.Context) error {
 	built, err := image.Build(image.Spec{
 		Files:      []image.File{{Source: c.Layout.program("pause"), Path: "/pause", Mode: 0o755}},
@@ -137,7 +136,6 @@ func stampedDigest(listed, stamp string) string {
 	return ""
 }
 
-// nodeImage returns the full name of one of the node's images, as containerd has it.
 func (c Cluster) nodeImage(ctx context.Context, name string) (string, error) {
 	full, err := image.FullName(name)
 	if err != nil {
@@ -155,7 +153,6 @@ func (c Cluster) nodeImage(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("the node has no image %s: load it first", full)
 }
 
-// ctr runs containerd's client for the node.
 func (c Cluster) ctr(ctx context.Context, input io.Reader, args ...string) (string, error) {
 	return c.ctrAt(ctx, c.Layout.containerdSocket(), input, args...)
 }

@@ -29,16 +29,13 @@ func (l Layout) Version(name string) (string, error) {
 // PKI is the folder of keys and certificates.
 func (l Layout) PKI() string { return l.data("pki") }
 
-// run holds what is of use only while the cluster runs: configuration, sockets, process records.
+// run holds what is needed only while the cluster runs: configuration, sockets, process records.
 func (l Layout) run(elem ...string) string { return l.path("run", elem) }
 
 // data holds what survives a restart when asked to: etcd, images, volumes, keys.
 func (l Layout) data(elem ...string) string { return l.path("data", elem) }
+func (l Layout) log(name string) string     { return filepath.Join(l.State, "logs", name+".log") }
 
-// log is the log file of a process.
-func (l Layout) log(name string) string { return filepath.Join(l.State, "logs", name+".log") }
-
-// program is the path of an executable.
 func (l Layout) program(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -46,14 +43,9 @@ func (l Layout) program(name string) string {
 	return filepath.Join(l.Bin, name)
 }
 
-// self is this command's own executable, copied for its background process.
-func (l Layout) self() string { return l.run("bin", "localcluster") }
-
-// kubeconfig is the path of a component's kubeconfig.
+func (l Layout) self() string                  { return l.run("bin", "localcluster") }
 func (l Layout) kubeconfig(name string) string { return l.run("kubeconfig", name) }
-
-// containerdSocket is where containerd serves.
-func (l Layout) containerdSocket() string { return l.run("containerd.sock") }
+func (l Layout) containerdSocket() string      { return l.run("containerd.sock") }
 
 // containersHome is the folder below run/ that can be the HOME of programs of the containers/image library.
 const containersHome = "containers-home"
@@ -67,13 +59,11 @@ func (l Layout) RegistriesConf() string {
 	return l.run(containersHome, ".config", "containers", "registries.conf")
 }
 
-// machine is a path on the disk of a machine.
 func (l Layout) machine(name string, elem ...string) string {
 	return l.data(append([]string{"machines", name}, elem...)...)
 }
 
-func (l Layout) optionsFile() string { return l.data("options.json") }
-
+func (l Layout) optionsFile() string      { return l.data("options.json") }
 func (l Layout) processes() process.Table { return process.NewTable(l.run("processes")) }
 
 func (l Layout) path(top string, elem []string) string {

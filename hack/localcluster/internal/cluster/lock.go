@@ -1,26 +1,18 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
-// lock keeps two commands from starting and stopping the same cluster at once. The kernel releases it
-// when the holder ends, however it ends.
+// lock keeps two commands from starting and stopping the same cluster at once.
 func lock(layout Layout) (unlock func(), err error) {
-	if err := os.MkdirAll(layout.State, 0o755); err != nil {
-		return nil, err
+	unlock, err = host.Lock(filepath.Join(layout.State, "lock"))
+	if errors.Is(err, host.ErrLocked) {
+		return nil, fmt.Errorf("another localcluster command works on %s; wait for it to end", layout.State)
 	}
-	path := filepath.Join(layout.State, "lock")
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("another localcluster command is at work on %s; wait for it to end", layout.State)
-	}
-	return func() { file.Close() }, nil
+	return unlock, err
 }

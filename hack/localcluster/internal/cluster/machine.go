@@ -3,11 +3,10 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
-	"syscall"
 
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
@@ -53,7 +52,6 @@ func nodePodCIDR(pods string) string {
 	return netip.PrefixFrom(prefix.Masked().Addr(), prefix.Bits()+1).String()
 }
 
-// addressesOf returns the addresses of the machine with a number.
 func addressesOf(options Options, number int) (address, pods string, err error) {
 	node, err := netip.ParseAddr(options.NodeIP)
 	if err != nil {
@@ -73,17 +71,12 @@ func addressesOf(options Options, number int) (address, pods string, err error) 
 	return netip.AddrFrom4(bytes).String(), netip.PrefixFrom(netip.AddrFrom4(first), 24).String(), nil
 }
 
-// cgroup is the control group that holds the machine's pods, as a path that starts at a controller's root.
 func (m Machine) cgroup() string { return "/localcluster-" + m.Name }
 
 // device is the host's end of the veth pair to the machine.
-func (m Machine) device() string { return fmt.Sprintf("lcm%d", m.Number) }
-
-// namespace is the name of its network namespace.
+func (m Machine) device() string    { return fmt.Sprintf("lcm%d", m.Number) }
 func (m Machine) namespace() string { return "localcluster-" + m.Name }
-
-// record is the name of its first process in the table of processes.
-func (m Machine) record() string { return "machine-" + m.Name }
+func (m Machine) record() string    { return "machine-" + m.Name }
 
 // process is its first one; ok is false when it is switched off.
 func (c Cluster) machineProcess(m Machine) (record process.Record, ok bool) {
@@ -91,7 +84,6 @@ func (c Cluster) machineProcess(m Machine) (record process.Record, ok bool) {
 	return record, err == nil && found && record.Alive()
 }
 
-// machines returns all that have a disk.
 func (c Cluster) machines() ([]Machine, error) {
 	files, err := filepath.Glob(c.Layout.machine("*", "machine.json"))
 	if err != nil {
@@ -108,7 +100,6 @@ func (c Cluster) machines() ([]Machine, error) {
 	return list, nil
 }
 
-// getMachine returns the machine called name; ok is false when there is none.
 func (c Cluster) getMachine(name string) (m Machine, ok bool, err error) {
 	ok, err = jsonfile.Load(c.Layout.machine(name, "machine.json"), &m)
 	return m, ok, err
@@ -120,16 +111,5 @@ func (c Cluster) saveMachine(m Machine) error {
 
 // lockMachines keeps two commands from taking the same number; the second waits.
 func (c Cluster) lockMachines() (unlock func(), err error) {
-	if err := os.MkdirAll(c.Layout.data("machines"), 0o755); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(c.Layout.data("machines", "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		file.Close()
-		return nil, err
-	}
-	return func() { file.Close() }, nil
+	return host.LockWait(c.Layout.data("machines", "lock"))
 }

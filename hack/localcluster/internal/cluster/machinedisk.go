@@ -55,7 +55,6 @@ func (c Cluster) writeDisk(m Machine, options MachineOptions) error {
 	return errors.Join(c.machineCredentials(m), c.machinePrograms(disk))
 }
 
-// machineFiles returns the files below /etc.
 func (c Cluster) machineFiles(m Machine) (map[string][]byte, error) {
 	v := templateValues(c.Layout, c.Options, "")
 	v.NodeName, v.NodeIP = m.Name, m.Address
@@ -110,7 +109,6 @@ func (c Cluster) machineCredentials(m Machine) error {
 	return os.WriteFile(filepath.Join(guest.Upper(disk, "/etc"), "kube-proxy", "kubeconfig"), kubeconfig, 0o600)
 }
 
-// machinePrograms puts this command, systemctl and kubeadm onto the disk.
 func (c Cluster) machinePrograms(disk string) error {
 	self := filepath.Join(disk, guest.DiskBin, "localcluster")
 	_ = os.Remove(self)
@@ -154,12 +152,10 @@ func (c Cluster) copyImage(ctx context.Context, name, socket string) error {
 	return err
 }
 
-// ctrCommand is a call of containerd's client in the namespace of Kubernetes.
 func (c Cluster) ctrCommand(ctx context.Context, socket string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, c.Layout.program("ctr"), append([]string{"--address", socket, "--namespace", "k8s.io"}, args...)...)
 }
 
-// ctrAt runs containerd's client for the runtime at a socket.
 func (c Cluster) ctrAt(ctx context.Context, socket string, input io.Reader, args ...string) (string, error) {
 	cmd := c.ctrCommand(ctx, socket, args...)
 	cmd.Stdin = input

@@ -57,7 +57,6 @@ func (c Cluster) powerOff(ctx context.Context, m Machine) error {
 	return c.Layout.processes().Remove(m.record())
 }
 
-// waitEmpty waits until a control group holds no process any more.
 func waitEmpty(ctx context.Context, group string) error {
 	const limit = 10 * time.Second
 	left := 0
@@ -71,7 +70,6 @@ func waitEmpty(ctx context.Context, group string) error {
 	return nil
 }
 
-// stopMachines removes all machines of the cluster.
 func (c Cluster) stopMachines(ctx context.Context) error {
 	list, err := c.machines()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/guest"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 // connect creates the machine's network namespace, a veth pair to the node's bridge and the host's routes to its pods.
@@ -21,12 +22,12 @@ func (c Cluster) connect(ctx context.Context, m Machine) error {
 		{"route", "replace", m.Address + "/32", "dev", bridge, "src", c.Options.NodeIP},
 		{"route", "replace", m.PodCIDR, "via", m.Address, "dev", bridge, "src", c.Options.NodeIP},
 	} {
-		if err := command(ctx, "ip", args...); err != nil {
+		if err := host.Run(ctx, "ip", args...); err != nil {
 			return fmt.Errorf("network of machine %s: %w", m.Name, err)
 		}
 	}
 	for _, rule := range machineRules(c.Options, m) {
-		if err := command(ctx, "iptables", rule.arguments("-A")...); err != nil {
+		if err := host.Run(ctx, "iptables", rule.arguments("-A")...); err != nil {
 			return fmt.Errorf("network of machine %s: %w", m.Name, err)
 		}
 	}
@@ -46,19 +47,19 @@ func machineRules(options Options, m Machine) []rule {
 func (c Cluster) disconnect(ctx context.Context, m Machine) error {
 	var problems []error
 	for _, rule := range machineRules(c.Options, m) {
-		for command(ctx, "iptables", rule.arguments("-D")...) == nil {
+		for host.Run(ctx, "iptables", rule.arguments("-D")...) == nil {
 			continue // until there is none of that kind
 		}
 	}
 	if _, err := net.InterfaceByName(bridge); err == nil {
-		_ = command(ctx, "ip", "route", "delete", m.PodCIDR, "dev", bridge) // fails when there is none
-		_ = command(ctx, "ip", "route", "delete", m.Address+"/32", "dev", bridge)
+		_ = host.Run(ctx, "ip", "route", "delete", m.PodCIDR, "dev", bridge) // fails when there is none
+		_ = host.Run(ctx, "ip", "route", "delete", m.Address+"/32", "dev", bridge)
 	}
 	if _, err := net.InterfaceByName(m.device()); err == nil {
-		problems = append(problems, command(ctx, "ip", "link", "delete", m.device()))
+		problems = append(problems, host.Run(ctx, "ip", "link", "delete", m.device()))
 	}
 	if _, err := os.Stat(filepath.Join("/run/netns", m.namespace())); err == nil {
-		problems = append(problems, command(ctx, "ip", "netns", "delete", m.namespace()))
+		problems = append(problems, host.Run(ctx, "ip", "netns", "delete", m.namespace()))
 	}
 	for _, hierarchy := range hierarchies() {
 		removeCgroup(filepath.Join(hierarchy, m.cgroup()))

@@ -132,7 +132,6 @@ func (c Cluster) newMachine(name string, options MachineOptions) (Machine, error
 	return Machine{}, errors.New("all addresses of machines are taken: take some down")
 }
 
-// reachable checks the address of a metadata server.
 func reachable(metadata string) (string, error) {
 	address, err := net.ResolveTCPAddr("tcp4", metadata)
 	if err != nil || address.IP == nil || address.Port == 0 {

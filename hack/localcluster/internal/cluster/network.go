@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -30,38 +29,36 @@ func setUpNetwork(ctx context.Context, layout Layout, options Options) error {
 		return err
 	}
 	if _, err := net.InterfaceByName(bridge); err != nil {
-		if err := command(ctx, "ip", "link", "add", bridge, "type", "bridge"); err != nil {
+		if err := host.Run(ctx, "ip", "link", "add", bridge, "type", "bridge"); err != nil {
 			return fmt.Errorf("make network device %s: %w", bridge, err)
 		}
 	}
-	if err := command(ctx, "ip", "address", "replace", options.NodeIP+"/32", "dev", bridge); err != nil {
+	if err := host.Run(ctx, "ip", "address", "replace", options.NodeIP+"/32", "dev", bridge); err != nil {
 		return fmt.Errorf("give %s to %s: %w", options.NodeIP, bridge, err)
 	}
-	if err := command(ctx, "ip", "link", "set", bridge, "up"); err != nil {
+	if err := host.Run(ctx, "ip", "link", "set", bridge, "up"); err != nil {
 		return fmt.Errorf("set %s up: %w", bridge, err)
 	}
 	if err := writeSysctl("net.ipv4.ip_forward", "1"); err != nil {
 		return err
 	}
 	for _, rule := range firewallRules(options) {
-		if command(ctx, "iptables", rule.arguments("-C")...) == nil {
+		if host.Run(ctx, "iptables", rule.arguments("-C")...) == nil {
 			continue
 		}
-		if err := command(ctx, "iptables", rule.arguments("-A")...); err != nil {
+		if err := host.Run(ctx, "iptables", rule.arguments("-A")...); err != nil {
 			return fmt.Errorf("add firewall rule: %w", err)
 		}
 	}
 	return nil
 }
 
-// rule is one firewall rule.
 type rule struct {
 	table, chain string
 	match        []string
 	target       string
 }
 
-// firewallRules returns the rules of this cluster; kube-proxy adds its own.
 func firewallRules(options Options) []rule {
 	pods := options.PodCIDR
 	return []rule{
@@ -115,7 +112,7 @@ func tearDownNetwork(ctx context.Context, layout Layout) []error {
 		}
 	}
 	if _, err := net.InterfaceByName(bridge); err == nil {
-		if err := command(ctx, "ip", "link", "delete", bridge); err != nil {
+		if err := host.Run(ctx, "ip", "link", "delete", bridge); err != nil {
 			problems = append(problems, fmt.Errorf("delete network device %s: %w", bridge, err))
 		}
 	}
@@ -146,16 +143,7 @@ func cleanFirewall(ctx context.Context, family string) error {
 	if !changed {
 		return nil
 	}
-	restore, err := host.Find(family + "-restore")
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, restore, "-w", "5")
-	cmd.Stdin = strings.NewReader(clean)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", filepath.Base(restore), err, bytes.TrimSpace(output))
-	}
-	return nil
+	return host.RunWith(ctx, strings.NewReader(clean), family+"-restore", "-w", "5")
 }
 
 // withoutClusterRules removes the chains of Kubernetes and of the CNI plugins, every rule in or to
@@ -183,17 +171,4 @@ func ofCluster(line string) bool {
 		}
 	}
 	return strings.Contains(line, "--comment "+ruleComment+" ") || strings.Contains(line, `--comment "`+ruleComment+`"`)
-}
-
-// command runs a program of the system and returns what it said as the error when it fails.
-func command(ctx context.Context, program string, args ...string) error {
-	path, err := host.Find(program)
-	if err != nil {
-		return err
-	}
-	output, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, bytes.TrimSpace(output))
-	}
-	return nil
 }

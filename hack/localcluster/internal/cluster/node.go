@@ -2,7 +2,6 @@ package cluster
 
 import "os"
 
-// node returns the processes of a node that runs pods.
 func node(layout Layout, options Options) []daemon {
 	path := "PATH=" + searchPath(layout, os.Getenv("PATH"))
 	return []daemon{

@@ -2,18 +2,16 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// simulatedNode returns the i-th simulated node, counted from 0.
 func simulatedNode(s Simulation, i int) (*corev1.Node, error) {
 	name := fmt.Sprintf("sim-%04d", i)
 	quantities := map[string]string{"cpu": s.CPU, "memory": s.Memory, "pods": fmt.Sprint(s.Pods), "ephemeral-storage": "1Ti"}
@@ -42,32 +40,20 @@ func (c Cluster) makeNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const workers = 16
-	indexes := make(chan int)
-	problems := make(chan error, c.Options.Simulation.Nodes)
-	var wait sync.WaitGroup
-	for range workers {
-		wait.Go(func() {
-			for i := range indexes {
-				node, err := simulatedNode(c.Options.Simulation, i)
-				if err == nil {
-					_, err = client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-				}
-				if err != nil && !apierrors.IsAlreadyExists(err) {
-					problems <- err
-				}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for i := range c.Options.Simulation.Nodes {
+		group.Go(func() error {
+			node, err := simulatedNode(c.Options.Simulation, i)
+			if err != nil {
+				return err
 			}
+			_, err = client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				return nil
+			}
+			return err
 		})
 	}
-	for i := range c.Options.Simulation.Nodes {
-		indexes <- i
-	}
-	close(indexes)
-	wait.Wait()
-	close(problems)
-	var all []error
-	for err := range problems {
-		all = append(all, err)
-	}
-	return errors.Join(all...)
+	return group.Wait()
 }

@@ -93,6 +93,21 @@ func (p Ports) Offset(n int) Ports {
 	return p
 }
 
+// ChosenPort is a port with a flag of its own.
+type ChosenPort struct {
+	Flag, What string
+	Port       *int
+}
+
+// Chosen returns the ports that users may choose one by one.
+func (p *Ports) Chosen() []ChosenPort {
+	return []ChosenPort{
+		{"api-port", "the API server", &p.API}, {"etcd-port", "etcd", &p.Etcd}, {"etcd-peer-port", "etcd for its peers", &p.EtcdPeer},
+		{"controller-manager-port", "the controller manager", &p.ControllerManager}, {"scheduler-port", "the scheduler", &p.Scheduler},
+		{"kubelet-port", "the kubelet", &p.Kubelet}, {"registry-port", "the image registry", &p.Registry}, {"kwok-port", "kwok", &p.Kwok},
+	}
+}
+
 // Validate returns an error that names the option at fault.
 func (o Options) Validate() error {
 	if ip, err := netip.ParseAddr(o.NodeIP); err != nil || !ip.Is4() || ip.IsLoopback() {

@@ -25,18 +25,12 @@ func (c Cluster) waitServing(ctx context.Context) error {
 			condition{what: "the image registry answers", daemons: []string{"registry"}, check: c.registryAnswers},
 		)
 	}
-	for _, cond := range conditions {
-		if err := c.wait(ctx, cond); err != nil {
-			return err
-		}
-	}
-	if c.Options.Simulate {
-		return nil
+	if err := c.wait(ctx, conditions...); err != nil || c.Options.Simulate {
+		return err
 	}
 	return c.loadPause(ctx)
 }
 
-// waitReady waits until pods can be made, scheduled and run.
 func (c Cluster) waitReady(ctx context.Context) error {
 	if c.Options.Simulate {
 		if err := c.makeNodes(ctx); err != nil {
@@ -55,18 +49,12 @@ func (c Cluster) waitReady(ctx context.Context) error {
 	if !c.Options.Simulate {
 		conditions = append(conditions,
 			condition{what: "names of services resolve", daemons: []string{"coredns"}, check: c.dnsResolves},
-			condition{what: "cluster IPs lead somewhere", daemons: []string{"kube-proxy"}, check: c.serviceReachable},
+			condition{what: "cluster IPs are reachable", daemons: []string{"kube-proxy"}, check: c.serviceReachable},
 		)
 	}
-	for _, cond := range conditions {
-		if err := c.wait(ctx, cond); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.wait(ctx, conditions...)
 }
 
-// client returns a client with the administrator's rights.
 func (c Cluster) client() (*kubernetes.Clientset, error) {
 	config, err := c.RESTConfig()
 	if err != nil {
@@ -193,7 +181,6 @@ func (c Cluster) serviceReachable(ctx context.Context) error {
 	return connection.Close()
 }
 
-// applyAddons makes the objects that the cluster consists of besides its processes.
 func (c Cluster) applyAddons(ctx context.Context) error {
 	args := []string{"apply", "--server-side", "--force-conflicts", "-f", c.Layout.run("addons.yaml")}
 	if !c.Options.Simulate {

@@ -49,7 +49,6 @@ type values struct {
 	APIServer, CAPEM, ServiceCIDR string
 }
 
-// templateValues gathers the values for this cluster.
 func templateValues(layout Layout, options Options, kubernetesVersion string) values {
 	runc, err := host.Find("runc")
 	if err != nil {
@@ -85,7 +84,6 @@ func readCA(layout Layout) string {
 	return base64.StdEncoding.EncodeToString(content)
 }
 
-// configFiles maps the files below run/ to the templates they are rendered from.
 func configFiles(options Options) map[string]string {
 	files := map[string]string{
 		"audit-policy.yaml":   "audit-policy.yaml",
@@ -111,7 +109,6 @@ func configFiles(options Options) map[string]string {
 	return files
 }
 
-// writeConfig renders all configuration files into run/.
 func writeConfig(layout Layout, options Options, kubernetesVersion string) error {
 	v := templateValues(layout, options, kubernetesVersion)
 	for file, name := range configFiles(options) {
@@ -131,7 +128,6 @@ func writeConfig(layout Layout, options Options, kubernetesVersion string) error
 	return os.WriteFile(layout.run("resolv.conf"), []byte("nameserver "+options.NodeIP+"\n"), 0o644)
 }
 
-// render fills in one of the cluster's own templates.
 func render(name string, v values) ([]byte, error) { return Render(templates, "templates/"+name, v) }
 
 // Render fills in the template at name in files. The delimiters are << and >>, because kwok's stages are themselves templates

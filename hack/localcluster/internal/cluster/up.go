@@ -76,8 +76,8 @@ func (c Cluster) check() error {
 		return err
 	}
 	if !c.Options.Simulate && os.Geteuid() != 0 {
-		return errors.New("a node that runs pods needs root: use sudo, or SIMULATE=1 for a cluster whose pods only seem to run, " +
-			"or do without this cluster and point KUBECONFIG at one that you have (kind, for example)")
+		return errors.New("a node that runs pods needs root: use sudo, or SIMULATE=1 for a cluster with simulated pods, " +
+			"or set KUBECONFIG to another cluster (kind, for example)")
 	}
 	return nil
 }
@@ -93,7 +93,6 @@ func (c Cluster) agreesWithRunning() error {
 		c.Layout.State, kind[saved.Simulate], kind[c.Options.Simulate])
 }
 
-// notRunning returns the daemons that have no live process.
 func (c Cluster) notRunning(list []daemon) ([]daemon, error) {
 	table := c.Layout.processes()
 	var missing []daemon
@@ -112,7 +111,7 @@ func (c Cluster) notRunning(list []daemon) ([]daemon, error) {
 // prepare makes everything that the processes need; fresh says that none of them runs.
 func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) error {
 	if c.Options.Simulate {
-		c.say("simulated nodes: pods will be scheduled and seem to run, but nothing really runs in them")
+		c.say("simulated nodes: pods are scheduled and become Running, but no containers run")
 	}
 	if err := c.build(ctx); err != nil {
 		return err
@@ -121,7 +120,7 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 		return err
 	}
 	if fresh {
-		// What an interrupted start or stop left behind would be in the way. Its data is of use.
+		// Clean up after an interrupted start or stop. The data is kept.
 		if err := c.stop(ctx); err != nil {
 			return err
 		}
@@ -155,7 +154,6 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 	return writeConfig(c.Layout, c.Options, version)
 }
 
-// build makes sure that all programs are there and up to date.
 func (c Cluster) build(ctx context.Context) error {
 	use := component.Live
 	if c.Options.Simulate {
@@ -174,7 +172,6 @@ func (c Cluster) Builder() component.Builder {
 	return component.Builder{Source: c.Layout.Source, Bin: c.Layout.Bin, Out: c.Out}
 }
 
-// start starts the daemons phase by phase, and waits for each phase to be of use to the next.
 func (c Cluster) start(ctx context.Context, missing []daemon) error {
 	for p := storing; p < phases; p++ {
 		for _, d := range missing {
@@ -199,7 +196,6 @@ func (c Cluster) start(ctx context.Context, missing []daemon) error {
 	return c.waitReady(ctx)
 }
 
-// launch starts one daemon.
 func (c Cluster) launch(d daemon) error {
 	_, err := process.Start(process.Spec{
 		Name: d.name, Program: c.Layout.program(d.program), Args: d.args, Env: d.env,
@@ -208,7 +204,6 @@ func (c Cluster) launch(d daemon) error {
 	return err
 }
 
-// ports returns the ports that the daemons are going to bind.
 func (c Cluster) ports(list []daemon) []host.Port {
 	p := c.Options.Ports
 	all := map[string][]host.Port{

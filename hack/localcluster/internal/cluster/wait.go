@@ -6,12 +6,14 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
-// pollEvery is how often a condition of readiness is looked at.
+// pollEvery is the interval at which a condition of readiness is checked.
 const pollEvery = 100 * time.Millisecond
 
-// condition is something that has to become true for the cluster to be ready.
+// condition is something that has to hold for the cluster to be ready.
 type condition struct {
 	// what says it in words for the user ("the API server is ready").
 	what string
@@ -32,9 +34,18 @@ func (c Cluster) WaitFor(ctx context.Context, what string, check func(context.Co
 	})
 }
 
-// wait polls until the condition holds. It fails when one of the condition's processes has ended or the
+// wait polls until the conditions hold, one after the other. It fails when one of a condition's processes has ended or the
 // time is over, with the end of that process's log in the error.
-func (c Cluster) wait(ctx context.Context, cond condition) error {
+func (c Cluster) wait(ctx context.Context, conditions ...condition) error {
+	for _, cond := range conditions {
+		if err := c.waitOne(ctx, cond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Cluster) waitOne(ctx context.Context, cond condition) error {
 	timeout := c.Timeout
 	if timeout == 0 {
 		timeout = DefaultTimeout
@@ -64,7 +75,6 @@ func (c Cluster) wait(ctx context.Context, cond condition) error {
 	}
 }
 
-// ended returns the first of the daemons whose recorded process is gone.
 func (c Cluster) ended(names []string) string {
 	for _, name := range names {
 		record, ok, err := c.Layout.processes().Get(name)
@@ -77,12 +87,10 @@ func (c Cluster) ended(names []string) string {
 
 // logTail returns the last lines of a daemon's log, under a line that says where it is.
 func (c Cluster) logTail(name string) string {
-	const lines = 15
 	path := c.Layout.log(name)
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return "no log: " + err.Error()
 	}
-	all := strings.Split(strings.TrimSpace(string(content)), "\n")
-	return fmt.Sprintf("the end of %s:\n  %s", path, strings.Join(all[max(0, len(all)-lines):], "\n  "))
+	return fmt.Sprintf("the end of %s:\n  %s", path, strings.ReplaceAll(host.Tail(string(content), 15), "\n", "\n  "))
 }

@@ -11,8 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 // Builder builds components into a folder.
@@ -36,9 +37,6 @@ func (b Builder) Ensure(ctx context.Context, components []Component) error {
 	if jobs, err := b.outdated(components, goVersion); err != nil || len(jobs) == 0 {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(b.Bin, ".stamps"), 0o755); err != nil {
-		return err
-	}
 	unlock, err := b.lock()
 	if err != nil {
 		return err
@@ -59,13 +57,11 @@ func (b Builder) Ensure(ctx context.Context, components []Component) error {
 	return nil
 }
 
-// job is a component to build and the stamp that it will have.
 type job struct {
 	component Component
 	stamp     string
 }
 
-// outdated returns those of components that have to be built.
 func (b Builder) outdated(components []Component, goVersion string) ([]job, error) {
 	var jobs []job
 	for _, c := range components {
@@ -170,12 +166,11 @@ func (b Builder) output(ctx context.Context, c Component, progress io.Writer, ar
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr, progress)
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, lastLines(stdout.String()+stderr.String(), 30))
+		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, host.Tail(stdout.String()+stderr.String(), 30))
 	}
 	return stdout.Bytes(), nil
 }
 
-// goVersion asks the go command for its version.
 func (b Builder) goVersion(ctx context.Context) (string, error) {
 	output, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
 	if errors.Is(err, exec.ErrNotFound) {
@@ -189,17 +184,13 @@ func (b Builder) goVersion(ctx context.Context) (string, error) {
 
 // lock waits until no other process builds into the same folder.
 func (b Builder) lock() (unlock func(), err error) {
-	file, err := os.OpenFile(filepath.Join(b.Bin, ".stamps", "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+	path := filepath.Join(b.Bin, ".stamps", "lock")
+	unlock, err = host.Lock(path)
+	if errors.Is(err, host.ErrLocked) {
 		fmt.Fprintf(b.Out, "waiting for another build in %s\n", b.Bin)
-		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-			return nil, fmt.Errorf("lock %s: %w", b.Bin, err)
-		}
+		return host.LockWait(path)
 	}
-	return func() { file.Close() }, nil
+	return unlock, err
 }
 
 // replaceLink makes link a symbolic link to target, whatever it was before.
@@ -208,10 +199,4 @@ func replaceLink(target, link string) error {
 		return err
 	}
 	return os.Symlink(target, link)
-}
-
-// lastLines returns the last n lines of text.
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -85,5 +85,4 @@ func (c Component) Current(bin, stamp string) bool {
 	return true
 }
 
-// stampFile is where the stamp of the built component is kept.
 func stampFile(bin, name string) string { return filepath.Join(bin, ".stamps", name) }

@@ -1,19 +1,17 @@
 package guest
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 const (
@@ -24,7 +22,6 @@ const (
 	sudoers = "google-sudoers"
 )
 
-// hostKeyTypes are the kinds of host keys that a machine makes.
 var hostKeyTypes = []string{"ed25519", "ecdsa"}
 
 // makeHostKeys makes the host keys at the first start.
@@ -37,7 +34,7 @@ func makeHostKeys(ctx context.Context) error {
 		if _, err := os.Stat(path); err == nil {
 			continue
 		}
-		if err := run(ctx, "ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "machine", "-f", path); err != nil {
+		if err := host.Run(ctx, "ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "machine", "-f", path); err != nil {
 			return err
 		}
 	}
@@ -74,7 +71,7 @@ func makeAccounts(ctx context.Context, keys string) error {
 	if len(byUser) == 0 {
 		return nil
 	}
-	if err := run(ctx, "groupadd", "--force", sudoers); err != nil {
+	if err := host.Run(ctx, "groupadd", "--force", sudoers); err != nil {
 		return err
 	}
 	if err := os.WriteFile("/etc/sudoers.d/google_sudoers", []byte("%"+sudoers+" ALL=(ALL:ALL) NOPASSWD:ALL\n"), 0o440); err != nil {
@@ -92,7 +89,7 @@ func makeAccount(ctx context.Context, name string, keys []string) error {
 	account, err := user.Lookup(name)
 	if missing := user.UnknownUserError(""); errors.As(err, &missing) {
 		// No password fits *; with ! the SSH server would take the account for locked.
-		if err := run(ctx, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", sudoers, "--password", "*", name); err != nil {
+		if err := host.Run(ctx, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", sudoers, "--password", "*", name); err != nil {
 			return err
 		}
 		account, err = user.Lookup(name)
@@ -111,27 +108,4 @@ func makeAccount(ctx context.Context, name string, keys []string) error {
 		return err
 	}
 	return errors.Join(os.Chown(dir, uid, gid), os.Chown(file, uid, gid))
-}
-
-// run runs a program and returns what it said as the error when it fails.
-func run(ctx context.Context, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, program, args...)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", program, err, bytes.TrimSpace(output))
-	}
-	return nil
-}
-
-// prefixLines copies lines, each after a prefix.
-func prefixLines(to io.Writer, from io.Reader, prefix string) {
-	reader := bufio.NewReader(from)
-	for {
-		line, err := reader.ReadString('\n')
-		if line != "" {
-			fmt.Fprintln(to, prefix+strings.TrimRight(line, "\n"))
-		}
-		if err != nil {
-			return
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,6 @@ func (m *machine) runAgent(ctx context.Context) error {
 	return runStartupScript(ctx, script)
 }
 
-// waitForMetadata returns when the metadata server answers.
 func waitForMetadata(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -75,7 +75,6 @@ func waitForMetadata(ctx context.Context) error {
 	return nil
 }
 
-// attribute of the instance, else of the project.
 func attribute(ctx context.Context, name string) (string, error) {
 	value, err := ask(ctx, http.MethodGet, "instance/attributes/"+name, "")
 	if errors.Is(err, errNoAttribute) {
@@ -84,7 +83,6 @@ func attribute(ctx context.Context, name string) (string, error) {
 	return value, err
 }
 
-// ask makes one request to the metadata server.
 func ask(ctx context.Context, method, path, body string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, method, metadataURL+path, strings.NewReader(body))
 	if err != nil {
@@ -109,7 +107,6 @@ func ask(ctx context.Context, method, path, body string) (string, error) {
 	return string(content), nil
 }
 
-// runStartupScript runs a script and shows its output on the console.
 func runStartupScript(ctx context.Context, script string) error {
 	dir, err := os.MkdirTemp("", "metadata-scripts-")
 	if err != nil {
@@ -122,19 +119,29 @@ func runStartupScript(ctx context.Context, script string) error {
 	}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env, cmd.Dir = environment(), "/"
-	reader, writer := io.Pipe()
-	cmd.Stdout, cmd.Stderr = writer, writer
-	copied := make(chan struct{})
-	go func() {
-		defer close(copied)
-		prefixLines(os.Stdout, reader, "startup-script: ")
-	}()
-	err = cmd.Run()
-	writer.Close()
-	<-copied
+	output, err := cmd.StdoutPipe()
 	if err != nil {
+		return err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("startup-script: %w", err)
+	}
+	prefixLines(os.Stdout, output, "startup-script: ")
+	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("startup-script: %w", err)
 	}
 	fmt.Println("startup-script: finished")
 	return nil
+}
+
+// prefixLines copies lines, each after a prefix.
+func prefixLines(to io.Writer, from io.Reader, prefix string) {
+	reader := bufio.NewReader(from)
+	for more := true; more; {
+		line, err := reader.ReadString('\n')
+		if more = err == nil; line != "" {
+			fmt.Fprintln(to, prefix+strings.TrimRight(line, "\n"))
+		}
+	}
 }

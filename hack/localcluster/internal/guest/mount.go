@@ -2,11 +2,14 @@ package guest
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 // mount gives the machine a view of the host's file system in which what it changes is its own.
@@ -15,7 +18,7 @@ func mount(c Config) error {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	// Mounts of the node's own pods, which this copy of the mount table would keep alive.
-	if err := detachBelow(c.State); err != nil {
+	if err := host.UnmountBelow(c.State); err != nil {
 		return err
 	}
 	// By descriptor, because the folders may lie below one that is about to be covered.
@@ -64,12 +67,7 @@ func mount(c Config) error {
 		}
 	}
 	// The shortest first, so that none covers another.
-	targets := make([]string, 0, len(descriptors))
-	for target := range descriptors {
-		targets = append(targets, target)
-	}
-	slices.SortFunc(targets, func(a, b string) int { return len(a) - len(b) })
-	for _, target := range targets {
+	for _, target := range slices.SortedFunc(maps.Keys(descriptors), func(a, b string) int { return len(a) - len(b) }) {
 		if err := os.MkdirAll(target, 0o755); err != nil {
 			return err
 		}
@@ -100,21 +98,5 @@ func open(descriptors map[string]int, target, path string) error {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	descriptors[target] = fd
-	return nil
-}
-
-// detachBelow takes away all mounts below a folder.
-func detachBelow(dir string) error {
-	content, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-	slices.Reverse(lines)
-	for _, line := range lines {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			_ = syscall.Unmount(fields[4], syscall.MNT_DETACH)
-		}
-	}
 	return nil
 }

@@ -1,11 +1,11 @@
 package guest
 
 import (
-	"bytes"
-	"fmt"
+	"context"
 	"net"
 	"os"
-	"os/exec"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 // Device is the machine's end of the veth pair to the host.
@@ -32,8 +32,8 @@ func setUpNetwork(c Config) error {
 		}
 	}
 	for _, args := range commands {
-		if output, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%v: %w: %s", args, err, bytes.TrimSpace(output))
+		if err := host.Run(context.Background(), args[0], args[1:]...); err != nil {
+			return err
 		}
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {

@@ -1,11 +1,13 @@
 package guest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -18,119 +20,86 @@ type service struct {
 	prepare func() error
 
 	mutex   sync.Mutex
-	wanted  bool
-	running *os.Process
-	ended   chan struct{}
+	cancel  context.CancelFunc // nil while the service is stopped
+	done    chan struct{}
+	running atomic.Bool
 }
 
-// restartAfter is the pause before a service that has ended is started again.
-const restartAfter = time.Second
+const (
+	// restartAfter is the pause before a service that has ended is started again.
+	restartAfter = time.Second
+	// stopGrace is how long a service may take to end before it is killed.
+	stopGrace = 10 * time.Second
+)
 
-// start has the service run, until stop.
 func (s *service) start() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.wanted {
+	if s.cancel != nil {
 		return
 	}
-	s.wanted = true
-	s.ended = make(chan struct{})
-	go s.keep(s.ended)
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
+	s.done = make(chan struct{})
+	go func() {
+		defer close(s.done)
+		for ctx.Err() == nil {
+			if err := s.run(ctx); err != nil {
+				fmt.Printf("%s: %v\n", s.name, err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(restartAfter):
+			}
+		}
+	}()
 }
 
-// keep runs the service again and again.
-func (s *service) keep(ended chan struct{}) {
-	defer close(ended)
-	for {
-		if err := s.run(); err != nil {
-			fmt.Printf("%s: %v\n", s.name, err)
-		}
-		s.mutex.Lock()
-		wanted := s.wanted
-		s.mutex.Unlock()
-		if !wanted {
-			return
-		}
-		time.Sleep(restartAfter)
-	}
-}
-
-// run runs the service once.
-func (s *service) run() error {
+func (s *service) run(ctx context.Context) error {
 	if s.prepare != nil {
 		if err := s.prepare(); err != nil {
 			return err
 		}
 	}
-	log, err := openLog(s.name)
+	log, err := os.OpenFile(filepath.Join("/var/log", s.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(s.command[0], s.command[1:]...)
+	cmd := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
 	cmd.Env, cmd.Dir = environment(), "/"
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	s.mutex.Lock()
-	if !s.wanted {
-		s.mutex.Unlock()
-		return nil
-	}
-	err = cmd.Start()
-	s.running = cmd.Process
-	s.mutex.Unlock()
-	if err != nil {
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopGrace
+	if err := cmd.Start(); err != nil {
 		return err
 	}
-	err = cmd.Wait()
-	s.mutex.Lock()
-	s.running = nil
-	s.mutex.Unlock()
-	return err
+	s.running.Store(true)
+	defer s.running.Store(false)
+	return cmd.Wait()
 }
 
-// stop ends the service and waits until it has ended.
 func (s *service) stop() {
 	s.mutex.Lock()
-	if !s.wanted {
-		s.mutex.Unlock()
+	defer s.mutex.Unlock()
+	if s.cancel == nil {
 		return
 	}
-	s.wanted = false
-	if s.running != nil {
-		_ = s.running.Signal(syscall.SIGTERM)
-	}
-	ended := s.ended
-	s.mutex.Unlock()
-	for {
-		select {
-		case <-ended:
-			return
-		case <-time.After(10 * time.Second):
-			s.mutex.Lock()
-			if s.running != nil {
-				_ = s.running.Kill()
-			}
-			s.mutex.Unlock()
-		}
-	}
+	s.cancel()
+	<-s.done
+	s.cancel = nil
 }
 
 // state as systemctl is-active prints it.
 func (s *service) state() string {
+	if s.running.Load() {
+		return "active"
+	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	switch {
-	case s.running != nil:
-		return "active"
-	case s.wanted:
+	if s.cancel != nil {
 		return "activating"
 	}
 	return "inactive"
-}
-
-// openLog opens the log of a service.
-func openLog(name string) (*os.File, error) {
-	path := filepath.Join("/var/log", name+".log")
-	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 }

@@ -17,7 +17,6 @@ const kubeletCommand = `for file in /var/lib/kubelet/kubeadm-flags.env /etc/defa
 exec kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf \
   --config=/var/lib/kubelet/config.yaml $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS`
 
-// machine is a running one.
 type machine struct {
 	config                               Config
 	containerd, kubelet, kubeProxy, sshd *service
@@ -58,7 +57,6 @@ func Supervise(ctx context.Context, disk string) error {
 	return nil
 }
 
-// startKubelet starts the kubelet, and the proxy that every node of a cluster runs.
 func (m *machine) startKubelet() {
 	m.kubelet.start()
 	m.kubeProxy.start()
@@ -83,7 +81,6 @@ func (m *machine) installServingCertificate() error {
 	return nil
 }
 
-// waitForFile returns when a file is there.
 func waitForFile(ctx context.Context, path string) error {
 	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		_, err := os.Stat(path)

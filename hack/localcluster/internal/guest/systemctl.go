@@ -12,7 +12,6 @@ import (
 // socket is where the supervisor serves systemctl.
 const socket = "/run/localcluster/systemctl.sock"
 
-// answer to a call of systemctl.
 type answer struct {
 	Output string `json:"output"`
 	Code   int    `json:"code"`
@@ -57,7 +56,6 @@ func (m *machine) serve(listener net.Listener) {
 	}
 }
 
-// systemctl does what a call asks for.
 func (m *machine) systemctl(args []string) answer {
 	var words []string
 	for _, arg := range args {

@@ -37,9 +37,8 @@ func CRIU(ctx context.Context, bin string, out io.Writer) (string, error) {
 	}
 	defer os.RemoveAll(root)
 	fmt.Fprintf(out, "fetching CRIU from Debian %s\n", criuSuite)
-	command := exec.CommandContext(ctx, "mmdebstrap", "--quiet", "--variant=minbase", "--include=criu", criuSuite, root)
-	if output, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("mmdebstrap --include=criu %s: %w\n%s", criuSuite, err, tail(string(output)))
+	if err := Run(ctx, "mmdebstrap", "--quiet", "--variant=minbase", "--include=criu", criuSuite, root); err != nil {
+		return "", err
 	}
 	if err := os.RemoveAll(files); err != nil {
 		return "", err

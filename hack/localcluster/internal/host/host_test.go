@@ -12,21 +12,32 @@ import (
 	"testing"
 )
 
-func TestParseListeners(t *testing.T) {
+func TestListeners(t *testing.T) {
 	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0000000000000000 100 0 0 10 0
    1: 01004D0A:192B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4712 1 0000000000000000 100 0 0 10 0
    2: 0100007F:1F91 0100007F:A000 01 00000000:00000000 00:00000000 00000000     0        0 4713 1 0000000000000000 100 0 0 10 0
-   3: 00000000000000000000000000000000:0016 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4714 1
 `
-	got, err := parseListeners(strings.NewReader(table))
+	const table6 = `  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000000000000000000000000000:0016 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4714 1
+`
+	proc := t.TempDir()
+	if err := os.Mkdir(filepath.Join(proc, "net"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"tcp": table, "tcp6": table6} {
+		if err := os.WriteFile(filepath.Join(proc, "net", name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := listeners(proc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Listener{
-		{Address: netip.MustParseAddrPort("127.0.0.1:8080"), inode: "4711"},
-		{Address: netip.MustParseAddrPort("10.77.0.1:6443"), inode: "4712"},
-		{Address: netip.MustParseAddrPort("[::]:22"), inode: "4714"},
+		{Address: netip.MustParseAddrPort("127.0.0.1:8080"), inode: 4711},
+		{Address: netip.MustParseAddrPort("10.77.0.1:6443"), inode: 4712},
+		{Address: netip.MustParseAddrPort("[::]:22"), inode: 4714},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)

@@ -99,7 +99,7 @@ func Install(ctx context.Context, packages []Package, out io.Writer) error {
 	updateOutput, _ := apt(ctx, "update")
 	args := append([]string{"install", "-y", "--no-install-recommends"}, names...)
 	if output, err := apt(ctx, args...); err != nil {
-		return fmt.Errorf("apt-get install %s: %w\n%s\nbefore that, apt-get update said:\n%s", list, err, tail(output), tail(updateOutput))
+		return fmt.Errorf("apt-get install %s: %w\n%s\nbefore that, apt-get update said:\n%s", list, err, Tail(output, 12), Tail(updateOutput, 12))
 	}
 	if still := Missing(missing); len(still) > 0 {
 		return errors.New("package " + still[0].Name + " is installed but " + still[0].Program + " is not there")
@@ -112,10 +112,4 @@ func apt(ctx context.Context, args ...string) (string, error) {
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	output, err := cmd.CombinedOutput()
 	return string(output), err
-}
-
-// tail returns the last lines of a command's output.
-func tail(output string) string {
-	lines := strings.Split(strings.TrimSpace(output), "\n")
-	return strings.Join(lines[max(0, len(lines)-12):], "\n")
 }

@@ -1,27 +1,19 @@
 package host
 
 import (
-	"bufio"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
-)
 
-// procRoot is where the kernel shows processes and sockets; tests replace it.
-var procRoot = "/proc"
+	"github.com/prometheus/procfs"
+)
 
 // Listener is a TCP socket that accepts connections.
 type Listener struct {
 	// Address is the address and port it is bound to; the unspecified address stands for all.
 	Address netip.AddrPort
 	// inode identifies the socket among the open files of processes.
-	inode string
+	inode uint64
 }
 
 // Port is a port that is about to be used.
@@ -57,24 +49,30 @@ func PortsFree(ports []Port) error {
 }
 
 // Listeners returns all listening TCP sockets of this network namespace.
-func Listeners() ([]Listener, error) {
-	var all []Listener
-	for _, name := range []string{"net/tcp", "net/tcp6"} {
-		file, err := os.Open(filepath.Join(procRoot, name))
-		if err != nil {
-			continue // no IPv6 in this kernel
-		}
-		found, err := parseListeners(file)
-		file.Close()
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
-		}
-		all = append(all, found...)
+func Listeners() ([]Listener, error) { return listeners(procfs.DefaultMountPoint) }
+
+func listeners(proc string) ([]Listener, error) {
+	fs, err := procfs.NewFS(proc)
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	sockets, err := fs.NetTCP()
+	if err != nil {
+		return nil, err
+	}
+	if six, err := fs.NetTCP6(); err == nil { // the kernel may not support IPv6
+		sockets = append(sockets, six...)
+	}
+	var found []Listener
+	for _, socket := range sockets {
+		const listen = 10 // TCP_LISTEN of the kernel
+		if address, ok := netip.AddrFromSlice(socket.LocalAddr); ok && socket.St == listen {
+			found = append(found, Listener{Address: netip.AddrPortFrom(address, uint16(socket.LocalPort)), inode: socket.Inode})
+		}
+	}
+	return found, nil
 }
 
-// conflicts reports whether binding to address fails because of this listener.
 func (l Listener) conflicts(address netip.AddrPort) bool {
 	if l.Address.Port() != address.Port() {
 		return false
@@ -83,58 +81,14 @@ func (l Listener) conflicts(address netip.AddrPort) bool {
 	return have.IsUnspecified() || address.Addr().IsUnspecified() || have == address.Addr().Unmap()
 }
 
-// parseListeners reads the kernel's table of TCP sockets: fields 2 and 4 are local address and state
-// (0A is LISTEN), field 10 is the inode.
-func parseListeners(table io.Reader) ([]Listener, error) {
-	var found []Listener
-	lines := bufio.NewScanner(table)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 10 || fields[3] != "0A" {
-			continue
+func holder(inode uint64) string {
+	want := fmt.Sprintf("socket:[%d]", inode)
+	processes, _ := procfs.AllProcs()
+	for _, process := range processes {
+		if files, err := process.FileDescriptorTargets(); err == nil && slices.Contains(files, want) {
+			name, _ := process.Comm()
+			return fmt.Sprintf("process %d (%s)", process.PID, name)
 		}
-		address, err := parseAddress(fields[1])
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, Listener{Address: address, inode: fields[9]})
-	}
-	return found, lines.Err()
-}
-
-// parseAddress reads "0100007F:1F90": the address in 32-bit words of the machine's (little-endian)
-// byte order, then the port.
-func parseAddress(text string) (netip.AddrPort, error) {
-	host, portText, _ := strings.Cut(text, ":")
-	port, err := strconv.ParseUint(portText, 16, 16)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("port in %q: %w", text, err)
-	}
-	raw, err := hex.DecodeString(host)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("address in %q: %w", text, err)
-	}
-	for word := 0; word+4 <= len(raw); word += 4 {
-		slices.Reverse(raw[word : word+4])
-	}
-	address, ok := netip.AddrFromSlice(raw)
-	if !ok {
-		return netip.AddrPort{}, fmt.Errorf("address in %q has %d bytes", text, len(raw))
-	}
-	return netip.AddrPortFrom(address, uint16(port)), nil
-}
-
-// holder names the process that has the socket open.
-func holder(inode string) string {
-	want := "socket:[" + inode + "]"
-	files, _ := filepath.Glob(filepath.Join(procRoot, "[0-9]*/fd/*"))
-	for _, file := range files {
-		if target, err := os.Readlink(file); err != nil || target != want {
-			continue
-		}
-		process := filepath.Dir(filepath.Dir(file))
-		name, _ := os.ReadFile(filepath.Join(process, "comm"))
-		return fmt.Sprintf("process %s (%s)", filepath.Base(process), strings.TrimSpace(string(name)))
 	}
 	return "a process that this user may not see"
 }

@@ -4,12 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path"
 
 	"github.com/distribution/reference"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -29,48 +31,6 @@ func FullName(tag string) (string, error) {
 	return reference.TagNameOnly(named).String(), nil
 }
 
-// WriteArchive writes the image under the given names as one tar archive that is both an OCI image
-// layout and what "docker load" reads.
-func (i *Image) WriteArchive(w io.Writer, tags []string) error {
-	archive := tar.NewWriter(w)
-	put := func(file string, size int64, content io.Reader) error {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: file, Mode: 0o644, Size: size, ModTime: epoch()}
-		if err := archive.WriteHeader(header); err != nil {
-			return err
-		}
-		_, err := io.Copy(archive, content)
-		return err
-	}
-	putBytes := func(file string, content []byte) error {
-		return put(file, int64(len(content)), bytes.NewReader(content))
-	}
-	putJSON := func(file string, v any) error {
-		content, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		return putBytes(file, content)
-	}
-
-	index, legacy, err := i.indexes(tags)
-	if err != nil {
-		return err
-	}
-	if err := putJSON("oci-layout", map[string]string{"imageLayoutVersion": "1.0.0"}); err != nil {
-		return err
-	}
-	if err := putJSON("index.json", index); err != nil {
-		return err
-	}
-	if err := putJSON("manifest.json", legacy); err != nil {
-		return err
-	}
-	if err := i.putBlobs(put, putBytes); err != nil {
-		return err
-	}
-	return archive.Close()
-}
-
 // legacyManifest is an entry of manifest.json, the index of "docker save".
 type legacyManifest struct {
 	Config   string
@@ -78,20 +38,16 @@ type legacyManifest struct {
 	Layers   []string
 }
 
-// indexes returns the two tables of contents of the archive.
-func (i *Image) indexes(tags []string) (v1.IndexManifest, []legacyManifest, error) {
-	fail := func(err error) (v1.IndexManifest, []legacyManifest, error) { return v1.IndexManifest{}, nil, err }
-	raw, err := i.RawManifest()
+// WriteArchive writes the image under the given names as one tar archive that is both an OCI image
+// layout and what "docker load" reads.
+func (i *Image) WriteArchive(w io.Writer, tags []string) error {
+	descriptor, err := partial.Descriptor(i.Image)
 	if err != nil {
-		return fail(err)
-	}
-	digest, err := i.Digest()
-	if err != nil {
-		return fail(err)
+		return err
 	}
 	manifest, err := i.Manifest()
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
 	legacy := legacyManifest{Config: blob(manifest.Config.Digest)}
@@ -101,69 +57,67 @@ func (i *Image) indexes(tags []string) (v1.IndexManifest, []legacyManifest, erro
 	for _, tag := range tags {
 		full, err := FullName(tag)
 		if err != nil {
-			return fail(err)
+			return err
 		}
 		legacy.RepoTags = append(legacy.RepoTags, full)
 		index.Manifests = append(index.Manifests, v1.Descriptor{
-			MediaType: types.OCIManifestSchema1, Digest: digest, Size: int64(len(raw)),
+			MediaType: types.OCIManifestSchema1, Digest: descriptor.Digest, Size: descriptor.Size,
 			Annotations: map[string]string{containerdName: full, "org.opencontainers.image.ref.name": path.Base(full)},
 		})
 	}
-	return index, []legacyManifest{legacy}, nil
-}
-
-// putBlobs writes manifest, configuration and layers.
-func (i *Image) putBlobs(put func(string, int64, io.Reader) error, putBytes func(string, []byte) error) error {
-	digest, err := i.Digest()
+	rawManifest, err := i.RawManifest()
 	if err != nil {
 		return err
 	}
-	manifest, err := i.RawManifest()
+	rawConfig, err := i.RawConfigFile()
 	if err != nil {
 		return err
 	}
-	configDigest, err := i.ConfigName()
-	if err != nil {
-		return err
-	}
-	config, err := i.RawConfigFile()
-	if err != nil {
-		return err
-	}
-	if err := putBytes(blob(digest), manifest); err != nil {
-		return err
-	}
-	if err := putBytes(blob(configDigest), config); err != nil {
-		return err
+	archive := tar.NewWriter(w)
+	for _, file := range []struct {
+		name    string
+		content any
+	}{
+		{"oci-layout", map[string]string{"imageLayoutVersion": "1.0.0"}},
+		{"index.json", index},
+		{"manifest.json", []legacyManifest{legacy}},
+		{blob(descriptor.Digest), json.RawMessage(rawManifest)},
+		{blob(manifest.Config.Digest), json.RawMessage(rawConfig)},
+	} {
+		content, raw := file.content.(json.RawMessage) // Marshal would change its whitespace, and so its digest
+		if !raw {
+			if content, err = json.Marshal(file.content); err != nil {
+				return err
+			}
+		}
+		if err := put(archive, file.name, int64(len(content)), bytes.NewReader(content)); err != nil {
+			return err
+		}
 	}
 	layers, err := i.Layers()
 	if err != nil {
 		return err
 	}
-	for _, layer := range layers {
-		if err := putLayer(layer, put); err != nil {
+	for n, layer := range layers {
+		content, err := layer.Compressed()
+		if err != nil {
+			return err
+		}
+		err = put(archive, legacy.Layers[n], manifest.Layers[n].Size, content)
+		if err := errors.Join(err, content.Close()); err != nil {
 			return err
 		}
 	}
-	return nil
+	return archive.Close()
 }
 
-func putLayer(layer v1.Layer, put func(string, int64, io.Reader) error) error {
-	digest, err := layer.Digest()
-	if err != nil {
+func put(archive *tar.Writer, name string, size int64, content io.Reader) error {
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: size, ModTime: epoch()}
+	if err := archive.WriteHeader(header); err != nil {
 		return err
 	}
-	size, err := layer.Size()
-	if err != nil {
-		return err
-	}
-	content, err := layer.Compressed()
-	if err != nil {
-		return err
-	}
-	defer content.Close()
-	return put(blob(digest), size, content)
+	_, err := io.Copy(archive, content)
+	return err
 }
 
-// blob is the path of a blob in an OCI layout.
 func blob(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }

@@ -1,10 +1,13 @@
 package image
 
 import (
+	"archive/tar"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -59,7 +62,6 @@ func Build(spec Spec) (built *Image, err error) {
 	return built, err
 }
 
-// assemble puts layers and configuration together.
 func assemble(spec Spec, layers []v1.Layer) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	withLayers, err := mutate.AppendLayers(base, layers...)
@@ -77,7 +79,7 @@ func assemble(spec Spec, layers []v1.Layer) (v1.Image, error) {
 		config.History[i].Created = config.Created
 	}
 	env := spec.Env
-	if !defines(env, "PATH") {
+	if !slices.ContainsFunc(env, func(assignment string) bool { return strings.HasPrefix(assignment, "PATH=") }) {
 		env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, env...)
 	}
 	config.Config = v1.Config{
@@ -101,7 +103,7 @@ func (i *Image) rootLayer(path string) (v1.Layer, error) {
 		return nil, err
 	}
 	if info.IsDir() {
-		return i.spool(func(w layerWriter) error { return writeTree(w, path) })
+		return i.spool(func(w *tar.Writer) error { return writeTree(w, path) })
 	}
 	compressed, err := isGzip(path)
 	if err != nil {
@@ -111,14 +113,4 @@ func (i *Image) rootLayer(path string) (v1.Layer, error) {
 		return tarball.LayerFromFile(path, tarball.WithMediaType(types.OCILayer))
 	}
 	return plainLayerOf(path)
-}
-
-// defines reports whether env has a value for name.
-func defines(env []string, name string) bool {
-	for _, assignment := range env {
-		if len(assignment) > len(name) && assignment[:len(name)+1] == name+"=" {
-			return true
-		}
-	}
-	return false
 }

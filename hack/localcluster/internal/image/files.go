@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -136,13 +137,8 @@ func (t tree) put(to string, e entry) {
 }
 
 // write writes all entries in the order of their names, so folders come before what is in them.
-func (t tree) write(w layerWriter) error {
-	names := make([]string, 0, len(t.entries))
-	for name := range t.entries {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+func (t tree) write(w *tar.Writer) error {
+	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
 		header := e.header
 		header.Name, header.ModTime = name, epoch()

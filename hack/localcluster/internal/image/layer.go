@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"hash"
 	"io"
 	"os"
 	"strconv"
@@ -45,14 +44,8 @@ func (l plainLayer) Size() (int64, error) { return l.size, nil }
 // MediaType says that the layer is a plain tar archive.
 func (l plainLayer) MediaType() (types.MediaType, error) { return types.OCIUncompressedLayer, nil }
 
-// layerWriter receives the entries of a layer.
-type layerWriter interface {
-	WriteHeader(*tar.Header) error
-	io.Writer
-}
-
 // spool writes a layer into a temporary file, hashing it on the way.
-func (i *Image) spool(write func(layerWriter) error) (layer v1.Layer, err error) {
+func (i *Image) spool(write func(*tar.Writer) error) (layer v1.Layer, err error) {
 	file, err := os.CreateTemp("", "localcluster-layer-*.tar")
 	if err != nil {
 		return nil, err
@@ -67,29 +60,19 @@ func (i *Image) spool(write func(layerWriter) error) (layer v1.Layer, err error)
 	if err := errors.Join(err, statErr, file.Close()); err != nil {
 		return nil, err
 	}
-	return plainLayer{path: file.Name(), digest: hashOf(sum), size: info.Size()}, nil
+	return plainLayer{path: file.Name(), digest: v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}, size: info.Size()}, nil
 }
 
-// plainLayerOf makes a layer of a plain tar file that exists.
 func plainLayerOf(path string) (v1.Layer, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	sum := sha256.New()
-	size, err := io.CopyBuffer(sum, file, make([]byte, 1<<20))
-	if err != nil {
-		return nil, err
-	}
-	return plainLayer{path: path, digest: hashOf(sum), size: size}, nil
+	digest, size, err := v1.SHA256(file)
+	return plainLayer{path: path, digest: digest, size: size}, err
 }
 
-func hashOf(sum hash.Hash) v1.Hash {
-	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
-}
-
-// isGzip looks at the first bytes of a file.
 func isGzip(path string) (bool, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // writeTree writes everything below root with owners, permissions and times as they are: programs
 // such as Python compare the time of a source with what a compiled file says. With SOURCE_DATE_EPOCH
 // no time is later than that. Sockets and device files are left out, as the runtime makes those it needs.
-func writeTree(w layerWriter, root string) error {
+func writeTree(w *tar.Writer, root string) error {
 	links := map[inode]string{}
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || path == root {

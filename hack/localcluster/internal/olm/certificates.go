@@ -33,7 +33,6 @@ func certificates(dir string) (ca string, servers []server, err error) {
 	return string(issuer.PEM()), servers, nil
 }
 
-// loadOrIssue reads the pair name from dir, or issues it and writes it there.
 func loadOrIssue(issuer *pki.Authority, dir, name string, request pki.Request) (pki.Pair, error) {
 	certificate, err := os.ReadFile(filepath.Join(dir, name+".crt"))
 	if err == nil {
@@ -50,7 +49,6 @@ func loadOrIssue(issuer *pki.Authority, dir, name string, request pki.Request) (
 	return pair, pair.Write(dir, name)
 }
 
-// registries reads the configuration by which images are found.
 func registries(layout cluster.Layout) (conf, policy string, err error) {
 	path := layout.RegistriesConf()
 	content, err := os.ReadFile(path)

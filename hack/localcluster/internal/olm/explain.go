@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// logLines is how much of a container's log an explanation holds.
 const logLines = int64(15)
 
 func (s *Service) explain(ctx context.Context) string { return explainPods(ctx, s.kube, s.namespace) }

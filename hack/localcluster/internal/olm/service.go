@@ -57,13 +57,11 @@ type generation struct {
 	instances, before, remove, after []string
 }
 
-// condition has to hold for OLM to be ready.
 type condition struct {
 	what  string
 	check func(context.Context) error
 }
 
-// values is what the templates may use.
 type values struct {
 	Namespace string
 	// Version is the version without the leading v.
@@ -223,7 +221,6 @@ func (s *Service) version(component string) (string, error) {
 	return strings.TrimPrefix(version, "v"), err
 }
 
-// crdFiles returns the arguments of kubectl for the files with OLM's own kinds.
 func (s *Service) crdFiles(ctx context.Context) ([]string, error) {
 	dir, err := s.cluster.Builder().ModuleDir(ctx, component.Named(s.component))
 	if err != nil {
@@ -239,7 +236,6 @@ func (s *Service) crdFiles(ctx context.Context) ([]string, error) {
 	return files, err
 }
 
-// applyKinds creates or updates CustomResourceDefinitions, and waits until the API server serves them.
 func (s *Service) applyKinds(ctx context.Context, files []string) error {
 	if _, err := s.cluster.Kubectl(ctx, nil, append([]string{"apply", "--server-side", "--force-conflicts"}, files...)...); err != nil {
 		return fmt.Errorf("create the kinds of %s: %w", s.title, err)
@@ -248,7 +244,6 @@ func (s *Service) applyKinds(ctx context.Context, files []string) error {
 	return err
 }
 
-// apply creates or updates the objects of templates.
 func (s *Service) apply(ctx context.Context, names []string, v values) error {
 	for _, name := range names {
 		content, err := s.render(name, v)
@@ -262,7 +257,6 @@ func (s *Service) apply(ctx context.Context, names []string, v values) error {
 	return nil
 }
 
-// delete deletes objects that exist, and waits until they are gone.
 func (s *Service) delete(ctx context.Context, args ...string) error {
 	_, err := s.cluster.Kubectl(ctx, nil, append([]string{"delete", "--ignore-not-found", "--timeout=120s"}, args...)...)
 	return err

@@ -41,7 +41,6 @@ var v1 = generation{
 	remove:    []string{"webhook.yaml", "install.yaml"},
 }
 
-// server is one of the two programs with its certificate and key, as PEM.
 type server struct{ Name, Certificate, Key string }
 
 // NewV1 returns the OLM v1 of a running cluster. It fails for simulated nodes, on which no operator would run.

@@ -5,17 +5,14 @@
 package process
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-)
 
-// procRoot is where the kernel shows processes; tests replace it.
-var procRoot = "/proc"
+	"github.com/prometheus/procfs"
+)
 
 // ErrGone says that no such process exists (any more).
 var ErrGone = errors.New("process is gone")
@@ -33,46 +30,26 @@ type Identity struct {
 // Identify returns the identity of the running process pid, or ErrGone. A zombie counts as gone:
 // it has ended and only waits to be collected by its parent.
 func Identify(pid int) (Identity, error) {
-	stat, err := os.ReadFile(filepath.Join(procRoot, strconv.Itoa(pid), "stat"))
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return Identity{}, fmt.Errorf("find process %d: %w", pid, ErrGone)
+	}
+	stat, err := process.Stat()
 	if err != nil {
 		return Identity{}, fmt.Errorf("read state of process %d: %w", pid, ErrGone)
 	}
-	state, ticks, err := parseStat(stat)
-	if err != nil {
-		return Identity{}, fmt.Errorf("process %d: %w", pid, err)
-	}
-	if state == "Z" || state == "X" {
+	if stat.State == "Z" || stat.State == "X" {
 		return Identity{}, fmt.Errorf("process %d has ended: %w", pid, ErrGone)
 	}
-	boot, err := os.ReadFile(filepath.Join(procRoot, "sys/kernel/random/boot_id"))
+	boot, err := os.ReadFile(filepath.Join(procfs.DefaultMountPoint, "sys/kernel/random/boot_id"))
 	if err != nil {
 		return Identity{}, fmt.Errorf("read boot id: %w", err)
 	}
-	return Identity{PID: pid, StartTicks: ticks, BootID: strings.TrimSpace(string(boot))}, nil
+	return Identity{PID: pid, StartTicks: stat.Starttime, BootID: strings.TrimSpace(string(boot))}, nil
 }
 
 // Alive reports whether this very process, not another with the same id, is still running.
 func (i Identity) Alive() bool {
 	now, err := Identify(i.PID)
 	return err == nil && now == i
-}
-
-// parseStat takes the state letter and the start time out of the content of /proc/PID/stat. The
-// second field is the program's name in parentheses and may itself hold spaces and parentheses, so
-// fields are counted from the last closing one.
-func parseStat(stat []byte) (state string, startTicks uint64, err error) {
-	end := bytes.LastIndexByte(stat, ')')
-	if end < 0 {
-		return "", 0, errors.New("stat has no program name")
-	}
-	fields := strings.Fields(string(stat[end+1:]))
-	const stateField, startField = 0, 19 // fields 3 and 22 of the whole line
-	if len(fields) <= startField {
-		return "", 0, fmt.Errorf("stat has %d fields after the program name, want more than %d", len(fields), startField)
-	}
-	startTicks, err = strconv.ParseUint(fields[startField], 10, 64)
-	if err != nil {
-		return "", 0, fmt.Errorf("start time in stat: %w", err)
-	}
-	return fields[stateField], startTicks, nil
 }

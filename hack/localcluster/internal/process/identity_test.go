@@ -8,34 +8,6 @@ import (
 	"time"
 )
 
-func TestParseStat(t *testing.T) {
-	tail := " S 1 10 10 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 1 0 98765 1000 200"
-	tests := []struct {
-		name      string
-		stat      string
-		wantState string
-		wantTicks uint64
-		wantErr   bool
-	}{
-		{name: "plain name", stat: "10 (etcd)" + tail, wantState: "S", wantTicks: 98765},
-		{name: "name with blanks and parentheses", stat: "10 (a) b) (c)" + tail, wantState: "S", wantTicks: 98765},
-		{name: "no name", stat: "10 etcd S 1", wantErr: true},
-		{name: "cut off", stat: "10 (etcd) S 1 10", wantErr: true},
-		{name: "start time is no number", stat: "10 (etcd) S 1 10 10 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 1 0 soon 1000", wantErr: true},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			state, ticks, err := parseStat([]byte(test.stat))
-			if (err != nil) != test.wantErr {
-				t.Fatalf("error = %v, want one: %t", err, test.wantErr)
-			}
-			if state != test.wantState || ticks != test.wantTicks {
-				t.Errorf("got state %q and start %d, want %q and %d", state, ticks, test.wantState, test.wantTicks)
-			}
-		})
-	}
-}
-
 func TestIdentityOfThisProcessIsAlive(t *testing.T) {
 	id, err := Identify(os.Getpid())
 	if err != nil {

@@ -1,10 +1,9 @@
 package process
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
+
+	"github.com/prometheus/procfs"
 )
 
 // MarkVariable is the environment variable that every started process carries; its value is the state
@@ -15,34 +14,16 @@ const MarkVariable = "LOCALCLUSTER_OWNED_BY"
 // Marked returns all running processes that carry MarkVariable with the value owner. Processes whose
 // environment may not be read are left out: they are another user's, and so not ours.
 func Marked(owner string) []Identity {
-	entries, err := os.ReadDir(procRoot)
-	if err != nil {
-		return nil
-	}
-	want := []byte(MarkVariable + "=" + owner)
+	processes, _ := procfs.AllProcs()
 	var found []Identity
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
+	for _, process := range processes {
+		environment, err := process.Environ()
+		if err != nil || !slices.Contains(environment, MarkVariable+"="+owner) {
 			continue
 		}
-		environ, err := os.ReadFile(filepath.Join(procRoot, entry.Name(), "environ"))
-		if err != nil || !hasVariable(environ, want) {
-			continue
-		}
-		if id, err := Identify(pid); err == nil {
+		if id, err := Identify(process.PID); err == nil {
 			found = append(found, id)
 		}
 	}
 	return found
-}
-
-// hasVariable reports whether the NUL-separated environment holds exactly the assignment want.
-func hasVariable(environ, want []byte) bool {
-	for _, assignment := range bytes.Split(environ, []byte{0}) {
-		if bytes.Equal(assignment, want) {
-			return true
-		}
-	}
-	return false
 }

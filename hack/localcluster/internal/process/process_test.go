@@ -2,6 +2,7 @@ package process
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -91,16 +92,20 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestHasVariable(t *testing.T) {
-	environ := []byte("A=1\x00LOCALCLUSTER_OWNED_BY=/state\x00B=2\x00")
-	for want, expected := range map[string]bool{
-		"LOCALCLUSTER_OWNED_BY=/state":   true,
-		"LOCALCLUSTER_OWNED_BY=/sta":     false,
-		"LOCALCLUSTER_OWNED_BY=/state/2": false,
-		"OWNED_BY=/state":                false,
-	} {
-		if got := hasVariable(environ, []byte(want)); got != expected {
-			t.Errorf("%s: got %t, want %t", want, got, expected)
+func TestMarkedFindsExactlyTheOwnersProcesses(t *testing.T) {
+	owner := t.TempDir()
+	cmd := exec.Command("sleep", "60")
+	cmd.Env = append(os.Environ(), "A=1", MarkVariable+"="+owner, "B=2")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	for other, expected := range map[string]int{owner: 1, owner[:len(owner)-1]: 0, owner + "/2": 0} {
+		if got := Marked(other); len(got) != expected {
+			t.Errorf("%s: got %v, want %d", other, got, expected)
 		}
 	}
 }

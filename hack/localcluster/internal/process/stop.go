@@ -51,7 +51,6 @@ func StopAll(records []Record, grace time.Duration) (killed []string) {
 	return killed
 }
 
-// gone polls until the process has ended, for at most limit.
 func gone(id Identity, limit time.Duration) bool {
 	for deadline := time.Now().Add(limit); ; time.Sleep(pollEvery) {
 		if !id.Alive() {

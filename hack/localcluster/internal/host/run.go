@@ -1,0 +1,35 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+)
+
+// Run runs a program of the system. The error has its output.
+func Run(ctx context.Context, program string, args ...string) error {
+	return RunWith(ctx, nil, program, args...)
+}
+
+// RunWith runs a program of the system with an input.
+func RunWith(ctx context.Context, input io.Reader, program string, args ...string) error {
+	path, err := Find(program)
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, path, args...)
+	command.Stdin = input
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, bytes.TrimSpace(output))
+	}
+	return nil
+}
+
+// Tail returns the last n lines of text.
+func Tail(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

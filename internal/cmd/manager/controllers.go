@@ -1,0 +1,261 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/aijob"
+	"github.com/dcnlab/spot-training-operator/controllers/nodeagent"
+	"github.com/dcnlab/spot-training-operator/controllers/queuestatus"
+	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
+	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/controllers/workerpool"
+	"github.com/dcnlab/spot-training-operator/controllers/workflow"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
+)
+
+const (
+	// aiJobsAtOnce is how many AIJobs are reconciled at the same time for each TrainingJob: they are short, come by the thousand, and
+	// mostly wait for the API server.
+	aiJobsAtOnce = 2
+	// jobServiceName is the Service of the job service, in the operator's namespace.
+	jobServiceName = "spot-training-operator-job-service"
+	// nodeAgentImageVariable names the image of the node agent: the manager's own.
+	nodeAgentImageVariable = "RELATED_IMAGE_NODE_AGENT"
+)
+
+// controllerOptions are the flags of single controllers.
+type controllerOptions struct {
+	nodeAgentImage, nodeAgentMetadataURL string
+	gcpEndpoint                          string
+	cloudListInterval                    time.Duration
+	jobServiceURL                        string
+}
+
+func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.nodeAgentImage, "node-agent-image", envOr(nodeAgentImageVariable, envOr(agentImageVariable, "spot-training-operator:latest")),
+		"image of the agent on spot nodes: the manager's own (environment: "+nodeAgentImageVariable+")")
+	flags.StringVar(&o.nodeAgentMetadataURL, "node-agent-metadata-url", "",
+		"where the agent on spot nodes finds the instance's metadata server (default: Compute Engine's, by its address)")
+	flags.StringVar(&o.gcpEndpoint, "gcp-endpoint", "", "URL of the Compute Engine API (default: Google's)")
+	flags.DurationVar(&o.cloudListInterval, "cloud-list-interval", 30*time.Second,
+		"interval at which the instances of each zone are listed, at least 1s")
+	flags.StringVar(&o.jobServiceURL, "job-service-url", "",
+		"where the manager and pooled workers reach the job service (default: http://"+jobServiceName+".NAMESPACE.svc:8000, in the manager's namespace)")
+}
+
+func (o *controllerOptions) validate() error {
+	if o.cloudListInterval < time.Second {
+		return fmt.Errorf("--cloud-list-interval: %s is less than 1s: choose at least 1s, since each list is a request to the provider", o.cloudListInterval)
+	}
+	if o.gcpEndpoint == "" {
+		return nil
+	}
+	if at, err := url.Parse(o.gcpEndpoint); err != nil || at.Host == "" || (at.Scheme != "http" && at.Scheme != "https") {
+		return fmt.Errorf("--gcp-endpoint: %q is not a valid URL: write for example https://compute.googleapis.com", o.gcpEndpoint)
+	}
+	return nil
+}
+
+// setup is what the controllers are made of.
+type setup struct {
+	ctrl.Manager
+	options
+
+	settings build.Settings
+	recorder events.EventRecorder
+	decider  *queueing.Service
+}
+
+// addControllers adds the controllers of all kinds.
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings build.Settings) error {
+	s := setup{
+		Manager: mgr, options: o, settings: settings, recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")),
+		decider: queueing.New(mgr, queueing.Options{Schedule: scheduler.Schedule, Metrics: metrics.NewAdmission(ctrlmetrics.Registry)}),
+	}
+	s.decider.Add(aijob.Source())
+	s.decider.Add(trainingjob.Source(settings, queueing.PriorityClasses(mgr.GetCache())))
+	for _, controller := range []struct {
+		name string
+		add  func(context.Context) error
+	}{
+		{"TrainingJob", s.addTrainingJobs},
+		{"node agent", s.addNodeAgent},
+		{"SpotInstanceVM", s.addSpotInstanceVMs},
+		{"SpotInstanceJob", s.addSpotInstanceJobs},
+		{"queue", s.addQueues},
+		{"AIJob", s.addAIJobs},
+		{"AgentWorkflow", s.addWorkflows},
+		{"worker pool", s.addWorkerPools},
+	} {
+		if err := controller.add(ctx); err != nil {
+			return fmt.Errorf("set up the %s controller: %w", controller.name, err)
+		}
+	}
+	return nil
+}
+
+// register adds collectors of metrics once this replica leads: two replicas must not both report the same objects.
+func (s *setup) register(collectors ...prometheus.Collector) error {
+	return s.Add(ctrlmanager.RunnableFunc(func(context.Context) error {
+		var errs []error
+		for _, collector := range collectors {
+			errs = append(errs, ctrlmetrics.Registry.Register(collector))
+		}
+		return errors.Join(errs...)
+	}))
+}
+
+func (s *setup) addTrainingJobs(ctx context.Context) error {
+	reported := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
+	counters := metrics.NewTrainingJobs(ctrlmetrics.Registry, s.metricsMaxJobs)
+	scraper := progress.NewScraper(progress.ScraperOptions{
+		Interval: s.progressInterval, Workers: s.progressWorkers,
+		Changed: func(job types.NamespacedName) {
+			select {
+			case reported <- event.TypedGenericEvent[types.NamespacedName]{Object: job}:
+			case <-ctx.Done():
+			}
+		},
+		Scraped: func(job types.NamespacedName, took time.Duration, err error) {
+			counters.Scraped(job.Namespace, job.Name, took, err != nil)
+		},
+	})
+	jobs := &trainingjob.Reconciler{
+		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder,
+		Progress: scraper, Admission: s.decider, Metrics: counters, Settings: s.settings,
+	}
+	return errors.Join(
+		s.Add(scraper),
+		jobs.SetupWithManager(ctx, s.Manager, trainingjob.Options{Concurrency: s.concurrency, Reported: reported}),
+		s.register(metrics.NewTrainingJobStatus(s.GetCache(), s.metricsMaxJobs, clock.RealClock{}), metrics.NewSpotZones(s.GetCache())),
+	)
+}
+
+// addNodeAgent has the agent put on spot nodes. A manager that does not know its namespace has no place for it.
+func (s *setup) addNodeAgent(context.Context) error {
+	if s.webhooks.namespace == "" {
+		s.GetLogger().Info("--namespace is not set: no node agent is put on spot nodes", "environment", namespaceVariable)
+		return nil
+	}
+	agents := &nodeagent.Reconciler{
+		Client: s.GetClient(), Direct: s.GetAPIReader(),
+		Settings: nodeagent.Settings{
+			Namespace: s.webhooks.namespace, Image: s.controllers.nodeAgentImage, MetadataURL: s.controllers.nodeAgentMetadataURL,
+		},
+	}
+	return agents.SetupWithManager(s.Manager)
+}
+
+func (s *setup) addSpotInstanceVMs(ctx context.Context) error {
+	// The manager's own client would set up a cache of all Secrets, which the manager may not even list.
+	uncached, err := newUncached(s.Manager)
+	if err != nil {
+		return err
+	}
+	vms := &spotinstancevm.Reconciler{
+		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder,
+		Metrics: metrics.NewSpotInstances(ctrlmetrics.Registry),
+		Provide: func(ctx context.Context, account inventory.Account) (cloud.Provider, error) {
+			return gcp.New(ctx, gcp.Options{
+				Project: account.Project, Credentials: account.Credentials, Endpoint: s.controllers.gcpEndpoint,
+				UserAgent: "spot-training-operator",
+			})
+		},
+		Joining: &spotinstancevm.KubeadmJoining{Client: uncached, Direct: s.GetAPIReader(), Namespace: s.webhooks.namespace},
+		Uses:    s.decider.NodeUses,
+		Queued:  func(job *mlv1.TrainingJob) []*corev1.Pod { return trainingjob.PodsWithoutPlace(job, s.settings) },
+	}
+	return errors.Join(
+		vms.SetupWithManager(ctx, s.Manager, spotinstancevm.Options{Concurrency: s.concurrency, ListInterval: s.controllers.cloudListInterval}),
+		s.register(metrics.NewSpotInstanceStatus(s.GetCache()), metrics.NewSpotConditions(s.GetCache(), s.metricsMaxJobs)),
+	)
+}
+
+func (s *setup) addSpotInstanceJobs(ctx context.Context) error {
+	jobs := &spotinstancejob.Reconciler{
+		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder,
+		Metrics: metrics.NewSpotInstanceJobs(ctrlmetrics.Registry),
+	}
+	return errors.Join(
+		jobs.SetupWithManager(ctx, s.Manager, spotinstancejob.Options{Concurrency: s.concurrency}),
+		s.register(metrics.NewSpotInstanceJobStatus(s.GetCache(), s.metricsMaxJobs)),
+	)
+}
+
+// addQueues adds what decides upon the jobs of all queues, and the controllers that report of queues and clusters.
+func (s *setup) addQueues(context.Context) error {
+	queues := &queuestatus.QueueReconciler{Client: s.GetClient(), Clock: clock.RealClock{}, Figures: s.decider}
+	clusters := &queuestatus.ClusterReconciler{Client: s.GetClient(), Clock: clock.RealClock{}, Figures: s.decider}
+	return errors.Join(
+		queues.SetupWithManager(s.Manager), clusters.SetupWithManager(s.Manager), s.Add(s.decider), s.register(metrics.NewQueueDepths(s.decider.Depths)),
+	)
+}
+
+func (s *setup) addAIJobs(ctx context.Context) error {
+	jobs := &aijob.Reconciler{
+		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder,
+		Metrics: metrics.NewAIJobs(ctrlmetrics.Registry), Decider: s.decider,
+	}
+	return jobs.SetupWithManager(ctx, s.Manager, aijob.Options{Concurrency: aiJobsAtOnce * s.concurrency})
+}
+
+func (s *setup) addWorkflows(ctx context.Context) error {
+	agents := &workflow.AgentReconciler{Client: s.GetClient(), Clock: clock.RealClock{}}
+	workflows := &workflow.Reconciler{Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder}
+	return errors.Join(agents.SetupWithManager(s.Manager), workflows.SetupWithManager(ctx, s.Manager, workflow.Options{Concurrency: s.concurrency}))
+}
+
+// addWorkerPools has queues get the workers that they ask for. A manager that does not know its namespace has neither a place for them nor
+// an address of the job service.
+func (s *setup) addWorkerPools(context.Context) error {
+	if s.webhooks.namespace == "" {
+		s.GetLogger().Info("--namespace is not set: queues get no pooled workers", "environment", namespaceVariable)
+		return nil
+	}
+	address := s.controllers.jobServiceURL
+	if address == "" {
+		address = fmt.Sprintf("http://%s.%s.svc:8000", jobServiceName, s.webhooks.namespace)
+	}
+	pools := &workerpool.Reconciler{
+		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{},
+		Settings: workerpool.Settings{Namespace: s.webhooks.namespace, WorkerImage: s.workerImage, JobServiceURL: address},
+	}
+	return pools.SetupWithManager(s.Manager)
+}
+
+// newUncached returns a client that reads from the API server.
+func newUncached(mgr ctrl.Manager) (client.Client, error) {
+	uncached, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up a client without a cache: %w", err)
+	}
+	return uncached, nil
+}
