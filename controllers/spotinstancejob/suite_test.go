@@ -1,6 +1,9 @@
 package spotinstancejob
 
 import (
+	"flag"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,7 +26,13 @@ var (
 	await  = apiserver.Await
 )
 
-func TestMain(m *testing.M) { api.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if test := flag.Lookup("test.parallel"); test.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = test.Value.Set("6") // most of the time each test waits
+	}
+	api.Main(m)
+}
 
 // discovery finds one version of CheckpointBackups, whatever else the API server serves; none when it is empty.
 type discovery string

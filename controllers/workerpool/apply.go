@@ -33,7 +33,7 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired, m *memory
 		if err := r.remove(ctx, o.queue, serviceAccount(o.queue, one.Namespace)); err != nil {
 			return err
 		}
-		if err := writer(r.Client, r.Direct).Delete(ctx, one); err != nil {
+		if err := r.writer(r.Client).Delete(ctx, one); err != nil {
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired, m *memory
 			if err != nil {
 				return err
 			}
-			if err := writer(r.uncached, r.Direct).Ensure(ctx, o.queue, object, live); err != nil {
+			if err := r.writer(r.uncached).Ensure(ctx, o.queue, object, live); err != nil {
 				return err
 			}
 		}
@@ -60,12 +60,12 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired, m *memory
 }
 
 // writer writes through a client as this controller.
-func writer(to client.Client, direct client.Reader) child.Writer {
-	return child.Writer{Client: to, Direct: direct, FieldOwner: fieldOwner}
+func (r *Reconciler) writer(to client.Client) child.Writer {
+	return child.Writer{Client: to, Direct: r.Direct, FieldOwner: fieldOwner}
 }
 
 func (r *Reconciler) writeDeployment(ctx context.Context, o observed, wanted *appsv1.Deployment, m *memory) error {
-	w := writer(r.Client, r.Direct)
+	w := r.writer(r.Client)
 	if m.deployment == nil {
 		// A Deployment of another owner is not in the cache, which has only those of workers.
 		var list appsv1.DeploymentList
@@ -110,7 +110,7 @@ func (r *Reconciler) remove(ctx context.Context, queue *aiplatformv1alpha1.AIJob
 	if err != nil || live == nil || !metav1.IsControlledBy(live, queue) {
 		return err
 	}
-	return writer(r.uncached, r.Direct).Delete(ctx, live)
+	return r.writer(r.uncached).Delete(ctx, live)
 }
 
 // explain says what an error means for the workers.

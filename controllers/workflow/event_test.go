@@ -21,7 +21,7 @@ func TestWhatAWorkflowCausedDoesNotStartIt(t *testing.T) {
 	}
 	own := jobName(w.workflow, 5, "read")
 	for name, starts := range map[string]bool{
-		own + "-0-0": false, jobName(w.workflow, 3, "read") + "-0-0": false, own: false, "somebody-elses": true,
+		own + "-0-0": false, jobName(w.workflow, 3, "read") + "-0-0": false, own: false, "anothers": true,
 		jobName(w.workflow, 2, "read") + "-0-0": true, // so long ago that its pods have gone
 	} {
 		assert.Equal(t, starts, newest(builders.Noon, about(name), w.workflow, nil).After(builders.Noon), name)

@@ -62,7 +62,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.defaultNamespace, "default-namespace", "default",
 		"namespace of jobs that name none, and whose token names none")
 	flags.BoolVar(&o.trial, "trial", false,
-		"make a secret for tokens, keep it in --data-dir, print a token that is good for everything, and do not ask Kubernetes what its user "+
+		"make a secret for tokens, keep it in --data-dir, print a token that is valid for everything, and do not ask Kubernetes what its user "+
 			"may do (default where no server, no secret and no cluster is named)")
 	o.cluster.addFlags(flags)
 	flags.IntVar(&o.limits.Create, "rate-limit-create", rest.DefaultLimits.Create, "jobs submitted by a client per minute, a batch counted as one; 0: no limit")
@@ -76,8 +76,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 
 // settle what depends on whether this is a trial.
 func (o *options) settle(flags *pflag.FlagSet) {
-	// Somebody who has said how tokens are verified, or where the jobs are or run, is not just trying. In a cluster a trial would hand out
-	// what the service itself may do, so there it takes the flag.
+	// With flags for tokens, stores or a cluster it is not a trial. In a cluster a trial would grant its users the service's own rights,
+	// so there it takes the flag.
 	configured := o.jwks != "" || o.hmac.given() || o.store.database.given() || o.store.redis.given() || o.cluster.wanted()
 	o.trial = o.trial || !configured
 	if !o.trial {

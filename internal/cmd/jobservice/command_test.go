@@ -24,7 +24,7 @@ func parse(t *testing.T, env map[string]string, args ...string) options {
 	return o
 }
 
-// A trial hands out a token that is good for everything: it must not begin by itself where there is something to lose.
+// A trial grants all rights: it must not begin by itself where there is something to lose.
 func TestWhatIsATrial(t *testing.T) {
 	for name, test := range map[string]struct {
 		env   map[string]string
@@ -47,7 +47,7 @@ func TestWhatIsATrial(t *testing.T) {
 			o := parse(t, test.env, test.args...)
 			assert.Equal(t, test.trial, o.trial)
 			if test.trial {
-				assert.Equal(t, "127.0.0.1:8000", o.address, "nobody else shall reach it")
+				assert.Equal(t, "127.0.0.1:8000", o.address, "only this machine reaches it")
 			} else {
 				assert.Equal(t, ":8000", o.address)
 			}

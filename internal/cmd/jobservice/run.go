@@ -77,7 +77,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		group.Go(func() error { return cluster.Run(lifetime) })
 		group.Go(func() error { return dispatcher.Run(lifetime) })
 	} else {
-		log.Info("there is no Kubernetes here: jobs that name an image wait", "flag", "--kubernetes")
+		log.Info("Kubernetes is off: jobs with an image stay queued", "flag", "--kubernetes")
 	}
 	if o.trial {
 		if err := welcome(out, o.url(listener.Addr()), o.store.dataDir, secrets[0]); err != nil {
@@ -94,7 +94,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		defer end()
 		return o.serve(failed, listener, tracing.Handler(handler, healthPath), endStreams, log)
 	})
-	log.Info("serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
+	log.Info("Serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
 	err = group.Wait()
 	opened.Close()
 	return err
@@ -177,5 +177,5 @@ func newLogger(level string) (*slog.Logger, error) {
 	return slog.New(handler), nil
 }
 
-// closeTimeout is how long the end of a server that nobody waits for may take.
+// closeTimeout bounds the shutdown of the metrics server.
 const closeTimeout = 3 * time.Second

@@ -33,7 +33,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 		}
 		go func() {
 			if err := watcher.Start(watching); err != nil {
-				log.Error("the certificate is no longer looked at", "error", err)
+				log.Error("Cannot watch the certificate", "error", err)
 			}
 		}()
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
@@ -46,7 +46,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 		return fmt.Errorf("serve the REST interface: %w", err)
 	case <-ctx.Done():
 	}
-	log.Info("ending", "delay", o.shutdownDelay)
+	log.Info("Shutting down", "delay", o.shutdownDelay)
 	time.Sleep(o.shutdownDelay)
 	endStreams()
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), o.shutdownTimeout)
@@ -54,7 +54,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 	closing := time.AfterFunc(silence, unused.close)
 	defer closing.Stop()
 	if err := server.Shutdown(ending); err != nil {
-		log.Warn("requests are cut off that have not ended in time", "timeout", o.shutdownTimeout)
+		log.Warn("Cutting off requests that did not end in time", "timeout", o.shutdownTimeout)
 		_ = server.Close() // it is over either way
 	}
 	if err := <-serving; !errors.Is(err, http.ErrServerClosed) {
@@ -66,7 +66,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 // silence is how long a connection may have been opened without a request when the service ends.
 const silence = time.Second
 
-// healthPath is where the handler of the REST interface tells of the service's health.
+// healthPath is where the handler of the REST interface reports the service's health.
 const healthPath = rest.Base + "/health/"
 
 // serveMetrics for Prometheus until the context ends, and the service's health for the kubelet: by plain HTTP, however the REST

@@ -7,7 +7,7 @@ import (
 )
 
 // silent are connections on which no request has come yet, as clients open them in advance. A server that shuts down would wait for
-// them for seconds, and nobody for an answer.
+// them for seconds, though no client waits for an answer.
 type silent struct {
 	mu          sync.Mutex
 	connections map[net.Conn]struct{}

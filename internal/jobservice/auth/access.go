@@ -26,7 +26,7 @@ const (
 	Workflows = "agentworkflows"
 )
 
-// Forbidden is the error of who may not do something.
+// Forbidden is the error of a request that is not allowed.
 type Forbidden struct {
 	// Reason says what is missing.
 	Reason string
@@ -59,7 +59,7 @@ func NewAccess(authorizer Authorizer, now func() time.Time) *Access {
 	return &Access{authorizer: authorizer, decisions: cache.NewLRUExpireCacheWithClock(maxDecisions, clock(now))}
 }
 
-// Check says whether somebody may do something. Errors: *Forbidden, and ErrUnavailable when Kubernetes does not answer.
+// Check returns nil if the user may do it. Errors: *Forbidden, and ErrUnavailable when Kubernetes does not answer.
 func (a *Access) Check(ctx context.Context, identity *Identity, attributes Attributes) error {
 	if err := byClaims(identity, attributes); err != nil {
 		return err
@@ -93,11 +93,11 @@ func byClaims(identity *Identity, attributes Attributes) error {
 		if attributes.Namespace != "" {
 			where = fmt.Sprintf("namespace %q", attributes.Namespace)
 		}
-		return &Forbidden{Reason: fmt.Sprintf("the token is not good for %s, but for %s: use one whose claim namespaces has it",
+		return &Forbidden{Reason: fmt.Sprintf("the token does not cover %s, only %s: use one whose claim namespaces has it",
 			where, strings.Join(identity.Namespaces, ", "))}
 	}
 	if attributes.Verb == "work" && identity.Queues != nil && !slices.Contains(identity.Queues, attributes.Name) {
-		return &Forbidden{Reason: fmt.Sprintf("the token is not good for tasks of queue %q, but for those of %s: use one whose claim queues has it",
+		return &Forbidden{Reason: fmt.Sprintf("the token does not cover tasks of queue %q, only %s: use one whose claim queues has it",
 			attributes.Name, strings.Join(identity.Queues, ", "))}
 	}
 	return nil
@@ -114,7 +114,7 @@ func (a Attributes) phrase() string {
 	return text
 }
 
-// Readable are the namespaces whose jobs somebody may list, of all or of the one that is asked for; nil: all of them.
+// Readable returns the namespaces whose jobs the user may list, among all or only the given one; nil: all of them.
 // Errors: *Forbidden when there is none, ErrUnavailable.
 func (a *Access) Readable(ctx context.Context, identity *Identity, namespace string) ([]string, error) {
 	list := Attributes{Verb: "list", Resource: Jobs, Namespace: namespace}

@@ -48,7 +48,7 @@ func TestClaimsAndRolesBothDecide(t *testing.T) {
 		require.ErrorAs(t, access.Check(t.Context(), alice, create("team-b")), &forbidden)
 		assert.Equal(t, `user "alice" may not create aijobs.aiplatform.example.com in namespace "team-b": no Role: ask for a Role that allows it`, forbidden.Reason)
 		require.ErrorAs(t, access.Check(t.Context(), alice, create("team-c")), &forbidden)
-		assert.Contains(t, forbidden.Reason, `not good for namespace "team-c", but for team-a, team-b`)
+		assert.Contains(t, forbidden.Reason, `does not cover namespace "team-c", only team-a, team-b`)
 	}
 	assert.Equal(t, 2, r.asked, "decisions are remembered, and what the claims forbid is not asked")
 
@@ -90,11 +90,11 @@ func TestReadableNamespaces(t *testing.T) {
 			allowed: []string{"b/"}, want: []string{"b"}},
 		{name: "none that roles allow", claims: []func(jwt.MapClaims){with("namespaces", []string{"a", "b"})}, refused: "may not list"},
 		{name: "one by name", allowed: []string{"team-a/"}, asked: "team-a", want: []string{"team-a"}},
-		{name: "one by name that the claims lack", allowed: []string{"b/"}, asked: "b", refused: "not good for"},
+		{name: "one by name that the claims lack", allowed: []string{"b/"}, asked: "b", refused: "does not cover"},
 		{name: "all", claims: []func(jwt.MapClaims){with("namespaces", "*")}, allowed: []string{"/"}, want: nil},
-		{name: "all, of which roles allow the default one", claims: []func(jwt.MapClaims){with("namespaces", "*")},
+		{name: "all, when roles allow the default one", claims: []func(jwt.MapClaims){with("namespaces", "*")},
 			allowed: []string{"default/"}, want: []string{"default"}},
-		{name: "all, of which roles allow none", claims: []func(jwt.MapClaims){with("namespaces", "*")}, refused: "may not list"},
+		{name: "all, when roles allow none", claims: []func(jwt.MapClaims){with("namespaces", "*")}, refused: "may not list"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := &roles{allowed: map[string]bool{}}

@@ -22,7 +22,7 @@ const (
 	refusedFor  = 10 * time.Second
 	// leeway for clocks that differ.
 	leeway = 30 * time.Second
-	// maxTokens that are remembered.
+	// maxTokens that are cached.
 	maxTokens = 20_000
 	// seenFor is how long a token that was verified is told from one that was made up; it is verified again meanwhile.
 	seenFor = time.Hour
@@ -32,8 +32,8 @@ const (
 	minSecretBytes = 32
 )
 
-// ErrUnavailable says that a server that knows whose token this is does not answer.
-var ErrUnavailable = errors.New("whose token this is cannot be found out now")
+// ErrUnavailable says that a server needed to verify a token does not answer.
+var ErrUnavailable = errors.New("the token cannot be verified now")
 
 // InvalidToken is the error of a token that is not accepted.
 type InvalidToken struct {
@@ -60,13 +60,13 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Authenticator tells whose a token is. Safe for concurrent use.
+// Authenticator verifies tokens. Safe for concurrent use.
 type Authenticator struct {
 	options Options
 	keys    *keySet
 	hmac    *jwt.Parser
 	signed  *jwt.Parser
-	// Tokens are remembered by their hash, so that they do not lie around in memory.
+	// Tokens are cached by their hash, so that they are not kept in memory.
 	known, refused, seen *cache.LRUExpireCache
 }
 
@@ -120,7 +120,7 @@ func parser(options Options, methods []string) *jwt.Parser {
 	return jwt.NewParser(settings...)
 }
 
-// Authenticate tells whose a token is. Errors: *InvalidToken, ErrUnavailable.
+// Authenticate returns the identity of a token. Errors: *InvalidToken, ErrUnavailable.
 func (a *Authenticator) Authenticate(ctx context.Context, token string) (*Identity, error) {
 	if len(token) > maxTokenBytes {
 		return nil, &InvalidToken{Reason: fmt.Sprintf("the token has %d bytes, more than %d", len(token), maxTokenBytes)}
@@ -145,8 +145,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (*Identi
 	return identity, err
 }
 
-// Knows says whether a token is none that was made up to keep another server busy: it was verified or refused lately, or no server is asked
-// about it.
+// Knows says whether Authenticate can answer without a server: the token was verified or refused lately, or needs no server. Others may be
+// made up to keep a server busy.
 func (a *Authenticator) Knows(token string) bool {
 	if len(token) > maxTokenBytes {
 		return true
@@ -185,7 +185,7 @@ func (a *Authenticator) verify(ctx context.Context, token string, now time.Time)
 	if err == nil {
 		return identity, earlier(identity.Expires.Add(leeway), now.Add(verifiedFor)), nil
 	}
-	// With keys of an issuer and Kubernetes both there is no telling whose a token is before one of them knows it.
+	// With both an issuer and Kubernetes, a token may belong to either.
 	if !strings.HasPrefix(header.Algorithm, "HS") && a.options.Reviewer != nil {
 		return a.review(ctx, token, now)
 	}
@@ -214,7 +214,7 @@ func reason(err error) string {
 		err  error
 		text string
 	}{
-		{jwt.ErrTokenMalformed, "the token is no JWT, or a claim has the wrong type"},
+		{jwt.ErrTokenMalformed, "the token is not a JWT, or a claim has the wrong type"},
 		{jwt.ErrTokenSignatureInvalid, "the signature of the token is wrong"},
 		{jwt.ErrTokenUnverifiable, "no key fits the token"},
 		{jwt.ErrTokenRequiredClaimMissing, "the token lacks a claim: exp is required, and iss and aud where the service asks for them"},

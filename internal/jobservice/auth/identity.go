@@ -19,7 +19,7 @@ const (
 	ScopeWork  = "tasks:work"
 )
 
-// Identity is who sends a request. It is shared between requests: nobody changes it.
+// Identity is who sends a request. It is shared between requests and must not be changed.
 type Identity struct {
 	User User
 	// Scopes that the token has. A token of Kubernetes has all, because Kubernetes says itself what it is good for.
@@ -72,7 +72,7 @@ func (t *Texts) UnmarshalJSON(data []byte) error {
 	}
 	var list []string
 	if err := json.Unmarshal(data, &list); err != nil {
-		return fmt.Errorf("neither a text nor a list of texts: %w", err)
+		return fmt.Errorf("neither a string nor a list of strings: %w", err)
 	}
 	*t = list
 	return nil
@@ -84,7 +84,7 @@ func (c *Claims) identity(defaultNamespace string) (*Identity, error) {
 	if c.Subject == "" {
 		return nil, &InvalidToken{Reason: "the token lacks the claim sub"}
 	}
-	// Whoever may sign tokens for this service does not become a part of the cluster by that.
+	// Signers of tokens for this service must not be able to act as Kubernetes' own users.
 	if strings.HasPrefix(c.Subject, reserved) {
 		return nil, &InvalidToken{Reason: "the claim sub begins with system:, which only Kubernetes' own users do"}
 	}

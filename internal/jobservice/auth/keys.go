@@ -20,7 +20,7 @@ import (
 
 const (
 	keysFreshFor = 5 * time.Minute
-	// A file costs nothing to read, and who changes it does not want to wait.
+	// A file is cheap to read.
 	fileFreshFor = 10 * time.Second
 	// betweenFetches bounds what tokens with unknown keys can make the service ask of the issuer.
 	betweenFetches = 10 * time.Second
@@ -62,7 +62,7 @@ func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.Verificati
 	found := s.matching(id, algorithm)
 	unknown := len(found.Keys) == 0
 	if renewing := s.renew(ctx, unknown); renewing != nil {
-		// Keys that cannot be renewed are good until they can: an issuer that hangs holds up nobody whose key is known.
+		// Keys that cannot be renewed are good until they can: an issuer that hangs does not delay tokens whose key is known.
 		patience := time.NewTimer(renewalPatience - time.Since(s.begun))
 		if unknown {
 			patience.Reset(fetchTimeout)
@@ -134,7 +134,7 @@ func (s *keySet) matching(id, algorithm string) jwt.VerificationKeySet {
 	return found
 }
 
-// fits says whether a public key is one for an algorithm. Secrets are none: whoever can read a JWKS could sign with them.
+// fits says whether a public key is one for an algorithm. Secrets are not: every reader of the JWKS could sign with them.
 func fits(key any, algorithm string) bool {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
@@ -156,7 +156,7 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &set); err != nil {
-		return nil, fmt.Errorf("%s is no JWKS: %w", s.source, err)
+		return nil, fmt.Errorf("%s is not a JWKS: %w", s.source, err)
 	}
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {

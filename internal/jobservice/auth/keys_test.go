@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An issuer that hangs keeps out nobody whose key is known.
+// An issuer that hangs does not keep out tokens whose key is known.
 func TestAnIssuerThatHangs(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

@@ -9,13 +9,13 @@ import (
 // User is who a request comes from, as Kubernetes names users.
 type User = accessreview.User
 
-// TokenReviewer asks Kubernetes whose token this is.
+// TokenReviewer asks Kubernetes whose a token is.
 type TokenReviewer interface {
-	// Review says who a token belongs to; false when it is none that Kubernetes gave for this service, which is no error.
+	// Review says who a token belongs to; false: Kubernetes did not issue it for this service.
 	Review(ctx context.Context, token string) (user User, authenticated bool, err error)
 }
 
-// Attributes are what somebody wants to do.
+// Attributes are what a user wants to do.
 type Attributes struct {
 	// Verb is create, get, list, delete or work.
 	Verb string
@@ -27,7 +27,7 @@ type Attributes struct {
 	Name string
 }
 
-// Authorizer asks Kubernetes what somebody may do, as by a SubjectAccessReview.
+// Authorizer asks Kubernetes what a user may do, as by a SubjectAccessReview.
 type Authorizer interface {
 	// Allowed says whether the user may, and Kubernetes' reason, which may be empty.
 	Allowed(ctx context.Context, user User, attributes Attributes) (allowed bool, reason string, err error)

@@ -149,8 +149,8 @@ func submitAt(b *testing.B, store jobs.Store, rate float64, span time.Duration) 
 	return latencies
 }
 
-// BenchmarkDispatch measures from the call of Submit until a waiting worker has the lease, at 1,000 jobs a second, each of which is
-// completed by its worker. Medians of five rounds.
+// BenchmarkDispatch measures from the call of Submit until a waiting worker has the lease, at 1,000 jobs a second that their
+// workers complete. Medians of five rounds.
 func BenchmarkDispatch(b *testing.B) {
 	store := durable(b).open(b)
 	span := seconds("BENCH_SECONDS", 2)

@@ -12,7 +12,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
-// burdened is a database of which a test slows down parts.
+// burdened is a database that a test slows down.
 type burdened struct {
 	sqlstore.Database
 	change func(ctx context.Context, change sqlstore.Change) error

@@ -112,12 +112,12 @@ func TestATransactionThatIsTriedAgainFindsItDone(t *testing.T) {
 		row   *sqlstore.Row
 		apply transition
 	}{
-		"complete":      {leased(), complete(3, nil, now)},
-		"fail":          {leased(), fail(3, jobs.Failure{Retryable: true}, now, o)},
-		"fail for good": {leased(), fail(3, jobs.Failure{}, now, o)},
-		"cancel":        {leased(), cancel(now)},
-		"requeue":       {&sqlstore.Row{Job: jobs.Job{Status: jobs.DeadLetter}}, requeue(now)},
-		"phase":         {leased(), phase(3, jobs.Scheduled, now)},
+		"complete":     {leased(), complete(3, nil, now)},
+		"fail":         {leased(), fail(3, jobs.Failure{Retryable: true}, now, o)},
+		"fail finally": {leased(), fail(3, jobs.Failure{}, now, o)},
+		"cancel":       {leased(), cancel(now)},
+		"requeue":      {&sqlstore.Row{Job: jobs.Job{Status: jobs.DeadLetter}}, requeue(now)},
+		"phase":        {leased(), phase(3, jobs.Scheduled, now)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed, _, err := test.apply(test.row, false)

@@ -114,14 +114,14 @@ func (d *dispatcher) withdraw(w *waiter) bool {
 	return true
 }
 
-// drop forgets a group that nobody needs.
+// drop forgets an unused group.
 func (d *dispatcher) drop(g *group) {
 	if len(g.waiting) == 0 && !g.fetching {
 		delete(d.groups, g.key)
 	}
 }
 
-// fetch asks Redis until nobody waits or nothing is there.
+// fetch asks Redis until no worker waits or nothing is there.
 func (d *dispatcher) fetch(g *group) {
 	for {
 		d.mutex.Lock()

@@ -35,7 +35,7 @@ type Store struct {
 	deliveries chan struct{}
 	// lists bounds how many lists are asked of the database at once.
 	lists chan struct{}
-	// lost asks for Redis to be looked after; attached is closed when it can be used, and another takes its place when not.
+	// lost asks for Redis to be looked after; ready is closed when it can be used, and replaced when not.
 	lost     chan struct{}
 	readying sync.Mutex
 	ready    chan struct{}

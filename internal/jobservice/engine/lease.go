@@ -44,7 +44,7 @@ func (s *Store) Lease(ctx context.Context, request jobs.LeaseRequest) (leases []
 	return s.leased(ctx, w)
 }
 
-// leased waits for what is on its way to a worker, which would be leased to nobody otherwise.
+// leased waits for grants that are already being written for the worker; they would be lost until their leases expire otherwise.
 func (s *Store) leased(ctx context.Context, w *waiter) ([]jobs.Lease, error) {
 	last := time.NewTimer(2 * s.options.OperationTimeout)
 	defer last.Stop()
@@ -95,7 +95,7 @@ func (s *Store) giveBack(leases []jobs.Lease) {
 	}
 	for _, o := range operations {
 		if err := o.wait(context.Background(), s.options.OperationTimeout); err != nil {
-			s.options.Logger.Error(err, "a lease could not be given back; it comes back when it is over", "job", o.id)
+			s.options.Logger.Error(err, "Cannot release a lease; it is released when it expires", "job", o.id)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (s *Store) grantAll(epoch string, batch []*allotment) {
 			err = redisqueue.ErrStale
 			s.redisFailed(err)
 		} else {
-			s.options.Logger.Error(err, "leases could not be written; they come back when they are over")
+			s.options.Logger.Error(err, "Cannot write leases; they are released when they expire")
 		}
 		for _, a := range batch {
 			s.leases.refuse(a.waiter, err)

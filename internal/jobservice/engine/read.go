@@ -50,7 +50,7 @@ type auditing struct {
 	entry jobs.AuditEntry
 }
 
-// Audit keeps what somebody did; it returns after the database has it.
+// Audit records what a user did; it returns after the database has it.
 func (s *Store) Audit(ctx context.Context, entry jobs.AuditEntry) error {
 	for _, text := range []*string{&entry.User, &entry.Action, &entry.Namespace, &entry.JobID, &entry.RequestID, &entry.Message} {
 		*text = clean(*text)

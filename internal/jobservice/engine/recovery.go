@@ -48,7 +48,7 @@ func (s *Store) detach(why error) {
 	select {
 	case <-s.ready: // it was ready until now
 		s.ready = make(chan struct{})
-		s.options.Logger.Info("Redis cannot be used", "reason", why.Error())
+		s.options.Logger.Info("Redis unavailable", "reason", why.Error())
 	default:
 	}
 }
@@ -86,7 +86,7 @@ func (s *Store) keepAttached() {
 		for s.queue.Epoch() == "" && s.ctx.Err() == nil {
 			if err := s.attach(); err != nil {
 				s.detach(err)
-				s.options.Logger.V(1).Info("Redis cannot be brought back yet", "reason", err.Error())
+				s.options.Logger.V(1).Info("Cannot reload Redis yet", "reason", err.Error())
 				select {
 				case <-s.ctx.Done():
 				case <-time.After(100 * time.Millisecond):
@@ -132,7 +132,7 @@ func (s *Store) attach() error {
 	if err != nil {
 		return err
 	}
-	s.options.Logger.Info("loaded the queue from the database", "jobs", n, "took", time.Since(begun).String())
+	s.options.Logger.Info("Loaded the queue from the database", "jobs", n, "took", time.Since(begun).String())
 	s.attached()
 	return nil
 }

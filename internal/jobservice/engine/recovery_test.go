@@ -106,7 +106,7 @@ func TestCallersAreNotLeftHanging(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 	_, total, err := store.List(t.Context(), jobs.Filter{Limit: 1})
 	require.NoError(t, err)
-	require.Equal(t, 3, total, "what nobody waits for any more is not submitted afterwards")
+	require.Equal(t, 3, total, "what no caller waits for any more is not submitted afterwards")
 }
 
 func TestOptionsAreChecked(t *testing.T) {

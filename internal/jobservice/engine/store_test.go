@@ -34,7 +34,7 @@ func TestStore(t *testing.T) {
 		"a worker gets only the types that it can do":             types,
 		"a failed job is tried again after a delay, then is dead": retries,
 		"a dead job is requeued with all its retries":             requeues,
-		"a failure that is for good ends the job":                 failsForGood,
+		"a failure that is not retryable ends the job":            failsFinally,
 		"a cancelled job ends, and its worker learns it":          cancels,
 		"a lease that is over goes to another worker":             expires,
 		"a worker waits for a job, and gets it at once":           waits,
@@ -221,7 +221,7 @@ func requeues(t *testing.T, b *backend) {
 	require.NoError(t, err)
 }
 
-func failsForGood(t *testing.T, b *backend) {
+func failsFinally(t *testing.T, b *backend) {
 	store := b.open(t)
 	submit(t, store, job())
 	l := lease(t, store)[0]

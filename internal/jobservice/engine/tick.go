@@ -29,7 +29,7 @@ func (s *Store) tick(ctx context.Context) bool {
 	}
 	if err := s.takeBack(ctx, held, epoch); err != nil {
 		// Redis names them again after a while.
-		s.options.Logger.Info("leases that are over could not be taken back yet", "reason", err.Error())
+		s.options.Logger.Info("Cannot release expired leases yet", "reason", err.Error())
 		return false
 	}
 	return len(held) >= tickLimit

@@ -53,7 +53,7 @@ func turns(t *testing.T, b *backend) {
 		"two have a half each":          {counts{"a": 20, "b": 20}, []jobs.Share{{Places: 12}}, 100, counts{"a": 6, "b": 6}},
 		"what one leaves others may":    {counts{"a": 20, "b": 3, "c": 1}, []jobs.Share{{Places: 12}}, 100, counts{"a": 8, "b": 3, "c": 1}},
 		"what is held counts":           {counts{"a": 20, "b": 20}, []jobs.Share{{Places: 12, Held: held{"a": 5, "b": 1}}}, 100, counts{"a": 1, "b": 5}},
-		"whoever comes last has a part": {counts{"a": 20, "b": 20}, []jobs.Share{{Places: 12, Held: held{"a": 12}}}, 100, counts{"b": 6}},
+		"the last to come has a part":   {counts{"a": 20, "b": 20}, []jobs.Share{{Places: 12, Held: held{"a": 12}}}, 100, counts{"b": 6}},
 		"and so has the next":           {counts{"a": 20, "b": 20, "c": 2}, []jobs.Share{{Places: 12, Held: held{"a": 12, "b": 6}}}, 100, counts{"c": 2}},
 		"no more while others have all": {counts{"a": 20}, []jobs.Share{{Places: 12, Held: held{"a": 6, "b": 6}}}, 100, counts{}},
 		"nor alone":                     {counts{"a": 20}, []jobs.Share{{Places: 12, Held: held{"a": 12}}}, 100, counts{}},
@@ -139,7 +139,7 @@ func fair(t *testing.T, b *backend) {
 	})
 }
 
-// turnsAfterwards: what was given back, requeued, loaded anew or cancelled is in its namespace's line as before.
+// turnsAfterwards: what was given back, requeued, reloaded or cancelled is in its namespace's line as before.
 func turnsAfterwards(t *testing.T, b *backend) {
 	store := b.open(t, shortLeases)
 	a, bb := of("a", 4), of("b", 2)
@@ -157,7 +157,7 @@ func turnsAfterwards(t *testing.T, b *backend) {
 	_, err = store.Cancel(t.Context(), a[0].ID, "ann")
 	require.NoError(t, err)
 
-	// Two of b wait again, and three of a; those of whom nothing was heard come back.
+	// Two of b wait again, and three of a; those without a heartbeat come back.
 	for range 3 {
 		require.Eventually(t, func() bool {
 			return perNamespace(lease(t, store, turn(100, jobs.Share{Places: 5, Held: map[string]int{"a": 3, "b": 1}})))["b"] == 1
@@ -206,7 +206,7 @@ func turnsWake(t *testing.T, b *backend) {
 	require.Equal(t, map[string]int{"a": 5}, perNamespace(lease(t, store, turn(10))), "another's shares are not in the way")
 }
 
-// turnsUpgrade: a Redis that a version loaded in which the namespaces had no lines is loaded anew.
+// turnsUpgrade: a Redis that a version loaded in which the namespaces had no lines is reloaded.
 func turnsUpgrade(t *testing.T, b *backend) {
 	if b.redis == nil {
 		return // it is new with each process
@@ -248,7 +248,7 @@ func turnsUpgrade(t *testing.T, b *backend) {
 // linesEnd: lines in which nothing waits are forgotten.
 func linesEnd(t *testing.T, b *backend) {
 	if b.redis == nil {
-		return // nobody else can look into it
+		return // it is embedded
 	}
 	store := b.open(t, func(o *engine.Options) { o.TickInterval = time.Hour })
 	for i := range 50 {

@@ -51,7 +51,7 @@ type Store interface {
 	Queues(ctx context.Context) ([]QueueStats, error)
 	// Metrics returns the figures of the last 24 hours.
 	Metrics(ctx context.Context) (Metrics, error)
-	// Audit keeps what somebody did. It may be late, but is not lost by a crash of the service once it is acknowledged.
+	// Audit records what a user did. The entry is durable once it is acknowledged.
 	Audit(ctx context.Context, entry AuditEntry) error
 	// Check says of each server that the store needs (database, redis) why it cannot be used; nil: it can.
 	Check(ctx context.Context) map[string]error

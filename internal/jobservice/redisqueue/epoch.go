@@ -29,7 +29,7 @@ func (q *Queue) Attach(ctx context.Context, epoch string) (bool, error) {
 	}
 	// The scripts look for the epoch's key themselves.
 	q.state.Store(&state{epoch: epoch, scripts: scripts})
-	if _, err := q.Heartbeat(ctx, Held{ID: "nobody"}, time.Second); err != nil {
+	if _, err := q.Heartbeat(ctx, Held{ID: "none"}, time.Second); err != nil {
 		q.Detach()
 		return false, nil
 	}
@@ -108,14 +108,14 @@ func (l *Loading) Commit(ctx context.Context) error {
 			return unavailable(err)
 		}
 	}
-	// A server that was started anew since Begin may have lost a part of the data. One that is started anew after this has lost the
+	// A server that restarted since Begin may have lost a part of the data. One that restarts after this has lost the
 	// scripts.
 	life, err := l.q.life(ctx)
 	if err != nil {
 		return err
 	}
 	if life != l.life {
-		return fmt.Errorf("redis was started anew while it was loaded: %w", ErrStale)
+		return fmt.Errorf("redis restarted during the load: %w", ErrStale)
 	}
 	if err := l.eval(ctx, "commit"); err != nil {
 		return err

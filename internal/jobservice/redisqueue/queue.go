@@ -1,8 +1,8 @@
 // Package redisqueue keeps in Redis which jobs wait, which are leased, and until when. It is a fast copy of what SQL knows: what it has lost
 // is loaded from there again.
 //
-// The data belong to an epoch. A Redis that was started anew, with its data, with older data or without, or another one that took its
-// place, does not know the scripts of the epoch, since their text has the epoch's name and scripts are never kept; and emptied data
+// The data belong to an epoch. A Redis that restarted, with its data, with older data or without, or another one that
+// replaced it, does not know the scripts of the epoch, since their text has the epoch's name and scripts are never kept; and emptied data
 // do not have the epoch's key. Either way nothing is done, and ErrStale says that the data must be loaded again.
 package redisqueue
 
@@ -252,7 +252,7 @@ type Released struct {
 	Lease time.Duration
 }
 
-// Release corrects leases that Tick took back and of which SQL has none, or another.
+// Release corrects leases that Tick took back when SQL has no such lease, or another.
 func (q *Queue) Release(ctx context.Context, all []Released) error {
 	if len(all) == 0 {
 		return nil
@@ -279,7 +279,7 @@ func (q *Queue) Tick(ctx context.Context, limit int, again time.Duration) ([]Hel
 	return all, s.epoch, err
 }
 
-// Wakes tells of queues that got jobs, as executor and name, until the context ends.
+// Wakes reports queues that got jobs, as executor and name, until the context ends.
 func (q *Queue) Wakes(ctx context.Context, woken func(executor jobs.Executor, queue string)) {
 	subscription := q.client.Subscribe(ctx, "{jobs}:wake")
 	defer func() { _ = subscription.Close() }()

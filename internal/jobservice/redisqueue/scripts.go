@@ -13,7 +13,7 @@ var files embed.FS
 // script is one Lua script of an epoch.
 type script struct{ text, sha string }
 
-// The scripts that Redis keeps, of which each goes on only in its own epoch.
+// The scripts in Redis. Each runs only in its own epoch.
 var guarded = []string{"enqueue", "lease", "heartbeat", "adopt", "remove", "release", "tick", "share"}
 
 // unguarded are those by which an epoch is begun.

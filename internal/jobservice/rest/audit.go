@@ -9,8 +9,8 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
-// audit keeps what somebody did, or was not allowed to do. What was done stays done when that fails, because the client
-// would do it a second time otherwise; the log of the service has it then.
+// audit records what a user did or was not allowed to do. When that fails the request still succeeds, because the client would
+// repeat it otherwise; the entry is in the service's log then.
 func (c *call) audit(action, namespace, jobID string, status int, message string) {
 	// That the client goes away does not undo what it did.
 	c.service.keep(context.WithoutCancel(c.Context()), jobs.AuditEntry{
@@ -21,12 +21,12 @@ func (c *call) audit(action, namespace, jobID string, status int, message string
 
 func (s *service) keep(ctx context.Context, entry jobs.AuditEntry) {
 	if err := s.Store.Audit(ctx, entry); err != nil {
-		s.Log.Error(err, "an audit entry could not be kept", "user", entry.User, "action", entry.Action, "namespace", entry.Namespace,
+		s.Log.Error(err, "Cannot write audit entry", "user", entry.User, "action", entry.Action, "namespace", entry.Namespace,
 			"job", entry.JobID, "requestID", entry.RequestID, "status", entry.Status, "message", entry.Message)
 	}
 }
 
-// auditTimeout of an entry that nobody waits for.
+// auditTimeout of an entry that is written in the background.
 const auditTimeout = 30 * time.Second
 
 // submissions gathers the entries on submitted jobs. Every job has its submitter and time itself, so that an entry on it may be

@@ -66,7 +66,7 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 			if reason == http.ErrAbortHandler { //nolint:errorlint // The server compares it so, too.
 				panic(reason)
 			}
-			s.Log.Error(fmt.Errorf("panic: %v", reason), "a request failed", "requestID", c.id, "route", name, "stack", string(debug.Stack()))
+			s.Log.Error(fmt.Errorf("panic: %v", reason), "Request failed", "requestID", c.id, "route", name, "stack", string(debug.Stack()))
 			if c.status == 0 {
 				c.problem(internal())
 			}
@@ -76,7 +76,7 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 			s.Metrics.Request(name, c.status, duration)
 		}
 		if log := s.Log.V(1); log.Enabled() {
-			log.Info("request", "requestID", c.id, "route", name, "path", request.URL.Path, "status", c.status, "duration", duration, "user", c.user())
+			log.Info("Request", "requestID", c.id, "route", name, "path", request.URL.Path, "status", c.status, "duration", duration, "user", c.user())
 		}
 	}()
 	route, p := r.find(request.Method)
@@ -89,9 +89,9 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		p := problemOf(err)
 		switch p.status {
 		case http.StatusInternalServerError:
-			s.Log.Error(err, "a request failed", "requestID", c.id, "route", name)
+			s.Log.Error(err, "Request failed", "requestID", c.id, "route", name)
 		case http.StatusServiceUnavailable:
-			s.Log.V(1).Info("a server does not answer", "requestID", c.id, "route", name, "error", err.Error())
+			s.Log.V(1).Info("Backend unavailable", "requestID", c.id, "route", name, "error", err.Error())
 		}
 		if route.scope == auth.ScopeWrite && c.identity != nil && p.status == http.StatusForbidden {
 			c.audit("denied "+route.name, "", "", p.status, p.message)
@@ -109,7 +109,7 @@ var (
 
 func (r *endpoint) find(method string) (*route, *problem) {
 	if len(r.routes) == 0 {
-		return nil, &problem{status: http.StatusNotFound, code: codeNotFound, message: "there is nothing at this path: " + Base + "/docs lists all paths"}
+		return nil, &problem{status: http.StatusNotFound, code: codeNotFound, message: "path not found: " + Base + "/docs lists all paths"}
 	}
 	var allowed []string
 	for i := range r.routes {
@@ -123,7 +123,7 @@ func (r *endpoint) find(method string) (*route, *problem) {
 		}
 	}
 	allow := strings.Join(allowed, ", ")
-	return nil, &problem{status: http.StatusMethodNotAllowed, code: codeMethod, message: "this path has no such method: use " + allow, allow: allow}
+	return nil, &problem{status: http.StatusMethodNotAllowed, code: codeMethod, message: "method not allowed: use " + allow, allow: allow}
 }
 
 // serve does what is the same for all routes, and then the route's own.

@@ -31,11 +31,11 @@ func (s *service) getCluster(c *call) error {
 		return err
 	}
 	if s.Kubernetes == nil || !isLabel(name) {
-		return notFound("there is no ComputeCluster of that name: GET " + Base + "/clusters/ lists all")
+		return notFound("ComputeCluster not found: GET " + Base + "/clusters/ lists all")
 	}
 	cluster, err := s.Kubernetes.Cluster(c.Context(), name)
 	if errors.Is(err, jobs.ErrNotFound) {
-		return notFound("there is no ComputeCluster of that name: GET " + Base + "/clusters/ lists all")
+		return notFound("ComputeCluster not found: GET " + Base + "/clusters/ lists all")
 	}
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func (r *report) problem(what string) error {
 
 func asSyntax(err error, target **json.SyntaxError) bool { return errors.As(err, target) }
 
-// object walks the members of an object, of which each may be there once, and only those of the given names.
+// object walks the members of an object. Each of the names may be there once, and no other.
 func (r *report) object(path string, value []byte, names []string, member func(name string, value []byte)) {
 	var seen uint64
 	members(value, func(key, value []byte) {
@@ -61,7 +61,7 @@ func (r *report) object(path string, value []byte, names []string, member func(n
 	})
 }
 
-// shorten keeps what a client sent from filling an answer.
+// shorten bounds how much of a client's text an answer repeats.
 func shorten(text string) string {
 	const longest = 64
 	if len(text) <= longest {

@@ -60,7 +60,7 @@ func (s *service) check() (map[string]string, bool) {
 		h.checks[name] = checkOK
 		if err != nil {
 			h.checks[name], h.ok = checkFailed, false
-			s.Log.Error(err, "a server that the service needs cannot be used", "server", name)
+			s.Log.Error(err, "Backend unavailable", "server", name)
 		}
 	}
 	for name, err := range s.Store.Check(ctx) {

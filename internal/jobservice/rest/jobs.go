@@ -173,8 +173,8 @@ var statuses = []string{
 	string(jobs.Succeeded), string(jobs.Failed), string(jobs.DeadLetter), string(jobs.Cancelled),
 }
 
-// readable returns the job of the path. Who may not read it cannot tell that there is one: names of other people's jobs are
-// nobody's business.
+// readable returns the job of the path. A client that may not read it gets the same answer as for a
+// job that does not exist.
 func (c *call) readable() (jobs.Job, error) {
 	id, ok := jobID(c.PathValue("id"))
 	if !ok {

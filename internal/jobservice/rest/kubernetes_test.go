@@ -146,7 +146,7 @@ func TestRightsInACluster(t *testing.T) {
 		{"lease", "POST", "/tasks/lease", worker, `{"queue":"inference","worker_id":"w"}`, 200, id},
 		{"lease of another queue", "POST", "/tasks/lease", worker, `{"queue":"training","worker_id":"w"}`, 403, "may not work aijobqueues"},
 		{"heartbeat", "POST", "/tasks/" + id + "/heartbeat", worker, `{"lease_token":1}`, 200, "cancel"},
-		{"heartbeat as who may not", "POST", "/tasks/" + id + "/heartbeat", all, `{"lease_token":1}`, 404, "not good for its queue"},
+		{"heartbeat as who may not", "POST", "/tasks/" + id + "/heartbeat", all, `{"lease_token":1}`, 404, "does not cover its queue"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := s.send(t, test.method, "/api/v1"+test.path, test.user, test.body)

@@ -115,7 +115,7 @@ func TestLimitsHoldWhenAllComeAtOnce(t *testing.T) {
 	assert.Equal(t, map[int]int{200: 25, 429: 55}, count)
 }
 
-// Whoever makes up names fills no memory, and gets no more than others of the kind together.
+// A client that invents names uses bounded memory, and gets no more than all such clients together.
 func TestLimitsOfVeryManyClients(t *testing.T) {
 	limited := rest.NewLimiterForTest(rest.Limits{Create: 1})
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -128,5 +128,5 @@ func TestLimitsOfVeryManyClients(t *testing.T) {
 	}
 	assert.Less(t, passed, 16*8192+16+1)
 	assert.Greater(t, passed, 100_000)
-	assert.True(t, limited.Take("client 299999", at.Add(time.Minute)), "the next minute begins anew")
+	assert.True(t, limited.Take("client 299999", at.Add(time.Minute)), "the next minute has its own count")
 }

@@ -119,7 +119,7 @@ func (c *call) streamEvents(ctx context.Context, lines io.ReadCloser, id string)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Whoever reads is freed when the client goes.
+	// A read that blocks ends when the client disconnects.
 	defer context.AfterFunc(ctx, func() { _ = lines.Close() })()
 	next, failed := readLines(ctx, lines)
 	end := func(job *jobs.Job) {
@@ -151,7 +151,7 @@ func (c *call) streamEvents(ctx context.Context, lines io.ReadCloser, id string)
 				continue
 			}
 			if err := <-failed; err != nil && ctx.Err() == nil {
-				c.service.Log.Error(err, "a log could not be read to its end", "requestID", c.id, "job", id)
+				c.service.Log.Error(err, "Cannot read a log to its end", "requestID", c.id, "job", id)
 				send([]byte("event: error\ndata: {\"code\":\"" + codeUnavailable + "\",\"message\":\"the log broke off: follow it again\"}\n\n"))
 				return nil
 			}
@@ -186,7 +186,7 @@ func readLines(ctx context.Context, from io.Reader) (<-chan []byte, <-chan error
 	return next, failed
 }
 
-// history is the log of a job without pods: what became of it, and what its workers said.
+// history is the log of a job without pods: its states, and what its workers said.
 func (s *service) history(ctx context.Context, job jobs.Job, options LogOptions) io.ReadCloser {
 	lines := historyOf(&job)
 	if len(lines) > options.Tail {

@@ -25,12 +25,12 @@ const (
 	codeUnavailable  = "SERVICE_UNAVAILABLE"
 )
 
-// problem is the answer to a request that was not done.
+// problem is the answer to a request that failed.
 type problem struct {
 	status        int
 	code, message string
 	details       []detail
-	// retryAfter so many seconds the request may work.
+	// retryAfter is in seconds; 0: no header.
 	retryAfter int
 	// authenticate and allow are the headers WWW-Authenticate and Allow.
 	authenticate, allow string
@@ -48,7 +48,7 @@ func invalid(message string, details ...detail) *problem {
 
 func internal() *problem {
 	return &problem{status: http.StatusInternalServerError, code: codeInternal,
-		message: "something went wrong in the service: its log tells more under this request_id"}
+		message: "internal error: the service's log has details under this request_id"}
 }
 
 func notFound(what string) *problem {
@@ -59,7 +59,7 @@ func conflict(message string) *problem {
 	return &problem{status: http.StatusConflict, code: codeConflict, message: message}
 }
 
-// problemOf says how an error is answered. What the service does not know stays inside.
+// problemOf returns the answer to an error. Unknown errors are answered without details.
 func problemOf(err error) *problem {
 	var p *problem
 	var forbidden *auth.Forbidden
@@ -69,17 +69,17 @@ func problemOf(err error) *problem {
 	case errors.As(err, &forbidden):
 		return &problem{status: http.StatusForbidden, code: codeForbidden, message: forbidden.Reason}
 	case errors.Is(err, jobs.ErrNotFound):
-		return notFound("there is no such job, or the token is not good for its namespace")
+		return notFound("job not found, or the token does not cover its namespace")
 	case errors.Is(err, jobs.ErrEnded):
-		return conflict("the job has already ended: GET it to see how")
+		return conflict("the job has already finished: GET it to see its status")
 	case errors.Is(err, jobs.ErrNotDeadLetter):
 		return conflict("the job is not in dead_letter: only such jobs can be requeued")
 	case errors.Is(err, jobs.ErrLeaseLost):
-		return conflict("the lease is over or another worker's, and nothing was changed: stop working on this task")
+		return conflict("the lease has expired or belongs to another worker; nothing was changed: stop working on this task")
 	case errors.Is(err, jobs.ErrUnavailable), errors.Is(err, auth.ErrUnavailable),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &problem{status: http.StatusServiceUnavailable, code: codeUnavailable, retryAfter: 1,
-			message: "a server that this needs does not answer, and it is not known whether it was done: try again"}
+			message: "backend unavailable; the request may have been applied: try again"}
 	}
 	return internal()
 }

@@ -12,7 +12,7 @@ type query struct {
 	values url.Values
 }
 
-// query reads the parameters, of which each may be there once, and only those of the given names.
+// query reads the parameters. Each of the names may be there once, and no other.
 func (c *call) query(names ...string) *query {
 	if c.URL.RawQuery == "" {
 		return &query{}

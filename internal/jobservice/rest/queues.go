@@ -10,7 +10,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
-// jobsOfQueue of each status that GET /queues/{name} tells of.
+// jobsOfQueue of each status that GET /queues/{name} reports.
 const jobsOfQueue = 50
 
 type queueAnswer struct {
@@ -119,7 +119,7 @@ func (s *service) getQueue(c *call) error {
 	}
 	i := slices.IndexFunc(queues, func(q queueAnswer) bool { return q.Name == name })
 	if i < 0 {
-		return notFound("there is no queue of that name, and none had jobs: GET " + Base + "/queues/ lists all")
+		return notFound("queue not found: GET " + Base + "/queues/ lists all")
 	}
 	list, err := s.jobsOf(c, name)
 	if err != nil {

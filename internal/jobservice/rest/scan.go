@@ -10,7 +10,7 @@ import (
 )
 
 // JSON that is known to be valid is walked without reflection, because every submitted job is, and so that all wrong fields can be
-// told of at once, by name.
+// reported at once, by name.
 
 // maxDepth of objects and lists in one another.
 const maxDepth = 64
@@ -216,7 +216,7 @@ func hex(digits []byte) uint64 {
 // readObject says what is wrong with a body that should be one JSON object; nil: nothing.
 func readObject(body []byte) *problem {
 	if !utf8.Valid(body) {
-		return invalid("the body is not in UTF-8: encode it so")
+		return invalid("the body is not valid UTF-8")
 	}
 	if !json.Valid(body) {
 		var target any
@@ -228,7 +228,7 @@ func readObject(body []byte) *problem {
 				reason = fmt.Sprintf("%s at byte %d", syntax.Error(), syntax.Offset)
 			}
 		}
-		return invalid("the body is no valid JSON (" + reason + "): correct it")
+		return invalid("the body is not valid JSON (" + reason + "): correct it")
 	}
 	if start := bytes.TrimLeft(body, " \n\t\r"); start[0] != '{' {
 		return invalid("the body is " + kind(start) + ", but must be an object: put it into braces")

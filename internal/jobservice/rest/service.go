@@ -29,7 +29,7 @@ type Options struct {
 	Kubernetes Kubernetes
 	// Limits of requests.
 	Limits Limits
-	// Metrics are told of every request; nil: nobody is.
+	// Metrics record every request; nil: none are recorded.
 	Metrics RequestMetrics
 	// Log gets what goes wrong, and at level 1 every request.
 	Log logr.Logger
@@ -37,17 +37,17 @@ type Options struct {
 	Context context.Context
 	// Now is the clock; nil: the real one.
 	Now func() time.Time
-	// LogInterval is how often the log of a pooled job is looked at while somebody follows it. Default one second.
+	// LogInterval is how often the log of a pooled job is read while a client follows it. Default: 1 s.
 	LogInterval time.Duration
-	// KeepAlive is how often a stream without lines says that it is still there, and looks whether its job has ended. Default 15 seconds.
+	// KeepAlive is how often a stream without lines sends a comment and checks whether its job has ended. Default: 15 s.
 	KeepAlive time.Duration
 }
 
-// RequestMetrics are told of requests.
+// RequestMetrics record requests.
 type RequestMetrics interface {
-	// Request was answered. The route is a pattern, for example GET /jobs/{id}.
+	// Request records an answered request. The route is a pattern, for example GET /jobs/{id}.
 	Request(route string, status int, duration time.Duration)
-	// Limited was refused by a rate limit of a class: create, list, tasks or other.
+	// Limited records a request refused by the rate limit of a class: create, list, tasks or other.
 	Limited(class string)
 }
 
@@ -95,7 +95,7 @@ func New(options Options) *Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.resources() {
 		path := Base + strings.TrimSuffix(r.path, "/")
-		// With and without the slash, so that nobody is redirected and loses the body or the token on the way.
+		// With and without the slash, because clients lose the body or the token when they follow a redirect.
 		mux.Handle(path, r)
 		mux.Handle(path+"/{$}", r)
 	}

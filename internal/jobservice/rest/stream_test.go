@@ -59,7 +59,7 @@ func TestFollowingAPooledJob(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	s := newService(t, newMemory(), func(o *rest.Options) { o.Context = ctx })
-	lines := s.follow(t.Context(), t, s.submit(t, all, `{"job_type":"inference","queue":"nobody"}`))
+	lines := s.follow(t.Context(), t, s.submit(t, all, `{"job_type":"inference","queue":"idle"}`))
 	expect(t, lines, "data: submitted")
 	leased := make(chan answer, 1)
 	go func() {

@@ -40,7 +40,7 @@ func TestFollowingAJobThatEndsBeforeItHasPods(t *testing.T) {
 
 func TestOneUserCannotFollowAllLogs(t *testing.T) {
 	s := newService(t, newMemory())
-	id := s.submit(t, all, `{"job_type":"inference","queue":"nobody"}`)
+	id := s.submit(t, all, `{"job_type":"inference","queue":"idle"}`)
 	const path = "/api/v1/jobs/%s/logs?follow=true"
 	ctx, stop := context.WithCancel(t.Context())
 	for range 50 {

@@ -101,7 +101,7 @@ func readImage(value []byte, r *report, job *jobs.Job) {
 	case len(image) > maxImage:
 		r.add("image", "has %d characters, but may have at most %d", len(image), maxImage)
 	case !isVisible(image):
-		r.add("image", "has a blank or a character that no image has: write it for example as registry.example.com/team/model:v1")
+		r.add("image", "is not a valid image reference: write it for example as registry.example.com/team/model:v1")
 	default:
 		job.Image = image
 	}
@@ -156,7 +156,7 @@ func readQuantity(field string, value []byte, r *report, example string, into *s
 	quantity, err := resource.ParseQuantity(text)
 	switch {
 	case err != nil:
-		r.add(field, "is %q, which is no amount: write it for example as %s", shorten(text), example)
+		r.add(field, "is %q, which is not a valid quantity: write it for example as %s", shorten(text), example)
 	case quantity.Sign() < 0:
 		r.add(field, "is %q, but must not be less than 0: write it for example as %s", text, example)
 	case quantity.Cmp(mostQuantity) > 0:
@@ -188,7 +188,7 @@ func readGang(value []byte, r *report, job *jobs.Job) {
 				return
 			}
 			if gang.Topology != "" && (len(gang.Topology) > maxTopology || !labelKey.MatchString(gang.Topology)) {
-				r.add("gang.topology", "is %q, which is no label of nodes: write it for example as topology.kubernetes.io/zone", shorten(gang.Topology))
+				r.add("gang.topology", "is %q, which is not a valid node label: write it for example as topology.kubernetes.io/zone", shorten(gang.Topology))
 			}
 		}
 	})

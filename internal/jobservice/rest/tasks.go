@@ -113,7 +113,7 @@ func (c *call) task() ([]byte, error) {
 	return body, nil
 }
 
-// mayWork says whether somebody may take the tasks of a queue, of whatever namespace they are.
+// mayWork checks that the client may take tasks of a queue, in all namespaces.
 func (s *service) mayWork(c *call, queue string) error {
 	return s.access.Check(c.Context(), c.identity, auth.Attributes{Verb: "work", Resource: auth.Queues, Name: queue})
 }
@@ -142,7 +142,7 @@ func (c *call) leased(names []string, member func(r *report, name string, value 
 		return "", 0, err
 	}
 	if !ok {
-		return "", 0, notFound("there is no such task")
+		return "", 0, notFound("task not found")
 	}
 	return id, fence, c.mayWorkOn(id)
 }
@@ -158,14 +158,14 @@ func (c *call) mayWorkOn(id string) error {
 			return taskError(err)
 		}
 		if job.Executor != jobs.Pool {
-			return notFound("there is no such task: the job runs in pods")
+			return notFound("task not found: the job runs in pods")
 		}
 		queue = job.Queue
 		s.leases.put(id, queue)
 	}
 	err := s.mayWork(c, queue)
 	if problemOfNil(err).status == http.StatusForbidden {
-		return notFound("there is no such task, or the token is not good for its queue")
+		return notFound("task not found, or the token does not cover its queue")
 	}
 	return err
 }
@@ -233,7 +233,7 @@ func lastPart(message string) string {
 
 func taskError(err error) error {
 	if errors.Is(err, jobs.ErrNotFound) {
-		return notFound("there is no such task")
+		return notFound("task not found")
 	}
 	return err
 }

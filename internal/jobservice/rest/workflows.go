@@ -47,7 +47,7 @@ func (s *service) getWorkflow(c *call) error {
 		return err
 	}
 	namespace, name := c.PathValue("namespace"), c.PathValue("name")
-	missing := notFound("there is no AgentWorkflow of that name, or the token is not good for its namespace")
+	missing := notFound("AgentWorkflow not found, or the token does not cover its namespace")
 	if s.Kubernetes == nil || !isLabel(namespace) || !isLabel(name) {
 		return missing
 	}

@@ -27,7 +27,7 @@ const (
 	backstop = 7 * 24 * time.Hour
 )
 
-// nameOf the AIJob of a job. The same job always gets the same, so that whoever leases it again finds the AIJob.
+// nameOf the AIJob of a job. It is a function of the job's ID, so that the next holder of the lease finds the AIJob.
 func nameOf(job *jobs.Job) types.NamespacedName {
 	return types.NamespacedName{Namespace: job.Namespace, Name: namePrefix + job.ID}
 }
@@ -83,7 +83,7 @@ func newAIJob(job *jobs.Job, queue string) (*aiplatformv1alpha1.AIJob, error) {
 }
 
 // resourcesOf requests what the job asks for. Memory is limited to that as well, so that a job that needs more ends instead of its
-// neighbours; GPUs cannot be had without a limit.
+// neighbours; GPUs need a limit.
 func resourcesOf(asked jobs.Resources) (*corev1.ResourceRequirements, error) {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for name, text := range map[corev1.ResourceName]string{corev1.ResourceCPU: asked.CPU, corev1.ResourceMemory: asked.Memory} {
@@ -92,7 +92,7 @@ func resourcesOf(asked jobs.Resources) (*corev1.ResourceRequirements, error) {
 		}
 		amount, err := resource.ParseQuantity(text)
 		if err != nil {
-			return nil, fmt.Errorf("resources.%s: %q is no amount: write for example cpu: 500m, memory: 32Gi", name, text)
+			return nil, fmt.Errorf("resources.%s: %q is not a valid quantity: write for example cpu: 500m, memory: 32Gi", name, text)
 		}
 		requests[name] = amount
 		if name == corev1.ResourceMemory {

@@ -104,7 +104,7 @@ func TestFewLogsAreReadAtTheSameTime(t *testing.T) {
 	assert.ErrorIs(t, err, jobs.ErrUnavailable)
 }
 
-// Those who are busy with the API server keep nobody out.
+// Other requests to the API server do not delay reviews of tokens.
 func TestTokensAreReviewedWhateverElseIsAsked(t *testing.T) {
 	c := stub(t, Options{QPS: 0.01, Burst: 1}, func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/tokenreviews") {

@@ -40,7 +40,7 @@ type Dispatcher struct {
 	loops map[string]bool
 	// wake names queues that have got a job.
 	wake chan string
-	// checked is when the store was last asked about an AIJob that nobody here looks after.
+	// checked is when the store was last asked about an AIJob that no task here watches.
 	checked map[types.UID]time.Time
 }
 
@@ -142,7 +142,7 @@ func (d *Dispatcher) informer(ctx context.Context) cache.Informer {
 			return informer
 		}
 		if ctx.Err() == nil {
-			d.log.Warn("no jobs are dispatched to Kubernetes yet: the API server does not answer, or does not serve AIJobs", "error", err)
+			d.log.Warn("Not dispatching jobs to Kubernetes yet: the API server does not answer or does not serve AIJobs", "error", err)
 			d.pause(ctx, reconnect)
 		}
 	}

@@ -94,7 +94,7 @@ func TestTheQueueIsNamedWhereItExists(t *testing.T) {
 	ofItsType := w.submit(func(job *jobs.Job) { job.Type, job.Queue = "simulation", "simulation" })
 	ofAnother := w.submit(func(job *jobs.Job) { job.Queue = "nightly" })
 	assert.Equal(t, "simulation", w.aijob(ofItsType).Spec.QueueName)
-	assert.Equal(t, "nightly", w.aijob(ofAnother).Spec.QueueName, "it waits until somebody makes the queue")
+	assert.Equal(t, "nightly", w.aijob(ofAnother).Spec.QueueName, "it waits until the queue exists")
 }
 
 func TestCancellingAJobCancelsItsAIJob(t *testing.T) {

@@ -39,7 +39,7 @@ func (f *fleet) flood(namespace, queue string, n int) {
 	require.NoError(f.t, err)
 }
 
-// waiting are the AIJobs of a namespace of which nobody has told anything.
+// waiting are the AIJobs of a namespace without a phase.
 func (f *fleet) waiting(namespace string) []aiplatformv1alpha1.AIJob {
 	f.t.Helper()
 	var all aiplatformv1alpha1.AIJobList
@@ -63,7 +63,7 @@ func (f *fleet) settlesAt(expected map[string]int) {
 	stays(func() { require.Equal(f.t, expected, counted()) })
 }
 
-// stays looks again and again for a while. Unlike assert.Never it leaves nobody behind who looks when the test is over.
+// stays looks again and again for a while. Unlike assert.Never it leaves no goroutine behind.
 func stays(check func()) {
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
@@ -84,7 +84,7 @@ func TestNoNamespaceFillsAQueue(t *testing.T) {
 	f.replicaOf(f.store, func(s *Settings) { s.MaxWaiting = 12 })
 	f.settlesAt(map[string]int{greedy: 12}) // it is alone
 
-	// Whoever comes has a share at once, however long the others wait.
+	// A newcomer has a share at once, however long the others wait.
 	f.flood(modest, "nightly", 40)
 	f.settlesAt(map[string]int{greedy: 12, modest: 6})
 	f.flood(small, "nightly", 2)

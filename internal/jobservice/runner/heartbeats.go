@@ -47,7 +47,7 @@ func (d *Dispatcher) renew(ctx context.Context, due []task) {
 		group.Go(func() error { return d.heartbeat(ctx, t) })
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
-		d.log.Warn("cannot keep leases", "error", err, "leases", len(due))
+		d.log.Warn("Cannot renew leases", "error", err, "leases", len(due))
 	}
 }
 
@@ -57,7 +57,7 @@ func (d *Dispatcher) heartbeat(ctx context.Context, t task) error {
 	switch {
 	case lost(err):
 		// Another replica has it, or it has ended: in the latter case the sweep sees to what is left.
-		d.log.Info("the lease is lost", "job", t.job.ID, "error", err)
+		d.log.Info("Lease lost", "job", t.job.ID, "error", err)
 		d.forget(t.job.ID, t.fence)
 	case err != nil:
 		return err

@@ -31,7 +31,7 @@ func (d *Dispatcher) discover(ctx context.Context, group *errgroup.Group) error 
 		case <-next.C():
 			queues, err := d.store.Queues(ctx)
 			if err != nil && ctx.Err() == nil {
-				d.log.Warn("cannot ask which queues have jobs", "error", err)
+				d.log.Warn("Cannot list queues with jobs", "error", err)
 			}
 			for _, queue := range queues {
 				if queue.Depth > queue.PoolDepth || queue.Processing > queue.PoolProcessing {
@@ -77,7 +77,7 @@ func (d *Dispatcher) leases(ctx context.Context, queue string) {
 				return
 			}
 			delay = min(max(2*delay, 250*time.Millisecond), 15*time.Second)
-			d.log.Warn("cannot lease jobs", "queue", queue, "error", err, "again_in", delay)
+			d.log.Warn("Cannot lease jobs", "queue", queue, "error", err, "again_in", delay)
 			d.pause(ctx, delay)
 			continue
 		}

@@ -71,7 +71,7 @@ func TestLogsOfJobsWithoutPods(t *testing.T) {
 	assert.Contains(t, text, "Error: exit code 3")
 }
 
-// Who closes a log that is followed is waited for by nobody.
+// Closing a followed log does not block.
 func TestFollowingEndsWithItsReader(t *testing.T) {
 	w := newWorld(t)
 	job := w.job()

@@ -62,7 +62,7 @@ func (c *Cluster) QueueLimits(ctx context.Context) (map[string]int, error) {
 	return limits, nil
 }
 
-// Workflow is an AgentWorkflow. It is read from the API server: few are asked for, and nobody else here needs them.
+// Workflow is an AgentWorkflow. It is read from the API server: few are asked for, and nothing else here needs them.
 func (c *Cluster) Workflow(ctx context.Context, namespace, name string) (*aiplatformv1alpha1.AgentWorkflow, error) {
 	ctx, stop := context.WithTimeout(ctx, readTimeout)
 	defer stop()

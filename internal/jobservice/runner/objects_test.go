@@ -84,7 +84,7 @@ func TestObjectsOfTheCluster(t *testing.T) {
 		Name: w.namespace, Status: "degraded", TotalNodes: 3, AvailableGPUs: 5, TotalGPUs: 8, RunningJobs: 2,
 		Capacity: &rest.ClusterCapacity{MaxGPUs: ptr.To(64)},
 	}
-	w.eventually("the cluster is told of", func(c *assert.CollectT) {
+	w.eventually("the cluster is reported", func(c *assert.CollectT) {
 		all, err := w.cluster.Clusters(ctx)
 		require.NoError(c, err)
 		assert.Contains(c, all, want)
@@ -107,7 +107,7 @@ func TestObjectsOfTheCluster(t *testing.T) {
 
 func TestAnOutageIsToldAsSuch(t *testing.T) {
 	config := api.Config(t)
-	config.Host = "127.0.0.1:1" // nobody listens there
+	config.Host = "127.0.0.1:1" // no server listens there
 	cluster := newCluster(t, config)
 	ctx := t.Context()
 	assert.ErrorIs(t, cluster.Check(ctx), jobs.ErrUnavailable)

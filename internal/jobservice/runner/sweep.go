@@ -23,7 +23,7 @@ func (d *Dispatcher) sweep(ctx context.Context) error {
 	for ctx.Err() == nil {
 		d.pause(ctx, d.settings.Sweep)
 		if err := d.sweepOnce(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("cannot look for AIJobs that are done with", "error", err)
+			d.log.Warn("Cannot clean up finished AIJobs", "error", err)
 		}
 	}
 	return nil
@@ -81,7 +81,7 @@ func (d *Dispatcher) worthAsking(aijob *aiplatformv1alpha1.AIJob, now time.Time)
 	return true
 }
 
-// tidy deletes or cancels an AIJob whose job has ended. What the store does not know is somebody else's: another installation of the
+// tidy deletes or cancels an AIJob whose job has ended. What the store does not know is left alone: another installation of the
 // service may share the cluster.
 func (d *Dispatcher) tidy(ctx context.Context, aijob *aiplatformv1alpha1.AIJob) error {
 	id := idOf(aijob)
@@ -106,5 +106,6 @@ func (d *Dispatcher) tidy(ctx context.Context, aijob *aiplatformv1alpha1.AIJob) 
 	if err != nil {
 		return fmt.Errorf("delete AIJob %s/%s: %w", aijob.Namespace, aijob.Name, err)
 	}
+	d.log.Info("Deleted AIJob", "job", id, "namespace", aijob.Namespace, "name", aijob.Name)
 	return nil
 }

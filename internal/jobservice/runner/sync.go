@@ -34,7 +34,7 @@ func (d *Dispatcher) next(ctx context.Context) bool {
 	case ctx.Err() != nil:
 	default:
 		if !errors.Is(err, errAgain) {
-			d.log.Warn("will be tried again", "job", id, "error", err)
+			d.log.Warn("Will retry", "job", id, "error", err)
 		}
 		d.queue.AddRateLimited(id)
 	}
@@ -80,7 +80,7 @@ func (d *Dispatcher) settle(ctx context.Context, t task, err error) error {
 	if !errors.As(err, &refusal) {
 		return err
 	}
-	d.log.Info("the AIJob is refused", "job", t.job.ID, "namespace", t.job.Namespace, "error", refusal)
+	d.log.Info("AIJob refused", "job", t.job.ID, "namespace", t.job.Namespace, "error", refusal)
 	return d.end(t, func() error {
 		_, err := d.store.Fail(ctx, t.job.ID, t.fence, jobs.Failure{Message: refusal.Error()})
 		return err
@@ -121,8 +121,9 @@ func (d *Dispatcher) ensure(ctx context.Context, t task) error {
 		return fmt.Errorf("create the AIJob: %w", err)
 	}
 	d.metrics.request("create", nil)
+	d.log.Info("Created AIJob", "job", t.job.ID, "namespace", aijob.Namespace, "name", aijob.Name, "queue", queue)
 	d.change(t.job.ID, t.fence, func(t *task) { t.uid, t.since = aijob.UID, d.clock.Now() })
-	// The informer tells of it; this is for the one that it does not tell of.
+	// The informer reports it; this is for the one that it does not report.
 	d.queue.AddAfter(t.job.ID, unseen)
 	return nil
 }
@@ -173,13 +174,13 @@ func (d *Dispatcher) adopt(ctx context.Context, t task) error {
 		}
 		requeued = end.Time
 	}
-	d.log.Info("found the AIJob", "job", t.job.ID, "phase", aijob.Status.Phase, "requeued", !requeued.IsZero())
+	d.log.Info("Adopted AIJob", "job", t.job.ID, "phase", aijob.Status.Phase, "requeued", !requeued.IsZero())
 	d.change(t.job.ID, t.fence, func(t *task) { t.uid, t.requeued, t.since = aijob.UID, requeued, d.clock.Now() })
 	d.queue.Add(t.job.ID)
 	return nil
 }
 
-// follow tells the store what became of the AIJob of a task.
+// follow reports the state of the AIJob of a task to the store.
 func (d *Dispatcher) follow(ctx context.Context, t task) error {
 	aijob := &aiplatformv1alpha1.AIJob{}
 	err := d.cluster.cached.Get(ctx, nameOf(&t.job), aijob)
@@ -222,7 +223,7 @@ func (d *Dispatcher) follow(ctx context.Context, t task) error {
 	return nil
 }
 
-// missing decides about an AIJob that the cache does not have: it may be new, or somebody has deleted it.
+// missing decides about an AIJob that the cache does not have: it may be new or deleted.
 func (d *Dispatcher) missing(ctx context.Context, t task) error {
 	aijob := &aiplatformv1alpha1.AIJob{}
 	err := d.cluster.direct.Get(ctx, nameOf(&t.job), aijob)
@@ -260,7 +261,9 @@ func (d *Dispatcher) cancelAIJob(ctx context.Context, name types.NamespacedName,
 		return fmt.Errorf("cancel the AIJob: %w", err)
 	}
 	if err != nil {
-		d.log.Warn("the AIJob cannot be cancelled", "job", id, "error", err)
+		d.log.Warn("Cannot cancel AIJob", "job", id, "error", err)
+		return nil
 	}
+	d.log.Info("Cancelled AIJob", "job", id, "namespace", name.Namespace, "name", name.Name)
 	return nil
 }

@@ -13,13 +13,13 @@ import (
 // Row is a job with what only the engine needs.
 type Row struct {
 	jobs.Job
-	// LeaseID of the grant that holds; 0: nobody has the job.
+	// LeaseID of the grant that holds; 0: the job is not leased.
 	LeaseID int64
 	// Settled is the newest fence under which a worker said how the job ended.
 	Settled int64
 }
 
-// Leased says whether somebody has the job.
+// Leased says whether a worker has the job.
 func (r *Row) Leased() bool { return r.LeaseID != 0 }
 
 // Outbox names jobs that Redis must learn of. The zero value names none.

@@ -179,7 +179,7 @@ func (p *postgres) Change(ctx context.Context, change Change) error {
 	begin := &pgx.Batch{}
 	begin.Queue("BEGIN")
 	if change.Epoch != "" {
-		// SetEpoch takes it exclusively: whoever got this far is done before the epoch changes, or sees the new one.
+		// SetEpoch takes it exclusively: transactions that got this far finish before the epoch changes, or see the new one.
 		begin.Queue("SELECT pg_advisory_xact_lock_shared($1)", lockEpoch)
 		begin.Queue("SELECT id FROM epoch")
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
-// spec is what never changes of a job, and nobody filters by.
+// spec has the fields of a job that never change and are not filtered by.
 type spec struct {
 	Image     string          `json:"image,omitempty"`
 	Config    json.RawMessage `json:"config,omitempty"`

@@ -55,7 +55,7 @@ func (g *Gate) Start(ctx context.Context) error {
 			return nil
 		}
 		g.closed.Store(&err)
-		log.Error(err, "not ready until OLM knows whether the operator may be upgraded, will try again")
+		log.Error(err, "Not ready until OLM knows whether the operator may be upgraded, will try again")
 		timer := g.keeper.options.Clock.NewTimer(g.retry)
 		select {
 		case <-ctx.Done():

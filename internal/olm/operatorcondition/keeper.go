@@ -80,7 +80,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 			if last, err = k.follow(ctx); err == nil {
 				written = k.options.Clock.Now()
 			} else if ctx.Err() == nil {
-				log.Error(err, "cannot tell OLM whether the operator may be upgraded, will try again")
+				log.Error(err, "Cannot tell OLM whether the operator may be upgraded, will try again")
 				wait, last = k.options.Retry, Verdict{}
 			}
 		}

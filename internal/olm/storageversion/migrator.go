@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,8 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/olm/operatorcondition"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // Options say what is migrated and how fast. All fields are required unless they have a default.
@@ -178,12 +179,12 @@ func (m *Migrator) settling(crd *apiextensionsv1.CustomResourceDefinition) time.
 // starts over when the CRD changed meanwhile, since what it wrote may then be stored in another version again.
 func (m *Migrator) migrate(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, n need) (ctrl.Result, error) {
 	log := ctrl.LoggerFrom(ctx).WithValues("crd", crd.Name, "from", n.from, "to", n.to)
-	log.Info("migrating stored objects")
+	log.Info("Migrating stored objects")
 	count, err := m.rewriteAll(ctx, crd, n)
 	if err == nil {
 		var again bool
 		if again, err = m.trim(ctx, crd, n); again {
-			log.Info("the CRD changed during the migration: starting over")
+			log.Info("The CRD changed during the migration: starting over")
 			return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 		}
 	}
@@ -191,14 +192,13 @@ func (m *Migrator) migrate(ctx context.Context, crd *apiextensionsv1.CustomResou
 		return ctrl.Result{}, ctx.Err()
 	}
 	if err != nil {
-		m.options.Recorder.Eventf(crd, nil, corev1.EventTypeWarning, reasons.EventStorageMigrationFailed, "MigrateStorage",
-			"Not all objects are stored as %s yet, will be tried again: %s", n.to, shorten(err.Error()))
+		reporting.Tell(ctx, m.options.Recorder, crd, reporting.Transition{}, reporting.Warning(reasons.EventStorageMigrationFailed,
+			"MigrateStorage", "Not all objects are stored as %s yet, will be tried again: %s", n.to, shorten(err.Error())))
 		return ctrl.Result{}, err
 	}
 	m.settled(crd.Name)
-	log.Info("migrated stored objects", "objects", count)
-	m.options.Recorder.Eventf(crd, nil, corev1.EventTypeNormal, reasons.EventStorageMigrated, "MigrateStorage",
-		"All objects (%d) are stored as %s; none is stored as %s any more", count, n.to, strings.Join(n.from, ", "))
+	reporting.Tell(ctx, m.options.Recorder, crd, reporting.Transition{}, reporting.Normal(reasons.EventStorageMigrated,
+		"MigrateStorage", "All objects (%d) are stored as %s; none is stored as %s any more", count, n.to, strings.Join(n.from, ", ")))
 	return ctrl.Result{}, nil
 }
 
@@ -223,7 +223,7 @@ func (m *Migrator) trim(ctx context.Context, before *apiextensionsv1.CustomResou
 		if err != nil {
 			return false, err
 		}
-		err = m.options.Client.Status().Patch(ctx, now, client.RawPatch(types.MergePatchType, patch), fieldOwner)
+		err = m.options.Client.Status().Patch(ctx, now, client.RawPatch(types.MergePatchType, patch), child.FieldOwner)
 		if apierrors.IsConflict(err) {
 			continue
 		}
@@ -233,9 +233,6 @@ func (m *Migrator) trim(ctx context.Context, before *apiextensionsv1.CustomResou
 		return false, nil
 	}
 }
-
-// fieldOwner is who the API server notes as the writer.
-const fieldOwner = client.FieldOwner("spot-training-operator")
 
 // shorten keeps a text within what an event can hold.
 func shorten(text string) string {

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 const (
@@ -127,7 +129,7 @@ func (r *round) note(ctx context.Context, object *metav1.PartialObjectMetadata, 
 		r.problems = append(r.problems, fmt.Sprintf("%s: %v", nameOf(object), err))
 	}
 	r.options.Metrics.Failed(r.crd)
-	ctrl.LoggerFrom(ctx).Error(err, "cannot store an object in the newest version", "crd", r.crd, "object", nameOf(object))
+	ctrl.LoggerFrom(ctx).Error(err, "Cannot store an object in the newest version", "crd", r.crd, "object", nameOf(object))
 }
 
 func (r *round) tell() {
@@ -158,7 +160,7 @@ func (r *round) rewrite(ctx context.Context, object *metav1.PartialObjectMetadat
 			return false, err
 		}
 		_, last = r.resource.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, []byte("{}"),
-			metav1.PatchOptions{FieldManager: string(fieldOwner)})
+			metav1.PatchOptions{FieldManager: string(child.FieldOwner)})
 		if apierrors.IsNotFound(last) || apierrors.IsConflict(last) { // gone, or written by another meanwhile
 			last = nil
 		}

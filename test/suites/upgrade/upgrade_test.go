@@ -76,7 +76,7 @@ func TestUpgradeToANewStorageVersion(t *testing.T) {
 	}
 	assert.Empty(t, cmp.Diff(contentsBefore, c.contents()), "the jobs are as before")
 	assert.Empty(t, cmp.Diff(childrenBefore, c.children()), "nothing was written about their children")
-	assert.True(t, after.logs("migrated stored objects"))
+	assert.True(t, after.logs("StorageMigrated"))
 }
 
 // upgradeable is what OLM is told.
