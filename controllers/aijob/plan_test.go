@@ -150,7 +150,7 @@ func TestEndsOfATry(t *testing.T) {
 			job: job(), end: func(w *world) { exit(w.pods[0], 3, `{"message": "no such model"}`, time.Second) },
 			want: want{status: "Retrying ProgramFailed", message: "pod infer-0-0 on node a ended with exit code 3: no such model", retries: 1, pause: true, exitCode: ptr.To[int32](3)},
 		},
-		"a secret in the last words": {
+		"a secret in the termination message": {
 			job: job(), end: func(w *world) { exit(w.pods[0], 1, "login with password=hunter22 failed", time.Second) },
 			want: want{status: "Retrying ProgramFailed", message: "pod infer-0-0 on node a ended with exit code 1: login with password=*** failed", retries: 1, pause: true, exitCode: ptr.To[int32](1)},
 		},

@@ -76,7 +76,7 @@ func (w *world) pod(member int32, node string, phase corev1.PodPhase) *corev1.Po
 	return pod
 }
 
-// exit ends a pod with an exit code and last words, after it has run for so long since noon.
+// exit ends a pod with an exit code and a termination message, after it has run for so long since noon.
 func exit(pod *corev1.Pod, code int32, words string, after time.Duration) *corev1.Pod {
 	pod.Status.Phase = corev1.PodSucceeded
 	if code != 0 {

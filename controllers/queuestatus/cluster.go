@@ -22,7 +22,7 @@ import (
 type ClusterFigures interface {
 	// Cluster returns the figures of the nodes with the labels, and of the jobs in the cluster of the name; false while they are not known.
 	Cluster(name string, selector map[string]string) (queueing.ClusterFigures, bool)
-	// ClusterChanges tells of clusters whose figures may have changed.
+	// ClusterChanges reports clusters whose figures may have changed.
 	ClusterChanges() source.Source
 }
 

@@ -29,7 +29,7 @@ import (
 type QueueFigures interface {
 	// Queue returns the figures of the jobs of a queue; false while they are not known.
 	Queue(name string) (queueing.QueueFigures, bool)
-	// QueueChanges tells of queues whose figures changed or became known.
+	// QueueChanges reports queues whose figures changed or became known.
 	QueueChanges() source.Source
 }
 

@@ -83,7 +83,7 @@ func (c *cluster) runWithAgent(pods ...*corev1.Pod) {
 	}
 }
 
-// endWithAgent ends pods well, after the last words of their sidecar.
+// endWithAgent ends pods well, after the termination message of their sidecar.
 func (c *cluster) endWithAgent(last report.Report, pods ...*corev1.Pod) {
 	c.t.Helper()
 	for _, pod := range pods {
@@ -119,7 +119,7 @@ func TestAPIAJobWithCheckpointsKeepsToItsWrites(t *testing.T) {
 	done := c.await(job, "Completed", state(mlv1.StateCompleted))
 	c.settled(m, job)
 
-	assert.Equal(t, int64(400), done.Status.Checkpoint.Step, "the last words count")
+	assert.Equal(t, int64(400), done.Status.Checkpoint.Step, "the termination message counts")
 	assert.Equal(t, "True StorageReady", outlineOf(desired{status: done.Status}).Conditions["CheckpointReady"])
 	changes := checkpoints + 1 // and that the storage is ready
 	assert.LessOrEqual(t, len(m.Written()), 12+changes, "%s", strings.Join(m.Written(), "\n"))

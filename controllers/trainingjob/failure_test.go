@@ -52,7 +52,7 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 			pods: []*corev1.Pod{pod(0).Running().Obj(), pod(1).Failed(1).Obj()},
 			want: failed(1, "worker 1 (pod bert-training-1-a0) ended with exit code 1"),
 		},
-		"an exit code with the worker's last words": {
+		"an exit code with the worker's termination message": {
 			pods: []*corev1.Pod{pod(1).Failed(2).Saying(" no such file: train.py\n").Obj()},
 			want: failed(2, "worker 1 (pod bert-training-1-a0) ended with exit code 2: no such file: train.py"),
 		},

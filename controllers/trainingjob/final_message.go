@@ -17,19 +17,19 @@ type finalMessage struct {
 	// created is when the pod was created.
 	created metav1.Time
 	message string
-	// agent says that the pod had a checkpoint agent; sync and restored are its last words.
+	// agent says that the pod had a checkpoint agent; sync and restored are its termination messages.
 	agent          bool
 	sync, restored string
 }
 
-// finalMessages keep the last words of each job's replica 0. The kubelet deletes a stopped pod right after it has told how
+// finalMessages keep the termination message of each job's replica 0. The kubelet deletes a stopped pod right after it has told how
 // the pod ended, so the pod can be gone from the cache before its job is looked at; events bring its end all the same.
 type finalMessages struct {
 	mutex sync.Mutex
 	last  map[types.NamespacedName]finalMessage
 }
 
-// note remembers the last words of a pod that has ended, if it is a replica 0.
+// note remembers the termination message of a pod that has ended, if it is a replica 0.
 func (f *finalMessages) note(pod *corev1.Pod) {
 	ended, owner := workerProgram.Terminated(pod), metav1.GetControllerOf(pod)
 	if ended == nil || owner == nil || replicaOf(pod) != "0" {
@@ -49,7 +49,7 @@ func (f *finalMessages) note(pod *corev1.Pod) {
 	f.last[job] = last
 }
 
-// of returns the last words of a job's replica 0; nil when none has ended.
+// of returns the termination message of a job's replica 0; nil when none has ended.
 func (f *finalMessages) of(job types.NamespacedName) *finalMessage {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()

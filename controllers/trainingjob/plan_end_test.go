@@ -380,7 +380,7 @@ func TestFiguresReachTheStatus(t *testing.T) {
 		o.job, o.figures.time = job, builders.Noon.Add(time.Hour)
 		assert.Empty(t, cmp.Diff(job.Status, plan(o).status))
 	})
-	t.Run("the last words of a failed attempt are kept", func(t *testing.T) {
+	t.Run("the termination message of a failed attempt is kept", func(t *testing.T) {
 		job := runningJob(t, builders.TrainingJob("bert"))
 		workers := builders.Workers(job).Obj()
 		status := plan(see(job, workers, builders.Pod(workers, 0).Failed(143).Saying(`{"training_epoch": 7}`).Obj())).status

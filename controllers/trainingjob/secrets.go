@@ -5,7 +5,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
-// hideSecrets takes secrets out of the words of others that a status repeats: a worker's last words, messages of the
+// hideSecrets takes secrets out of the words of others that a status repeats: a worker's termination message, messages of the
 // kubelet and of the API server. Secrets that the job refers to are never read and so cannot be known; those that it
 // has as plain variables are known.
 func hideSecrets(job *mlv1.TrainingJob, status *mlv1.TrainingJobStatus) {

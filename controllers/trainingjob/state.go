@@ -240,7 +240,7 @@ func (o *observed) lastReport() (progress.Figures, bool) {
 	return progress.ParseTermination(o.final.message)
 }
 
-// isFinalOfAttempt says whether the last words that were heard are those of the present attempt, or of one that was just stopped.
+// isFinalOfAttempt says whether the termination message that was read is that of the present attempt, or of one that was just stopped.
 func (o *observed) isFinalOfAttempt() bool {
 	switch {
 	case o.final == nil:

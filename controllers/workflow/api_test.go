@@ -19,7 +19,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 )
 
-// life runs a diamond of four stages, one of which is skipped, to its end. It returns the writes of the manager, which dies
+// life runs a diamond of four stages, one is skipped, to its end. It returns the writes of the manager, which dies
 // at the cut and is started again.
 func life(t *testing.T, at *crash.Cut) []string {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// report writes the status when it changed, and tells of the transitions by events and the log.
+// report writes the status when it changed, and reports the transitions by events and the log.
 func (r *Reconciler) report(ctx context.Context, o observed, status *aiplatformv1alpha1.AgentWorkflowStatus) error {
 	before := &o.workflow.Status
 	if equality.Semantic.DeepEqual(before, status) {

@@ -64,7 +64,7 @@ func NewJobService(registry prometheus.Registerer) *JobService {
 	return m
 }
 
-// Request tells of a request that was answered.
+// Request counts a request that was answered.
 func (m *JobService) Request(route string, status int, duration time.Duration) {
 	key := requestKey{route, status}
 	observer, ok := m.observers.Load(key)
@@ -74,7 +74,7 @@ func (m *JobService) Request(route string, status int, duration time.Duration) {
 	observer.(prometheus.Observer).Observe(duration.Seconds())
 }
 
-// Limited tells of a request that a rate limit refused.
+// Limited counts a request that a rate limit refused.
 func (m *JobService) Limited(class string) { m.limited.WithLabelValues(class).Inc() }
 
 // Store returns a store that counts what is done with another, which everything in the service must then use. It also

@@ -24,7 +24,7 @@ const (
 	ExitTerminated = 143
 )
 
-// longestWords bounds what is repeated of last words, in characters.
+// longestWords bounds what is repeated of a termination message, in characters.
 const longestWords = 1024
 
 // Program describes the container in which a pod's program runs. Other containers of the pod only serve it.

@@ -188,7 +188,7 @@ func TestADecisionHoldsUntilTheStatusShowsIt(t *testing.T) {
 	assert.Len(t, m.snapshot(noon).Running, 1)
 
 	m.setJob(aiJobs, gang("j", 2), Waiting, "4")
-	assert.Equal(t, []string{"j"}, names(m.snapshot(noon).Pending), "it gave its place back and gets no other by an old decision")
+	assert.Equal(t, []string{"j"}, names(m.snapshot(noon).Pending), "it was evicted and is not admitted by an old decision")
 	assert.False(t, m.jobs["j"].known())
 }
 

@@ -26,10 +26,10 @@ const (
 // again is when waiting jobs are looked at although nothing changed: they grow older, and are told their new place.
 const again = minorInterval
 
-// figuresAfter is when the controllers of queues and clusters are told of other figures: those change by the hundred.
+// figuresAfter is when the controllers of queues and clusters learn of other figures: those change by the hundred.
 const figuresAfter = 500 * time.Millisecond
 
-// logger tells at V(2) of cycles that decided something. The controllers of jobs log what becomes of each.
+// logger tells at V(2) of cycles that decided something. The controllers of jobs log each of them.
 var logger = ctrl.Log.WithName("queueing")
 
 // Options of the Service.
@@ -42,7 +42,7 @@ type Options struct {
 	Metrics Metrics
 }
 
-// Metrics is told of cycles.
+// Metrics counts cycles.
 type Metrics interface {
 	// Cycle took the time, over so many jobs that waited, and decided on so many.
 	Cycle(took time.Duration, pending, admitted, preempted int)
@@ -142,7 +142,7 @@ func (s *Service) Cluster(name string, selector map[string]string) (ClusterFigur
 }
 
 // NodeUses say what there is on some nodes; false until that is known. Where there is nothing to decide, nodes are not looked at, and
-// nothing is told of them.
+// nothing is reported about them.
 func (s *Service) NodeUses(nodes []string) (map[string]NodeUse, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

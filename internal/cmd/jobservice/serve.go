@@ -66,7 +66,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 // silence is how long a connection may have been opened without a request when the service ends.
 const silence = time.Second
 
-// healthPath is where the handler of the REST interface tells of the service's health.
+// healthPath is where the handler of the REST interface reports the service's health.
 const healthPath = rest.Base + "/health/"
 
 // serveMetrics for Prometheus until the context ends, and the service's health for the kubelet: by plain HTTP, however the REST

@@ -37,8 +37,8 @@ func (o *storeOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.retryBackoff, "retry-backoff", 10*time.Second, "delay before the first retry of a failed task; it grows by the job's multiplier")
 	flags.DurationVar(&o.operationTimeout, "operation-timeout", 5*time.Second,
 		"how long the database and Redis may take before a request is answered with 503")
-	flags.DurationVar(&o.retention, "retention", 30*24*time.Hour, "how long jobs are kept after their end; 0: for ever")
-	flags.DurationVar(&o.auditRetention, "audit-retention", 365*24*time.Hour, "how long it is kept who did what; 0: for ever")
+	flags.DurationVar(&o.retention, "retention", 30*24*time.Hour, "how long jobs are kept after their end; 0: forever")
+	flags.DurationVar(&o.auditRetention, "audit-retention", 365*24*time.Hour, "how long it is kept who did what; 0: forever")
 }
 
 func (o *storeOptions) validate() error {
@@ -54,7 +54,7 @@ func (o *storeOptions) validate() error {
 	case o.operationTimeout <= 0:
 		return fmt.Errorf("--operation-timeout: %s is not above 0", o.operationTimeout)
 	case o.retention < 0 || o.auditRetention < 0:
-		return fmt.Errorf("--retention, --audit-retention: %s and %s: choose 0, for ever, or more", o.retention, o.auditRetention)
+		return fmt.Errorf("--retention, --audit-retention: %s and %s: choose 0, forever, or more", o.retention, o.auditRetention)
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func TestSecretSignedTokens(t *testing.T) {
 	}
 }
 
-// A public key is known to everybody: as the secret of an HMAC it would let everybody sign.
+// A public key is known to every client: as the secret of an HMAC it would let every client sign.
 func TestAlgorithmsCannotBeConfused(t *testing.T) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)

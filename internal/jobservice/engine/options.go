@@ -25,7 +25,7 @@ type Options struct {
 	TickInterval time.Duration
 	// OutboxAge after which what one replica did not bring to Redis is brought by another. Default: 3 s.
 	OutboxAge time.Duration
-	// Retention of jobs that have ended, and AuditRetention of the audit log. 0: for ever.
+	// Retention of jobs that have ended, and AuditRetention of the audit log. 0: forever.
 	Retention, AuditRetention time.Duration
 
 	Logger logr.Logger

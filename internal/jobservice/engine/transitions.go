@@ -20,7 +20,7 @@ const (
 	remove         // the job has ended
 )
 
-// transition decides on a locked row what becomes of it; the row is its to change. again: the transaction is tried again, its first try
+// transition decides on a locked row how it changes; the row is its to change. again: the transaction is tried again, its first try
 // may have been done. changed rows are written.
 type transition func(row *sqlstore.Row, again bool) (changed bool, then effect, err error)
 
@@ -158,7 +158,7 @@ func requeue(now time.Time) transition {
 		}
 		row.Status, row.QueuedAt, row.StartedAt, row.CompletedAt = jobs.Queued, now, time.Time{}, time.Time{}
 		row.RetryCount, row.WorkerID, row.Error = 0, "", ""
-		// What Redis is still told of the end must not take it out again.
+		// What Redis is still told about the end must not take it out again.
 		row.Fence++
 		return true, enqueue, nil
 	}

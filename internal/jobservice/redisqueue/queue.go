@@ -279,7 +279,7 @@ func (q *Queue) Tick(ctx context.Context, limit int, again time.Duration) ([]Hel
 	return all, s.epoch, err
 }
 
-// Wakes tells of queues that got jobs, as executor and name, until the context ends.
+// Wakes reports queues that got jobs, as executor and name, until the context ends.
 func (q *Queue) Wakes(ctx context.Context, woken func(executor jobs.Executor, queue string)) {
 	subscription := q.client.Subscribe(ctx, "{jobs}:wake")
 	defer func() { _ = subscription.Close() }()

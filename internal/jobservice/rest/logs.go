@@ -186,7 +186,7 @@ func readLines(ctx context.Context, from io.Reader) (<-chan []byte, <-chan error
 	return next, failed
 }
 
-// history is the log of a job without pods: what became of it, and what its workers said.
+// history is the log of a job without pods: its states, and what its workers said.
 func (s *service) history(ctx context.Context, job jobs.Job, options LogOptions) io.ReadCloser {
 	lines := historyOf(&job)
 	if len(lines) > options.Tail {

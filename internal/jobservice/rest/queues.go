@@ -10,7 +10,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
-// jobsOfQueue of each status that GET /queues/{name} tells of.
+// jobsOfQueue of each status that GET /queues/{name} reports.
 const jobsOfQueue = 50
 
 type queueAnswer struct {

@@ -10,7 +10,7 @@ import (
 )
 
 // JSON that is known to be valid is walked without reflection, because every submitted job is, and so that all wrong fields can be
-// told of at once, by name.
+// reported at once, by name.
 
 // maxDepth of objects and lists in one another.
 const maxDepth = 64

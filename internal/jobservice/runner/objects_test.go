@@ -84,7 +84,7 @@ func TestObjectsOfTheCluster(t *testing.T) {
 		Name: w.namespace, Status: "degraded", TotalNodes: 3, AvailableGPUs: 5, TotalGPUs: 8, RunningJobs: 2,
 		Capacity: &rest.ClusterCapacity{MaxGPUs: ptr.To(64)},
 	}
-	w.eventually("the cluster is told of", func(c *assert.CollectT) {
+	w.eventually("the cluster is reported", func(c *assert.CollectT) {
 		all, err := w.cluster.Clusters(ctx)
 		require.NoError(c, err)
 		assert.Contains(c, all, want)

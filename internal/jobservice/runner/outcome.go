@@ -27,7 +27,7 @@ type report struct {
 	failure jobs.Failure
 }
 
-// reportOf says what is to be told of an AIJob whose phase was last told as told.
+// reportOf says what to report about an AIJob whose phase was last reported as told.
 func reportOf(aijob *aiplatformv1alpha1.AIJob, told jobs.Status) report {
 	phase := jobs.Status("")
 	switch aijob.Status.Phase {

@@ -123,7 +123,7 @@ func (d *Dispatcher) ensure(ctx context.Context, t task) error {
 	d.metrics.request("create", nil)
 	d.log.Info("Created AIJob", "job", t.job.ID, "namespace", aijob.Namespace, "name", aijob.Name, "queue", queue)
 	d.change(t.job.ID, t.fence, func(t *task) { t.uid, t.since = aijob.UID, d.clock.Now() })
-	// The informer tells of it; this is for the one that it does not tell of.
+	// The informer reports it; this is for the one that it does not report.
 	d.queue.AddAfter(t.job.ID, unseen)
 	return nil
 }
@@ -180,7 +180,7 @@ func (d *Dispatcher) adopt(ctx context.Context, t task) error {
 	return nil
 }
 
-// follow tells the store what became of the AIJob of a task.
+// follow reports the state of the AIJob of a task to the store.
 func (d *Dispatcher) follow(ctx context.Context, t task) error {
 	aijob := &aiplatformv1alpha1.AIJob{}
 	err := d.cluster.cached.Get(ctx, nameOf(&t.job), aijob)

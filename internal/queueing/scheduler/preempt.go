@@ -91,7 +91,7 @@ func (c *cycle) mayHelp(job *waiting, s *scopes) bool {
 // looked is how many of the forms that wait for room before a job are looked at when others are to be stopped for it.
 const looked = 32
 
-// othersFirst says whether a job that comes before would take the room that the victims free: they would be stopped in vain.
+// othersFirst says whether a job that comes before would take the room that the victims free: they would be stopped for nothing.
 func (c *cycle) othersFirst(victims []*held, then room) bool {
 	for _, f := range c.before[:min(len(c.before), looked)] {
 		if f.members > 1 || len(f.parts) == 0 {

@@ -27,7 +27,7 @@ func TestWhoLosesItsPlace(t *testing.T) {
 		"no job for a job without a queue":                  {nodes(node("a", 1)).running(low("r").runs("a")).pending(job("high").priority(90)), []string{}},
 		"jobs of other queues":                              {nodes(node("a", 1)).queues(q, queue("p")).running(low("r").queue("p").runs("a")).pending(high), []string{"r"}},
 		"jobs without a queue":                              {nodes(node("a", 1)).queues(q).running(low("r").queue("").runs("a")).pending(high), []string{"r"}},
-		"no job in vain":                                    {nodes(node("a", 2)).queues(q).running(low("r").runs("a"), low("k").keeps().runs("a")).pending(high.gpus(2)), []string{}},
+		"no job for nothing":                                {nodes(node("a", 2)).queues(q).running(low("r").runs("a"), low("k").keeps().runs("a")).pending(high.gpus(2)), []string{}},
 		"no job for what no node has":                       {nodes(node("a", 2)).queues(q).running(low("r").runs("a")).pending(high.gpus(3)), []string{}},
 		"the lowest priority":                               {nodes(node("a", 2)).queues(q).running(low("r").runs("a"), low("s").priority(20).runs("a")).pending(high), []string{"r"}},
 		"the youngest of equals":                            {nodes(node("a", 2)).queues(q).running(low("old").runs("a"), low("young").since(time.Second).at("a")).pending(high), []string{"young"}},

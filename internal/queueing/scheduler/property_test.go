@@ -96,7 +96,7 @@ func TestVictimsAreOfLowerPriorityAndNotInVain(t *testing.T) {
 				}
 			}
 			if len(scheduler.Schedule(alone).Admitted) == 0 {
-				t.Fatalf("%s lost its place in vain: %s does not fit then%s\n%+v", p.UID, p.For, describe(s), d)
+				t.Fatalf("%s was preempted for nothing: %s does not fit then%s\n%+v", p.UID, p.For, describe(s), d)
 			}
 		}
 	})

@@ -124,7 +124,7 @@ type Group struct {
 type Decisions struct {
 	// Admitted jobs, in the order in which they were.
 	Admitted []Admission
-	// Preempted jobs must give their place back.
+	// Preempted jobs must release their quota and nodes.
 	Preempted []Preemption
 	// Waiting jobs, in the order of their queues.
 	Waiting []Wait

@@ -26,7 +26,7 @@ func (c *cycle) mayTake(job *waiting, h *held) bool {
 	return !job.queue.waitsBorrowing || h.queue != nil && h.queue.hasBorrowed()
 }
 
-// freed is what jobs that give their place back free of each level that limits a job.
+// freed is what jobs that are evicted free of each level that limits a job.
 type freed [levels]amounts
 
 // add what a running job holds, with sign -1 take it away.

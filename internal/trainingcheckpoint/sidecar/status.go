@@ -81,7 +81,7 @@ func (s *status) leave(path string) error {
 }
 
 // leaveEveryChange writes the report as termination message now and whenever it changes: a container that is killed at the end
-// of its grace period has no time left for last words.
+// of its grace period has no time left to write one.
 func (s *status) leaveEveryChange(path string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

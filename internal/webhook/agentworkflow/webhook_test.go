@@ -58,7 +58,7 @@ func TestConditionsAreCompiled(t *testing.T) {
 		"one on a stage that may run later":         {now: workflow(good, apart), refused: []string{"spec.stages[1].condition: refers to stage count"}},
 		"two at once":                               {now: workflow(bad, later), refused: []string{"spec.stages[1].condition: column", "spec.stages[2].condition: it yields int"}},
 		"an update that makes one wrong":            {before: workflow(good), now: workflow(bad), refused: []string{"spec.stages[1].condition: column"}},
-		"an update that mends one":                  {before: workflow(bad), now: workflow(good)},
+		"an update that fixes one":                  {before: workflow(bad), now: workflow(good)},
 		"an update of one that is wrong already":    {before: workflow(bad), now: workflow(bad, labelled)},
 		"an update that adds another mistake":       {before: workflow(bad), now: workflow(bad, later), refused: []string{"spec.stages[2].condition: it yields"}},
 		"an update that takes away what it needs":   {before: workflow(good), now: workflow(good, apart), refused: []string{"spec.stages[1].condition: refers to"}},

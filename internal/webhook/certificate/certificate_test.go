@@ -59,7 +59,7 @@ func TestACertificateIsGoodForItsHostsAndTime(t *testing.T) {
 	require.NoError(t, err, "it is not yet due")
 }
 
-// What another replica still serves stays trusted through a renewal, but not for ever.
+// What another replica still serves stays trusted through a renewal, but not forever.
 func TestTheAuthorityBeforeStaysTrusted(t *testing.T) {
 	first := issued(t, 30*time.Hour, nil)
 	second := issued(t, 30*time.Hour, first)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// rangeWarnings tells of LimitRanges that keep the workers' pods or the claim from being created.
+// rangeWarnings reports LimitRanges that keep the workers' pods or the claim from being created.
 func rangeWarnings(pod corev1.PodSpec, claim *corev1.PersistentVolumeClaim, ranges []corev1.LimitRange) []string {
 	var list []string
 	for _, limits := range ranges {

@@ -86,7 +86,7 @@ func lostCheckpoints(job *mlv1.TrainingJob) []string {
 		"use Retain, unless the result is kept elsewhere", *job.Spec.TTLSecondsAfterFinished)}
 }
 
-// untracked is an experiment that Weights & Biases refuses for want of a key.
+// untracked is an experiment that Weights & Biases refuses because it has no key.
 func untracked(job *mlv1.TrainingJob) []string {
 	m := job.Spec.Monitoring
 	if m.WandbProject == "" || m.WandbSecretRef != nil || slices.ContainsFunc(job.Spec.Env, func(variable corev1.EnvVar) bool {

@@ -11,7 +11,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
-// quotaWarnings tells of quotas that could not admit the job even if nothing else ran in the namespace.
+// quotaWarnings reports quotas that could not admit the job even if nothing else ran in the namespace.
 func quotaWarnings(job *mlv1.TrainingJob, d demand, quotas []corev1.ResourceQuota) []string {
 	var list []string
 	for _, quota := range quotas {

@@ -1,4 +1,4 @@
--- Stands before each script. The epoch is part of the text: a server that was started anew has no scripts, so that it says NOSCRIPT
+-- Stands before each script. The epoch is part of the text: a server that was restarted has no scripts, so that it says NOSCRIPT
 -- to each that knew it before, whatever data it has kept.
 --
 -- {jobs}:epoch      the life of these data
