@@ -114,7 +114,7 @@ func readJob(file string) (*mlv1.TrainingJob, error) {
 
 // replace creates the job, in place of one of the same name from an earlier demo.
 func (d *demo) replace(ctx context.Context, job *mlv1.TrainingJob) error {
-	if err := d.Delete(ctx, job.DeepCopy()); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(d.Delete(ctx, job.DeepCopy())); err != nil {
 		return fmt.Errorf("delete the job of an earlier demo: %w", err)
 	}
 	if err := d.Create(ctx, job); err != nil {

@@ -17,10 +17,11 @@ const (
 	// WorkerContainer is the name of the container that trains.
 	WorkerContainer = "trainer"
 
-	// CheckpointMount is where workers see the volume of their checkpoints, and ResumeMount that of the job that they resume from.
+	// CheckpointMount is where workers see the volume of their checkpoints.
 	CheckpointMount = "/checkpoints"
-	ResumeMount     = "/resume"
-	configMount     = "/etc/training"
+	// ResumeMount is where they see the volume of the job that they resume from.
+	ResumeMount = "/resume"
+	configMount = "/etc/training"
 
 	// gracePeriodSeconds is the time that a worker has to save a checkpoint in a volume when it is told to stop.
 	gracePeriodSeconds = 60
