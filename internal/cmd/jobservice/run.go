@@ -6,28 +6,26 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/dcnlab/spot-training-operator/internal/cmd/logging"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/runner"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
-	"github.com/dcnlab/spot-training-operator/internal/redact"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
 func run(ctx context.Context, o options, out io.Writer) error {
-	log, err := newLogger(o.logLevel)
+	log, err := logging.Start(o.logLevel)
 	if err != nil {
 		return err
 	}
@@ -163,18 +161,6 @@ func (o *options) url(address net.Addr) string {
 		host = "127.0.0.1"
 	}
 	return scheme + "://" + net.JoinHostPort(host, port)
-}
-
-// newLogger makes every line a JSON object on standard error, without what can be known to be a secret.
-func newLogger(level string) (*slog.Logger, error) {
-	var slogLevel slog.Level
-	if err := slogLevel.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level: %q is none of debug, info, warn and error: %w", level, err)
-	}
-	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slogLevel, ReplaceAttr: redact.LogAttribute})
-	ctrl.SetLogger(logr.FromSlogHandler(handler))
-	klog.SetLogger(logr.FromSlogHandler(handler))
-	return slog.New(handler), nil
 }
 
 // closeTimeout bounds the shutdown of the metrics server.
