@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -51,6 +52,8 @@ type cluster struct {
 	admits bool
 	// wrap the managers' requests.
 	wrap []transport.WrapperFunc
+	// log is where the managers' controllers log to; nowhere by default.
+	log logr.Logger
 	// everywhere has the managers watch all namespaces, as most do.
 	everywhere bool
 }
@@ -69,7 +72,7 @@ func newExclusiveCluster(t *testing.T) *cluster {
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	require.NoError(t, c.Create(t.Context(), namespace))
-	return &cluster{Client: c, t: t, config: config, namespace: namespace.Name}
+	return &cluster{Client: c, t: t, config: config, namespace: namespace.Name, log: logr.Discard()}
 }
 
 // manager is a manager that runs.
@@ -95,7 +98,7 @@ func (c *cluster) start(at *crash.Cut) *manager {
 	if c.everywhere {
 		caches.DefaultNamespaces = nil
 	}
-	mgr := managers.New(c.t, c.config, c.Scheme(), caches, append(c.wrap, m.Wrap)...)
+	mgr := managers.NewLogging(c.t, c.log, c.config, c.Scheme(), caches, append(c.wrap, m.Wrap)...)
 	scraper := progress.NewScraper(progress.ScraperOptions{
 		Interval: 200 * time.Millisecond,
 		Changed: func(job types.NamespacedName) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +49,7 @@ func (w Writer) Create(ctx context.Context, owner, child client.Object) (existin
 	what := w.describe(child)
 	switch {
 	case err == nil:
-		log.FromContext(ctx).Info("Created "+w.kindOf(child), "child", child.GetName())
+		log.FromContext(ctx).V(verbosity(child)).Info("Created "+w.kindOf(child), "child", child.GetName())
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
 		return w.existing(ctx, owner, child)
@@ -108,8 +110,19 @@ func (w Writer) Delete(ctx context.Context, object client.Object, options ...cli
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", w.describe(object), err)
 	}
-	log.FromContext(ctx).Info("Deleted "+w.kindOf(object), "child", object.GetName())
+	log.FromContext(ctx).V(verbosity(object)).Info("Deleted "+w.kindOf(object), "child", object.GetName())
 	return nil
+}
+
+// verbosity at which the log says that an object was created or deleted: what only serves those that run is of interest to debugging.
+func verbosity(object client.Object) int {
+	switch object.(type) {
+	case *corev1.ServiceAccount, *corev1.ConfigMap, *corev1.Secret, *corev1.Service, *corev1.PersistentVolumeClaim, *networkingv1.NetworkPolicy,
+		*rbacv1.Role, *rbacv1.RoleBinding:
+		return 1
+	default:
+		return 0
+	}
 }
 
 // Merge sets fields of the object that was seen, by a merge patch. Like Delete it passes over an object that is gone.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,13 +37,19 @@ type Manager struct {
 // New returns a manager whose requests to the API server pass through the wrappers.
 func New(t testing.TB, api *rest.Config, scheme *runtime.Scheme, of cache.Options, wrap ...transport.WrapperFunc) *Manager {
 	t.Helper()
+	return NewLogging(t, logr.Discard(), api, scheme, of, wrap...)
+}
+
+// NewLogging is New of a manager whose controllers log to a logger.
+func NewLogging(t testing.TB, log logr.Logger, api *rest.Config, scheme *runtime.Scheme, of cache.Options, wrap ...transport.WrapperFunc) *Manager {
+	t.Helper()
 	api = rest.CopyConfig(api)
 	for _, one := range wrap {
 		api.Wrap(one)
 	}
 	of.DefaultTransform = cache.TransformStripManagedFields()
 	mgr, err := ctrl.NewManager(api, ctrl.Options{
-		Scheme: scheme, Cache: of,
+		Scheme: scheme, Cache: of, Logger: log,
 		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // several run in one process
