@@ -106,7 +106,7 @@ func TestWorkersStart(t *testing.T) {
 			observed: refusedBy(see(job, workers).after(11*time.Second), `Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest": hostPort`),
 			want:     waiting(reasons.PodSecurityViolation, 0),
 			message: `2 of 2 pods could not be created: pods "x" is forbidden: violates PodSecurity "restricted:latest": hostPort` +
-				`; correct the security context, or use another namespace`,
+				`; correct spec.securityContext, or use another namespace`,
 		},
 		"a webhook refuses the pods": {
 			observed: refusedBy(see(job, workers).after(11*time.Second), `Error creating: admission webhook "w" denied the request`),

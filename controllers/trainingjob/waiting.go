@@ -111,7 +111,7 @@ func (o *observed) refusedPods(exist int) (reason, message string) {
 		return reasons.PodCreationFailed, fmt.Sprintf(
 			"%s: see the events of the Job, kubectl describe job %s -n %s", count, o.workers.Name, o.job.Namespace)
 	}
-	reason, remedy := child.Forbidden(why)
+	reason, remedy := child.Forbidden(why, "spec.securityContext")
 	return cmp.Or(reason, reasons.PodCreationFailed), count + ": " + why + remedy
 }
 

@@ -31,20 +31,20 @@ func RefusalOf(err error, what string) *Refusal {
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
 		return &Refusal{reasons.InvalidSpec, fmt.Sprintf("the API server refuses %s: %v", what, err)}
 	case apierrors.IsForbidden(err):
-		reason, remedy := Forbidden(err.Error())
+		reason, remedy := Forbidden(err.Error(), "the security context")
 		return &Refusal{cmp.Or(reason, reasons.Forbidden), fmt.Sprintf("the API server refuses %s: %v%s", what, err, remedy)}
 	}
 	return nil
 }
 
 // Forbidden tells from the API server's text why an object, or the pods made from it, are forbidden, and what helps, as the end of a
-// message. The reason is empty when the cause is neither a quota nor Pod Security.
-func Forbidden(text string) (reason, remedy string) {
+// message. The reason is empty when the cause is neither a quota nor Pod Security. securityContext names the field that sets it.
+func Forbidden(text, securityContext string) (reason, remedy string) {
 	switch {
 	case strings.Contains(text, "exceeded quota"):
 		return reasons.ResourceQuotaExceeded, "; free or raise the quota, or request less"
 	case strings.Contains(text, "violates PodSecurity"):
-		return reasons.PodSecurityViolation, "; correct the security context, or use another namespace"
+		return reasons.PodSecurityViolation, "; correct " + securityContext + ", or use another namespace"
 	}
 	return "", ""
 }

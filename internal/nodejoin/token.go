@@ -53,7 +53,7 @@ func (t Tokens) Make(ctx context.Context, instance Instance, ttl time.Duration) 
 		if token, good := t.read(secret); good {
 			return token, nil
 		}
-		if err := (child.Writer{Client: t.Client}).Delete(ctx, secret); err != nil {
+		if err := t.remove(ctx, secret); err != nil {
 			return "", err
 		}
 		secret = ownSecret(instance, metav1.NamespaceSystem, secret.Name)
@@ -89,6 +89,10 @@ func (t Tokens) Revoke(ctx context.Context, instance Instance) error {
 	if err != nil || secret.UID == "" {
 		return err
 	}
+	return t.remove(ctx, secret)
+}
+
+func (t Tokens) remove(ctx context.Context, secret *corev1.Secret) error {
 	return child.Writer{Client: t.Client}.Delete(ctx, secret)
 }
 

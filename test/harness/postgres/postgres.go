@@ -82,6 +82,12 @@ func (s *Server) Kill() {
 	for _, pid := range own {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
+	// Their shared memory is in use until they are gone.
+	for _, pid := range own {
+		for deadline := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // children are the processes that a process has started.

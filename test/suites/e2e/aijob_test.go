@@ -209,7 +209,7 @@ func TestAIJobGangWaitsForAllItsGPUs(t *testing.T) {
 		return gang.Status.Reason == reasons.InsufficientCapacity, err
 	})
 	assert.Equal(t, aiplatformv1alpha1.AIJobQueued, gang.Status.Phase)
-	assert.Regexp(t, `needs 4 .*; 2 are free`, gang.Status.Message)
+	assert.Regexp(t, `requested 4, available 2`, gang.Status.Message)
 	members := client.MatchingLabels{aiplatformv1alpha1.LabelAIJob: "four"}
 	var pods corev1.PodList
 	require.NoError(t, cluster.List(t.Context(), &pods, client.InNamespace(ns), members))

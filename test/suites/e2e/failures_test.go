@@ -148,7 +148,7 @@ func TestFailureMissingSecretStartsOnceItExists(t *testing.T) {
 	job.Spec.Env = []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "forgotten"}, Key: "token",
 	}}}}
-	waitsFor(t, job, reasons.ContainerConfigError, `secret "forgotten" not found`, "once what it misses exists in namespace "+ns)
+	waitsFor(t, job, reasons.ContainerConfigError, `secret "forgotten" not found`, "once what it lacks exists in namespace "+ns)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "forgotten"}, StringData: map[string]string{"token": "t"}}
 	require.NoError(t, cluster.Create(t.Context(), secret))
 	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))

@@ -37,7 +37,7 @@ var apiMethods = []string{"Get", "List", "Watch", "Create", "Update", "Patch", "
 
 // otherPrograms are folders of agents, which have service accounts of their own or none: tests beside them hold them to their rights.
 var otherPrograms = map[string]bool{
-	"internal/checkpoint": true, "internal/nodenotice/watcher": true, "internal/containercheckpoint": true, "internal/jobservice": true,
+	"internal/trainingcheckpoint": true, "internal/nodenotice/watcher": true, "internal/containercheckpoint": true, "internal/jobservice": true,
 }
 
 // callsOfTheAPIServer finds them in the controllers and in what these use.

@@ -14,14 +14,6 @@ var exceptions = []exception{
 		reason: "the same, for pooled workers",
 	},
 	{
-		access: access{group: "rbac.authorization.k8s.io", resource: "clusterroles", verb: "create"},
-		reason: "the same",
-	},
-	{
-		access: access{group: "rbac.authorization.k8s.io", resource: "clusterrolebindings", verb: "create"},
-		reason: "the same",
-	},
-	{
 		access: access{group: "aiplatform.example.com", resource: "aijobqueues", verb: "work"},
 		reason: "pooled workers are given it, and no user can grant what it lacks; what is asked for that is not logged",
 	},

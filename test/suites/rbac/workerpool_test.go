@@ -37,6 +37,26 @@ func pooledWorkers(w *world) {
 	require.NoError(w.t, w.Patch(w.t.Context(), workers, client.MergeFrom(before)))
 	w.awaitChild(workers, func() bool { return *workers.Spec.Replicas == 1 })
 
+	// What others changed is set right with the next change of the queue.
+	rights := []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}}
+	for _, object := range rights {
+		object.SetName(workers.Name)
+		require.NoError(w.t, w.Get(w.t.Context(), client.ObjectKeyFromObject(object), object))
+		before := object.DeepCopyObject().(client.Object)
+		object.SetLabels(nil)
+		require.NoError(w.t, w.Patch(w.t.Context(), object, client.MergeFrom(before)))
+	}
+	require.NoError(w.t, w.Get(w.t.Context(), client.ObjectKeyFromObject(queue), queue))
+	withOne := queue.DeepCopy()
+	queue.Spec.Workers.MaxReplicas = ptr.To[int32](7)
+	require.NoError(w.t, w.Patch(w.t.Context(), queue, client.MergeFrom(withOne)))
+	for _, object := range rights {
+		w.await("the labels of "+object.GetName(), func(ctx context.Context) (bool, error) {
+			err := w.Get(ctx, client.ObjectKeyFromObject(object), object)
+			return len(object.GetLabels()) > 0, err
+		})
+	}
+
 	require.NoError(w.t, w.Get(w.t.Context(), client.ObjectKeyFromObject(queue), queue))
 	withWorkers := queue.DeepCopy()
 	queue.Spec.Workers = nil

@@ -53,7 +53,7 @@ func TestUpgradeToANewStorageVersion(t *testing.T) {
 	require.NoError(t, c.Update(t.Context(), crd))
 
 	after := c.start([]string{"OPERATOR_CONDITION_NAME=" + conditionName, "POD_NAMESPACE=" + namespace}, "--storage-migration-qps=20")
-	c.eventually("the manager finds no OperatorCondition", func() bool { return after.logs("not ready until OLM knows") })
+	c.eventually("the manager finds no OperatorCondition", func() bool { return after.logs("Not ready until OLM knows") })
 	assert.False(t, after.ready(), "ready before OLM was told to wait")
 	assert.Equal(t, storedBefore, c.stored(), "objects were written before OLM was told to wait")
 
