@@ -21,7 +21,7 @@ MODULE=github.com/dcnlab/spot-training-operator
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
 
 # What is built from pinned versions is kept here, for all checkouts of this machine.
-CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/spot-training-operator
+CACHE=${XDG_CACHE_HOME:-${HOME:-$ROOT}/.cache}/spot-training-operator
 
 # The cluster of KUBECONFIG, when the caller named one; the local cluster otherwise.
 USER_CLUSTER=${KUBECONFIG:-}

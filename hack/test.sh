@@ -38,17 +38,17 @@ main() {
   in_background workers workers/run-tests.sh
   say "operator (Go), packages with concurrency of their own: with the race detector"
   # shellcheck disable=SC2086 # lists of words
-  go_tests concurrent $concurrent -- -race -p 3 -skip '^TestBudget'
+  go_tests $concurrent -- -race -p 3 -skip '^TestBudget' || FAILED+=("packages with concurrency")
   say "operator (Go), other packages"
   # shellcheck disable=SC2086 # lists of words
-  if [[ -n $others ]]; then go_tests others $others -- -p 3; fi
+  if [[ -n $others ]]; then go_tests $others -- -p 3 || FAILED+=("other packages"); fi
   say "budgets of what concurrent packages cost, for which the race detector is in the way (Go)"
   # shellcheck disable=SC2046 # a list of words
-  go_tests budgets $(grep -x -F "$concurrent" <<<"$(with_budgets)") -- -run '^TestBudget'
+  go_tests $(grep -x -F "$concurrent" <<<"$(with_budgets)") -- -run '^TestBudget' || FAILED+=("budgets")
   say "local cluster (Go)"
-  (cd hack/localcluster && go_tests localcluster ./... --) || FAILED+=("local cluster")
+  (cd hack/localcluster && go_tests ./... --) || FAILED+=("local cluster")
   say "catalog (Go)"
-  (cd hack/catalog && go_tests catalog ./... --) || FAILED+=("catalog")
+  (cd hack/catalog && go_tests ./... --) || FAILED+=("catalog")
   show workers || FAILED+=("workers")
 
   if ((${#FAILED[@]})); then
@@ -62,10 +62,9 @@ with_budgets() {
   grep -rl --include='*_test.go' '^func TestBudget' controllers internal | xargs -n1 dirname | sort -u | sed "s|^|$MODULE/|"
 }
 
-# go_tests NAME PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint.
+# go_tests PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint.
 go_tests() {
-  local name=$1 packages=()
-  shift
+  local packages=()
   while [[ $1 != -- ]]; do
     packages+=("$1")
     shift
@@ -73,7 +72,7 @@ go_tests() {
   shift
   # shellcheck disable=SC2086 # TEST_ARGS are several words
   "$BIN/gotestsum" --format pkgname "${RERUNS[@]}" --packages="${packages[*]}" -- \
-    -vet=off -parallel 6 -timeout 20m "$@" ${TEST_ARGS:-} || FAILED+=("$name")
+    -vet=off -parallel 6 -timeout 20m "$@" ${TEST_ARGS:-}
 }
 
 main "$@"
