@@ -171,10 +171,6 @@ benchstat: $(BENCHSTAT) ## Compare two benchmark outputs: make benchstat OLD=old
 
 ##@ Local cluster
 
-.PHONY: cluster-program
-cluster-program: ## Build the localcluster command only.
-	@source hack/lib.sh && localcluster --help >/dev/null
-
 .PHONY: cluster-up
 cluster-up: ## Start the one-node Kubernetes; the first time it is built, which takes minutes.
 	@hack/cluster.sh up
