@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # Packages with goroutines of their own, as extended regular expressions below the module's path.
 CONCURRENT='/(controllers|internal/(queueing|child|reporting|trainingcheckpoint|containercheckpoint|checkpointbackup|nodenotice|nodejoin'
-CONCURRENT+='|cloud|redact|metrics|tracing|jobservice|cmd)|test/suites/notice)(/|$)'
+CONCURRENT+='|cloud|redact|metrics|tracing|training|olm|webhook|accessreview|jobservice|cmd)|test/suites/notice)(/|$)'
 # Pure planning below them.
 PURE='/(internal/queueing/scheduler|controllers/trainingjob/(build|gang|framework))(/|$)'
 # These need a live node, or measure.
