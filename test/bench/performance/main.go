@@ -183,7 +183,7 @@ func findAssets(folder string) (string, error) {
 
 func buildManager(ctx context.Context, folder string) (string, error) {
 	program := filepath.Join(folder, "manager")
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", program, ".")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-tags=disable_grpc_modules,grpcnotrace", "-ldflags=-s -w", "-o", program, ".")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return "", fmt.Errorf("build the manager (in the top folder of the repository?): %w", err)
