@@ -58,15 +58,23 @@ func requestEvents(was, is *mlv1.CheckpointRequest) []reporting.Event {
 // storageEvents report the condition CheckpointReady while the job may run. What keeps a job from starting is told as the
 // reason of its state.
 func storageEvents(before, after *mlv1.TrainingJobStatus) []reporting.Event {
-	was := ptr.Deref(meta.FindStatusCondition(before.Conditions, reasons.ConditionCheckpointReady), metav1.Condition{})
-	is := meta.FindStatusCondition(after.Conditions, reasons.ConditionCheckpointReady)
+	if after.State == mlv1.StatePending {
+		return nil
+	}
+	return conditionEvents(before, after, reasons.ConditionCheckpointReady, "Checkpoint", reasons.EventCheckpointProblem, reasons.EventCheckpointStorageReady)
+}
+
+// conditionEvents report a condition that became False, for another reason too, and that it is no longer.
+func conditionEvents(before, after *mlv1.TrainingJobStatus, kind, action, problem, solved string) []reporting.Event {
+	was := ptr.Deref(meta.FindStatusCondition(before.Conditions, kind), metav1.Condition{})
+	is := meta.FindStatusCondition(after.Conditions, kind)
 	switch {
-	case is == nil || is.Status == was.Status && is.Reason == was.Reason || after.State == mlv1.StatePending:
+	case is == nil || is.Status == was.Status && is.Reason == was.Reason:
 		return nil
 	case is.Status == metav1.ConditionFalse:
-		return []reporting.Event{reporting.Warning(reasons.EventCheckpointProblem, "Checkpoint", "%s: %s", is.Reason, is.Message)}
+		return []reporting.Event{reporting.Warning(problem, action, "%s: %s", is.Reason, is.Message)}
 	case was.Status == metav1.ConditionFalse:
-		return []reporting.Event{reporting.Normal(reasons.EventCheckpointStorageReady, "Checkpoint", "%s", is.Message)}
+		return []reporting.Event{reporting.Normal(solved, action, "%s", is.Message)}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package trainingjob
 
 import (
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,30 +9,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
-	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
-// advancedTraining is the sample of that name with all its fields, but with checkpoints on a claim instead of S3.
-func advancedTraining(t *testing.T) *mlv1.TrainingJob {
-	t.Helper()
-	text, err := os.ReadFile("../../config/samples/seed-001-advanced-resnet152.yaml")
-	require.NoError(t, err)
-	job := builders.TrainingJob("advanced-training").Obj()
-	require.NoError(t, yaml.UnmarshalStrict(text, job))
-	job.Spec.Checkpoint.Storage = mlv1.CheckpointStorage{
-		Type: mlv1.StoragePVC, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-	}
-	job.Spec.Checkpoint.ResumeFrom = "pvc://ml-checkpoints/resnet152/checkpoint-epoch-50"
-	return job
-}
-
 func TestDrift(t *testing.T) {
-	job := advancedTraining(t)
+	job := builders.AdvancedTraining(t)
 	tests := map[string]struct {
 		object  client.Object
 		change  func(live client.Object)

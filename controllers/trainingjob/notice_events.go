@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -15,7 +13,7 @@ import (
 
 // noticeEvents are the events of preemption notices, and of what was done about them, from one status to the next.
 func noticeEvents(before, after *mlv1.TrainingJobStatus) []reporting.Event {
-	list := capacityEvents(before, after)
+	list := conditionEvents(before, after, reasons.ConditionSpotCapacity, "Preempt", reasons.EventSpotCapacityMissing, reasons.EventSpotCapacityAvailable)
 	is := after.Preemption
 	if is == nil {
 		return list
@@ -60,19 +58,4 @@ func newlyNoticed(was, is mlv1.PreemptionStatus) []string {
 		told = append(told, words+" ("+node.Source+")")
 	}
 	return told
-}
-
-// capacityEvents are the events of the condition SpotCapacity.
-func capacityEvents(before, after *mlv1.TrainingJobStatus) []reporting.Event {
-	was := ptr.Deref(meta.FindStatusCondition(before.Conditions, reasons.ConditionSpotCapacity), metav1.Condition{})
-	is := meta.FindStatusCondition(after.Conditions, reasons.ConditionSpotCapacity)
-	switch {
-	case is == nil || is.Status == was.Status && is.Reason == was.Reason:
-		return nil
-	case is.Status == metav1.ConditionFalse:
-		return []reporting.Event{reporting.Warning(reasons.EventSpotCapacityMissing, "Preempt", "%s: %s", is.Reason, is.Message)}
-	case was.Status == metav1.ConditionFalse:
-		return []reporting.Event{reporting.Normal(reasons.EventSpotCapacityAvailable, "Preempt", "%s", is.Message)}
-	}
-	return nil
 }

@@ -1,5 +1,5 @@
-// Package child caches the objects that a controller makes for those of its kind. The manager's own cache has those of
-// TrainingJobs only, by another label.
+// Package child creates, checks, changes, deletes and caches the objects that a controller makes for those of its kind. The manager's own
+// cache has those of TrainingJobs only, by another label.
 package child
 
 import (

@@ -1,7 +1,6 @@
 package build
 
 import (
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,20 +15,6 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
-
-// advancedTraining is the sample of that name with all its fields, but with checkpoints on a claim instead of S3.
-func advancedTraining(t *testing.T) *mlv1.TrainingJob {
-	t.Helper()
-	text, err := os.ReadFile("../../../config/samples/seed-001-advanced-resnet152.yaml")
-	require.NoError(t, err)
-	job := builders.TrainingJob("advanced-training").Obj()
-	require.NoError(t, yaml.UnmarshalStrict(text, job))
-	job.Spec.Checkpoint.Storage = mlv1.CheckpointStorage{
-		Type: mlv1.StoragePVC, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-	}
-	job.Spec.Checkpoint.ResumeFrom = "pvc://ml-checkpoints/resnet152/checkpoint-epoch-50"
-	return job
-}
 
 // goldenMeta is the metadata of every child but the claim.
 const goldenMeta = `
@@ -158,7 +143,7 @@ spec:
 `
 
 func TestChildrenOfTheAdvancedExample(t *testing.T) {
-	job := advancedTraining(t)
+	job := builders.AdvancedTraining(t)
 	workers := Workers(job, Settings{WorkerImage: "not used"}, 2)
 	trainer := &workers.Spec.Template.Spec.Containers[0]
 	assert.Equal(t, Environment(job), trainer.Env)

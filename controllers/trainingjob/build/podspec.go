@@ -173,7 +173,7 @@ func checkpointDir(job *mlv1.TrainingJob) string {
 	return path.Join(CheckpointMount, job.Name, string(job.UID))
 }
 
-// askForInstances puts the label on the pods by which a SpotInstanceVM knows that it may create instances for them. A name
+// askForInstances labels the pods, so that a SpotInstanceVM may create instances for them. A name
 // that is too long for a label is that of no SpotInstanceVM, which the condition says.
 func askForInstances(job *mlv1.TrainingJob, template *corev1.PodTemplateSpec) {
 	if name := SpotName(job); name != "" && len(name) <= validation.LabelValueMaxLength {

@@ -5,13 +5,12 @@ package checkpointagent
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/cmd/logging"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/sidecar"
 )
 
@@ -71,7 +70,7 @@ func run(ctx context.Context, role func(context.Context, sidecar.Settings) error
 		}
 		return nil
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: logLevel(), ReplaceAttr: redact.LogAttribute}))
+	log := logging.FromEnvironment()
 	settings, err := fromEnvironment(os.Getenv)
 	if err != nil {
 		return exitError{err, exitSettings}
@@ -96,12 +95,4 @@ func limitMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
-}
-
-func logLevel() slog.Level {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(os.Getenv("LOG_LEVEL"))); err != nil {
-		return slog.LevelInfo
-	}
-	return level
 }

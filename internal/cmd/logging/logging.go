@@ -19,8 +19,21 @@ func Start(level string) (*slog.Logger, error) {
 	if err := slogLevel.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level: %q is none of debug, info, warn and error: %w", level, err)
 	}
-	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slogLevel, ReplaceAttr: redact.LogAttribute})
-	ctrl.SetLogger(logr.FromSlogHandler(handler))
-	klog.SetLogger(logr.FromSlogHandler(handler))
-	return slog.New(handler), nil
+	log := newLogger(slogLevel)
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	return log, nil
+}
+
+// FromEnvironment returns a logger of the level that the variable LOG_LEVEL names; info when it names none.
+func FromEnvironment() *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(os.Getenv("LOG_LEVEL"))); err != nil {
+		level = slog.LevelInfo
+	}
+	return newLogger(level)
+}
+
+func newLogger(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: redact.LogAttribute}))
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,9 +20,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dcnlab/spot-training-operator/internal/cmd/logging"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice/metadata"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice/watcher"
-	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
 // nodeVariable names the node, by the downward API.
@@ -71,7 +70,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	limitMemory()
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: logLevel(), ReplaceAttr: redact.LogAttribute}))
+	log := logging.FromEnvironment()
 	c, err := newClient()
 	if err != nil {
 		return err
@@ -124,12 +123,4 @@ func limitMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
-}
-
-func logLevel() slog.Level {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(os.Getenv("LOG_LEVEL"))); err != nil {
-		return slog.LevelInfo
-	}
-	return level
 }

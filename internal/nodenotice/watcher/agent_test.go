@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,14 +26,6 @@ const (
 	patience = 30 * time.Second
 	tick     = 5 * time.Millisecond
 )
-
-// binaries of the API server.
-func binaries() string {
-	if folder := os.Getenv("KUBEBUILDER_ASSETS"); folder != "" {
-		return folder
-	}
-	return filepath.Join("..", "..", "..", ".localcluster", "bin")
-}
 
 // instance is a node with its metadata server.
 type instance struct {

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 // Where and as what the agent is installed.
@@ -67,8 +69,8 @@ func install(t *testing.T) {
 
 func rendered(t *testing.T) (objects []*unstructured.Unstructured) {
 	t.Helper()
-	kubectl := filepath.Join(binaries(), "kubectl")
-	output, err := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join("..", "..", "..", "config", "default")).Output()
+	kubectl := filepath.Join(apiserver.Binaries(), "kubectl")
+	output, err := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join(apiserver.Root(), "config", "default")).Output()
 	require.NoError(t, err)
 	documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(output)), 4096)
 	for {

@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 // Folder of the CRD as it is shipped, for envtest's CRDDirectoryPaths.
 func Folder() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..", "..", "config", "checkpoint-agent", "crd")
+	return filepath.Join(apiserver.Root(), "config", "checkpoint-agent", "crd")
 }
 
 // CRD is the CRD as it is shipped, which serves the named versions only, all when none is named. The first that is served

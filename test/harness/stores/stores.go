@@ -9,13 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 	"github.com/dcnlab/spot-training-operator/test/harness/process"
 )
 
@@ -27,8 +27,7 @@ func program(t testing.TB, name string) string {
 	t.Helper()
 	folder := os.Getenv("BIN")
 	if folder == "" {
-		_, here, _, _ := runtime.Caller(0)
-		folder = filepath.Join(filepath.Dir(here), "..", "..", "..", ".bin")
+		folder = filepath.Join(apiserver.Root(), ".bin")
 	}
 	path := filepath.Join(folder, name)
 	_, err := os.Stat(path)

@@ -20,6 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 const (
@@ -37,7 +39,7 @@ const (
 
 var (
 	helmCommand = tool("HELM", root+"/.bin/helm")
-	assets      = tool("KUBEBUILDER_ASSETS", root+"/.localcluster/bin")
+	assets      = apiserver.Binaries()
 )
 
 func tool(variable, otherwise string) string {

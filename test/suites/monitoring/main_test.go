@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 const root = "../../.."
@@ -25,7 +27,7 @@ const root = "../../.."
 var (
 	prometheusCommand = tool("PROMETHEUS", root+"/.bin/prometheus")
 	promtoolCommand   = tool("PROMTOOL", root+"/.bin/promtool")
-	assets            = tool("KUBEBUILDER_ASSETS", root+"/.localcluster/bin")
+	assets            = apiserver.Binaries()
 )
 
 func tool(variable, otherwise string) string {

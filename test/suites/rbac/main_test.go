@@ -22,22 +22,17 @@ import (
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 const root = "../../.."
 
 // assets is the folder of the control plane's programs.
-var assets = os.Getenv("KUBEBUILDER_ASSETS")
+var assets = apiserver.Binaries()
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	if assets == "" {
-		path, err := filepath.Abs(root + "/.localcluster/bin")
-		if err != nil {
-			panic(err) // the working directory is gone
-		}
-		assets = path
-	}
 	for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"} {
 		if _, err := os.Stat(filepath.Join(assets, program)); err != nil {
 			fmt.Fprintf(os.Stderr, "these tests need a real control plane: %v: run `make test`, which builds it, "+

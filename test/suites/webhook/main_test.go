@@ -26,8 +26,7 @@ import (
 )
 
 const (
-	root       = "../../.."
-	localTools = root + "/.localcluster/bin"
+	root = "../../.."
 
 	// The operator's namespace, and who it is there.
 	operatorNamespace = "spot-training-operator-system"
