@@ -41,8 +41,9 @@ KO := $(BIN)/ko
 HUGO := $(BIN)/hugo
 MERMAID := $(BIN)/mermaid/package.json
 
-# Binaries carry VERSION, not the state of a git checkout that may belong to another user.
-export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
+# Binaries carry VERSION, not the state of a git checkout that may belong to another user, and no paths: what one checkout has compiled
+# serves all others of this machine.
+export GOFLAGS := $(filter-out -buildvcs=% -trimpath,$(GOFLAGS)) -buildvcs=false -trimpath
 export BIN IMG WORKER_IMG VERSION REGISTRY
 
 # What `make generate bundle catalog` writes, and `make verify` compares.

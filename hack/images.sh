@@ -13,6 +13,8 @@ umask 022
 
 MANAGER=$STATE/images/manager/manager
 WORKER_DIR=$STATE/images/training
+# One for all checkouts of this machine: it takes minutes.
+DEBIAN_DIR=$CACHE/worker-image
 
 prepare_manager() {
   mkdir -p "$(dirname "$MANAGER")"
@@ -21,15 +23,15 @@ prepare_manager() {
 
 # rootfs.tar (Debian with PyTorch) is made again only when its recipe has changed, app (the worker) every time.
 prepare_worker() (
-  mkdir -p "$WORKER_DIR"
+  mkdir -p "$WORKER_DIR" "$DEBIAN_DIR"
   # Another script may be at the same.
-  exec 9>"$WORKER_DIR/.lock"
+  exec 9>"$DEBIAN_DIR/.lock"
   flock 9
   ensure_mmdebstrap
-  workers/training/build-rootfs.sh "$WORKER_DIR"
+  workers/training/build-rootfs.sh "$DEBIAN_DIR"
   rm -rf "$WORKER_DIR/app"
   mkdir "$WORKER_DIR/app"
-  tar --extract --file "$WORKER_DIR/app.tar" --directory "$WORKER_DIR/app"
+  tar --extract --file "$DEBIAN_DIR/app.tar" --directory "$WORKER_DIR/app"
   workers/install.sh "$WORKER_DIR/app/opt/training-worker"
 )
 
@@ -42,8 +44,8 @@ load_manager() {
 
 # Configured as workers/training/build-rootfs.sh says.
 load_worker() {
-  load_once worker "$WORKER_IMG" "$(content_of "$WORKER_DIR/rootfs.stamp" "$WORKER_DIR/app" workers/training/tensorboard)" \
-    --rootfs "$WORKER_DIR/rootfs.tar" --file "$WORKER_DIR/app/opt/training-worker:/opt/training-worker" \
+  load_once worker "$WORKER_IMG" "$(content_of "$DEBIAN_DIR/rootfs.stamp" "$WORKER_DIR/app" workers/training/tensorboard)" \
+    --rootfs "$DEBIAN_DIR/rootfs.tar" --file "$WORKER_DIR/app/opt/training-worker:/opt/training-worker" \
     --file workers/training/tensorboard:/usr/local/bin/tensorboard:0755 \
     --user 1000:1000 --workdir /tmp --entrypoint '["/usr/bin/python3", "-m", "training_worker"]' \
     --env PATH=/usr/local/bin:/usr/bin:/bin --env PYTHONPATH=/opt/training-worker \

@@ -17,8 +17,9 @@ NAMESPACE=spot-training-operator-system
 DEPLOYMENT=spot-training-operator-controller-manager
 MODULE=github.com/dcnlab/spot-training-operator
 
-# Binaries carry VERSION; a checkout that belongs to another user must not stop the build.
-export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
+# Binaries carry VERSION; a checkout that belongs to another user must not stop the build. What one checkout has compiled serves
+# all others of this machine, which only paths in it would hinder.
+export GOFLAGS="${GOFLAGS:-} -buildvcs=false -trimpath"
 
 # What is built from pinned versions is kept here, for all checkouts of this machine.
 CACHE=${XDG_CACHE_HOME:-${HOME:-$ROOT}/.cache}/spot-training-operator

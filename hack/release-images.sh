@@ -52,7 +52,7 @@ manager() {
 
 # The large root file system is shared with hack/images.sh, as long as its recipe is the same.
 worker() {
-  local shared=$STATE/images/training own=$folder/worker
+  local shared=$CACHE/worker-image own=$folder/worker
   mkdir -p "$own"
   if [[ -s $shared/rootfs.tar && ! -e $own/rootfs.tar ]]; then
     ln --force "$shared/rootfs.tar" "$shared/rootfs.stamp" "$own/"

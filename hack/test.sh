@@ -62,7 +62,7 @@ with_budgets() {
   grep -rl --include='*_test.go' '^func TestBudget' controllers internal | xargs -n1 dirname | sort -u | sed "s|^|$MODULE/|"
 }
 
-# go_tests PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint.
+# go_tests PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint; linking is faster without what debuggers need.
 go_tests() {
   local packages=()
   while [[ $1 != -- ]]; do
@@ -72,7 +72,7 @@ go_tests() {
   shift
   # shellcheck disable=SC2086 # TEST_ARGS are several words
   "$BIN/gotestsum" --format pkgname "${RERUNS[@]}" --packages="${packages[*]}" -- \
-    -vet=off -parallel 6 -timeout 20m "$@" ${TEST_ARGS:-}
+    -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 20m "$@" ${TEST_ARGS:-}
 }
 
 main "$@"

@@ -54,7 +54,7 @@ func (c *cluster) census() (ready int) {
 // steadyState is how many SpotInstanceVMs the operator is to look after with one list for each zone.
 const steadyState = 500
 
-func TestAPIFiveHundredSpotInstanceVMsAreOneListForEachZone(t *testing.T) {
+func TestBudgetOneListForEachZoneServesFiveHundredSpotInstanceVMs(t *testing.T) {
 	c := newCluster(t)
 	f := newFuse(0)
 	m := c.start(f)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,13 +114,19 @@ func resumesAfterAKill(t *testing.T, job *mlv1.TrainingJob) *mlv1.TrainingJob {
 	t.Helper()
 	require.NoError(t, cluster.Create(t.Context(), job))
 	before := reaches(t, job, "there is a checkpoint of epoch 2", afterCheckpoint(2))
+	first := child(t, job, &batchv1.Job{}, "-training")
 
 	victim := workers(t, job)["1"]
 	execute(t, &victim, "kill -9 $(cat /tmp/worker.pid)")
 
-	reaches(t, job, "it restarts", func(job *mlv1.TrainingJob) bool { return job.Status.RestartCount == 1 })
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	failed := reaches(t, job, "it restarts", func(job *mlv1.TrainingJob) bool { return job.Status.RestartCount == 1 })
+	assert.Contains(t, failed.Status.FailureReason, "worker 1 ")
+	assert.Contains(t, failed.Status.FailureReason, "signal 9")
+	done := completes(t, job)
 	assert.Equal(t, int32(1), done.Status.RestartCount)
+	assert.Zero(t, done.Status.DisruptionCount)
+	assert.Equal(t, int32(8), done.Status.CurrentEpoch)
+	assert.NotEqual(t, first.UID, child(t, job, &batchv1.Job{}, "-training").UID, "the Job was replaced")
 	assert.GreaterOrEqual(t, restoredStep(t, job), before.Status.Checkpoint.Step, "nothing before the checkpoint is trained again")
 	assert.NotEmpty(t, done.Status.Checkpoint.RestoredFrom)
 	assert.Equal(t, int32(1), done.Status.Checkpoint.RestoredAttempt)
@@ -158,7 +165,7 @@ func TestRetentionKeepsExactlyTheNewestCheckpoints(t *testing.T) {
 	job.Spec.Checkpoint.Retention = 2
 	require.NoError(t, cluster.Create(t.Context(), job))
 
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 
 	assert.Equal(t, int32(2), done.Status.Checkpoint.Kept)
 	assert.ElementsMatch(t, []string{"checkpoint-epoch-7", "checkpoint-epoch-8"}, storedCheckpoints(server, done))
@@ -209,7 +216,7 @@ func TestACorruptNewestCheckpointInS3IsSkipped(t *testing.T) {
 // skipsTheCorruptOne waits until the job has gone on from an older checkpoint than the one with the name.
 func skipsTheCorruptOne(t *testing.T, job *mlv1.TrainingJob, name string) {
 	t.Helper()
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 	happened(t, job, "CheckpointSkipped", name)
 	assert.NotEqual(t, name, path.Base(done.Status.Checkpoint.RestoredFrom))
 	assert.NotEmpty(t, done.Status.Checkpoint.RestoredFrom, "it did not begin at the first epoch")
@@ -263,7 +270,7 @@ func TestAJobResumesFromAnotherJob(t *testing.T) {
 	first := digits(ns, "first").epochs(2).in(server).obj()
 	require.NoError(t, cluster.Create(t.Context(), first))
 
-	done := reaches(t, next, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, next)
 
 	assert.Contains(t, done.Status.Checkpoint.RestoredFrom, string(first.UID))
 	assert.Positive(t, restoredStep(t, next))

@@ -124,7 +124,7 @@ func TestElasticJobGrowsToFourWorkersAndShrinksToTwoWithoutLosingAStep(t *testin
 	reaches(t, job, "two workers train again", trainsWith(2))
 	joins(t, job, "0, 1", 2)
 
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 	pairs := resumptions(logOf(t, job))
 	assert.GreaterOrEqual(t, len(pairs), 2)
 	for _, pair := range pairs {
@@ -179,7 +179,7 @@ func TestElasticJobGoesOnWithoutAKilledRankUntilItRejoins(t *testing.T) {
 		assert.Positive(t, pair[1])
 	}
 
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 	assert.Zero(t, done.Status.RestartCount)
 	assert.Equal(t, int32(1), done.Status.WorkerFailures)
 	assert.Subset(t, eventReasons(t, job), []string{"WorkerLost", "WorkerRejoined"})

@@ -151,7 +151,7 @@ func TestFailureMissingSecretStartsOnceItExists(t *testing.T) {
 	waitsFor(t, job, reasons.ContainerConfigError, `secret "forgotten" not found`, "once what it lacks exists in namespace "+ns)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "forgotten"}, StringData: map[string]string{"token": "t"}}
 	require.NoError(t, cluster.Create(t.Context(), secret))
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 	assert.Zero(t, done.Status.RestartCount)
 }
 
@@ -188,7 +188,7 @@ func TestFailureQuota(t *testing.T) {
 
 	quota.Spec.Hard[corev1.ResourcePods] = resource.MustParse("10")
 	require.NoError(t, cluster.Update(t.Context(), quota))
-	reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	completes(t, job)
 }
 
 func TestFailureEviction(t *testing.T) {
@@ -290,5 +290,5 @@ func TestRestrictedNamespaceTakesJobsAsTheyAre(t *testing.T) {
 	require.Equal(t, "restricted", is.Labels["pod-security.kubernetes.io/enforce"])
 	job := program(ns, "plain", `test "$(id -u)" = 1000`)
 	require.NoError(t, cluster.Create(t.Context(), job))
-	reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	completes(t, job)
 }

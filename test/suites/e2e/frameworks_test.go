@@ -24,7 +24,7 @@ func (b *jobBuilder) framework(name mlv1.Framework, model string) *jobBuilder {
 // completed waits for the job's end and checks what holds for every framework.
 func completed(t *testing.T, job *mlv1.TrainingJob) *mlv1.TrainingJob {
 	t.Helper()
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 	assert.Equal(t, "100%", done.Status.Progress)
 	assert.Equal(t, int32(8), done.Status.CurrentEpoch)
 	assert.Greater(t, done.Status.Metrics["accuracy"], 0.8)
@@ -123,7 +123,7 @@ import json, os
 config = json.loads(os.environ["TF_CONFIG"])
 print(config["task"]["type"], config["task"]["index"], "of", len(config["cluster"]["worker"]), config["cluster"]["worker"][1])`}
 	require.NoError(t, cluster.Create(t.Context(), job))
-	reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	completes(t, job)
 	pods := workers(t, job)
 	require.Len(t, pods, 2)
 	for index, pod := range pods {

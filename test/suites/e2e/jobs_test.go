@@ -37,9 +37,13 @@ func digits(namespace, name string) *jobBuilder {
 	}}
 }
 
-// pace makes every step take at least this long, so that a test has the time to interfere.
+// fullSpeed is the file in a worker that ends its pace.
+const fullSpeed = "/tmp/full-speed"
+
+// pace makes every step take at least this long, so that a test has the time to interfere, until the test only waits for
+// the end (see completes).
 func (b *jobBuilder) pace(step time.Duration) *jobBuilder {
-	return b.env("STEP_DELAY_SECONDS", strconv.FormatFloat(step.Seconds(), 'f', -1, 64))
+	return b.env("STEP_DELAY_SECONDS", strconv.FormatFloat(step.Seconds(), 'f', -1, 64)).env("STEP_DELAY_UNTIL", fullSpeed)
 }
 
 func (b *jobBuilder) env(name, value string) *jobBuilder {

@@ -52,7 +52,7 @@ func TestATrainingEndsAlthoughItsTensorBoardRuns(t *testing.T) {
 	job.Spec.Checkpoint = nil // the event files lie in the pod
 	job.Spec.Monitoring = mlv1.Monitoring{TensorboardEnabled: ptr.To(true), TensorboardImage: workerImage(t)}
 	require.NoError(t, cluster.Create(t.Context(), job))
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 	assert.Zero(t, done.Status.RestartCount)
 }
 

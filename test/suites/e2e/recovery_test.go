@@ -39,28 +39,6 @@ func restoredStep(t *testing.T, job *mlv1.TrainingJob) int64 {
 	return step
 }
 
-func TestKilledWorkerRestartsTheJobFromItsNewestCheckpoint(t *testing.T) {
-	t.Parallel()
-	job := digits(namespace(t), "killed").pace(150e6).killable().obj()
-	require.NoError(t, cluster.Create(t.Context(), job))
-	before := reaches(t, job, "there is a checkpoint of epoch 2", afterCheckpoint(2))
-	first := child(t, job, &batchv1.Job{}, "-training")
-
-	victim := workers(t, job)["1"]
-	execute(t, &victim, "kill -9 $(cat /tmp/worker.pid)")
-
-	failed := reaches(t, job, "it restarts", func(job *mlv1.TrainingJob) bool { return job.Status.RestartCount == 1 })
-	assert.Contains(t, failed.Status.FailureReason, "worker 1 ")
-	assert.Contains(t, failed.Status.FailureReason, "signal 9")
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
-
-	assert.Equal(t, int32(1), done.Status.RestartCount)
-	assert.Zero(t, done.Status.DisruptionCount)
-	assert.NotEqual(t, first.UID, child(t, job, &batchv1.Job{}, "-training").UID, "the Job was replaced")
-	assert.GreaterOrEqual(t, restoredStep(t, job), before.Status.Checkpoint.Step, "nothing before the checkpoint is trained again")
-	assert.Equal(t, int32(8), done.Status.CurrentEpoch)
-}
-
 func TestKilledManagerLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	job := digits(namespace(t), "manager").pace(150e6).obj()
@@ -74,7 +52,7 @@ func TestKilledManagerLosesAndRepeatsNothing(t *testing.T) {
 		require.NoError(t, cluster.Delete(t.Context(), &pod, client.GracePeriodSeconds(0)))
 	}
 
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 	assert.Zero(t, done.Status.RestartCount)
 	assert.Equal(t, attempt, child(t, job, &batchv1.Job{}, "-training").UID, "the Job is the same")
 	assert.Equal(t, pods, uids(workers(t, job)), "the pods are the same")
@@ -100,7 +78,7 @@ func TestEvictedWorkerDoesNotCountAgainstTheBackoffLimit(t *testing.T) {
 	victim := workers(t, job)["0"]
 	require.NoError(t, cluster.typed.CoreV1().Pods(job.Namespace).EvictV1(t.Context(), eviction(&victim)))
 
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 	assert.Equal(t, int32(1), done.Status.RestartCount)
 	assert.Equal(t, int32(1), done.Status.DisruptionCount)
 	assert.Positive(t, restoredStep(t, job))
@@ -124,7 +102,7 @@ func TestSuspendSavesACheckpointAndResumeGoesOnFromIt(t *testing.T) {
 	}
 
 	setSuspend(t, job, false)
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 	assert.Positive(t, restoredStep(t, job), "it goes on where it was suspended")
 	assert.Zero(t, done.Status.RestartCount)
 	assert.Equal(t, int32(8), done.Status.CurrentEpoch)

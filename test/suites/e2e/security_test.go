@@ -83,7 +83,7 @@ func TestIsolatedJobTrains(t *testing.T) {
 	job.Spec.Hyperparameters.Epochs = ptr.To[int32](2)
 	job.Spec.Networking.Isolation = mlv1.IsolationJob
 	require.NoError(t, cluster.Create(t.Context(), job))
-	reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	completes(t, job)
 	policy, err := cluster.typed.NetworkingV1().NetworkPolicies(job.Namespace).Get(t.Context(), "isolated-training", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"training-job": "isolated"}, policy.Spec.PodSelector.MatchLabels)

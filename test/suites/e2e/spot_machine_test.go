@@ -97,7 +97,7 @@ func TestATrainingMovesToAnotherMachineBeforeItsOwnIsGone(t *testing.T) {
 		return job.Status.State == mlv1.StateRunning && job.Status.RestartCount == 1
 	})
 	t.Logf("the workers stopped %s after the notice, and trained again on another machine after %s", stopped.Sub(noticed), time.Since(noticed))
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 
 	second := workers(t, job)["0"]
 	assert.Equal(t, fresh.name, second.Spec.NodeName)

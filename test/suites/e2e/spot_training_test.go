@@ -103,7 +103,7 @@ func TestATrainingLeavesANodeThatGoesAndLosesNoStep(t *testing.T) {
 
 	reaches(t, job, "it waits for another node", func(job *mlv1.TrainingJob) bool { return job.Status.Reason == reasons.SpotInstanceVMNotFound })
 	require.NoError(t, withdraw(t.Context()))
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 
 	assert.Equal(t, last, restoredStep(t, job), "it goes on after the step at which it stopped")
 	assert.Equal(t, int32(1), done.Status.RestartCount)

@@ -63,7 +63,7 @@ func outlivesItsInstance(t *testing.T, queue string) {
 	})
 	t.Logf("from the notice: it left after %s, with checkpoint %s, and trained on the next instance after %s",
 		left.Round(100*time.Millisecond), leaving.Status.Preemption.CheckpointPath, time.Since(at).Round(100*time.Millisecond))
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 
 	assert.NotEqual(t, old, workers(t, job)["0"].Spec.NodeName)
 	assert.Positive(t, restoredStep(t, job), "it did not begin at the first step")

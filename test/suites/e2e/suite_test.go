@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -133,6 +135,28 @@ func reaches(t *testing.T, job *mlv1.TrainingJob, what string, check func(*mlv1.
 	return &last
 }
 
+// completes waits until the job is Completed, and has its workers train at full speed from now on.
+func completes(t *testing.T, job *mlv1.TrainingJob) *mlv1.TrainingJob {
+	t.Helper()
+	paced := slices.ContainsFunc(job.Spec.Env, func(v corev1.EnvVar) bool { return v.Name == "STEP_DELAY_UNTIL" })
+	told := map[types.UID]bool{}
+	return reaches(t, job, "it is Completed", func(job *mlv1.TrainingJob) bool {
+		if !paced || job.Status.State != mlv1.StateRunning {
+			return job.Status.State == mlv1.StateCompleted
+		}
+		var pods corev1.PodList
+		require.NoError(t, cluster.List(t.Context(), &pods, client.InNamespace(job.Namespace), client.MatchingLabels{mlv1.LabelTrainingJob: job.Name}))
+		for _, pod := range pods.Items {
+			if pod.Labels[mlv1.LabelReplicaID] != "" && pod.Status.Phase == corev1.PodRunning && !told[pod.UID] {
+				// A worker may end meanwhile.
+				_, err := tryToExecute(t, &pod, "touch "+fullSpeed)
+				told[pod.UID] = err == nil
+			}
+		}
+		return false
+	})
+}
+
 func inState(state mlv1.State) func(*mlv1.TrainingJob) bool {
 	return func(job *mlv1.TrainingJob) bool { return job.Status.State == state }
 }
@@ -182,6 +206,13 @@ func log(ctx context.Context, pod *corev1.Pod) string {
 // execute runs a shell command in a pod's first container.
 func execute(t *testing.T, pod *corev1.Pod, script string) string {
 	t.Helper()
+	out, err := tryToExecute(t, pod, script)
+	require.NoError(t, err)
+	return out
+}
+
+func tryToExecute(t *testing.T, pod *corev1.Pod, script string) (string, error) {
+	t.Helper()
 	request := cluster.typed.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
 		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
 		Container: pod.Spec.Containers[0].Name, Command: []string{"/bin/sh", "-c", script}, Stdout: true, Stderr: true,
@@ -190,6 +221,8 @@ func execute(t *testing.T, pod *corev1.Pod, script string) string {
 	require.NoError(t, err)
 	var out, errs bytes.Buffer
 	err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
-	require.NoError(t, err, "run %q in %s: %s", script, pod.Name, errs.String())
-	return strings.TrimSpace(out.String())
+	if err != nil {
+		return "", fmt.Errorf("run %q in %s: %w: %s", script, pod.Name, err, errs.String())
+	}
+	return strings.TrimSpace(out.String()), nil
 }

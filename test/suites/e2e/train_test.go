@@ -30,7 +30,7 @@ func TestTwoWorkersTrainTogetherUntilCompleted(t *testing.T) {
 	assert.Positive(t, firstLoss)
 	assert.Subset(t, columns(t, job), []string{"Name", "State", "Progress", "Epoch", "Age"})
 
-	done := reaches(t, job, "it is Completed", inState(mlv1.StateCompleted))
+	done := completes(t, job)
 	assert.Equal(t, "100%", done.Status.Progress)
 	assert.Equal(t, int32(8), done.Status.CurrentEpoch)
 	assert.Less(t, done.Status.Metrics["loss"], firstLoss, "the loss falls")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,14 @@ def test_defaults_need_only_model_and_data_set() -> None:
     assert loaded.checkpoints.directory is None
     assert loaded.metrics_port == 8080
     assert str(loaded.termination_message_path) == "/dev/termination-log"
+
+
+def test_pauses_after_steps_end_once_the_file_exists(tmp_path: Path) -> None:
+    loaded = config.load({**MINIMAL, "STEP_DELAY_SECONDS": "0.5", "STEP_DELAY_UNTIL": str(tmp_path / "go")})
+    assert loaded.step_delay() == 0.5
+    (tmp_path / "go").touch()
+    assert loaded.step_delay() == 0
+    assert config.load({**MINIMAL, "STEP_DELAY_SECONDS": "0.5"}).step_delay() == 0.5
 
 
 def test_hyperparameters_come_from_json_and_single_variables_win() -> None:

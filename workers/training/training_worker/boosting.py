@@ -155,8 +155,8 @@ class BoostingTrainer:
         with self._consistent:
             if self._checkpoints.due():
                 self._checkpoints.after_step(self._state)
-        if self._config.step_delay_seconds:
-            self._stop.wait(self._config.step_delay_seconds)
+        if delay := self._config.step_delay():
+            self._stop.wait(delay)
 
     def _judge(self) -> list[float]:
         """Losses and accuracy over all ranks, and who wants to stop: every rank sees the same after the same round."""

@@ -120,7 +120,13 @@ class Config:
     termination_message_path: Path
     framework: str
     step_delay_seconds: float
+    step_delay_until: Path | None
     stop_deadline_seconds: float
+
+    def step_delay(self) -> float:
+        """How many seconds to pause before the next step: none once the file exists that ends the pauses."""
+        until = self.step_delay_until
+        return 0 if until is not None and until.exists() else self.step_delay_seconds
 
 
 def variable_name(parameter: str) -> str:
@@ -147,6 +153,7 @@ def load(env: Mapping[str, str]) -> Config:
         termination_message_path=termination_message_path(env),
         framework=read.choice("FRAMEWORK", FRAMEWORKS, "pytorch"),
         step_delay_seconds=read.number("STEP_DELAY_SECONDS", 0.0, minimum=0),
+        step_delay_until=_path(read.text("STEP_DELAY_UNTIL")),
         stop_deadline_seconds=read.number("STOP_DEADLINE_SECONDS", 20.0, minimum=0),
     )
     read.raise_problems()

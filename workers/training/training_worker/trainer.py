@@ -212,8 +212,8 @@ class Trainer:
         """Take the checkpoints that are due, and keep the slow pace that a demonstration asks for."""
         with self._consistent:
             self._checkpoints.after_step(self._state)
-        if self._config.step_delay_seconds:
-            self._stop.wait(self._config.step_delay_seconds)
+        if delay := self._config.step_delay():
+            self._stop.wait(delay)
 
     def _end_epoch(self) -> None:
         position = self._state.position
