@@ -10,11 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
@@ -149,25 +147,10 @@ func (o *observed) hasPodsOf(job string) bool {
 	})
 }
 
-// vmOfQueued names the SpotInstanceVM of a TrainingJob that a queue admits; empty when it has none.
-func vmOfQueued(object client.Object) string {
-	job, ok := object.(*mlv1.TrainingJob)
-	if !ok || job.Spec.Scheduling == nil || job.Spec.Scheduling.Spot == nil || job.Spec.Scheduling.QueueName == "" {
-		return ""
-	}
-	return job.Spec.Scheduling.Spot.Name
-}
-
-func queuedIndex(object client.Object) []string {
-	if vm := vmOfQueued(object); vm != "" {
-		return []string{vm}
-	}
-	return nil
-}
-
-func requestOfQueued(_ context.Context, object client.Object) []reconcile.Request {
-	if vm := vmOfQueued(object); vm != "" {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: vm}}}
+// vmOfQueued is the name of the SpotInstanceVM of a TrainingJob that a queue admits, if it has one.
+func vmOfQueued(job *mlv1.TrainingJob) []string {
+	if s := job.Spec.Scheduling; s != nil && s.Spot != nil && s.QueueName != "" {
+		return []string{s.Spot.Name}
 	}
 	return nil
 }
@@ -176,7 +159,7 @@ func requestOfQueued(_ context.Context, object client.Object) []reconcile.Reques
 func (r *Reconciler) queuedChanged() predicate.Predicate {
 	waits := func(object client.Object) bool {
 		job, ok := object.(*mlv1.TrainingJob)
-		return ok && vmOfQueued(job) != "" && len(r.Queued(job)) > 0
+		return ok && vmOfQueued(job) != nil && len(r.Queued(job)) > 0
 	}
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return waits(e.Object) },

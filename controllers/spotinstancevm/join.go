@@ -9,6 +9,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -44,7 +45,7 @@ func (p *planner) join(i *instance) {
 	if !i.used {
 		p.unneeded(i)
 	} else if !i.memo.idleSince.IsZero() {
-		p.d.idle[i.Name] = time.Time{}
+		p.noteIdle(i, time.Time{})
 	}
 	if i.State != spotv1alpha1.InstanceDeleting && p.isLoginDue(i) {
 		p.do(actLogin, i.Name)
@@ -89,7 +90,7 @@ func (p *planner) becomeReady(i *instance) {
 	took := p.now.Sub(i.CreationTime.Time)
 	zone, model := i.Zone, string(i.ProvisioningModel)
 	p.emit(reporting.Normal(reasons.EventInstanceReady, "Join", "instance %s is a ready node after %s", i.Name, took.Round(time.Second)))
-	p.count(func(c counter) { c.Ready(zone, model, took) })
+	p.count(func(m *metrics.SpotInstances) { m.Ready(zone, model, took) })
 	p.ready(i)
 }
 
@@ -118,11 +119,7 @@ func (p *planner) tooLate(i *instance) {
 
 // unneeded deletes an instance that is not yet a node and that no pod has needed for as long as an idle one may be.
 func (p *planner) unneeded(i *instance) {
-	since := i.memo.idleSince
-	if since.IsZero() {
-		since = p.now
-	}
-	p.d.idle[i.Name] = since
+	since := p.idleSince(i)
 	if left := since.Add(p.idleTimeout()).Sub(p.now); left > 0 {
 		p.d.lookAgain(left)
 		return

@@ -88,8 +88,20 @@ type vmMemo struct {
 	// lastSent is when an instance was last asked for.
 	lastSent time.Time
 	hold     hold
+	// shape of the machine type. Why it is not known is a matter of these zones and credentials; what was read, the provider remembers for all.
+	shape knownShape
 	// name of the SpotInstanceVM.
 	name types.NamespacedName
+}
+
+// knownShape is what a machine type offers, which does not change.
+type knownShape struct {
+	of    string
+	shape *cloud.Shape
+	// err, the time and the number of tries of a shape that could not be read.
+	err   error
+	asked time.Time
+	tries int
 }
 
 // instance is what is remembered of one.
@@ -114,71 +126,41 @@ type memory struct {
 	vms map[types.UID]*vmMemo
 }
 
-// of returns the memory of a SpotInstanceVM. The caller holds mu.
-func (m *memory) of(vm types.UID) *vmMemo {
-	known := m.vms[vm]
-	if known == nil {
-		known = &vmMemo{instances: map[string]*memo{}, ended: map[string]time.Time{}}
-		if m.vms == nil {
-			m.vms = map[types.UID]*vmMemo{}
-		}
-		m.vms[vm] = known
+// edit what is remembered of a SpotInstanceVM.
+func (m *memory) edit(vm types.UID, edit func(*vmMemo)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.vms == nil {
+		m.vms = map[types.UID]*vmMemo{}
 	}
-	return known
-}
-
-// change edits what is remembered of an instance.
-func (m *memory) change(vm types.UID, name string, edit func(*memo)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(vm)
-	edit(known.instance(name))
-}
-
-// sent notes that an instance is being asked for.
-func (m *memory) sent(vm types.UID, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(vm).lastSent = now
+	if m.vms[vm] == nil {
+		m.vms[vm] = &vmMemo{instances: map[string]*memo{}, ended: map[string]time.Time{}}
+	}
+	edit(m.vms[vm])
 }
 
 // copyOf returns a copy of what is remembered.
-func (m *memory) copyOf(vm types.UID) vmMemo {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(vm)
-	copied := vmMemo{
-		instances: make(map[string]*memo, len(known.instances)), ended: maps.Clone(known.ended), lastSent: known.lastSent, hold: known.hold,
-	}
-	for name, one := range known.instances {
-		is := *one
-		copied.instances[name] = &is
-	}
+func (m *memory) copyOf(vm types.UID) (copied vmMemo) {
+	m.edit(vm, func(known *vmMemo) {
+		copied = *known
+		copied.instances, copied.ended = map[string]*memo{}, maps.Clone(known.ended)
+		for name, one := range known.instances {
+			is := *one
+			copied.instances[name] = &is
+		}
+	})
 	return copied
 }
 
 // settle takes over what the plan decided of the memory.
 func (m *memory) settle(vm *spotv1alpha1.SpotInstanceVM, d desired, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(vm.UID)
-	known.hold, known.name = d.hold, client.ObjectKeyFromObject(vm)
-	for _, name := range d.dropped {
-		delete(known.instances, name)
-		known.ended[name] = now
-	}
-	for name, since := range d.idle {
-		known.instance(name).idleSince = since
-	}
-	for name, since := range d.empty {
-		known.instance(name).emptySince = since
-	}
-	for _, name := range d.restarted {
-		if one := known.instances[name]; one != nil {
-			one.create = request{}
+	m.edit(vm.UID, func(known *vmMemo) {
+		known.hold, known.name = d.hold, client.ObjectKeyFromObject(vm)
+		for _, edit := range d.memory {
+			edit(known)
 		}
-	}
-	maps.DeleteFunc(known.ended, func(_ string, at time.Time) bool { return now.Sub(at) > time.Hour })
+		maps.DeleteFunc(known.ended, func(_ string, at time.Time) bool { return now.Sub(at) > time.Hour })
+	})
 }
 
 // forget drops a SpotInstanceVM that no longer exists.

@@ -66,7 +66,7 @@ func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceV
 	if err != nil {
 		return o, nil, err
 	}
-	if account != nil {
+	if o.reachable = account != nil; o.reachable {
 		if err := r.observeShape(ctx, &o, account.Provider()); err != nil {
 			return o, nil, err
 		}
@@ -103,49 +103,56 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 	account := inventory.Account{Project: o.vm.Spec.GCP.Project}
 	o.secret, o.access = secretOf(o.vm, jobs.Items)
 	if o.secret != "" {
-		var err error
-		account.Credentials, o.access, err = r.credentials(ctx, types.NamespacedName{Namespace: o.vm.Namespace, Name: o.secret})
+		secret, err := r.credentials(ctx, types.NamespacedName{Namespace: o.vm.Namespace, Name: o.secret})
 		if err != nil {
 			return nil, err
 		}
+		account.Credentials, o.access = secret.content, secret.problem
 	}
-	if o.access.exists() {
-		// The credentials from before do to look after the instances that there are: a Secret goes with its namespace
-		// before the SpotInstanceVM may.
-		before := r.inventories.Followed(key)
-		o.reachable = before != nil
-		return before, nil
-	}
-	zones := slices.Clone(o.zones)
-	for _, entry := range o.vm.Status.ProvisionedInstances {
-		if entry.Zone != "" && !slices.Contains(zones, entry.Zone) {
-			zones = append(zones, entry.Zone)
+	if !o.access.exists() {
+		zones := slices.Clone(o.zones)
+		for _, entry := range o.vm.Status.ProvisionedInstances {
+			if entry.Zone != "" && !slices.Contains(zones, entry.Zone) {
+				zones = append(zones, entry.Zone)
+			}
 		}
-	}
-	followed, err := r.inventories.Follow(ctx, key, account, zones)
-	if err != nil {
+		followed, err := r.inventories.Follow(ctx, key, account, zones)
+		if err == nil {
+			return followed, nil
+		}
 		o.access = problem{
 			reason: reasons.PermissionDenied, credentials: true,
 			message: "the credentials cannot be used: " + short(err) + ": put the JSON key of a service account under " + credentialsKey,
 		}
-		before := r.inventories.Followed(key)
-		o.reachable = before != nil
-		return before, nil
 	}
-	o.reachable = true
-	return followed, nil
+	// The credentials from before do to look after the instances that there are: a Secret goes with its namespace before the SpotInstanceVM may.
+	return r.inventories.Followed(key), nil
 }
 
-// observeShape finds what the machine type offers. It is asked for once.
+// observeShape finds what the machine type offers. It is asked for once, in the first zone that has it.
 func (r *Reconciler) observeShape(ctx context.Context, o *observed, provider cloud.Provider) error {
-	// Why it is not known is a matter of these zones and credentials. What was read, the provider remembers for all.
-	shape, err := r.shapes.of(ctx, provider, o.vm.UID, o.vm.Spec.GCP.MachineType, o.zones, o.now, r.Pace)
-	if ctx.Err() != nil {
-		return ctx.Err()
+	known, machineType := o.memo.shape, o.vm.Spec.GCP.MachineType
+	if known.of != machineType {
+		known = knownShape{of: machineType}
 	}
-	o.shape = shape
-	if err != nil {
-		o.shapeless = problemOf(err, "machine type "+o.vm.Spec.GCP.MachineType)
+	if known.shape == nil && (known.tries == 0 || !o.now.Before(known.asked.Add(r.Pace.retryIn(known.tries)))) {
+		known.asked = o.now
+		known.tries++
+		for _, zone := range o.zones {
+			var shape cloud.Shape
+			if shape, known.err = provider.Shape(ctx, zone, machineType); known.err == nil {
+				known.shape = &shape
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.memory.edit(o.vm.UID, func(m *vmMemo) { m.shape = known })
+	}
+	o.shape = known.shape
+	if known.err != nil {
+		o.shapeless = problemOf(known.err, "machine type "+machineType)
 	}
 	return nil
 }

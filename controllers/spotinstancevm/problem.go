@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
@@ -21,18 +22,10 @@ type problem struct {
 
 func (t problem) exists() bool { return t.reason != "" }
 
-// setupError is a mistake in what an instance is to be made from: a missing Secret, or a Secret without a key.
-type setupError struct {
-	reason  string
-	message string
-}
-
-func (e *setupError) Error() string { return e.message }
-
 // problemOf explains an error of the provider that stays until a user acts. doing says what was tried.
 func problemOf(err error, doing string) problem {
-	if setup := (*setupError)(nil); errors.As(err, &setup) {
-		return problem{reason: setup.reason, message: setup.message}
+	if setup := (*child.Refusal)(nil); errors.As(err, &setup) { // a mistake in what an instance is to be made from, such as a Secret
+		return problem{reason: setup.Reason, message: setup.Message}
 	}
 	text := short(err)
 	switch cloud.ClassOf(err) {
