@@ -139,11 +139,11 @@ func (p *planner) waitsForSave(r *replica) bool {
 
 // ask wants a checkpoint of a pod.
 func (p *planner) ask(r *replica, pod *corev1.Pod, saves string) {
-	at := p.now
-	name := checkpointName(p.job.Name, r.index, checkpointNumber(p.job.UID, at))
-	for hasName(r.backups, name) {
-		at = at.Add(time.Second)
+	at, name := p.now, ""
+	isNamed := func(backup checkpointbackup.Backup) bool { return backup.Key.Name == name }
+	for name == "" || slices.ContainsFunc(r.backups, isNamed) {
 		name = checkpointName(p.job.Name, r.index, checkpointNumber(p.job.UID, at))
+		at = at.Add(time.Second)
 	}
 	config, namespace := p.job.Spec.CheckpointConfig, p.job.Namespace
 	url, repository := splitRepo(config.CheckpointImageRepo)
@@ -185,13 +185,4 @@ func trained(job *batchv1.Job, pod *corev1.Pod, now time.Time) int64 {
 		}
 	}
 	return before
-}
-
-func hasName(backups []checkpointbackup.Backup, name string) bool {
-	for _, backup := range backups {
-		if backup.Key.Name == name {
-			return true
-		}
-	}
-	return false
 }

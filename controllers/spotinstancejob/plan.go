@@ -10,6 +10,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // desired is what a plan wants done, in the order in which it is done.
@@ -86,10 +87,7 @@ func plan(o observed) desired {
 
 // lookAgain sees to it that the job is looked at again after a time at the latest.
 func (p *planner) lookAgain(after time.Duration) {
-	after = max(after, time.Millisecond)
-	if p.desired.again == 0 || after < p.desired.again {
-		p.desired.again = after
-	}
+	p.desired.again = reconciling.Sooner(p.desired.again, after)
 }
 
 // step brings one replica a step further.

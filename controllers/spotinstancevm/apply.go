@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // actsAtOnce bounds what is done at the same time for one SpotInstanceVM.
@@ -361,21 +361,21 @@ func (r *Reconciler) taintNode(ctx context.Context, one step) error {
 
 // changeNode patches a node as it is in the cache. Taints are a list that is written as a whole: hence the lock.
 func (r *Reconciler) changeNode(ctx context.Context, name string, edit func(*corev1.Node)) error {
-	var node corev1.Node
-	if err := r.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
-		return client.IgnoreNotFound(err)
+	node, err := reconciling.Get[corev1.Node](ctx, r, "", name)
+	if node == nil {
+		return err
 	}
 	next := node.DeepCopy()
 	edit(next)
-	err := r.Patch(ctx, next, client.MergeFromWithOptions(&node, client.MergeFromWithOptimisticLock{}), child.FieldOwner)
+	err = r.Patch(ctx, next, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}), child.FieldOwner)
 	return client.IgnoreNotFound(err)
 }
 
 // dropNode deletes the Node of an instance that is gone: with it go the pods that were on it.
 func (r *Reconciler) dropNode(ctx context.Context, one step) error {
-	var node corev1.Node
-	if err := r.Get(ctx, types.NamespacedName{Name: one.name}, &node); err != nil {
-		return client.IgnoreNotFound(err)
+	node, err := reconciling.Get[corev1.Node](ctx, r, "", one.name)
+	if node == nil {
+		return err
 	}
-	return child.Writer{Client: r.Client, Direct: r.Direct}.Delete(ctx, &node)
+	return child.Writer{Client: r.Client, Direct: r.Direct}.Delete(ctx, node)
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // credentialsKey is the key of a Secret with a service account key.
@@ -76,15 +76,14 @@ func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedNam
 		return known.(readSecret), nil
 	}
 	var known readSecret
-	var is corev1.Secret
-	err := r.Direct.Get(ctx, secret, &is)
+	is, err := reconciling.Get[corev1.Secret](ctx, r.Direct, secret.Namespace, secret.Name)
 	switch {
-	case apierrors.IsNotFound(err):
+	case err != nil:
+		return known, err
+	case is == nil:
 		known.problem = problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"Secret %s with the credentials does not exist in namespace %s: create it with the key %s, or correct the reference to it",
 			secret.Name, secret.Namespace, credentialsKey)}
-	case err != nil:
-		return known, fmt.Errorf("read Secret %s: %w", secret.Name, err)
 	case len(is.Data[credentialsKey]) == 0:
 		known.problem = problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"Secret %s has no key %s: put the JSON key of a service account there", secret.Name, credentialsKey)}

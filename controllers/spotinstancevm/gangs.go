@@ -18,6 +18,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // indexQueued is the cache index of the TrainingJobs that a queue admits, by the SpotInstanceVM that they name.
@@ -126,13 +127,13 @@ func hadRoom(g gang, bins []capacity.Bin) bool {
 
 // observeQueued reads which TrainingJobs wait for room that instances would be.
 func (r *Reconciler) observeQueued(ctx context.Context, o *observed) error {
-	var jobs mlv1.TrainingJobList
-	err := r.List(ctx, &jobs, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexQueued: o.vm.Name}, client.UnsafeDisableDeepCopy)
+	jobs, err := reconciling.List[*mlv1.TrainingJob](ctx, r, &mlv1.TrainingJobList{},
+		client.InNamespace(o.vm.Namespace), client.MatchingFields{indexQueued: o.vm.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return fmt.Errorf("list the TrainingJobs in queues: %w", err)
+		return err
 	}
-	for i := range jobs.Items {
-		if pods := r.Queued(&jobs.Items[i]); len(pods) > 0 && !o.hasPodsOf(jobOf(pods[0])) {
+	for _, job := range jobs {
+		if pods := r.Queued(job); len(pods) > 0 && !o.hasPodsOf(jobOf(pods[0])) {
 			o.queued = append(o.queued, gangOf(pods))
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // observed is all that a plan is made from.
@@ -159,14 +160,13 @@ func (r *Reconciler) observeShape(ctx context.Context, o *observed, provider clo
 
 // observePods reads the pods for which instances may be created, and the nodes that they are on.
 func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
-	var pods corev1.PodList
-	err := r.pods.List(ctx, &pods, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexVM: o.vm.Name})
+	var err error
+	o.pods, err = reconciling.List[*corev1.Pod](
+		ctx, r.pods, &corev1.PodList{}, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexVM: o.vm.Name})
 	if err != nil {
-		return fmt.Errorf("list pods: %w", err)
+		return err
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		o.pods = append(o.pods, pod)
+	for _, pod := range o.pods {
 		if pod.Spec.NodeName == "" || o.nodes[pod.Spec.NodeName] != nil {
 			continue
 		}
@@ -259,36 +259,29 @@ func (r *Reconciler) observeUses(o *observed) {
 
 // observeNode reads a node, if it exists.
 func (r *Reconciler) observeNode(ctx context.Context, o *observed, name string) error {
-	var node corev1.Node
-	err := r.Get(ctx, client.ObjectKey{Name: name}, &node)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read node %s: %w", name, err)
+	node, err := reconciling.Get[corev1.Node](ctx, r, "", name)
+	if node != nil {
+		o.nodes[name] = node
 	}
-	if err == nil {
-		o.nodes[name] = &node
-	}
-	return nil
+	return err
 }
 
 func (r *Reconciler) observePodsOn(ctx context.Context, o *observed, node *corev1.Node) error {
-	var pods corev1.PodList
-	if err := r.pods.List(ctx, &pods, client.MatchingFields{indexNode: node.Name}); err != nil {
-		return fmt.Errorf("list the pods on node %s: %w", node.Name, err)
+	pods, err := reconciling.List[*corev1.Pod](ctx, r.pods, &corev1.PodList{}, client.MatchingFields{indexNode: node.Name})
+	if err != nil {
+		return err
 	}
 	// Pods that have ended stay for as long as their Job: they are no reason to leave the second look out.
-	working := slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !podend.IsEnded(&pod) })
-	if !working && hasTaint(node, spotv1alpha1.TaintIdle) {
-		err := r.Direct.List(ctx, &pods, client.HasLabels{spotv1alpha1.LabelSpotInstanceVM}, client.MatchingFields{"spec.nodeName": node.Name})
+	working := slices.DeleteFunc(pods, podend.IsEnded)
+	if len(working) == 0 && hasTaint(node, spotv1alpha1.TaintIdle) {
+		pods, err := reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{},
+			client.HasLabels{spotv1alpha1.LabelSpotInstanceVM}, client.MatchingFields{"spec.nodeName": node.Name})
 		if err != nil {
-			return fmt.Errorf("list the pods on node %s once more: %w", node.Name, err)
+			return err
 		}
-		o.rechecked[node.Name] = true
+		working, o.rechecked[node.Name] = slices.DeleteFunc(pods, podend.IsEnded), true
 	}
-	for n := range pods.Items {
-		if !podend.IsEnded(&pods.Items[n]) {
-			o.podsOn[node.Name] = append(o.podsOn[node.Name], &pods.Items[n])
-		}
-	}
+	o.podsOn[node.Name] = working
 	return nil
 }
 

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // sweepAgain is when to look whether an orphan is gone, and to delete it again if it is not.
@@ -30,14 +30,14 @@ func (r *Reconciler) sweep(ctx context.Context, vm types.NamespacedName, uid typ
 	if len(found) == 0 {
 		return 0, nil
 	}
-	exists, err := r.uidOf(ctx, vm) // the cache may be late
+	exists, err := reconciling.Get[spotv1alpha1.SpotInstanceVM](ctx, r.Direct, vm.Namespace, vm.Name) // the cache may be late
 	if err != nil {
 		return 0, err
 	}
 	var failures []error
 	for _, one := range found {
 		place := one.Zone + "/" + one.Name
-		if _, deleted := r.orphans.Get(place); deleted || one.State == "STOPPING" || one.Owner.UID == exists {
+		if _, deleted := r.orphans.Get(place); deleted || one.State == "STOPPING" || exists != nil && one.Owner.UID == exists.UID {
 			continue
 		}
 		r.orphans.Set(place, true, sweepAgain)
@@ -52,17 +52,4 @@ func (r *Reconciler) sweep(ctx context.Context, vm types.NamespacedName, uid typ
 		r.Metrics.Orphaned(one.Zone)
 	}
 	return sweepAgain, errors.Join(failures...)
-}
-
-// uidOf reads the UID of a SpotInstanceVM from the API server; empty when there is none.
-func (r *Reconciler) uidOf(ctx context.Context, vm types.NamespacedName) (types.UID, error) {
-	var is spotv1alpha1.SpotInstanceVM
-	err := r.Direct.Get(ctx, vm, &is)
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read the SpotInstanceVM %s: %w", vm, err)
-	}
-	return is.UID, nil
 }

@@ -14,6 +14,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired, m *memory) error {
@@ -68,13 +69,13 @@ func (r *Reconciler) writeDeployment(ctx context.Context, o observed, wanted *ap
 	w := r.writer(r.Client)
 	if m.deployment == nil {
 		// A Deployment of another owner is not in the cache, which has only those of workers.
-		var list appsv1.DeploymentList
-		err := r.Direct.List(ctx, &list, client.InNamespace(wanted.Namespace), client.MatchingFields{metav1.ObjectNameField: wanted.Name})
+		found, err := reconciling.List[*appsv1.Deployment](ctx, r.Direct, &appsv1.DeploymentList{},
+			client.InNamespace(wanted.Namespace), client.MatchingFields{metav1.ObjectNameField: wanted.Name})
 		if err != nil {
-			return fmt.Errorf("look for Deployment %s: %w", wanted.Name, err)
+			return err
 		}
-		for i := range list.Items {
-			if err := w.Check(o.queue, wanted, &list.Items[i]); err != nil {
+		for _, one := range found {
+			if err := w.Check(o.queue, wanted, one); err != nil {
 				return err
 			}
 		}

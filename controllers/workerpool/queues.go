@@ -26,8 +26,6 @@ type JobService struct {
 	URL string
 	// Token for it.
 	Token func(context.Context) (string, error)
-	// Client to ask with; nil: one with a time limit.
-	Client *http.Client
 }
 
 // Queues returns the tasks for pooled workers of each queue. An error's text has nothing that differs from one try to the next.
@@ -44,11 +42,7 @@ func (s *JobService) Queues(ctx context.Context) (map[string]Figures, error) {
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Authorization", "Bearer "+token)
-	client := s.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	response, err := client.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("%s does not answer: %w", s.URL, plainly(err))
 	}

@@ -15,6 +15,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -28,8 +29,8 @@ func (r *Reconciler) report(ctx context.Context, o observed, d desired, problem 
 	}
 	write, later := due(o.queue.Status, s, o.queue.Spec.Workers != nil, o.now.Sub(m.reported))
 	again = d.again
-	if later > 0 && (again == 0 || later < again) {
-		again = later
+	if later > 0 {
+		again = reconciling.Sooner(again, later)
 	}
 	if !write {
 		return again, nil

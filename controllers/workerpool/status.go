@@ -72,24 +72,15 @@ var obstacles = []string{reasons.ImagePullFailed, reasons.WorkersFailing, reason
 
 // findObstacle is what keeps the pods from becoming ready: the first of obstacles that one of them has, as the pod that comes first by name
 // tells it, so that the same pods give the same message.
-func findObstacle(pods []corev1.Pod) (reason, message string) {
-	found := map[string]string{}
-	pods = slices.Clone(pods)
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	for i := range pods {
-		if pods[i].DeletionTimestamp != nil {
-			continue
-		}
-		if reason, message := obstacleOf(&pods[i]); reason != "" && found[reason] == "" {
-			found[reason] = message
+func findObstacle(pods []*corev1.Pod) (reason, message string) {
+	first := len(obstacles)
+	for _, pod := range slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }) {
+		is, why := obstacleOf(pod)
+		if at := slices.Index(obstacles, is); at >= 0 && at < first && pod.DeletionTimestamp == nil {
+			first, reason, message = at, is, why
 		}
 	}
-	for _, reason := range obstacles {
-		if message, ok := found[reason]; ok {
-			return reason, message
-		}
-	}
-	return "", ""
+	return reason, message
 }
 
 func obstacleOf(pod *corev1.Pod) (reason, message string) {

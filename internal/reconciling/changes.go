@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -51,17 +49,16 @@ func Matching[T client.Object](
 	ctx context.Context, from client.Reader, list client.ObjectList, matches func(T) bool, options ...client.ListOption,
 ) []reconcile.Request {
 	options = append(options, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
-	if err := from.List(ctx, list, options...); err != nil {
-		log.FromContext(ctx).Error(err, "List the objects that a change concerns", "list", fmt.Sprintf("%T", list))
-		return nil
+	objects, err := List[T](ctx, from, list, options...)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Find the objects that a change concerns")
 	}
 	var found []reconcile.Request
-	_ = meta.EachListItem(list, func(item runtime.Object) error {
-		if object := item.(T); matches == nil || matches(object) {
+	for _, object := range objects {
+		if matches == nil || matches(object) {
 			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
 		}
-		return nil
-	})
+	}
 	return found
 }
 

@@ -24,7 +24,9 @@ func Object[T client.Object](
 ) (ctrl.Result, error) {
 	err := from.Get(ctx, request.NamespacedName, object)
 	if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() != nil {
-		gone(request.NamespacedName)
+		if gone != nil {
+			gone(request.NamespacedName)
+		}
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
