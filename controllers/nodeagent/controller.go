@@ -77,16 +77,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	// That it is there, or is no longer, is all that matters of a SpotInstanceVM.
 	existence := reconciling.Changed(func(_, _ *spotv1alpha1.SpotInstanceVM) bool { return false })
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("node-agent").
 		Watches(&appsv1.DaemonSet{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&spotv1alpha1.SpotInstanceVM{}, one, builder.WithPredicates(existence)).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(spotNodeChanged())).
 		Complete(r)
-	if err != nil {
-		return fmt.Errorf("set up the controller of the node agent: %w", err)
-	}
-	return nil
 }
 
 // spotNodeChanged lets through that a node that is a spot instance is there, or is no longer.

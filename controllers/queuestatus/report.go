@@ -5,10 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -18,26 +16,22 @@ const figuresInterval = 3 * time.Second
 // reporter writes statuses with figures that change all the time.
 type reporter struct{ reporting.Pacer }
 
-// report writes the status of an object when it changed: at once when that is urgent, and else at most every few seconds. The result says
-// when to reconcile again.
+// report writes the status of an object when it changed: at once when that is urgent, and else at most every few seconds. It returns
+// when to reconcile again; 0 for never.
 func (r *reporter) report(
 	ctx context.Context, c client.StatusClient, before, after client.Object, t reporting.Transition, urgent bool, now time.Time,
-) (ctrl.Result, error) {
+) (time.Duration, error) {
 	if equality.Semantic.DeepEqual(before, after) {
-		return ctrl.Result{}, nil
+		return 0, nil
 	}
 	key := client.ObjectKeyFromObject(before)
 	if wait := r.Wait(key, figuresInterval, now); wait > 0 && !urgent {
-		return ctrl.Result{RequeueAfter: wait}, nil
+		return wait, nil
 	}
-	err := reporting.Patch(ctx, c, before, after)
-	if again, ok := child.RetryAfter(err); ok {
-		return ctrl.Result{RequeueAfter: again}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := reporting.Patch(ctx, c, before, after); err != nil {
+		return 0, client.IgnoreNotFound(err)
 	}
 	r.Wrote(key, now)
 	reporting.Tell(ctx, nil, before, t)
-	return ctrl.Result{}, nil
+	return 0, nil
 }

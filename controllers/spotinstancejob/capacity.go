@@ -19,7 +19,7 @@ func (p *planner) unschedulable() []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, r := range p.replicas {
 		for _, pod := range r.live() {
-			if condition := podend.SchedulingRefused(pod); condition != nil && condition.Reason == corev1.PodReasonUnschedulable {
+			if podend.Unschedulable(pod) != nil {
 				list = append(list, pod)
 			}
 		}
@@ -64,7 +64,7 @@ func (p *planner) setCapacity(status *spotv1alpha1.SpotInstanceJobStatus) {
 	case ref == nil:
 		set(metav1.ConditionFalse, reasons.Unschedulable, fmt.Sprintf(
 			"%s cannot be scheduled: %s; free resources, or name a SpotInstanceVM in spec.spotInstanceVMRef, which then creates instances",
-			who, podend.SchedulingRefused(waiting[0]).Message))
+			who, podend.Unschedulable(waiting[0]).Message))
 	case p.vm == nil:
 		set(metav1.ConditionFalse, reasons.SpotInstanceVMNotFound, fmt.Sprintf(
 			"%s cannot be scheduled, and SpotInstanceVM %s does not exist: create it, or correct spec.spotInstanceVMRef", who, ref.Name))

@@ -193,10 +193,7 @@ func (p *planner) waitsForBackoff(r *replica, result outcome) bool {
 	if r.current == nil || result.at.IsZero() || (result.kind != failed && result.kind != vanished) {
 		return false
 	}
-	delay := backoffFirst
-	for range failuresBefore(r.current) {
-		delay = min(2*delay, backoffMax)
-	}
+	delay := reconciling.Doubled(backoffFirst, backoffMax, int(failuresBefore(r.current)))
 	wait := result.at.Add(delay).Sub(p.now)
 	if wait > 0 {
 		p.lookAgain(wait)

@@ -2,6 +2,7 @@ package spotinstancevm
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,22 +85,15 @@ func (p *planner) capacityCondition() conditionValue {
 	case p.short != nil:
 		return p.short.condition(p.most())
 	}
-	asked, joining := 0, 0
-	for _, i := range p.instances {
-		switch {
-		case i.dropped:
-		case i.phase() == phaseLaunch:
-			asked++
-		case i.phase() == phaseJoin:
-			joining++
-		}
+	isAny := func(in phase) bool {
+		return slices.ContainsFunc(p.instances, func(i *instance) bool { return !i.dropped && i.phase() == in })
 	}
 	switch {
-	case asked > 0:
+	case isAny(phaseLaunch):
 		return conditionValue{metav1.ConditionUnknown, reasons.Provisioning, "an instance has been asked for"}
 	case len(p.demand) > 0 && p.d.hold.problem.exists() && p.d.hold.isActive(p.now, p.vm.Generation):
 		return p.d.hold.problem.condition()
-	case joining > 0:
+	case isAny(phaseJoin):
 		return conditionValue{metav1.ConditionTrue, reasons.Provisioning, "instances are joining the cluster"}
 	default:
 		return conditionValue{metav1.ConditionTrue, reasons.Ready, "the instances that were asked for were granted"}

@@ -10,6 +10,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // memo is what this process remembers of one instance. It may be lost at any time: the next process asks again, which is
@@ -71,13 +72,7 @@ var defaultPace = Pace{First: time.Second, Most: 30 * time.Second, Bind: 5 * tim
 
 // retryIn doubles the wait with each try.
 func (p Pace) retryIn(tries int) time.Duration {
-	wait := p.First
-	for range tries - 1 {
-		if wait *= 2; wait >= p.Most {
-			return p.Most
-		}
-	}
-	return wait
+	return reconciling.Doubled(p.First, p.Most, tries-1)
 }
 
 // vmMemo is what this process remembers of one SpotInstanceVM.

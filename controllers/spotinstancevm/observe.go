@@ -273,7 +273,7 @@ func (r *Reconciler) observePodsOn(ctx context.Context, o *observed, node *corev
 	}
 	// Pods that have ended stay for as long as their Job: they are no reason to leave the second look out.
 	working := slices.DeleteFunc(pods, podend.IsEnded)
-	if len(working) == 0 && hasTaint(node, spotv1alpha1.TaintIdle) {
+	if len(working) == 0 && idleTaint(node) != nil {
 		pods, err := reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{},
 			client.HasLabels{spotv1alpha1.LabelSpotInstanceVM}, client.MatchingFields{"spec.nodeName": node.Name})
 		if err != nil {

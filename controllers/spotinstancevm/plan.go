@@ -254,12 +254,8 @@ func (p *planner) isDue(r *request) bool {
 
 // isRetryable says whether the same request may go through later.
 func isRetryable(err error) bool {
-	switch cloud.ClassOf(err) {
-	case cloud.Transient, cloud.RateLimited:
-		return true
-	default:
-		return false
-	}
+	class := cloud.ClassOf(err)
+	return class == cloud.Transient || class == cloud.RateLimited
 }
 
 // finish puts the status together.

@@ -8,6 +8,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // problem is what keeps a SpotInstanceVM from working, for its conditions.
@@ -27,36 +28,23 @@ func problemOf(err error, doing string) problem {
 	if setup := (*child.Refusal)(nil); errors.As(err, &setup) { // a mistake in what an instance is to be made from, such as a Secret
 		return problem{reason: setup.Reason, message: setup.Message}
 	}
-	text := short(err)
+	says := func(reason, format string) problem {
+		return problem{reason: reason, message: fmt.Sprintf(format, doing, short(err)), credentials: reason == reasons.PermissionDenied}
+	}
 	switch cloud.ClassOf(err) {
 	case cloud.Permission:
-		return problem{
-			reason: reasons.PermissionDenied, credentials: true,
-			message: fmt.Sprintf("the provider refused %s: %s: give the service account the role that docs/spot.md names, "+
-				"or correct the Secret of the credentials", doing, text),
-		}
+		return says(reasons.PermissionDenied, "the provider refused %s: %s: give the service account the role that docs/spot.md names, "+
+			"or correct the Secret of the credentials")
 	case cloud.Invalid, cloud.NotFound:
-		return problem{
-			reason:  reasons.InvalidSpec,
-			message: fmt.Sprintf("the provider does not take %s: %s: correct the spec", doing, text),
-		}
+		return says(reasons.InvalidSpec, "the provider does not take %s: %s: correct the spec")
 	case cloud.Quota:
-		return problem{
-			reason: reasons.ProviderQuotaExceeded,
-			message: fmt.Sprintf("%s: %s: have the quota of the project raised, name zones of other regions in "+
-				"spec.gcp.zones, or lower spec.maxInstances", doing, text),
-		}
+		return says(reasons.ProviderQuotaExceeded, "%s: %s: have the quota of the project raised, name zones of other regions in "+
+			"spec.gcp.zones, or lower spec.maxInstances")
 	case cloud.Stockout:
-		return problem{
-			reason: reasons.ZoneExhausted,
-			message: fmt.Sprintf("%s: %s: name more zones in spec.gcp.zones, another machine type, or set "+
-				"spec.allowStandardFallback", doing, text),
-		}
+		return says(reasons.ZoneExhausted, "%s: %s: name more zones in spec.gcp.zones, another machine type, or set "+
+			"spec.allowStandardFallback")
 	default:
-		return problem{
-			reason:  reasons.ProviderUnavailable,
-			message: fmt.Sprintf("%s: %s: it is tried again; nothing needs to be done unless this stays", doing, text),
-		}
+		return says(reasons.ProviderUnavailable, "%s: %s: it is tried again; nothing needs to be done unless this stays")
 	}
 }
 
@@ -88,13 +76,7 @@ func (h hold) extend(now time.Time, generation int64, why problem, least time.Du
 	if h.generation == generation {
 		failures = h.failures
 	}
-	wait := max(firstHold, least)
-	for range failures {
-		if wait *= 2; wait >= max(longestHold, least) {
-			wait = max(longestHold, least)
-			break
-		}
-	}
+	wait := reconciling.Doubled(max(firstHold, least), max(longestHold, least), failures)
 	return hold{until: now.Add(wait), generation: generation, failures: failures + 1, problem: why}
 }
 

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
@@ -11,10 +14,7 @@ import (
 const defaultIdleTimeout = 10 * time.Minute
 
 func (p *planner) idleTimeout() time.Duration {
-	if t := p.vm.Spec.IdleTimeout; t != nil {
-		return t.Duration
-	}
-	return defaultIdleTimeout
+	return ptr.Deref(p.vm.Spec.IdleTimeout, metav1.Duration{Duration: defaultIdleTimeout}).Duration
 }
 
 // ready keeps an instance while pods use it, and deletes it when none did for a while.

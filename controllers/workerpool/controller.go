@@ -108,16 +108,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{reconciling.Named("", object.GetLabels()[aiplatformv1alpha1.LabelWorkerPool])}
 	})
-	err = ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("worker-pool").
 		For(&aiplatformv1alpha1.AIJobQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.Deployment{}, byLabel).
 		WatchesRawSource(source.TypedChannel(r.depths.changed, handler.TypedEnqueueRequestsFromMapFunc(reconciling.ByName))).
 		Complete(r)
-	if err != nil {
-		return fmt.Errorf("set up the controller of pooled workers: %w", err)
-	}
-	return nil
 }
 
 func (r *Reconciler) begin(reader client.Reader, queues func(context.Context) (map[string]Figures, error)) {

@@ -43,6 +43,14 @@ func Result(again time.Duration, err error) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
+// Doubled is the first of a row of waits, doubled with each that came before, and no longer than the longest.
+func Doubled(first, longest time.Duration, before int) time.Duration {
+	for range before {
+		first = min(2*first, longest)
+	}
+	return first
+}
+
 // Sooner is the shorter of two waits, where the first may be 0 for never. A second that is over is as short as can be.
 func Sooner(one, other time.Duration) time.Duration {
 	if other = max(other, time.Millisecond); one == 0 || other < one {
