@@ -87,14 +87,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // spotNodeChanged lets through that a node that is a spot instance is there, or is no longer.
 func spotNodeChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return isSpot(e.Object.GetLabels()) },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return isSpot(e.Object.GetLabels()) },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return isSpot(e.ObjectOld.GetLabels()) != isSpot(e.ObjectNew.GetLabels())
-		},
+	changed := predicate.NewPredicateFuncs(func(node client.Object) bool { return isSpot(node.GetLabels()) })
+	changed.UpdateFunc = func(e event.UpdateEvent) bool {
+		return isSpot(e.ObjectOld.GetLabels()) != isSpot(e.ObjectNew.GetLabels())
 	}
+	return changed
 }
 
 // Reconcile applies or deletes the DaemonSet.

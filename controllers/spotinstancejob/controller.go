@@ -25,14 +25,11 @@ type Reconciler struct {
 	// Client reads SpotInstanceJobs, SpotInstanceVMs and nodes from the manager's cache, and reads its own writes.
 	client.Client
 	// Direct reads from the API server.
-	Direct client.Reader
-	// Clock tells the time.
-	Clock clock.PassiveClock
-	// Recorder emits events.
+	Direct   client.Reader
+	Clock    clock.PassiveClock
 	Recorder events.EventRecorder
 	// Backups reads and writes CheckpointBackups.
 	Backups *checkpointbackup.Client
-	// Metrics counts what happens.
 	Metrics *metrics.SpotInstanceJobs
 
 	// children reads Jobs and pods of SpotInstanceJobs from a cache of their own, and reads its own writes.

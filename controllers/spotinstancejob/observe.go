@@ -185,7 +185,6 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// secretNeed is a Secret that a field of the job names.
 type secretNeed struct {
 	field, key string
 	ref        *spotv1alpha1.SecretReference

@@ -49,7 +49,6 @@ const replaceBefore = 5 * time.Second
 // hiddenRetry is when to look again for Jobs that got their labels back.
 const hiddenRetry = time.Second
 
-// planner makes one plan.
 type planner struct {
 	observed
 
@@ -85,12 +84,10 @@ func plan(o observed) desired {
 	return p.desired
 }
 
-// lookAgain sees to it that the job is looked at again after a time at the latest.
 func (p *planner) lookAgain(after time.Duration) {
 	p.desired.again = reconciling.Sooner(p.desired.again, after)
 }
 
-// step brings one replica a step further.
 func (p *planner) step(r *replica, result outcome) {
 	p.expelLost(r)
 	for _, pod := range r.orphans {
@@ -276,7 +273,6 @@ func (p *planner) awaitStart(r *replica) {
 	}
 }
 
-// scaleDown removes the replicas above spec.replicas.
 func (p *planner) scaleDown() {
 	for _, job := range p.jobs {
 		if index, ok := indexOf(job.Labels); ok && index >= len(p.replicas) && job.DeletionTimestamp == nil {

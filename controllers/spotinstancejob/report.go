@@ -3,6 +3,7 @@ package spotinstancejob
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -47,15 +48,11 @@ func (r *Reconciler) report(ctx context.Context, o observed, status *spotv1alpha
 	return nil
 }
 
-// count counts what the step to the next status tells.
 func (r *Reconciler) count(o observed, after *spotv1alpha1.SpotInstanceJobStatus) {
-	before := map[string]spotv1alpha1.ReplicaStatus{}
-	for _, entry := range o.job.Status.JobStatuses {
-		before[entry.Name] = entry
-	}
-	for _, entry := range after.JobStatuses {
-		was, known := before[entry.Name]
-		if known && entry.LastCheckpointImage != "" && entry.LastCheckpointImage != was.LastCheckpointImage {
+	for _, is := range after.JobStatuses {
+		if slices.ContainsFunc(o.job.Status.JobStatuses, func(was spotv1alpha1.ReplicaStatus) bool {
+			return was.Name == is.Name && is.LastCheckpointImage != "" && is.LastCheckpointImage != was.LastCheckpointImage
+		}) {
 			r.Metrics.CheckpointCompleted(o.job.Namespace)
 		}
 	}
@@ -75,7 +72,6 @@ func (r *Reconciler) countRequest(o observed, backup checkpointbackup.Backup) {
 	}
 }
 
-// eventsOf are the events of a step from the job's status to the next one.
 func eventsOf(o observed, after *spotv1alpha1.SpotInstanceJobStatus) []reporting.Event {
 	var list []reporting.Event
 	for _, r := range o.replicas() {

@@ -97,13 +97,11 @@ func bareJob(object any) (any, error) {
 	return job, nil
 }
 
-// podNodeIndex is the cache index of pods by the name of their node.
 const podNodeIndex = "node"
 
 // urgent is the queue priority of jobs on a node that changed: seconds are left to save what they do.
 const urgent = 100
 
-// jobOfLabel is the SpotInstanceJob that an object's label names.
 var jobOfLabel = reconciling.ByLabel(spotv1alpha1.LabelSpotInstanceJob)
 
 // jobsOnNode enqueues the jobs with pods on a node, before all others.
@@ -155,7 +153,6 @@ func outlineOf(is *corev1.Node, at time.Time) outline {
 	return short
 }
 
-// jobsOfVM are the jobs that name a SpotInstanceVM.
 func (r *Reconciler) jobsOfVM(ctx context.Context, vm client.Object) []reconcile.Request {
 	return reconciling.Matching(ctx, r, &spotv1alpha1.SpotInstanceJobList{}, func(job *spotv1alpha1.SpotInstanceJob) bool {
 		return job.Spec.SpotInstanceVMRef != nil && job.Spec.SpotInstanceVMRef.Name == vm.GetName()

@@ -114,7 +114,6 @@ func (r *Reconciler) do(ctx context.Context, one step) (bool, error) {
 	return act.learns, act.do(r, ctx, one)
 }
 
-// remember edits what is remembered of the step's instance.
 func (r *Reconciler) remember(one step, edit func(*memo)) {
 	r.memory.edit(one.vm.UID, func(m *vmMemo) { edit(m.instance(one.name)) })
 }
@@ -137,7 +136,6 @@ func (r *Reconciler) send(one step, of func(*memo) *request) (before request, at
 func creation(m *memo) *request { return &m.create }
 func deletion(m *memo) *request { return &m.remove }
 
-// create asks the provider for the instance.
 func (r *Reconciler) create(ctx context.Context, one step) error {
 	metadata, err := r.Joining.Metadata(ctx, one.vm, one.name)
 	var setup *child.Refusal
@@ -158,7 +156,6 @@ func (r *Reconciler) create(ctx context.Context, one step) error {
 	return ctx.Err()
 }
 
-// creationReason says for what an instance is created.
 func (s step) creationReason() string {
 	if s.entry.AssignedJob != "" {
 		return "pods of " + s.entry.AssignedJob + " have no node"
@@ -198,7 +195,6 @@ func (q *request) answer(operation cloud.Operation, err error, final bool, at ti
 	}
 }
 
-// remove asks the provider to delete the instance.
 func (r *Reconciler) remove(ctx context.Context, one step) error {
 	sent, began := r.send(one, deletion)
 	operation, err := one.provider.Delete(ctx, one.entry.Zone, one.name, string(uuid.NewUUID()))
@@ -252,7 +248,6 @@ const whySince = 24 * time.Hour
 // longestPoll bounds the time between two polls of an operation.
 const longestPoll = 4 * time.Second
 
-// look reads the instance from the provider.
 func (r *Reconciler) look(ctx context.Context, one step) error {
 	at := r.Clock.Now()
 	found, err := one.provider.Get(ctx, one.entry.Zone, one.name)

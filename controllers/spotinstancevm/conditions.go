@@ -14,7 +14,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// conditionValue is what a condition says.
 type conditionValue struct {
 	status          metav1.ConditionStatus
 	reason, message string
@@ -27,19 +26,14 @@ func (t problem) condition() conditionValue {
 // conditions says in what state the SpotInstanceVM is, and what can be done about it.
 func (p *planner) conditions() {
 	capacity := p.capacityCondition()
-	for _, c := range []struct {
-		kind string
-		is   conditionValue
-	}{
-		{reasons.ConditionCredentialsValid, p.credentialsCondition()},
-		{reasons.ConditionCapacityAvailable, capacity},
-		{reasons.ConditionReady, p.readyCondition(capacity)},
-	} {
-		reporting.Set(&p.d.status.Conditions, p.vm.Generation, p.now, c.kind, c.is.status, c.is.reason, redact.Text(c.is.message))
+	set := func(kind string, is conditionValue) {
+		reporting.Set(&p.d.status.Conditions, p.vm.Generation, p.now, kind, is.status, is.reason, redact.Text(is.message))
 	}
+	set(reasons.ConditionCredentialsValid, p.credentialsCondition())
+	set(reasons.ConditionCapacityAvailable, capacity)
+	set(reasons.ConditionReady, p.readyCondition(capacity))
 }
 
-// worst is the problem that matters most.
 func (p *planner) worst() problem {
 	for _, t := range []problem{p.access, p.listing, p.shapeless, p.problem} {
 		if t.exists() {

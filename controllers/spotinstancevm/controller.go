@@ -53,13 +53,10 @@ type Reconciler struct {
 	// Client reads from the cache and reads its own writes.
 	client.Client
 	// Direct reads from the API server.
-	Direct client.Reader
-	// Clock tells the time.
-	Clock clock.Clock
-	// Recorder emits events.
+	Direct   client.Reader
+	Clock    clock.Clock
 	Recorder events.EventRecorder
-	// Metrics counts what happens.
-	Metrics *metrics.SpotInstances
+	Metrics  *metrics.SpotInstances
 	// Provide makes the provider of an account, without asking it for anything.
 	Provide func(context.Context, inventory.Account) (cloud.Provider, error)
 	// Joining makes instances nodes.
@@ -156,7 +153,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Complete(tracing.Reconciler("SpotInstanceVM", r))
 }
 
-// wake has a SpotInstanceVM reconciled.
 func (r *Reconciler) wake(vm types.NamespacedName) {
 	select {
 	case r.changed <- event.TypedGenericEvent[types.NamespacedName]{Object: vm}:

@@ -70,7 +70,6 @@ type readSecret struct {
 	problem problem
 }
 
-// credentials reads the service account key in a Secret.
 func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedName) (readSecret, error) {
 	if known, ok := r.secrets.Get(secret); ok {
 		return known.(readSecret), nil

@@ -125,7 +125,6 @@ func hadRoom(g gang, bins []capacity.Bin) bool {
 	return len(left.TooLarge) == 0 && len(left.New) == 0
 }
 
-// observeQueued reads which TrainingJobs wait for room that instances would be.
 func (r *Reconciler) observeQueued(ctx context.Context, o *observed) error {
 	jobs, err := reconciling.List[*mlv1.TrainingJob](ctx, r, &mlv1.TrainingJobList{},
 		client.InNamespace(o.vm.Namespace), client.MatchingFields{indexQueued: o.vm.Name}, client.UnsafeDisableDeepCopy)
@@ -162,10 +161,7 @@ func (r *Reconciler) queuedChanged() predicate.Predicate {
 		job, ok := object.(*mlv1.TrainingJob)
 		return ok && vmOfQueued(job) != nil && len(r.Queued(job)) > 0
 	}
-	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return waits(e.Object) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return waits(e.ObjectOld) || waits(e.ObjectNew) },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return waits(e.Object) },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
+	changed := predicate.NewPredicateFuncs(waits)
+	changed.UpdateFunc = func(e event.UpdateEvent) bool { return waits(e.ObjectOld) || waits(e.ObjectNew) }
+	return changed
 }

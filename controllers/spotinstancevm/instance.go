@@ -54,7 +54,6 @@ type instance struct {
 	used    bool // the plan needs it for pods that have no room
 }
 
-// isConfirmed says whether the instance is known to have existed.
 func (i *instance) isConfirmed() bool { return i.CreationTime != nil }
 
 // isAbsent says whether the provider was asked since the instance is known to have existed, and did not know it.
@@ -112,7 +111,6 @@ func (i *instance) readiness() *corev1.NodeCondition {
 	return &i.node.Status.Conditions[at]
 }
 
-// isNodeReady says whether the node is Ready and shows its GPUs.
 func (i *instance) isNodeReady(gpus int64) bool {
 	ready := i.readiness()
 	return ready != nil && ready.Status == corev1.ConditionTrue && i.node.DeletionTimestamp == nil &&

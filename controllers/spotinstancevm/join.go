@@ -66,12 +66,10 @@ func labelsOfNode(vm *spotv1alpha1.SpotInstanceVM) map[string]string {
 	}
 }
 
-// pricesOfNode say on the node what its instance costs.
 func pricesOfNode(vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.ProvisionedInstance) map[string]string {
 	return zonehistory.NodeAnnotations(vm, entry.Zone, entry.ProvisioningModel)
 }
 
-// hasAll says whether all has each of some.
 func hasAll(all, some map[string]string) bool {
 	for key, value := range some {
 		if is, ok := all[key]; !ok || is != value {
@@ -127,7 +125,6 @@ func (p *planner) unneeded(i *instance) {
 	p.markForDeletion(i, "no pod has needed it for spec.idleTimeout")
 }
 
-// isLoginDue says whether to log in over SSH now.
 func (p *planner) isLoginDue(i *instance) bool {
 	if p.vm.Spec.KubeadmJoinConfig.Method != spotv1alpha1.JoinBySSH || i.node != nil || i.State != spotv1alpha1.InstanceRunning {
 		return false

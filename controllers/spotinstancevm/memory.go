@@ -34,7 +34,6 @@ type memo struct {
 	joining request
 }
 
-// request to the provider.
 type request struct {
 	// sentAt is when it was first sent; zero when this process has not.
 	sentAt time.Time
@@ -70,12 +69,10 @@ type Pace struct {
 // defaultPace is that of the real world.
 var defaultPace = Pace{First: time.Second, Most: 30 * time.Second, Bind: 5 * time.Second}
 
-// retryIn doubles the wait with each try.
 func (p Pace) retryIn(tries int) time.Duration {
 	return reconciling.Doubled(p.First, p.Most, tries-1)
 }
 
-// vmMemo is what this process remembers of one SpotInstanceVM.
 type vmMemo struct {
 	instances map[string]*memo
 	// ended is when instances were seen to be gone, by name: older lists still show them.
@@ -115,13 +112,11 @@ type hold struct {
 	problem    problem
 }
 
-// memory is what this process remembers.
 type memory struct {
 	mu  sync.Mutex
 	vms map[types.UID]*vmMemo
 }
 
-// edit what is remembered of a SpotInstanceVM.
 func (m *memory) edit(vm types.UID, edit func(*vmMemo)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,7 +129,6 @@ func (m *memory) edit(vm types.UID, edit func(*vmMemo)) {
 	edit(m.vms[vm])
 }
 
-// copyOf returns a copy of what is remembered.
 func (m *memory) copyOf(vm types.UID) (copied vmMemo) {
 	m.edit(vm, func(known *vmMemo) {
 		copied = *known
@@ -158,7 +152,6 @@ func (m *memory) settle(vm *spotv1alpha1.SpotInstanceVM, d desired, now time.Tim
 	})
 }
 
-// forget drops a SpotInstanceVM that no longer exists.
 func (m *memory) forget(vm types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -91,7 +91,6 @@ func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceV
 	return o, account, nil
 }
 
-// observeAccess finds the credentials and the account that they are for.
 func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory.Inventory, error) {
 	key := client.ObjectKeyFromObject(o.vm)
 	var jobs spotv1alpha1.SpotInstanceJobList
@@ -177,7 +176,6 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeInstances puts together what the status and the inventory say.
 func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory) {
 	key := client.ObjectKeyFromObject(o.vm)
 	type place struct{ zone, name string }
@@ -257,7 +255,6 @@ func (r *Reconciler) observeUses(o *observed) {
 	o.unsure = !known
 }
 
-// observeNode reads a node, if it exists.
 func (r *Reconciler) observeNode(ctx context.Context, o *observed, name string) error {
 	node, err := reconciling.Get[corev1.Node](ctx, r, "", name)
 	if node != nil {

@@ -58,8 +58,7 @@ type Reconciler struct {
 	client.Client
 	// Direct reads from the API server.
 	Direct client.Reader
-	// Clock tells the time.
-	Clock clock.PassiveClock
+	Clock  clock.PassiveClock
 	// Settings of the workers.
 	Settings Settings
 	// Interval at which the job service is asked; 0: the default.

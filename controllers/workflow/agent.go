@@ -26,7 +26,6 @@ import (
 type AgentReconciler struct {
 	// Client reads from the manager's cache.
 	client.Client
-	// Clock tells the time.
 	Clock clock.PassiveClock
 }
 
@@ -43,7 +42,6 @@ func (r *AgentReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(tracing.Reconciler("Agent", r))
 }
 
-// agentsOf are the names of the agents of a workflow.
 func agentsOf(workflow *aiplatformv1alpha1.AgentWorkflow) (names []string) {
 	for i := range workflow.Spec.Stages {
 		names = append(names, workflow.Spec.Stages[i].Agent)

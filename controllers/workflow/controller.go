@@ -21,10 +21,8 @@ type Reconciler struct {
 	// Client reads AgentWorkflows, Agents and AIJobs from the manager's cache, and reads its own writes.
 	client.Client
 	// Direct reads from the API server.
-	Direct client.Reader
-	// Clock tells the time.
-	Clock clock.PassiveClock
-	// Recorder emits events.
+	Direct   client.Reader
+	Clock    clock.PassiveClock
 	Recorder events.EventRecorder
 
 	triggers *triggers

@@ -30,12 +30,10 @@ type desired struct {
 	again  time.Duration               // when to look again without being told; 0 for never
 }
 
-// wake has the workflow looked at again after so long at the latest.
 func (d *desired) wake(after time.Duration) {
 	d.again = reconciling.Sooner(d.again, after)
 }
 
-// planner makes a plan.
 type planner struct {
 	observed
 	desired

@@ -29,7 +29,6 @@ func (r *Reconciler) report(ctx context.Context, o observed, status *aiplatformv
 	return nil
 }
 
-// eventsOf are the events of a step from one status to the next.
 func eventsOf(before, after *aiplatformv1alpha1.AgentWorkflowStatus) []reporting.Event {
 	var list []reporting.Event
 	for _, is := range reporting.Changed(before.Conditions, after.Conditions) {
@@ -57,7 +56,6 @@ func eventsOf(before, after *aiplatformv1alpha1.AgentWorkflowStatus) []reporting
 	return list
 }
 
-// stageEvents are the events of stages that failed or were skipped.
 func stageEvents(before, after *aiplatformv1alpha1.AgentWorkflowStatus) []reporting.Event {
 	was := map[aiplatformv1alpha1.StageName]aiplatformv1alpha1.StagePhase{}
 	for i := range before.Stages {

@@ -54,7 +54,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Complete(tracing.Reconciler("AgentWorkflow", r))
 }
 
-// workflowsOf are the workflows that name an agent.
 func (r *Reconciler) workflowsOf(ctx context.Context, agent client.Object) []reconcile.Request {
 	return reconciling.Matching(ctx, r, &aiplatformv1alpha1.AgentWorkflowList{}, func(workflow *aiplatformv1alpha1.AgentWorkflow) bool {
 		return slices.Contains(agentsOf(workflow), agent.GetName())

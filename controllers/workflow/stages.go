@@ -38,7 +38,6 @@ func (p *planner) advance() {
 	}
 }
 
-// stage is the status of a stage.
 func (p *planner) stage(name aiplatformv1alpha1.StageName) *aiplatformv1alpha1.StageStatus {
 	for i := range p.status.Stages {
 		if p.status.Stages[i].Name == name {
@@ -100,7 +99,6 @@ func (p *planner) follow(spec *aiplatformv1alpha1.Stage) {
 	stage.Message = shorten(stage.Message)
 }
 
-// why is what an AIJob says of its phase.
 func why(job *aiplatformv1alpha1.AIJob) string {
 	text := string(job.Status.Phase)
 	if job.Status.Reason != "" {
@@ -276,7 +274,6 @@ func (p *planner) end(phase aiplatformv1alpha1.WorkflowPhase) {
 	p.status.Phase, p.status.CompletionTime = phase, ptr.To(metav1.NewTime(p.now))
 }
 
-// sum says how many stages succeeded.
 func (p *planner) sum() string {
 	skipped := 0
 	for i := range p.status.Stages {

@@ -36,7 +36,6 @@ type triggers struct {
 // awaited is what a workflow waits for.
 type awaited struct{ namespace, kind, reason string }
 
-// eventWatch is the watch of events of one kind and reason.
 type eventWatch struct {
 	events cache.Cache
 	stop   context.CancelFunc
@@ -66,7 +65,6 @@ func (t *triggers) start(_ context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// forget ends what a workflow waits for.
 func (t *triggers) forget(workflow types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
