@@ -107,13 +107,13 @@ var jobOfLabel = reconciling.ByLabel(spotv1alpha1.LabelSpotInstanceJob)
 // jobsOnNode enqueues the jobs with pods on a node, before all others.
 func (r *Reconciler) jobsOnNode() handler.EventHandler {
 	enqueue := func(ctx context.Context, node client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		var pods corev1.PodList
-		if err := r.children.Client.List(ctx, &pods, client.MatchingFields{podNodeIndex: node.GetName()}, client.DisableReadYourWritesConsistency); err != nil {
-			log.FromContext(ctx).Error(err, "List the pods of a node", "node", node.GetName())
-			return
+		pods, err := reconciling.List[*corev1.Pod](ctx, r.children.Client, &corev1.PodList{},
+			client.MatchingFields{podNodeIndex: node.GetName()}, client.DisableReadYourWritesConsistency)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Find the jobs on a node", "node", node.GetName())
 		}
-		for i := range pods.Items {
-			for _, request := range jobOfLabel(ctx, &pods.Items[i]) {
+		for _, pod := range pods {
+			for _, request := range jobOfLabel(ctx, pod) {
 				if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 					prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(urgent)}, request)
 				} else {

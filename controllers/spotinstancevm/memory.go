@@ -112,6 +112,28 @@ type hold struct {
 	problem    problem
 }
 
+// firstHold and longestHold bound how long a failure that would only repeat itself keeps a SpotInstanceVM from asking
+// again. A change of its spec ends the wait.
+const (
+	firstHold   = 30 * time.Second
+	longestHold = 10 * time.Minute
+)
+
+// extend the hold by another failure.
+func (h hold) extend(now time.Time, generation int64, why problem, least time.Duration) hold {
+	failures := 0
+	if h.generation == generation {
+		failures = h.failures
+	}
+	wait := reconciling.Doubled(max(firstHold, least), max(longestHold, least), failures)
+	return hold{until: now.Add(wait), generation: generation, failures: failures + 1, problem: why}
+}
+
+// isActive says whether instances must not be asked for now.
+func (h hold) isActive(now time.Time, generation int64) bool {
+	return h.generation == generation && now.Before(h.until)
+}
+
 type memory struct {
 	mu  sync.Mutex
 	vms map[types.UID]*vmMemo

@@ -2,7 +2,6 @@ package workerpool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
@@ -112,13 +110,4 @@ func (r *Reconciler) remove(ctx context.Context, queue *aiplatformv1alpha1.AIJob
 		return err
 	}
 	return r.writer(r.uncached).Delete(ctx, live)
-}
-
-// explain says what an error means for the workers.
-func explain(err error) (reason, message string) {
-	var refusal *child.Refusal
-	if errors.As(err, &refusal) && refusal.Reason == reasons.ObjectConflict {
-		return refusal.Reason, refusal.Message + "."
-	}
-	return reasons.PodCreationFailed, "The workers cannot be set up: " + err.Error()
 }

@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -39,7 +40,6 @@ type awaited struct{ namespace, kind, reason string }
 type eventWatch struct {
 	events cache.Cache
 	stop   context.CancelFunc
-	users  map[types.NamespacedName]bool
 }
 
 func newTriggers(ctx context.Context, mgr ctrl.Manager) *triggers {
@@ -77,10 +77,8 @@ func (t *triggers) release(workflow types.NamespacedName) {
 		return
 	}
 	delete(t.wants, workflow)
-	watch := t.watches[a]
-	delete(watch.users, workflow)
-	if len(watch.users) == 0 {
-		watch.stop()
+	if !slices.Contains(slices.Collect(maps.Values(t.wants)), a) {
+		t.watches[a].stop()
 		delete(t.watches, a)
 	}
 }
@@ -111,7 +109,7 @@ func (t *triggers) watch(workflow types.NamespacedName, a awaited) (*eventWatch,
 			return nil, fmt.Errorf("watch the events %s of kind %s: %w", a.reason, a.kind, err)
 		}
 		ctx, stop := context.WithCancel(t.ctx)
-		watch = &eventWatch{events: events, stop: stop, users: map[types.NamespacedName]bool{}}
+		watch = &eventWatch{events: events, stop: stop}
 		go func() {
 			if err := events.Start(ctx); err != nil {
 				log.FromContext(ctx).Error(err, "Watch events", "namespace", a.namespace, "kind", a.kind, "reason", a.reason)
@@ -130,7 +128,7 @@ func (t *triggers) watch(workflow types.NamespacedName, a awaited) (*eventWatch,
 		}
 		t.watches[a] = watch
 	}
-	watch.users[workflow], t.wants[workflow] = true, a
+	t.wants[workflow] = a
 	return watch, nil
 }
 
@@ -138,8 +136,8 @@ func (t *triggers) watch(workflow types.NamespacedName, a awaited) (*eventWatch,
 func (t *triggers) wake(a awaited) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if watch := t.watches[a]; watch != nil && t.queue != nil {
-		for workflow := range watch.users {
+	for workflow, waits := range t.wants {
+		if waits == a && t.queue != nil {
 			t.queue.Add(reconcile.Request{NamespacedName: workflow})
 		}
 	}

@@ -28,10 +28,15 @@ type Options struct {
 
 // New returns a cache, which the manager starts with its own, before any controller, and a client that reads from it and writes to
 // the API server. Indices may be added until the manager starts.
-func New(mgr ctrl.Manager, options Options) (cache.Cache, client.Client, error) {
+func New(mgr ctrl.Manager, options Options) (children cache.Cache, through client.Client, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cache objects with the label %s: %w", options.Label, err)
+		}
+	}()
 	selector, err := labels.Parse(options.Label)
 	if err != nil {
-		return nil, nil, fmt.Errorf("select objects with the label %s: %w", options.Label, err)
+		return nil, nil, err
 	}
 	namespaces := map[string]cache.Config{}
 	for _, namespace := range options.Namespaces {
@@ -41,24 +46,21 @@ func New(mgr ctrl.Manager, options Options) (cache.Cache, client.Client, error) 
 	for kind, bare := range options.Kinds {
 		kinds[kind] = cache.ByObject{Label: selector, Transform: bare}
 	}
-	children, err := cache.New(mgr.GetConfig(), cache.Options{
+	children, err = cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultNamespaces: namespaces,
 		ByObject: kinds,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("make the cache of objects with the label %s: %w", options.Label, err)
+		return nil, nil, err
 	}
 	if err := mgr.Add(runnable{children}); err != nil {
-		return nil, nil, fmt.Errorf("add the cache of objects with the label %s: %w", options.Label, err)
+		return nil, nil, err
 	}
-	through, err := client.New(mgr.GetConfig(), client.Options{
+	through, err = client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		Cache: &client.CacheOptions{Reader: children, EnableReadYourWritesConsistency: ptr.To(true)},
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("make the client of objects with the label %s: %w", options.Label, err)
-	}
-	return children, through, nil
+	return children, through, err
 }
 
 type runnable struct{ cache.Cache }
