@@ -2,8 +2,9 @@ package queuestatus
 
 import (
 	"context"
-	"time"
+	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -13,7 +14,6 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
-	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
@@ -43,29 +43,40 @@ type ClusterReconciler struct {
 
 // SetupWithManager registers the controller.
 func (r *ClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named("computecluster").
 		For(&aiplatformv1alpha1.ComputeCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(r.Figures.ClusterChanges()).
 		Complete(tracing.Reconciler("ComputeCluster", r))
+	if err != nil {
+		return fmt.Errorf("set up the ComputeCluster controller: %w", err)
+	}
+	return nil
 }
 
 // Reconcile brings the status of one cluster up to date.
 func (r *ClusterReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	return reconciling.Object(ctx, r, request, &aiplatformv1alpha1.ComputeCluster{}, r.reporter.Forget, r.reconcile)
-}
-
-func (r *ClusterReconciler) reconcile(ctx context.Context, cluster *aiplatformv1alpha1.ComputeCluster) (time.Duration, error) {
-	figures, known := r.Figures.Cluster(cluster.Name, selectorOf(cluster))
-	if !known {
-		return 0, nil // the cluster is reconciled again when they are
+	var cluster aiplatformv1alpha1.ComputeCluster
+	if err := r.Get(ctx, request.NamespacedName, &cluster); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.reporter.Forget(request.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("read the ComputeCluster: %w", err)
 	}
-	o := observedCluster{cluster: cluster, figures: figures, now: r.Clock.Now()}
+	if cluster.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	figures, known := r.Figures.Cluster(cluster.Name, selectorOf(&cluster))
+	if !known {
+		return ctrl.Result{}, nil // the cluster is reconciled again when they are
+	}
+	o := observedCluster{cluster: &cluster, figures: figures, now: r.Clock.Now()}
 	return r.report(ctx, o, planCluster(o))
 }
 
 // report writes the status when it changed: figures alone at most every few seconds.
-func (r *ClusterReconciler) report(ctx context.Context, o observedCluster, status aiplatformv1alpha1.ComputeClusterStatus) (time.Duration, error) {
+func (r *ClusterReconciler) report(ctx context.Context, o observedCluster, status aiplatformv1alpha1.ComputeClusterStatus) (ctrl.Result, error) {
 	before, next := &o.cluster.Status, o.cluster.DeepCopy()
 	next.Status = status
 	urgent := before.Health != status.Health || !isSameReadiness(before.Conditions, status.Conditions)

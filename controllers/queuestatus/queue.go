@@ -4,14 +4,16 @@ package queuestatus
 
 import (
 	"context"
-	"time"
+	"fmt"
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,7 +21,6 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
-	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
@@ -50,45 +51,61 @@ type QueueReconciler struct {
 
 // SetupWithManager registers the controller.
 func (r *QueueReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	comesOrGoes := reconciling.Changed(func(_, _ *schedulingv1.PriorityClass) bool { return false })
-	return ctrl.NewControllerManagedBy(mgr).
+	comesOrGoes := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named("aijobqueue").
 		For(&aiplatformv1alpha1.AIJobQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfClass), builder.WithPredicates(comesOrGoes)).
 		WatchesRawSource(r.Figures.QueueChanges()).
 		Complete(tracing.Reconciler("AIJobQueue", r))
+	if err != nil {
+		return fmt.Errorf("set up the AIJobQueue controller: %w", err)
+	}
+	return nil
 }
 
 // queuesOfClass are the queues that name a PriorityClass.
 func (r *QueueReconciler) queuesOfClass(ctx context.Context, class client.Object) []reconcile.Request {
-	return reconciling.Matching(ctx, r, &aiplatformv1alpha1.AIJobQueueList{}, func(queue *aiplatformv1alpha1.AIJobQueue) bool {
-		return queue.Spec.PriorityClass == class.GetName()
-	})
+	var queues aiplatformv1alpha1.AIJobQueueList
+	if err := r.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range queues.Items {
+		if queues.Items[i].Spec.PriorityClass == class.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&queues.Items[i])})
+		}
+	}
+	return requests
 }
 
 // Reconcile brings the status of one queue up to date.
 func (r *QueueReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	return reconciling.Object(ctx, r, request, &aiplatformv1alpha1.AIJobQueue{}, r.reporter.Forget, r.reconcile)
-}
-
-func (r *QueueReconciler) reconcile(ctx context.Context, queue *aiplatformv1alpha1.AIJobQueue) (time.Duration, error) {
-	figures, known := r.Figures.Queue(queue.Name)
-	if !known {
-		return 0, nil // the queue is reconciled again when they are
-	}
-	o := observedQueue{queue: queue, figures: figures, now: r.Clock.Now()}
-	if name := queue.Spec.PriorityClass; name != "" {
-		class, err := reconciling.Get[schedulingv1.PriorityClass](ctx, r, "", name)
-		if err != nil {
-			return 0, err
+	var queue aiplatformv1alpha1.AIJobQueue
+	if err := r.Get(ctx, request.NamespacedName, &queue); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.reporter.Forget(request.NamespacedName)
+			return ctrl.Result{}, nil
 		}
-		o.classMissing = class == nil
+		return ctrl.Result{}, fmt.Errorf("read the AIJobQueue: %w", err)
+	}
+	figures, known := r.Figures.Queue(queue.Name)
+	if !known || queue.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil // the queue is reconciled again when they are
+	}
+	o := observedQueue{queue: &queue, figures: figures, now: r.Clock.Now()}
+	if name := queue.Spec.PriorityClass; name != "" {
+		err := r.Get(ctx, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("read PriorityClass %s: %w", name, err)
+		}
+		o.classMissing = apierrors.IsNotFound(err)
 	}
 	return r.report(ctx, o, planQueue(o))
 }
 
 // report writes the status when it changed: figures alone at most every few seconds.
-func (r *QueueReconciler) report(ctx context.Context, o observedQueue, status aiplatformv1alpha1.AIJobQueueStatus) (time.Duration, error) {
+func (r *QueueReconciler) report(ctx context.Context, o observedQueue, status aiplatformv1alpha1.AIJobQueueStatus) (ctrl.Result, error) {
 	before, next := o.queue.Status.Conditions, o.queue.DeepCopy()
 	next.Status = status
 	urgent := !equality.Semantic.DeepEqual(before, status.Conditions)

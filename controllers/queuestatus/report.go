@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -16,22 +18,26 @@ const figuresInterval = 3 * time.Second
 // reporter writes statuses with figures that change all the time.
 type reporter struct{ reporting.Pacer }
 
-// report writes the status of an object when it changed: at once when that is urgent, and else at most every few seconds. It returns
-// when to reconcile again; 0 for never.
+// report writes the status of an object when it changed: at once when that is urgent, and else at most every few seconds. The result says
+// when to reconcile again.
 func (r *reporter) report(
 	ctx context.Context, c client.StatusClient, before, after client.Object, t reporting.Transition, urgent bool, now time.Time,
-) (time.Duration, error) {
+) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(before, after) {
-		return 0, nil
+		return ctrl.Result{}, nil
 	}
 	key := client.ObjectKeyFromObject(before)
 	if wait := r.Wait(key, figuresInterval, now); wait > 0 && !urgent {
-		return wait, nil
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if err := reporting.Patch(ctx, c, before, after); err != nil {
-		return 0, client.IgnoreNotFound(err)
+	err := reporting.Patch(ctx, c, before, after)
+	if again, ok := child.RetryAfter(err); ok {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Wrote(key, now)
 	reporting.Tell(ctx, nil, before, t)
-	return 0, nil
+	return ctrl.Result{}, nil
 }
