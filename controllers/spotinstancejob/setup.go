@@ -9,15 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -61,7 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(source.Kind[client.Object](children, &batchv1.Job{}, byLabel)).
 		WatchesRawSource(source.Kind[client.Object](children, &corev1.Pod{}, byLabel)).
 		WatchesRawSource(r.Backups.Source(byLabel, r.agentsChanged)).
-		Watches(&corev1.Node{}, r.jobsOnNode(), builder.WithPredicates(r.nodeChanged())).
+		Watches(&corev1.Node{}, reconciling.First(urgent, r.jobsOnNode), builder.WithPredicates(r.nodeChanged())).
 		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfVM), builder.WithPredicates(vmChanged)).
 		Complete(tracing.Reconciler("SpotInstanceJob", r))
 }
@@ -104,30 +100,17 @@ const urgent = 100
 
 var jobOfLabel = reconciling.ByLabel(spotv1alpha1.LabelSpotInstanceJob)
 
-// jobsOnNode enqueues the jobs with pods on a node, before all others.
-func (r *Reconciler) jobsOnNode() handler.EventHandler {
-	enqueue := func(ctx context.Context, node client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		pods, err := reconciling.List[*corev1.Pod](ctx, r.children.Client, &corev1.PodList{},
-			client.MatchingFields{podNodeIndex: node.GetName()}, client.DisableReadYourWritesConsistency)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Find the jobs on a node", "node", node.GetName())
-		}
-		for _, pod := range pods {
-			for _, request := range jobOfLabel(ctx, pod) {
-				if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-					prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(urgent)}, request)
-				} else {
-					queue.Add(request)
-				}
-			}
-		}
+// jobsOnNode are the jobs with pods on a node.
+func (r *Reconciler) jobsOnNode(ctx context.Context, node client.Object) (requests []reconcile.Request) {
+	pods, err := reconciling.List[*corev1.Pod](ctx, r.children.Client, &corev1.PodList{},
+		client.MatchingFields{podNodeIndex: node.GetName()}, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Find the jobs on a node", "node", node.GetName())
 	}
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, e.Object, q) },
+	for _, pod := range pods {
+		requests = append(requests, jobOfLabel(ctx, pod)...)
 	}
+	return requests
 }
 
 // nodeChanged lets through what makes a difference to the pods on a node.

@@ -108,7 +108,7 @@ var acts = map[actionKind]struct {
 // do one action. It tells whether the plan should see the result at once.
 func (r *Reconciler) do(ctx context.Context, one step) (bool, error) {
 	act := acts[one.kind]
-	if one.entry == nil || act.asks && one.provider == nil { // the plan dropped it meanwhile, or there is nobody to ask
+	if one.entry == nil || act.asks && one.provider == nil { // the plan dropped it meanwhile, or there is no provider to ask
 		return false, nil
 	}
 	return act.learns, act.do(r, ctx, one)

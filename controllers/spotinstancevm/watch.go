@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -89,11 +90,12 @@ func (r *Reconciler) vmsOfNode(ctx context.Context, node client.Object) []reconc
 	if name := labels[spotv1alpha1.LabelSpotInstanceVM]; name != "" {
 		requests = append(requests, reconciling.Named(labels[spotv1alpha1.LabelSpotInstanceVMNamespace], name))
 	}
-	var pods corev1.PodList
-	if err := r.pods.List(ctx, &pods, client.MatchingFields{indexNode: node.GetName()}); err == nil {
-		for i := range pods.Items {
-			requests = append(requests, vmOfPod(&pods.Items[i]))
-		}
+	pods, err := reconciling.List[*corev1.Pod](ctx, r.pods, &corev1.PodList{}, client.MatchingFields{indexNode: node.GetName()})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Find the pods on a node", "node", node.GetName())
+	}
+	for _, pod := range pods {
+		requests = append(requests, vmOfPod(pod))
 	}
 	return requests
 }
