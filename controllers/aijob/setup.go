@@ -6,18 +6,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
@@ -35,7 +34,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return err
 	}
-	byLabel := handler.EnqueueRequestsFromMapFunc(jobOfLabel)
+	byLabel := handler.EnqueueRequestsFromMapFunc(reconciling.ByLabel(aiplatformv1alpha1.LabelAIJob))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("aijob").
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
@@ -55,22 +54,9 @@ func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, option
 		return nil, fmt.Errorf("set up the cache of pods and Services: %w", err)
 	}
 	r.children = child.Writer{Client: through, Direct: r.Direct}
-	err = children.IndexField(ctx, &corev1.Pod{}, podJobIndex, func(object client.Object) []string {
-		return []string{object.GetLabels()[aiplatformv1alpha1.LabelAIJob]}
+	return children, reconciling.Index(ctx, children, &corev1.Pod{}, podJobIndex, func(pod *corev1.Pod) []string {
+		return []string{pod.Labels[aiplatformv1alpha1.LabelAIJob]}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("index pods by job: %w", err)
-	}
-	return children, nil
-}
-
-// jobOfLabel is the AIJob that an object's label names.
-func jobOfLabel(_ context.Context, object client.Object) []reconcile.Request {
-	name, ok := object.GetLabels()[aiplatformv1alpha1.LabelAIJob]
-	if !ok {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
 // bareService keeps of a Service only whose it is.

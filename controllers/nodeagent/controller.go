@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -23,6 +22,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 const (
@@ -73,35 +73,25 @@ func CachedObjects(namespace string) map[client.Object]cache.ByObject {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	// There is one DaemonSet, whatever it is that changed.
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Settings.Namespace, Name: Name}}}
+		return []reconcile.Request{reconciling.Named(r.Settings.Namespace, Name)}
 	})
-	err := ctrl.NewControllerManagedBy(mgr).
+	// That it is there, or is no longer, is all that matters of a SpotInstanceVM.
+	existence := reconciling.Changed(func(_, _ *spotv1alpha1.SpotInstanceVM) bool { return false })
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("node-agent").
 		Watches(&appsv1.DaemonSet{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&spotv1alpha1.SpotInstanceVM{}, one, builder.WithPredicates(existenceChanged())).
+		Watches(&spotv1alpha1.SpotInstanceVM{}, one, builder.WithPredicates(existence)).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(spotNodeChanged())).
 		Complete(r)
-	if err != nil {
-		return fmt.Errorf("set up the controller of the node agent: %w", err)
-	}
-	return nil
 }
 
-// existenceChanged lets through that an object is there, or is no longer.
-func existenceChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
-}
-
-// spotNodeChanged does the same for nodes that are spot instances.
+// spotNodeChanged lets through that a node that is a spot instance is there, or is no longer.
 func spotNodeChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return isSpot(e.Object.GetLabels()) },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return isSpot(e.Object.GetLabels()) },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return isSpot(e.ObjectOld.GetLabels()) != isSpot(e.ObjectNew.GetLabels())
-		},
+	changed := predicate.NewPredicateFuncs(func(node client.Object) bool { return isSpot(node.GetLabels()) })
+	changed.UpdateFunc = func(e event.UpdateEvent) bool {
+		return isSpot(e.ObjectOld.GetLabels()) != isSpot(e.ObjectNew.GetLabels())
 	}
+	return changed
 }
 
 // Reconcile applies or deletes the DaemonSet.
@@ -115,43 +105,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 
 // observe reads what decides about the DaemonSet. The manager's Deployment is read only when there is something to write.
 func (r *Reconciler) observe(ctx context.Context) (o observed, err error) {
-	var vms spotv1alpha1.SpotInstanceVMList
-	if err := r.List(ctx, &vms, client.UnsafeDisableDeepCopy); err != nil {
-		return o, fmt.Errorf("list the SpotInstanceVMs: %w", err)
+	vms, err := reconciling.List[*spotv1alpha1.SpotInstanceVM](ctx, r, &spotv1alpha1.SpotInstanceVMList{}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return o, err
 	}
-	var nodes corev1.NodeList
-	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return o, fmt.Errorf("list the nodes: %w", err)
+	nodes, err := reconciling.List[*corev1.Node](ctx, r, &corev1.NodeList{}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return o, err
 	}
-	o.vms, o.written = len(vms.Items), r.written
-	for i := range nodes.Items {
-		if isSpot(nodes.Items[i].Labels) {
+	o.vms, o.written = len(vms), r.written
+	for _, node := range nodes {
+		if isSpot(node.Labels) {
 			o.spotNodes++
 		}
 	}
-	var set appsv1.DaemonSet
-	switch err := r.Get(ctx, r.key(Name), &set); {
-	case err == nil:
-		o.existing = &set
-	case !apierrors.IsNotFound(err):
-		return o, fmt.Errorf("read the DaemonSet of the node agent: %w", err)
-	}
-	if !o.isWanted() {
-		return o, nil
+	o.existing, err = reconciling.Get[appsv1.DaemonSet](ctx, r, r.Settings.Namespace, Name)
+	if err != nil || !o.isWanted() {
+		return o, err
 	}
 	// There is none when the operator runs outside of the cluster; then nothing removes the DaemonSet with it.
-	var manager appsv1.Deployment
-	switch err := r.Direct.Get(ctx, r.key(ManagerName), &manager); {
-	case err == nil:
-		o.manager = &manager
-	case !apierrors.IsNotFound(err):
-		return o, fmt.Errorf("read the manager's Deployment: %w", err)
-	}
-	return o, nil
-}
-
-func (r *Reconciler) key(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: r.Settings.Namespace, Name: name}
+	o.manager, err = reconciling.Get[appsv1.Deployment](ctx, r.Direct, r.Settings.Namespace, ManagerName)
+	return o, err
 }
 
 func (r *Reconciler) apply(ctx context.Context, d desired) error {

@@ -109,7 +109,6 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object, options .
 	return r.children.Delete(ctx, object, append(options, client.DisableReadYourWritesConsistency)...)
 }
 
-// create creates a Job.
 func (r *Reconciler) create(ctx context.Context, o observed, job *batchv1.Job) ([]problem, error) {
 	existing, err := r.children.Create(ctx, o.job, job)
 	var refusal *child.Refusal

@@ -38,7 +38,6 @@ func (p *planner) buildNext(r *replica, result outcome) *batchv1.Job {
 	return buildJob(p.job, r.index, r.attempts, p.newest(bad), failures, bad)
 }
 
-// buildJob is the Job of one attempt of a replica.
 func buildJob(job *spotv1alpha1.SpotInstanceJob, index int, attempt int32, from origin, failures int32, bad []string) *batchv1.Job {
 	template := job.Spec.JobTemplate.DeepCopy()
 	labels := labelsOf(job, index)
@@ -79,7 +78,6 @@ func buildJob(job *spotv1alpha1.SpotInstanceJob, index int, attempt int32, from 
 	return built
 }
 
-// labelsOf are on the Job and the pods of a replica.
 func labelsOf(job *spotv1alpha1.SpotInstanceJob, index int) map[string]string {
 	labels := map[string]string{spotv1alpha1.LabelSpotInstanceJob: job.Name, spotv1alpha1.LabelReplica: strconv.Itoa(index)}
 	if ref := job.Spec.SpotInstanceVMRef; ref != nil {
@@ -88,7 +86,6 @@ func labelsOf(job *spotv1alpha1.SpotInstanceJob, index int) map[string]string {
 	return labels
 }
 
-// with is a map with those of another set.
 func merged(base, more map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, base)

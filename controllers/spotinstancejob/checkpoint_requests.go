@@ -3,6 +3,7 @@ package spotinstancejob
 import (
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -137,13 +138,12 @@ func (p *planner) waitsForSave(r *replica) bool {
 	return waits
 }
 
-// ask wants a checkpoint of a pod.
 func (p *planner) ask(r *replica, pod *corev1.Pod, saves string) {
-	at := p.now
-	name := checkpointName(p.job.Name, r.index, checkpointNumber(p.job.UID, at))
-	for hasName(r.backups, name) {
-		at = at.Add(time.Second)
+	at, name := p.now, ""
+	isNamed := func(backup checkpointbackup.Backup) bool { return backup.Key.Name == name }
+	for name == "" || slices.ContainsFunc(r.backups, isNamed) {
 		name = checkpointName(p.job.Name, r.index, checkpointNumber(p.job.UID, at))
+		at = at.Add(time.Second)
 	}
 	config, namespace := p.job.Spec.CheckpointConfig, p.job.Namespace
 	url, repository := splitRepo(config.CheckpointImageRepo)
@@ -187,11 +187,43 @@ func trained(job *batchv1.Job, pod *corev1.Pod, now time.Time) int64 {
 	return before
 }
 
-func hasName(backups []checkpointbackup.Backup, name string) bool {
-	for _, backup := range backups {
-		if backup.Key.Name == name {
-			return true
-		}
+// requestAge is how long a CheckpointBackup that was created counts although the cache does not show it.
+const requestAge = 30 * time.Second
+
+// requestedCheckpoints remembers the CheckpointBackups that were created a moment ago, which the cache may not show yet: none is
+// requested twice.
+type requestedCheckpoints struct {
+	mutex sync.Mutex
+	byJob map[types.NamespacedName][]checkpointbackup.Backup
+}
+
+func (c *requestedCheckpoints) add(job types.NamespacedName, backup checkpointbackup.Backup) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.byJob == nil {
+		c.byJob = map[types.NamespacedName][]checkpointbackup.Backup{}
 	}
-	return false
+	c.byJob[job] = append(c.byJob[job], backup)
+}
+
+// merge adds to the list what it lacks, and forgets what it has or what is old.
+func (c *requestedCheckpoints) merge(job types.NamespacedName, list []checkpointbackup.Backup, now time.Time) []checkpointbackup.Backup {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	waiting := slices.DeleteFunc(c.byJob[job], func(backup checkpointbackup.Backup) bool {
+		return now.Sub(backup.Created) >= requestAge ||
+			slices.ContainsFunc(list, func(known checkpointbackup.Backup) bool { return known.Key == backup.Key })
+	})
+	if len(waiting) == 0 {
+		delete(c.byJob, job)
+		return list
+	}
+	c.byJob[job] = waiting
+	return append(slices.Clone(list), waiting...)
+}
+
+func (c *requestedCheckpoints) forget(job types.NamespacedName) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	delete(c.byJob, job)
 }

@@ -61,7 +61,7 @@ func (o observed) pod(name string) *corev1.Pod {
 	return nil
 }
 
-// silent says whether nothing has taken up a checkpoint of a pod that runs.
+// isSilent says whether nothing has taken up a checkpoint of a pod that runs.
 func (o observed) isSilent(backup checkpointbackup.Backup) bool {
 	if backup.Status.Phase != "" || o.now.Sub(backup.Created) < silentAfter {
 		return false
@@ -70,7 +70,6 @@ func (o observed) isSilent(backup checkpointbackup.Backup) bool {
 	return pod != nil && !podend.IsEnded(pod) && !o.nodes[pod.Spec.NodeName].isLost(o.now)
 }
 
-// containers are the names of those that are checkpointed, in order.
 func (o observed) containers() []string {
 	var names []string
 	for i := range o.job.Spec.JobTemplate.Spec.Template.Spec.Containers {
@@ -104,7 +103,7 @@ func (o observed) images(backup checkpointbackup.Backup) map[string]string {
 	return found
 }
 
-// good is the newest of the checkpoints that has all images; nil for none. They are ordered, the newest first.
+// newestComplete is the newest of the checkpoints that has all images; nil for none. They are ordered, the newest first.
 func (o observed) newestComplete(backups []checkpointbackup.Backup, except []string) *checkpointbackup.Backup {
 	for i := range backups {
 		if o.images(backups[i]) != nil && !slices.Contains(except, backups[i].Key.Name) {
@@ -141,7 +140,7 @@ func (o observed) newest(unusable []string) origin {
 	return origin{name: name, images: map[string]string{names[0]: image}}
 }
 
-// completed is when a good checkpoint was complete. An agent that does not say so leaves the time of the request.
+// completionOf is when a good checkpoint was complete. An agent that does not say so leaves the time of the request.
 func completionOf(backup *checkpointbackup.Backup) time.Time {
 	if backup.Status.Completed.IsZero() {
 		return backup.Created

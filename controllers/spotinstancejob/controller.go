@@ -6,10 +6,8 @@ package spotinstancejob
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,6 +17,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // Reconciler runs SpotInstanceJobs.
@@ -26,14 +25,11 @@ type Reconciler struct {
 	// Client reads SpotInstanceJobs, SpotInstanceVMs and nodes from the manager's cache, and reads its own writes.
 	client.Client
 	// Direct reads from the API server.
-	Direct client.Reader
-	// Clock tells the time.
-	Clock clock.PassiveClock
-	// Recorder emits events.
+	Direct   client.Reader
+	Clock    clock.PassiveClock
 	Recorder events.EventRecorder
 	// Backups reads and writes CheckpointBackups.
 	Backups *checkpointbackup.Client
-	// Metrics counts what happens.
 	Metrics *metrics.SpotInstanceJobs
 
 	// children reads Jobs and pods of SpotInstanceJobs from a cache of their own, and reads its own writes.
@@ -53,25 +49,7 @@ type Reconciler struct {
 
 // Reconcile brings one SpotInstanceJob a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var job spotv1alpha1.SpotInstanceJob
-	if err := r.Get(ctx, request.NamespacedName, &job); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.requested.forget(request.NamespacedName)
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("read the SpotInstanceJob: %w", err)
-	}
-	if job.DeletionTimestamp != nil { // its Jobs and CheckpointBackups go with it
-		return ctrl.Result{}, nil
-	}
-	again, err := r.reconcile(ctx, &job)
-	if retry, ok := child.RetryAfter(err); ok {
-		if again == 0 || retry < again {
-			again = retry
-		}
-		err = nil
-	}
-	return ctrl.Result{RequeueAfter: again}, err
+	return reconciling.Object(ctx, r, request, &spotv1alpha1.SpotInstanceJob{}, r.requested.forget, r.reconcile)
 }
 
 // reconcile returns when to reconcile again though nothing happens, 0 for never, also beside child.ErrLeftover.

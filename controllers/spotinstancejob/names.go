@@ -53,7 +53,6 @@ func jobName(job string, index int, attempt int32) string {
 	return name
 }
 
-// parseJobName is the reverse of jobName.
 func parseJobName(job, name string) (index int, attempt int32, ok bool) {
 	rest, ok := strings.CutPrefix(name, job+"-")
 	if !ok {
@@ -88,7 +87,6 @@ func numberIn(text string) int32 {
 	return int32(number)
 }
 
-// indexOf is the index of the replica that labels name.
 func indexOf(labels map[string]string) (int, bool) {
 	index, err := strconv.Atoi(labels[spotv1alpha1.LabelReplica])
 	return index, err == nil && index >= 0

@@ -9,9 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
@@ -19,6 +17,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -54,43 +53,29 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 	ours := []client.ListOption{
 		client.InNamespace(job.Namespace), client.MatchingLabels{spotv1alpha1.LabelSpotInstanceJob: job.Name},
 	}
-	var jobs batchv1.JobList
-	if err := r.children.Client.List(ctx, &jobs, ours...); err != nil {
-		return o, fmt.Errorf("list Jobs: %w", err)
+	var err error
+	if o.jobs, err = reconciling.List[*batchv1.Job](ctx, r.children.Client, &batchv1.JobList{}, ours...); err != nil {
+		return o, err
 	}
-	for i := range jobs.Items {
-		if metav1.IsControlledBy(&jobs.Items[i], job) {
-			o.jobs = append(o.jobs, &jobs.Items[i])
-		}
-	}
+	o.jobs = slices.DeleteFunc(o.jobs, func(one *batchv1.Job) bool { return !metav1.IsControlledBy(one, job) })
 	if err := r.observeHidden(ctx, &o); err != nil {
 		return o, err
 	}
-	var pods corev1.PodList
-	if err := r.children.Client.List(ctx, &pods, ours...); err != nil {
-		return o, fmt.Errorf("list pods: %w", err)
-	}
-	for i := range pods.Items {
-		o.pods = append(o.pods, &pods.Items[i])
+	if o.pods, err = reconciling.List[*corev1.Pod](ctx, r.children.Client, &corev1.PodList{}, ours...); err != nil {
+		return o, err
 	}
 	if err := r.observeNodes(ctx, &o); err != nil {
 		return o, err
 	}
 	if ref := job.Spec.SpotInstanceVMRef; ref != nil {
-		var vm spotv1alpha1.SpotInstanceVM
-		err := r.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: ref.Name}, &vm)
-		if client.IgnoreNotFound(err) != nil {
-			return o, fmt.Errorf("read SpotInstanceVM %s: %w", ref.Name, err)
-		}
-		if err == nil {
-			o.vm = &vm
+		if o.vm, err = reconciling.Get[spotv1alpha1.SpotInstanceVM](ctx, r, job.Namespace, ref.Name); err != nil {
+			return o, err
 		}
 	}
 	if err := r.observeBackups(ctx, &o); err != nil {
 		return o, err
 	}
-	err := r.observeSecrets(ctx, &o)
-	return o, err
+	return o, r.observeSecrets(ctx, &o)
 }
 
 // observeHidden asks the API server for Jobs that the status names and the cache lacks: they were deleted, or only lost their
@@ -105,13 +90,12 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 		if known || entry.Phase == spotv1alpha1.ReplicaFailed {
 			continue
 		}
-		var job batchv1.Job
-		err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: entry.Name}, &job)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read Job %s: %w", entry.Name, err)
+		job, err := reconciling.Get[batchv1.Job](ctx, r.Direct, o.job.Namespace, entry.Name)
+		if err != nil {
+			return err
 		}
-		if err == nil && metav1.IsControlledBy(&job, o.job) && job.DeletionTimestamp == nil {
-			o.hidden = append(o.hidden, &job)
+		if job != nil && metav1.IsControlledBy(job, o.job) && job.DeletionTimestamp == nil {
+			o.hidden = append(o.hidden, job)
 		}
 	}
 	return nil
@@ -125,19 +109,18 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 		if _, known := o.nodes[name]; known || name == "" || podend.IsEnded(pod) {
 			continue
 		}
-		var is corev1.Node
-		err := r.Get(ctx, client.ObjectKey{Name: name}, &is)
-		if apierrors.IsNotFound(err) {
-			err = r.Direct.Get(ctx, client.ObjectKey{Name: name}, &is)
+		is, err := reconciling.Get[corev1.Node](ctx, r, "", name)
+		if is == nil && err == nil {
+			is, err = reconciling.Get[corev1.Node](ctx, r.Direct, "", name)
 		}
-		if apierrors.IsNotFound(err) {
+		switch {
+		case err != nil:
+			return err
+		case is == nil:
 			o.nodes[name] = &node{gone: true}
-			continue
+		default:
+			o.nodes[name] = nodeOf(is, o.now)
 		}
-		if err != nil {
-			return fmt.Errorf("read node %s: %w", name, err)
-		}
-		o.nodes[name] = nodeOf(&is, o.now)
 	}
 	return nil
 }
@@ -186,17 +169,15 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
 				"copy it there and remove the namespace here", need.field, need.ref.Name, ns, o.job.Namespace)
 			return nil
 		}
-		var secret corev1.Secret
-		err := r.Direct.Get(ctx, types.NamespacedName{Namespace: o.job.Namespace, Name: need.ref.Name}, &secret)
-		if apierrors.IsNotFound(err) {
+		secret, err := reconciling.Get[corev1.Secret](ctx, r.Direct, o.job.Namespace, need.ref.Name)
+		switch {
+		case err != nil:
+			return err
+		case secret == nil:
 			o.secretProblem = fmt.Sprintf("%s: Secret %s does not exist in namespace %s: create it with the key %s",
 				need.field, need.ref.Name, o.job.Namespace, need.key)
 			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read Secret %s: %w", need.ref.Name, err)
-		}
-		if len(secret.Data[need.key]) == 0 {
+		case len(secret.Data[need.key]) == 0:
 			o.secretProblem = fmt.Sprintf("%s: Secret %s has no key %s: add it", need.field, need.ref.Name, need.key)
 			return nil
 		}
@@ -204,7 +185,6 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// secretNeed is a Secret that a field of the job names.
 type secretNeed struct {
 	field, key string
 	ref        *spotv1alpha1.SecretReference

@@ -153,7 +153,6 @@ func disruption(pod *corev1.Pod) string {
 	return detail
 }
 
-// failedOutcome says why a Job failed.
 func (o observed) failedOutcome(r *replica, failure *batchv1.JobCondition) outcome {
 	if r.isCountedPreempted() {
 		return outcome{kind: lost, message: "it ended while its node was being taken back"}

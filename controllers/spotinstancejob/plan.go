@@ -10,6 +10,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // desired is what a plan wants done, in the order in which it is done.
@@ -48,7 +49,6 @@ const replaceBefore = 5 * time.Second
 // hiddenRetry is when to look again for Jobs that got their labels back.
 const hiddenRetry = time.Second
 
-// planner makes one plan.
 type planner struct {
 	observed
 
@@ -84,15 +84,10 @@ func plan(o observed) desired {
 	return p.desired
 }
 
-// lookAgain sees to it that the job is looked at again after a time at the latest.
 func (p *planner) lookAgain(after time.Duration) {
-	after = max(after, time.Millisecond)
-	if p.desired.again == 0 || after < p.desired.again {
-		p.desired.again = after
-	}
+	p.desired.again = reconciling.Sooner(p.desired.again, after)
 }
 
-// step brings one replica a step further.
 func (p *planner) step(r *replica, result outcome) {
 	p.expelLost(r)
 	for _, pod := range r.orphans {
@@ -195,10 +190,7 @@ func (p *planner) waitsForBackoff(r *replica, result outcome) bool {
 	if r.current == nil || result.at.IsZero() || (result.kind != failed && result.kind != vanished) {
 		return false
 	}
-	delay := backoffFirst
-	for range failuresBefore(r.current) {
-		delay = min(2*delay, backoffMax)
-	}
+	delay := reconciling.Doubled(backoffFirst, backoffMax, int(failuresBefore(r.current)))
 	wait := result.at.Add(delay).Sub(p.now)
 	if wait > 0 {
 		p.lookAgain(wait)
@@ -281,7 +273,6 @@ func (p *planner) awaitStart(r *replica) {
 	}
 }
 
-// scaleDown removes the replicas above spec.replicas.
 func (p *planner) scaleDown() {
 	for _, job := range p.jobs {
 		if index, ok := indexOf(job.Labels); ok && index >= len(p.replicas) && job.DeletionTimestamp == nil {

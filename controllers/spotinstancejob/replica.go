@@ -15,7 +15,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
-// replica is all that is known of one replica.
 type replica struct {
 	index int
 	// current is the Job of the newest attempt; nil when there is none or it is being deleted.

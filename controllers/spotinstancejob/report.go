@@ -2,13 +2,18 @@ package spotinstancejob
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -22,9 +27,7 @@ func withProblems(o observed, d *desired, problems []problem) {
 	}
 	for _, p := range problems {
 		reporting.Set(&d.status.Conditions, o.job.Generation, o.now, p.condition, metav1.ConditionFalse, p.reason, p.message)
-		if d.again == 0 || d.again > problemRetry {
-			d.again = problemRetry
-		}
+		d.again = reconciling.Sooner(d.again, problemRetry)
 	}
 }
 
@@ -45,15 +48,11 @@ func (r *Reconciler) report(ctx context.Context, o observed, status *spotv1alpha
 	return nil
 }
 
-// count counts what the step to the next status tells.
 func (r *Reconciler) count(o observed, after *spotv1alpha1.SpotInstanceJobStatus) {
-	before := map[string]spotv1alpha1.ReplicaStatus{}
-	for _, entry := range o.job.Status.JobStatuses {
-		before[entry.Name] = entry
-	}
-	for _, entry := range after.JobStatuses {
-		was, known := before[entry.Name]
-		if known && entry.LastCheckpointImage != "" && entry.LastCheckpointImage != was.LastCheckpointImage {
+	for _, is := range after.JobStatuses {
+		if slices.ContainsFunc(o.job.Status.JobStatuses, func(was spotv1alpha1.ReplicaStatus) bool {
+			return was.Name == is.Name && is.LastCheckpointImage != "" && is.LastCheckpointImage != was.LastCheckpointImage
+		}) {
 			r.Metrics.CheckpointCompleted(o.job.Namespace)
 		}
 	}
@@ -71,4 +70,70 @@ func (r *Reconciler) countRequest(o observed, backup checkpointbackup.Backup) {
 			r.Metrics.NoticeAnswered(o.job.Namespace, r.Clock.Since(n.notice.Time))
 		}
 	}
+}
+
+func eventsOf(o observed, after *spotv1alpha1.SpotInstanceJobStatus) []reporting.Event {
+	var list []reporting.Event
+	for _, r := range o.replicas() {
+		for i := range after.JobStatuses {
+			if index, _, ok := parseJobName(o.job.Name, after.JobStatuses[i].Name); ok && index == r.index {
+				list = append(list, replicaEvents(o, r, &after.JobStatuses[i])...)
+			}
+		}
+	}
+	before := &o.job.Status
+	list = append(list, conditionEvents(before, after)...)
+	if before.Phase == after.Phase {
+		return list
+	}
+	switch after.Phase {
+	case spotv1alpha1.JobRunning:
+		list = append(list, reporting.Normal(reasons.EventRunning, "Run", "%d replicas run", after.ActiveReplicas))
+	case spotv1alpha1.JobSucceeded:
+		list = append(list, reporting.Normal(reasons.EventCompleted, "Complete", "%s", reporting.Message(after.Conditions, reasons.ConditionComplete)))
+	case spotv1alpha1.JobFailed:
+		list = append(list, reporting.Warning(reasons.EventFailed, "Fail", "%s", reporting.Message(after.Conditions, reasons.ConditionFailed)))
+	}
+	return list
+}
+
+func replicaEvents(o observed, r *replica, after *spotv1alpha1.ReplicaStatus) []reporting.Event {
+	before := r.status
+	if before == nil {
+		before = &spotv1alpha1.ReplicaStatus{Name: after.Name}
+	}
+	var list []reporting.Event
+	told := func() string {
+		return redact.Text(fmt.Sprintf("replica %d (Job %s): %s", r.index, after.Name, o.outcomeOf(r).message))
+	}
+	switch {
+	case after.Name != before.Name:
+		from := "from the beginning"
+		if r.current != nil && r.current.Annotations[annotationStartedFrom] != "" {
+			from = "from checkpoint " + r.current.Annotations[annotationStartedFrom]
+		}
+		list = append(list, reporting.Normal(reasons.EventReplicaRestarted, "Restart", "replica %d is started again as Job %s, %s", r.index, after.Name, from))
+	case after.Phase == before.Phase:
+	case after.Phase == spotv1alpha1.ReplicaPreempted:
+		list = append(list, reporting.Warning(reasons.EventReplicaPreempted, "Preempt", "%s", told()))
+	case after.Phase == spotv1alpha1.ReplicaFailed:
+		list = append(list, reporting.Warning(reasons.EventReplicaFailed, "Fail", "%s", told()))
+	case after.Phase == spotv1alpha1.ReplicaPending && o.outcomeOf(r).message != "":
+		list = append(list, reporting.Warning(reasons.EventReplicaRestarting, "Restart", "%s", told()))
+	}
+	if after.LastCheckpointImage != "" && after.LastCheckpointImage != before.LastCheckpointImage {
+		list = append(list, reporting.Normal(reasons.EventCheckpointSaved, "Checkpoint", "replica %d has checkpoint %s", r.index, after.LastCheckpointImage))
+	}
+	return list
+}
+
+// conditionEvents are those of conditions that became False.
+func conditionEvents(before, after *spotv1alpha1.SpotInstanceJobStatus) []reporting.Event {
+	var list []reporting.Event
+	for _, is := range reporting.Changed(before.Conditions, after.Conditions) {
+		if is.Status == metav1.ConditionFalse && is.Reason != reasons.ReplicasStarting && after.Phase != spotv1alpha1.JobFailed {
+			list = append(list, reporting.Warning(is.Reason, "Watch", "%s", is.Message))
+		}
+	}
+	return list
 }

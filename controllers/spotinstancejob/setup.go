@@ -3,9 +3,11 @@ package spotinstancejob
 import (
 	"context"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -13,11 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
@@ -41,6 +47,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		}
 	}
 	byLabel := handler.EnqueueRequestsFromMapFunc(jobOfLabel)
+	vmChanged := reconciling.Changed(func(before, after *spotv1alpha1.SpotInstanceVM) bool { // a plan reads that it is there, and its conditions
+		return !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
+	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("spotinstancejob").
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
@@ -48,8 +57,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(source.Kind[client.Object](children, &batchv1.Job{}, byLabel)).
 		WatchesRawSource(source.Kind[client.Object](children, &corev1.Pod{}, byLabel)).
 		WatchesRawSource(r.Backups.Source(byLabel, r.agentsChanged)).
-		Watches(&corev1.Node{}, r.jobsOnNode(), builder.WithPredicates(nodeChanged(r.Clock))).
-		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfVM), builder.WithPredicates(vmChanged())).
+		Watches(&corev1.Node{}, reconciling.First(urgent, r.jobsOnNode), builder.WithPredicates(r.nodeChanged())).
+		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfVM), builder.WithPredicates(vmChanged)).
 		Complete(tracing.Reconciler("SpotInstanceJob", r))
 }
 
@@ -62,16 +71,12 @@ func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, option
 		return nil, fmt.Errorf("set up the cache of Jobs and pods: %w", err)
 	}
 	r.children = child.Writer{Client: through, Direct: r.Direct}
-	err = children.IndexField(ctx, &corev1.Pod{}, podNodeIndex, func(object client.Object) []string {
-		if name := object.(*corev1.Pod).Spec.NodeName; name != "" {
-			return []string{name}
+	return children, reconciling.Index(ctx, children, &corev1.Pod{}, podNodeIndex, func(pod *corev1.Pod) []string {
+		if pod.Spec.NodeName == "" {
+			return nil
 		}
-		return nil
+		return []string{pod.Spec.NodeName}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("index pods by node: %w", err)
-	}
-	return children, nil
 }
 
 // bareJob strips a Job of its pods' template, which does not change.
@@ -86,4 +91,62 @@ func bareJob(object any) (any, error) {
 		Conditions: job.Status.Conditions, StartTime: job.Status.StartTime, CompletionTime: job.Status.CompletionTime,
 	}
 	return job, nil
+}
+
+const podNodeIndex = "node"
+
+// urgent is the queue priority of jobs on a node that changed: seconds are left to save what they do.
+const urgent = 100
+
+var jobOfLabel = reconciling.ByLabel(spotv1alpha1.LabelSpotInstanceJob)
+
+// jobsOnNode are the jobs with pods on a node.
+func (r *Reconciler) jobsOnNode(ctx context.Context, node client.Object) (requests []reconcile.Request) {
+	pods, err := reconciling.List[*corev1.Pod](ctx, r.children.Client, &corev1.PodList{},
+		client.MatchingFields{podNodeIndex: node.GetName()}, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Find the jobs on a node", "node", node.GetName())
+	}
+	for _, pod := range pods {
+		requests = append(requests, jobOfLabel(ctx, pod)...)
+	}
+	return requests
+}
+
+// nodeChanged lets through what makes a difference to the pods on a node.
+func (r *Reconciler) nodeChanged() predicate.Predicate {
+	return reconciling.Changed(func(before, after *corev1.Node) bool {
+		now := r.Clock.Now()
+		return outlineOf(before, now) != outlineOf(after, now)
+	})
+}
+
+// outline is what a plan reads of a node.
+type outline struct {
+	ready, outOfService, notice bool
+	deadline                    int64 // in nanoseconds
+}
+
+func outlineOf(is *corev1.Node, at time.Time) outline {
+	n := nodeOf(is, at)
+	short := outline{ready: n.ready, outOfService: n.outOfService, notice: n.notice != nil}
+	if n.notice != nil {
+		short.deadline = n.notice.Deadline.UnixNano()
+	}
+	return short
+}
+
+func (r *Reconciler) jobsOfVM(ctx context.Context, vm client.Object) []reconcile.Request {
+	return reconciling.Matching(ctx, r, &spotv1alpha1.SpotInstanceJobList{}, func(job *spotv1alpha1.SpotInstanceJob) bool {
+		return job.Spec.SpotInstanceVMRef != nil && job.Spec.SpotInstanceVMRef.Name == vm.GetName()
+	}, client.InNamespace(vm.GetNamespace()))
+}
+
+// agentsChanged looks at all jobs again, when the kind by which checkpoints are asked for comes, goes or changes.
+func (r *Reconciler) agentsChanged(ctx context.Context, _ string, queue checkpointbackup.Queue) {
+	for _, request := range reconciling.Matching(ctx, r, &spotv1alpha1.SpotInstanceJobList{}, func(job *spotv1alpha1.SpotInstanceJob) bool {
+		return job.Spec.CheckpointConfig != nil
+	}) {
+		queue.Add(request)
+	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
-	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // nextStatus is the status that the job should have by what is observed.
@@ -191,28 +190,4 @@ func (p *planner) fail(status *spotv1alpha1.SpotInstanceJobStatus) {
 	p.set(status, reasons.ConditionFailed, metav1.ConditionTrue, reasons.AllReplicasFailed, message)
 	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.AllReplicasFailed, message)
 	meta.RemoveStatusCondition(&status.Conditions, reasons.ConditionCapacityAvailable)
-}
-
-// set sets a condition.
-func (p *planner) set(status *spotv1alpha1.SpotInstanceJobStatus, kind string, is metav1.ConditionStatus, reason, message string) {
-	reporting.Set(&status.Conditions, p.job.Generation, p.now, kind, is, reason, message)
-}
-
-// setReady says whether what the spec refers to exists.
-func (p *planner) setReady(status *spotv1alpha1.SpotInstanceJobStatus) {
-	ref := p.job.Spec.SpotInstanceVMRef
-	switch {
-	case p.secretProblem != "":
-		p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.SecretNotFound, p.secretProblem)
-		p.lookAgain(secretRetry)
-	case ref != nil && p.vm == nil:
-		p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.SpotInstanceVMNotFound, fmt.Sprintf(
-			"spec.spotInstanceVMRef: SpotInstanceVM %s does not exist in namespace %s, so that no instance is created when a replica finds no room: "+
-				"create it, or correct the name", ref.Name, p.job.Namespace))
-	case p.isSuspended():
-		p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Suspended,
-			"the replicas are stopped, because spec.jobTemplate.spec.suspend is true")
-	default:
-		p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Ready, "the replicas are kept running")
-	}
 }

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // actsAtOnce bounds what is done at the same time for one SpotInstanceVM.
@@ -86,67 +86,64 @@ func entryOf(status *spotv1alpha1.SpotInstanceVMStatus, name string) *spotv1alph
 	return nil
 }
 
+// acts are what an action does, whether it asks the provider, and whether the plan should see the result at once.
+var acts = map[actionKind]struct {
+	do           func(*Reconciler, context.Context, step) error
+	asks, learns bool
+}{
+	actCreate:   {(*Reconciler).create, true, true},
+	actDelete:   {(*Reconciler).remove, true, true},
+	actAwait:    {(*Reconciler).await, true, true},
+	actLook:     {(*Reconciler).look, true, true},
+	actWhy:      {(*Reconciler).askWhy, true, true},
+	actLogin:    {(*Reconciler).login, true, false},
+	actRevoke:   {(*Reconciler).revoke, false, true},
+	actLabel:    {(*Reconciler).labelNode, false, false},
+	actMark:     {(*Reconciler).markNode, false, false},
+	actTaint:    {(*Reconciler).taintNode, false, false},
+	actUntaint:  {(*Reconciler).taintNode, false, false},
+	actDropNode: {(*Reconciler).dropNode, false, false},
+}
+
 // do one action. It tells whether the plan should see the result at once.
 func (r *Reconciler) do(ctx context.Context, one step) (bool, error) {
-	if one.entry == nil { // the plan dropped it meanwhile
+	act := acts[one.kind]
+	if one.entry == nil || act.asks && one.provider == nil { // the plan dropped it meanwhile, or there is no provider to ask
 		return false, nil
 	}
-	if one.provider == nil {
-		switch one.kind {
-		case actCreate, actDelete, actAwait, actLook, actWhy, actLogin:
-			return false, nil
-		}
-	}
-	switch one.kind {
-	case actCreate:
-		return true, r.create(ctx, one)
-	case actDelete:
-		return true, r.remove(ctx, one)
-	case actAwait:
-		return true, r.await(ctx, one)
-	case actLook:
-		return true, r.look(ctx, one)
-	case actWhy:
-		return true, r.askWhy(ctx, one)
-	case actRevoke:
-		return true, r.revoke(ctx, one)
-	case actLogin:
-		r.login(one)
-		return false, nil
-	case actLabel:
-		return false, r.labelNode(ctx, one)
-	case actMark:
-		return false, r.markNode(ctx, one)
-	case actTaint, actUntaint:
-		return false, r.taintNode(ctx, one)
-	case actDropNode:
-		return false, r.dropNode(ctx, one)
-	default:
-		return false, fmt.Errorf("no such action: %s", one.kind)
-	}
+	return act.learns, act.do(r, ctx, one)
 }
 
-// remember edits what is remembered of the step's instance.
 func (r *Reconciler) remember(one step, edit func(*memo)) {
-	r.memory.change(one.vm.UID, one.name, edit)
+	r.memory.edit(one.vm.UID, func(m *vmMemo) { edit(m.instance(one.name)) })
 }
 
-// create asks the provider for the instance.
+// send notes that a request is being sent, and returns what was known of it before.
+func (r *Reconciler) send(one step, of func(*memo) *request) (before request, at time.Time) {
+	at = r.Clock.Now()
+	r.remember(one, func(m *memo) {
+		q := of(m)
+		before = *q
+		if !q.isSent() {
+			q.sentAt = at
+		}
+		q.settledAt = time.Time{}
+		q.tries++
+	})
+	return before, at
+}
+
+func creation(m *memo) *request { return &m.create }
+func deletion(m *memo) *request { return &m.remove }
+
 func (r *Reconciler) create(ctx context.Context, one step) error {
 	metadata, err := r.Joining.Metadata(ctx, one.vm, one.name)
-	if setup := (*setupError)(nil); err != nil && !errors.As(err, &setup) {
+	var setup *child.Refusal
+	if err != nil && !errors.As(err, &setup) {
 		return err
 	}
-	now := r.Clock.Now()
-	var sent request
-	r.remember(one, func(m *memo) {
-		sent = m.create
-		if !m.create.isSent() {
-			m.create.sentAt = now
-		}
-		m.create.tries++
-	})
-	r.memory.sent(one.vm.UID, now)
+	sent, now := r.send(one, creation)
+	r.memory.edit(one.vm.UID, func(m *vmMemo) { m.lastSent = now })
 	var operation cloud.Operation
 	if err == nil {
 		operation, err = one.provider.Create(ctx, r.specOf(one.vm, one.entry, metadata))
@@ -154,12 +151,11 @@ func (r *Reconciler) create(ctx context.Context, one step) error {
 	if err == nil && operation.Done {
 		err = operation.Err
 	}
-	r.logCall(ctx, one.callOf("create", one.creationReason(), sent, now), err)
-	r.noteCreateAnswer(one, operation, err)
+	r.logCall(ctx, one, "create", one.creationReason(), sent, now, err)
+	r.noteCreation(one, operation, err, setup != nil)
 	return ctx.Err()
 }
 
-// creationReason says for what an instance is created.
 func (s step) creationReason() string {
 	if s.entry.AssignedJob != "" {
 		return "pods of " + s.entry.AssignedJob + " have no node"
@@ -167,8 +163,8 @@ func (s step) creationReason() string {
 	return "pods have no node"
 }
 
-// noteCreateAnswer notes how the provider answered to a request to create.
-func (r *Reconciler) noteCreateAnswer(one step, operation cloud.Operation, err error) {
+// noteCreation notes what the provider says of a request to create. final says that the same request need not be tried again.
+func (r *Reconciler) noteCreation(one step, operation cloud.Operation, err error, final bool) {
 	now := r.Clock.Now()
 	key := keyOf(one.vm, offer{one.entry.Zone, one.entry.ProvisioningModel})
 	if isCapacityRefusal(err) {
@@ -176,8 +172,7 @@ func (r *Reconciler) noteCreateAnswer(one step, operation cloud.Operation, err e
 	} else if err == nil && operation.Done {
 		r.exhaustion.granted(key)
 	}
-	setup := (*setupError)(nil)
-	r.remember(one, func(m *memo) { m.create.answer(operation, err, errors.As(err, &setup), now, r.Pace) })
+	r.remember(one, func(m *memo) { m.create.answer(operation, err, final, now, r.Pace) })
 }
 
 // answer takes in what the provider answered to a request, at its sending or later. final says that the same request
@@ -200,23 +195,13 @@ func (q *request) answer(operation cloud.Operation, err error, final bool, at ti
 	}
 }
 
-// remove asks the provider to delete the instance.
 func (r *Reconciler) remove(ctx context.Context, one step) error {
-	began := r.Clock.Now()
-	var sent request
-	r.remember(one, func(m *memo) {
-		sent = m.remove
-		if !m.remove.isSent() {
-			m.remove.sentAt = began
-		}
-		m.remove.settledAt = time.Time{}
-		m.remove.tries++
-	})
+	sent, began := r.send(one, deletion)
 	operation, err := one.provider.Delete(ctx, one.entry.Zone, one.name, string(uuid.NewUUID()))
 	if err == nil && operation.Done {
 		err = operation.Err
 	}
-	r.logCall(ctx, one.callOf("delete", one.entry.Message, sent, began), err)
+	r.logCall(ctx, one, "delete", one.entry.Message, sent, began, err)
 	now := r.Clock.Now()
 	r.remember(one, func(m *memo) { m.remove.answer(operation, err, false, now, r.Pace) })
 	return ctx.Err()
@@ -224,26 +209,20 @@ func (r *Reconciler) remove(ctx context.Context, one step) error {
 
 // await reads how far the operation is that the instance waits for.
 func (r *Reconciler) await(ctx context.Context, one step) error {
-	var creating bool
+	of, what, reason := deletion, "delete", one.entry.Message
 	var waits request
 	r.remember(one, func(m *memo) {
-		creating = m.create.isSent() && !m.create.isSettled() && m.create.operation.Name != ""
-		waits = m.remove
-		if creating {
-			waits = m.create
+		if m.create.isSent() && !m.create.isSettled() && m.create.operation.Name != "" {
+			of, what, reason = creation, "create", one.creationReason()
 		}
+		waits = *of(m)
 	})
-	of := func(m *memo) *request {
-		if creating {
-			return &m.create
-		}
-		return &m.remove
-	}
 	operation, err := one.provider.Operation(ctx, waits.operation)
 	now := r.Clock.Now()
 	switch {
 	case cloud.ClassOf(err) == cloud.NotFound: // the same request again returns its result
 		r.remember(one, func(m *memo) { of(m).operation, of(m).next = cloud.Operation{}, now })
+		return ctx.Err()
 	case err != nil || !operation.Done:
 		r.remember(one, func(m *memo) {
 			q := of(m)
@@ -251,15 +230,13 @@ func (r *Reconciler) await(ctx context.Context, one step) error {
 			q.err = err
 			q.next = now.Add(min(r.Pace.retryIn(q.tries), longestPoll))
 		})
-	case creating:
-		if operation.Err != nil {
-			r.logCall(ctx, one.callOf("create", one.creationReason(), request{}, waits.sentAt), operation.Err)
-		}
-		r.noteCreateEnd(one, operation)
-	default:
-		if operation.Err != nil {
-			r.logCall(ctx, one.callOf("delete", one.entry.Message, request{}, waits.sentAt), operation.Err)
-		}
+		return ctx.Err()
+	case operation.Err != nil:
+		r.logCall(ctx, one, what, reason, request{}, waits.sentAt, operation.Err)
+	}
+	if what == "create" { // under the same request ID the provider would only repeat its answer
+		r.noteCreation(one, operation, operation.Err, true)
+	} else {
 		r.remember(one, func(m *memo) { m.remove.answer(operation, operation.Err, false, now, r.Pace) })
 	}
 	return ctx.Err()
@@ -271,36 +248,20 @@ const whySince = 24 * time.Hour
 // longestPoll bounds the time between two polls of an operation.
 const longestPoll = 4 * time.Second
 
-// noteCreateEnd notes the end of the operation that creates the instance. What failed there is not tried again under the same
-// request ID: the provider would only repeat its answer.
-func (r *Reconciler) noteCreateEnd(one step, operation cloud.Operation) {
-	now := r.Clock.Now()
-	key := keyOf(one.vm, offer{one.entry.Zone, one.entry.ProvisioningModel})
-	if isCapacityRefusal(operation.Err) {
-		r.exhaustion.refused(key, now, operation.Err)
-	} else if operation.Err == nil {
-		r.exhaustion.granted(key)
-	}
-	r.remember(one, func(m *memo) { m.create.answer(operation, operation.Err, true, now, r.Pace) })
-}
-
-// look reads the instance from the provider.
 func (r *Reconciler) look(ctx context.Context, one step) error {
 	at := r.Clock.Now()
 	found, err := one.provider.Get(ctx, one.entry.Zone, one.name)
-	if err != nil && cloud.ClassOf(err) != cloud.NotFound {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return fmt.Errorf("read instance %s: %w", one.name, err)
-	}
-	if err != nil {
-		found = nil
-	}
-	if found != nil {
+	switch {
+	case err == nil:
 		if owner, ok := inventory.OwnerOf(found.Labels); !ok || owner.UID != one.vm.UID || owner.Cluster != r.cluster {
 			found = nil
 		}
+	case cloud.ClassOf(err) == cloud.NotFound:
+		found = nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return fmt.Errorf("read instance %s: %w", one.name, err)
 	}
 	r.remember(one, func(m *memo) { m.looked, m.lookedAt = found, at })
 	return nil
@@ -327,7 +288,7 @@ func (r *Reconciler) askWhy(ctx context.Context, one step) error {
 }
 
 // login joins the instance over SSH, in the background.
-func (r *Reconciler) login(one step) {
+func (r *Reconciler) login(_ context.Context, one step) error {
 	busy := false
 	r.remember(one, func(m *memo) {
 		busy = m.joining.running
@@ -335,7 +296,7 @@ func (r *Reconciler) login(one step) {
 		m.joining.tries++
 	})
 	if busy {
-		return
+		return nil
 	}
 	entry := *one.entry.DeepCopy()
 	vm := one.vm.DeepCopy()
@@ -353,6 +314,7 @@ func (r *Reconciler) login(one step) {
 		})
 		r.wake(client.ObjectKeyFromObject(vm))
 	}()
+	return nil
 }
 
 func (r *Reconciler) revoke(ctx context.Context, one step) error {
@@ -371,8 +333,9 @@ func (r *Reconciler) markNode(ctx context.Context, one step) error {
 
 func (r *Reconciler) labelNode(ctx context.Context, one step) error {
 	return r.changeNode(ctx, one.name, func(node *corev1.Node) {
-		metav1.SetMetaDataLabel(&node.ObjectMeta, spotv1alpha1.LabelSpotInstanceVM, one.vm.Name)
-		metav1.SetMetaDataLabel(&node.ObjectMeta, spotv1alpha1.LabelSpotInstanceVMNamespace, one.vm.Namespace)
+		for key, value := range labelsOfNode(one.vm) {
+			metav1.SetMetaDataLabel(&node.ObjectMeta, key, value)
+		}
 		for key, value := range pricesOfNode(one.vm, one.entry) {
 			metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value)
 		}
@@ -393,21 +356,21 @@ func (r *Reconciler) taintNode(ctx context.Context, one step) error {
 
 // changeNode patches a node as it is in the cache. Taints are a list that is written as a whole: hence the lock.
 func (r *Reconciler) changeNode(ctx context.Context, name string, edit func(*corev1.Node)) error {
-	var node corev1.Node
-	if err := r.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
-		return client.IgnoreNotFound(err)
+	node, err := reconciling.Get[corev1.Node](ctx, r, "", name)
+	if node == nil {
+		return err
 	}
 	next := node.DeepCopy()
 	edit(next)
-	err := r.Patch(ctx, next, client.MergeFromWithOptions(&node, client.MergeFromWithOptimisticLock{}), child.FieldOwner)
+	err = r.Patch(ctx, next, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}), child.FieldOwner)
 	return client.IgnoreNotFound(err)
 }
 
 // dropNode deletes the Node of an instance that is gone: with it go the pods that were on it.
 func (r *Reconciler) dropNode(ctx context.Context, one step) error {
-	var node corev1.Node
-	if err := r.Get(ctx, types.NamespacedName{Name: one.name}, &node); err != nil {
-		return client.IgnoreNotFound(err)
+	node, err := reconciling.Get[corev1.Node](ctx, r, "", one.name)
+	if node == nil {
+		return err
 	}
-	return child.Writer{Client: r.Client, Direct: r.Direct}.Delete(ctx, &node)
+	return child.Writer{Client: r.Client, Direct: r.Direct}.Delete(ctx, node)
 }

@@ -1,7 +1,9 @@
 package spotinstancevm
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,11 +11,64 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// conditionValue is what a condition says.
+// problem is what keeps a SpotInstanceVM from working, for its conditions.
+type problem struct {
+	// reason is one of the condition reasons; empty when there is no problem.
+	reason string
+	// message says what is wrong and what to do about it.
+	message string
+	// credentials says that it is about them.
+	credentials bool
+}
+
+func (t problem) exists() bool { return t.reason != "" }
+
+// problemOf explains an error of the provider that stays until a user acts. doing says what was tried.
+func problemOf(err error, doing string) problem {
+	if setup := (*child.Refusal)(nil); errors.As(err, &setup) { // a mistake in what an instance is to be made from, such as a Secret
+		return problem{reason: setup.Reason, message: setup.Message}
+	}
+	says := func(reason, format string) problem {
+		return problem{reason: reason, message: fmt.Sprintf(format, doing, short(err)), credentials: reason == reasons.PermissionDenied}
+	}
+	switch cloud.ClassOf(err) {
+	case cloud.Permission:
+		return says(reasons.PermissionDenied, "the provider refused %s: %s: give the service account the role that docs/spot.md names, "+
+			"or correct the Secret of the credentials")
+	case cloud.Invalid, cloud.NotFound:
+		return says(reasons.InvalidSpec, "the provider does not take %s: %s: correct the spec")
+	case cloud.Quota:
+		return says(reasons.ProviderQuotaExceeded, "%s: %s: have the quota of the project raised, name zones of other regions in "+
+			"spec.gcp.zones, or lower spec.maxInstances")
+	case cloud.Stockout:
+		return says(reasons.ZoneExhausted, "%s: %s: name more zones in spec.gcp.zones, another machine type, or set "+
+			"spec.allowStandardFallback")
+	default:
+		return says(reasons.ProviderUnavailable, "%s: %s: it is tried again; nothing needs to be done unless this stays")
+	}
+}
+
+// longestText of a provider's error in a condition.
+const longestText = 512
+
+// short is the text of an error, cut where it gets too long for a status; nothing for none.
+func short(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := []rune(err.Error())
+	if len(text) > longestText {
+		return string(text[:longestText]) + "..."
+	}
+	return string(text)
+}
+
 type conditionValue struct {
 	status          metav1.ConditionStatus
 	reason, message string
@@ -26,19 +81,14 @@ func (t problem) condition() conditionValue {
 // conditions says in what state the SpotInstanceVM is, and what can be done about it.
 func (p *planner) conditions() {
 	capacity := p.capacityCondition()
-	for _, c := range []struct {
-		kind string
-		is   conditionValue
-	}{
-		{reasons.ConditionCredentialsValid, p.credentialsCondition()},
-		{reasons.ConditionCapacityAvailable, capacity},
-		{reasons.ConditionReady, p.readyCondition(capacity)},
-	} {
-		reporting.Set(&p.d.status.Conditions, p.vm.Generation, p.now, c.kind, c.is.status, c.is.reason, redact.Text(c.is.message))
+	set := func(kind string, is conditionValue) {
+		reporting.Set(&p.d.status.Conditions, p.vm.Generation, p.now, kind, is.status, is.reason, redact.Text(is.message))
 	}
+	set(reasons.ConditionCredentialsValid, p.credentialsCondition())
+	set(reasons.ConditionCapacityAvailable, capacity)
+	set(reasons.ConditionReady, p.readyCondition(capacity))
 }
 
-// worst is the problem that matters most.
 func (p *planner) worst() problem {
 	for _, t := range []problem{p.access, p.listing, p.shapeless, p.problem} {
 		if t.exists() {
@@ -84,22 +134,15 @@ func (p *planner) capacityCondition() conditionValue {
 	case p.short != nil:
 		return p.short.condition(p.most())
 	}
-	asked, joining := 0, 0
-	for _, i := range p.instances {
-		switch {
-		case i.dropped:
-		case i.phase() == phaseLaunch:
-			asked++
-		case i.phase() == phaseJoin:
-			joining++
-		}
+	isAny := func(in phase) bool {
+		return slices.ContainsFunc(p.instances, func(i *instance) bool { return !i.dropped && i.phase() == in })
 	}
 	switch {
-	case asked > 0:
+	case isAny(phaseLaunch):
 		return conditionValue{metav1.ConditionUnknown, reasons.Provisioning, "an instance has been asked for"}
 	case len(p.demand) > 0 && p.d.hold.problem.exists() && p.d.hold.isActive(p.now, p.vm.Generation):
 		return p.d.hold.problem.condition()
-	case joining > 0:
+	case isAny(phaseJoin):
 		return conditionValue{metav1.ConditionTrue, reasons.Provisioning, "instances are joining the cluster"}
 	default:
 		return conditionValue{metav1.ConditionTrue, reasons.Ready, "the instances that were asked for were granted"}

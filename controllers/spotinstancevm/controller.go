@@ -6,12 +6,14 @@ package spotinstancevm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/events"
@@ -20,18 +22,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
@@ -51,13 +53,10 @@ type Reconciler struct {
 	// Client reads from the cache and reads its own writes.
 	client.Client
 	// Direct reads from the API server.
-	Direct client.Reader
-	// Clock tells the time.
-	Clock clock.Clock
-	// Recorder emits events.
+	Direct   client.Reader
+	Clock    clock.Clock
 	Recorder events.EventRecorder
-	// Metrics counts what happens.
-	Metrics *metrics.SpotInstances
+	Metrics  *metrics.SpotInstances
 	// Provide makes the provider of an account, without asking it for anything.
 	Provide func(context.Context, inventory.Account) (cloud.Provider, error)
 	// Joining makes instances nodes.
@@ -81,9 +80,8 @@ type Reconciler struct {
 
 	memory     memory
 	exhaustion exhaustion
-	shapes     shapes
-	secrets    secrets
-	orphans    orphans
+	secrets    *utilcache.Expiring // readSecret by name: they are not in the cache, so that the manager holds none that it does not use
+	orphans    *utilcache.Expiring // instances without an owner that were deleted a moment ago
 }
 
 // Options of the controller.
@@ -113,6 +111,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return fmt.Errorf("read the namespace kube-system, whose UID stands for this cluster: %w", err)
 	}
 	r.cluster, r.background = string(system.UID), ctx
+	r.secrets, r.orphans = utilcache.NewExpiringWithClock(r.Clock), utilcache.NewExpiringWithClock(r.Clock)
 	r.changed = make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
 	if r.newName == nil {
 		r.newName = func() string { return utilrand.String(5) }
@@ -134,44 +133,26 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return err
 	}
 	r.pods = pods
-	err = mgr.GetFieldIndexer().IndexField(ctx, &spotv1alpha1.SpotInstanceJob{}, indexVM, func(object client.Object) []string {
-		if ref := object.(*spotv1alpha1.SpotInstanceJob).Spec.SpotInstanceVMRef; ref != nil {
-			return []string{ref.Name}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("index SpotInstanceJobs by SpotInstanceVM: %w", err)
+	indices := mgr.GetFieldIndexer()
+	if err := errors.Join(
+		reconciling.Index(ctx, indices, &spotv1alpha1.SpotInstanceJob{}, indexVM, vmOfJob),
+		reconciling.Index(ctx, indices, &spotv1alpha1.SpotInstanceVM{}, indexInstance, namesOfInstances),
+		reconciling.Index(ctx, indices, &mlv1.TrainingJob{}, indexQueued, vmOfQueued),
+	); err != nil {
+		return err
 	}
-	err = mgr.GetFieldIndexer().IndexField(ctx, &spotv1alpha1.SpotInstanceVM{}, indexInstance, func(object client.Object) []string {
-		var names []string
-		for _, entry := range object.(*spotv1alpha1.SpotInstanceVM).Status.ProvisionedInstances {
-			names = append(names, entry.Name)
-		}
-		return names
-	})
-	if err != nil {
-		return fmt.Errorf("index SpotInstanceVMs by instance: %w", err)
-	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &mlv1.TrainingJob{}, indexQueued, queuedIndex); err != nil {
-		return fmt.Errorf("index TrainingJobs in queues by SpotInstanceVM: %w", err)
-	}
-	changed := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, vm types.NamespacedName) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: vm}}
-	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("spotinstancevm").
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
 		For(&spotv1alpha1.SpotInstanceVM{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfNode)).
-		Watches(&spotv1alpha1.SpotInstanceJob{}, handler.EnqueueRequestsFromMapFunc(vmOfJob)).
-		Watches(&mlv1.TrainingJob{}, handler.EnqueueRequestsFromMapFunc(requestOfQueued), builder.WithPredicates(r.queuedChanged())).
+		Watches(&spotv1alpha1.SpotInstanceJob{}, reconciling.ByNames(vmOfJob)).
+		Watches(&mlv1.TrainingJob{}, reconciling.ByNames(vmOfQueued), builder.WithPredicates(r.queuedChanged())).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(r.vmsOfPod))).
-		WatchesRawSource(source.TypedChannel(r.changed, changed)).
+		WatchesRawSource(source.TypedChannel(r.changed, handler.TypedEnqueueRequestsFromMapFunc(reconciling.ByName))).
 		Complete(tracing.Reconciler("SpotInstanceVM", r))
 }
 
-// wake has a SpotInstanceVM reconciled.
 func (r *Reconciler) wake(vm types.NamespacedName) {
 	select {
 	case r.changed <- event.TypedGenericEvent[types.NamespacedName]{Object: vm}:
@@ -186,19 +167,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if !apierrors.IsNotFound(err) {
 			return ctrl.Result{}, fmt.Errorf("read the SpotInstanceVM: %w", err)
 		}
-		r.forget(request.NamespacedName)
-		wait, err := r.sweep(ctx, request.NamespacedName, "")
-		return ctrl.Result{RequeueAfter: wait}, err
+		r.inventories.Forget(request.NamespacedName)
+		r.memory.forget(request.NamespacedName)
+		return reconciling.Result(r.sweep(ctx, request.NamespacedName, ""))
 	}
-	wait, err := r.reconcile(ctx, &vm)
-	if retry, ok := child.RetryAfter(err); ok {
-		return ctrl.Result{RequeueAfter: retry}, nil
-	}
-	return ctrl.Result{RequeueAfter: wait}, err
+	return reconciling.Result(r.reconcile(ctx, &vm))
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) (time.Duration, error) {
-	if vm.DeletionTimestamp != nil && !hasFinalizer(vm) {
+	if vm.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(vm, spotv1alpha1.FinalizerInstances) {
 		return 0, nil
 	}
 	orphans, err := r.sweep(ctx, client.ObjectKeyFromObject(vm), vm.UID)
@@ -232,10 +209,4 @@ func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 		return 0, r.release(ctx, vm)
 	}
 	return d.again, nil
-}
-
-// forget drops what is kept in memory of a SpotInstanceVM that no longer exists.
-func (r *Reconciler) forget(vm types.NamespacedName) {
-	r.inventories.Forget(vm)
-	r.memory.forget(vm)
 }

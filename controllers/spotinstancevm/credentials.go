@@ -5,15 +5,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // credentialsKey is the key of a Secret with a service account key.
@@ -66,48 +65,30 @@ func secretIn(namespace string, ref *spotv1alpha1.SecretReference, field string)
 // secretAge is how long the contents of a Secret are used before it is read again.
 const secretAge = 30 * time.Second
 
-// secrets remembers Secrets for a while: they are not in the cache, so that the manager holds none that it does not use.
-type secrets struct {
-	mu   sync.Mutex
-	read map[types.NamespacedName]readSecret
-}
-
 type readSecret struct {
 	content []byte
 	problem problem
-	at      time.Time
 }
 
-// credentials reads the service account key in a Secret.
-func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedName) ([]byte, problem, error) {
-	now := r.Clock.Now()
-	r.secrets.mu.Lock()
-	known, ok := r.secrets.read[secret]
-	r.secrets.mu.Unlock()
-	if ok && now.Sub(known.at) < secretAge {
-		return known.content, known.problem, nil
+func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedName) (readSecret, error) {
+	if known, ok := r.secrets.Get(secret); ok {
+		return known.(readSecret), nil
 	}
-	known = readSecret{at: now}
-	var is corev1.Secret
-	err := r.Direct.Get(ctx, secret, &is)
+	var known readSecret
+	is, err := reconciling.Get[corev1.Secret](ctx, r.Direct, secret.Namespace, secret.Name)
 	switch {
-	case apierrors.IsNotFound(err):
+	case err != nil:
+		return known, err
+	case is == nil:
 		known.problem = problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"Secret %s with the credentials does not exist in namespace %s: create it with the key %s, or correct the reference to it",
 			secret.Name, secret.Namespace, credentialsKey)}
-	case err != nil:
-		return nil, problem{}, fmt.Errorf("read Secret %s: %w", secret.Name, err)
 	case len(is.Data[credentialsKey]) == 0:
 		known.problem = problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"Secret %s has no key %s: put the JSON key of a service account there", secret.Name, credentialsKey)}
 	default:
 		known.content = is.Data[credentialsKey]
 	}
-	r.secrets.mu.Lock()
-	defer r.secrets.mu.Unlock()
-	if r.secrets.read == nil {
-		r.secrets.read = map[types.NamespacedName]readSecret{}
-	}
-	r.secrets.read[secret] = known
-	return known.content, known.problem, nil
+	r.secrets.Set(secret, known, secretAge)
+	return known, nil
 }

@@ -34,10 +34,11 @@ func demandOf(pods []*corev1.Pod, nodes map[string]*corev1.Node, now time.Time) 
 			at = &place{}
 			places[placeOf(pod)] = at
 		}
-		switch node := nodes[pod.Spec.NodeName]; {
+		node, says := nodes[pod.Spec.NodeName], podend.Unschedulable(pod)
+		switch {
 		case pod.DeletionTimestamp != nil: // its successor will ask for itself
 		case pod.Spec.NodeName == "":
-			if says := refusal(pod); says != nil {
+			if says != nil {
 				refused := demanding(pod)
 				refused.Refused, refused.Since = true, says.LastTransitionTime.Time
 				at.refused = append(at.refused, refused)
@@ -92,14 +93,6 @@ func jobOf(pod *corev1.Pod) string {
 		return "TrainingJob/" + name
 	}
 	return ""
-}
-
-// refusal is what the scheduler says of a pod that it finds no room for; nil when it does not.
-func refusal(pod *corev1.Pod) *corev1.PodCondition {
-	if refused := podend.SchedulingRefused(pod); refused != nil && refused.Reason == corev1.PodReasonUnschedulable {
-		return refused
-	}
-	return nil
 }
 
 // isLeaving says whether the node will be gone soon.

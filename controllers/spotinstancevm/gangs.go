@@ -10,16 +10,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // indexQueued is the cache index of the TrainingJobs that a queue admits, by the SpotInstanceVM that they name.
@@ -126,15 +125,14 @@ func hadRoom(g gang, bins []capacity.Bin) bool {
 	return len(left.TooLarge) == 0 && len(left.New) == 0
 }
 
-// observeQueued reads which TrainingJobs wait for room that instances would be.
 func (r *Reconciler) observeQueued(ctx context.Context, o *observed) error {
-	var jobs mlv1.TrainingJobList
-	err := r.List(ctx, &jobs, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexQueued: o.vm.Name}, client.UnsafeDisableDeepCopy)
+	jobs, err := reconciling.List[*mlv1.TrainingJob](ctx, r, &mlv1.TrainingJobList{},
+		client.InNamespace(o.vm.Namespace), client.MatchingFields{indexQueued: o.vm.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return fmt.Errorf("list the TrainingJobs in queues: %w", err)
+		return err
 	}
-	for i := range jobs.Items {
-		if pods := r.Queued(&jobs.Items[i]); len(pods) > 0 && !o.hasPodsOf(jobOf(pods[0])) {
+	for _, job := range jobs {
+		if pods := r.Queued(job); len(pods) > 0 && !o.hasPodsOf(jobOf(pods[0])) {
 			o.queued = append(o.queued, gangOf(pods))
 		}
 	}
@@ -149,25 +147,10 @@ func (o *observed) hasPodsOf(job string) bool {
 	})
 }
 
-// vmOfQueued names the SpotInstanceVM of a TrainingJob that a queue admits; empty when it has none.
-func vmOfQueued(object client.Object) string {
-	job, ok := object.(*mlv1.TrainingJob)
-	if !ok || job.Spec.Scheduling == nil || job.Spec.Scheduling.Spot == nil || job.Spec.Scheduling.QueueName == "" {
-		return ""
-	}
-	return job.Spec.Scheduling.Spot.Name
-}
-
-func queuedIndex(object client.Object) []string {
-	if vm := vmOfQueued(object); vm != "" {
-		return []string{vm}
-	}
-	return nil
-}
-
-func requestOfQueued(_ context.Context, object client.Object) []reconcile.Request {
-	if vm := vmOfQueued(object); vm != "" {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: vm}}}
+// vmOfQueued is the name of the SpotInstanceVM of a TrainingJob that a queue admits, if it has one.
+func vmOfQueued(job *mlv1.TrainingJob) []string {
+	if s := job.Spec.Scheduling; s != nil && s.Spot != nil && s.QueueName != "" {
+		return []string{s.Spot.Name}
 	}
 	return nil
 }
@@ -176,12 +159,9 @@ func requestOfQueued(_ context.Context, object client.Object) []reconcile.Reques
 func (r *Reconciler) queuedChanged() predicate.Predicate {
 	waits := func(object client.Object) bool {
 		job, ok := object.(*mlv1.TrainingJob)
-		return ok && vmOfQueued(job) != "" && len(r.Queued(job)) > 0
+		return ok && vmOfQueued(job) != nil && len(r.Queued(job)) > 0
 	}
-	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return waits(e.Object) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return waits(e.ObjectOld) || waits(e.ObjectNew) },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return waits(e.Object) },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
+	changed := predicate.NewPredicateFuncs(waits)
+	changed.UpdateFunc = func(e event.UpdateEvent) bool { return waits(e.ObjectOld) || waits(e.ObjectNew) }
+	return changed
 }

@@ -90,6 +90,9 @@ func (p *planner) leave(i *instance) {
 		p.do(actRevoke, i.Name)
 	default:
 		i.dropped = true
-		p.d.dropped = append(p.d.dropped, i.Name)
+		p.d.memory = append(p.d.memory, func(m *vmMemo) {
+			delete(m.instances, i.Name)
+			m.ended[i.Name] = p.now
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package spotinstancevm
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +54,6 @@ type instance struct {
 	used    bool // the plan needs it for pods that have no room
 }
 
-// isConfirmed says whether the instance is known to have existed.
 func (i *instance) isConfirmed() bool { return i.CreationTime != nil }
 
 // isAbsent says whether the provider was asked since the instance is known to have existed, and did not know it.
@@ -67,25 +67,17 @@ func (i *instance) isAbsent() bool {
 // isMissing says whether the instance is gone without the operator's doing. A list alone is not believed.
 func (i *instance) isMissing() bool { return i.isAbsent() && i.looked }
 
+// What the provider says of an instance that no longer runs at all, and of one that is about to be so.
+var (
+	halted   = []spotv1alpha1.InstanceState{spotv1alpha1.InstanceTerminated, spotv1alpha1.InstanceSuspended, "STOPPED"}
+	stopping = []spotv1alpha1.InstanceState{spotv1alpha1.InstanceStopping, "SUSPENDING", "PENDING_STOP"}
+)
+
 // isStopped says whether the provider has stopped it, or is about to.
-func (i *instance) isStopped() bool {
-	switch i.State {
-	case spotv1alpha1.InstanceStopping, spotv1alpha1.InstanceTerminated, spotv1alpha1.InstanceSuspended, "SUSPENDING", "STOPPED", "PENDING_STOP":
-		return true
-	default:
-		return false
-	}
-}
+func (i *instance) isStopped() bool { return i.isHalted() || slices.Contains(stopping, i.State) }
 
 // isHalted says whether a stopped instance no longer runs at all.
-func (i *instance) isHalted() bool {
-	switch i.State {
-	case spotv1alpha1.InstanceTerminated, spotv1alpha1.InstanceSuspended, "STOPPED":
-		return true
-	default:
-		return false
-	}
-}
+func (i *instance) isHalted() bool { return slices.Contains(halted, i.State) }
 
 // isEnding says whether the instance ends without the operator.
 func (i *instance) isEnding() bool {
@@ -107,28 +99,28 @@ func (i *instance) phase() phase {
 	}
 }
 
-// isNodeReady says whether the node is Ready and shows its GPUs.
+// readiness is the condition Ready of the node; nil when there is none.
+func (i *instance) readiness() *corev1.NodeCondition {
+	if i.node == nil {
+		return nil
+	}
+	at := slices.IndexFunc(i.node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	if at < 0 {
+		return nil
+	}
+	return &i.node.Status.Conditions[at]
+}
+
 func (i *instance) isNodeReady(gpus int64) bool {
-	if i.node == nil || i.node.DeletionTimestamp != nil {
-		return false
-	}
-	for _, condition := range i.node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue && capacity.Of(i.node.Status.Allocatable).GPUs >= gpus
-		}
-	}
-	return false
+	ready := i.readiness()
+	return ready != nil && ready.Status == corev1.ConditionTrue && i.node.DeletionTimestamp == nil &&
+		capacity.Of(i.node.Status.Allocatable).GPUs >= gpus
 }
 
 // notReadySince is when the node stopped being Ready; false when it is, or there is none.
 func (i *instance) notReadySince() (time.Time, bool) {
-	if i.node == nil {
-		return time.Time{}, false
-	}
-	for _, condition := range i.node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
-			return condition.LastTransitionTime.Time, true
-		}
+	if ready := i.readiness(); ready != nil && ready.Status != corev1.ConditionTrue {
+		return ready.LastTransitionTime.Time, true
 	}
 	return time.Time{}, false
 }
@@ -138,24 +130,23 @@ func (i *instance) hasWork() bool { return len(i.pods) > 0 || i.use != nil && i.
 
 // isTaintedIdle says whether the node is kept free for deletion.
 func (i *instance) isTaintedIdle() bool {
-	return i.node != nil && hasTaint(i.node, spotv1alpha1.TaintIdle)
+	return i.node != nil && idleTaint(i.node) != nil
 }
 
 // taintedIdleAt is since when the node is kept free for deletion; zero when it is not, or that is not known.
 func (i *instance) taintedIdleAt() time.Time {
-	for _, taint := range i.node.Spec.Taints {
-		if taint.Key == spotv1alpha1.TaintIdle && taint.TimeAdded != nil {
-			return taint.TimeAdded.Time
-		}
+	if taint := idleTaint(i.node); taint != nil && taint.TimeAdded != nil {
+		return taint.TimeAdded.Time
 	}
 	return time.Time{}
 }
 
-func hasTaint(node *corev1.Node, key string) bool {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == key {
-			return true
+// idleTaint is what keeps a node free for deletion; nil when it is not.
+func idleTaint(node *corev1.Node) *corev1.Taint {
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].Key == spotv1alpha1.TaintIdle {
+			return &node.Spec.Taints[i]
 		}
 	}
-	return false
+	return nil
 }

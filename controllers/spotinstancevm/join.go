@@ -9,6 +9,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -44,7 +45,7 @@ func (p *planner) join(i *instance) {
 	if !i.used {
 		p.unneeded(i)
 	} else if !i.memo.idleSince.IsZero() {
-		p.d.idle[i.Name] = time.Time{}
+		p.noteIdle(i, time.Time{})
 	}
 	if i.State != spotv1alpha1.InstanceDeleting && p.isLoginDue(i) {
 		p.do(actLogin, i.Name)
@@ -65,12 +66,10 @@ func labelsOfNode(vm *spotv1alpha1.SpotInstanceVM) map[string]string {
 	}
 }
 
-// pricesOfNode say on the node what its instance costs.
 func pricesOfNode(vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.ProvisionedInstance) map[string]string {
 	return zonehistory.NodeAnnotations(vm, entry.Zone, entry.ProvisioningModel)
 }
 
-// hasAll says whether all has each of some.
 func hasAll(all, some map[string]string) bool {
 	for key, value := range some {
 		if is, ok := all[key]; !ok || is != value {
@@ -89,7 +88,7 @@ func (p *planner) becomeReady(i *instance) {
 	took := p.now.Sub(i.CreationTime.Time)
 	zone, model := i.Zone, string(i.ProvisioningModel)
 	p.emit(reporting.Normal(reasons.EventInstanceReady, "Join", "instance %s is a ready node after %s", i.Name, took.Round(time.Second)))
-	p.count(func(c counter) { c.Ready(zone, model, took) })
+	p.count(func(m *metrics.SpotInstances) { m.Ready(zone, model, took) })
 	p.ready(i)
 }
 
@@ -118,11 +117,7 @@ func (p *planner) tooLate(i *instance) {
 
 // unneeded deletes an instance that is not yet a node and that no pod has needed for as long as an idle one may be.
 func (p *planner) unneeded(i *instance) {
-	since := i.memo.idleSince
-	if since.IsZero() {
-		since = p.now
-	}
-	p.d.idle[i.Name] = since
+	since := p.idleSince(i)
 	if left := since.Add(p.idleTimeout()).Sub(p.now); left > 0 {
 		p.d.lookAgain(left)
 		return
@@ -130,7 +125,6 @@ func (p *planner) unneeded(i *instance) {
 	p.markForDeletion(i, "no pod has needed it for spec.idleTimeout")
 }
 
-// isLoginDue says whether to log in over SSH now.
 func (p *planner) isLoginDue(i *instance) bool {
 	if p.vm.Spec.KubeadmJoinConfig.Method != spotv1alpha1.JoinBySSH || i.node != nil || i.State != spotv1alpha1.InstanceRunning {
 		return false

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
 )
@@ -48,7 +49,7 @@ func (k *KubeadmJoining) Metadata(ctx context.Context, vm *spotv1alpha1.SpotInst
 	}
 	metadata, err := nodejoin.Metadata(join, &vm.Spec, key)
 	if err != nil {
-		return nil, &setupError{reasons.InvalidSpec, err.Error()}
+		return nil, &child.Refusal{Reason: reasons.InvalidSpec, Message: err.Error()}
 	}
 	return metadata, nil
 }
@@ -64,7 +65,7 @@ func (k *KubeadmJoining) joinOf(ctx context.Context, vm *spotv1alpha1.SpotInstan
 		tokens := nodejoin.Tokens{Client: k.Client, Reader: k.Direct}
 		join.Token, err = tokens.Make(ctx, join.Instance, joinTimeout(vm)+tokenSpare)
 		if apierrors.IsForbidden(err) { // an administrator must allow it
-			err = &setupError{reasons.PermissionDenied, err.Error()}
+			err = &child.Refusal{Reason: reasons.PermissionDenied, Message: err.Error()}
 		}
 	}
 	return join, err
@@ -74,7 +75,7 @@ func (k *KubeadmJoining) keyOf(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 	if ssh := vm.Spec.KubeadmJoinConfig.SSH; ssh != nil && ssh.PrivateKeySecretRef != nil {
 		secret, t := secretIn(vm.Namespace, ssh.PrivateKeySecretRef, "spec.kubeadmJoinConfig.ssh.privateKeySecretRef")
 		if t.exists() {
-			return nil, &setupError{t.reason, t.message}
+			return nil, &child.Refusal{Reason: t.reason, Message: t.message}
 		}
 		key, err := nodejoin.KeyFromSecret(ctx, k.Direct, vm.Namespace, secret)
 		if err != nil {
@@ -95,7 +96,7 @@ func explained(err error) error {
 	switch apierrors.ReasonForError(err) {
 	case "", "NotFound":
 	case "Forbidden":
-		return &setupError{reasons.PermissionDenied, err.Error()}
+		return &child.Refusal{Reason: reasons.PermissionDenied, Message: err.Error()}
 	default:
 		return err
 	}
@@ -103,7 +104,7 @@ func explained(err error) error {
 	if strings.Contains(err.Error(), "SecretRef") {
 		reason = reasons.SecretNotFound
 	}
-	return &setupError{reason, err.Error()}
+	return &child.Refusal{Reason: reason, Message: err.Error()}
 }
 
 // Login implements Joining.

@@ -4,6 +4,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -81,7 +82,7 @@ func (p *planner) refused(i *instance) {
 	zone := i.Zone
 	p.emit(reporting.Warning(reasons.EventInstanceRefused, "Create",
 		"instance %s (%s) was refused in zone %s: %s", i.Name, i.ProvisioningModel, zone, short(r.err)))
-	p.count(func(c counter) { c.Refused(zone, p.vm.Spec.GCP.MachineType, string(class)) })
+	p.count(func(m *metrics.SpotInstances) { m.Refused(zone, p.vm.Spec.GCP.MachineType, string(class)) })
 	if !isCapacityRefusal(r.err) {
 		p.problem = problemOf(r.err, "an instance")
 		p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.problem, 0)
@@ -104,6 +105,6 @@ func (p *planner) refused(i *instance) {
 	i.Zone, i.ProvisioningModel, i.RequestID = where.zone, where.model, p.newID()
 	i.State = spotv1alpha1.InstancePlanned
 	i.Message = short(r.err)
-	p.d.restarted = append(p.d.restarted, i.Name)
+	p.d.remember(i.Name, func(m *memo) { m.create = request{} }) // it is another one now
 	p.do(actCreate, i.Name)
 }

@@ -10,6 +10,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // memo is what this process remembers of one instance. It may be lost at any time: the next process asks again, which is
@@ -33,7 +34,6 @@ type memo struct {
 	joining request
 }
 
-// request to the provider.
 type request struct {
 	// sentAt is when it was first sent; zero when this process has not.
 	sentAt time.Time
@@ -69,18 +69,10 @@ type Pace struct {
 // defaultPace is that of the real world.
 var defaultPace = Pace{First: time.Second, Most: 30 * time.Second, Bind: 5 * time.Second}
 
-// retryIn doubles the wait with each try.
 func (p Pace) retryIn(tries int) time.Duration {
-	wait := p.First
-	for range tries - 1 {
-		if wait *= 2; wait >= p.Most {
-			return p.Most
-		}
-	}
-	return wait
+	return reconciling.Doubled(p.First, p.Most, tries-1)
 }
 
-// vmMemo is what this process remembers of one SpotInstanceVM.
 type vmMemo struct {
 	instances map[string]*memo
 	// ended is when instances were seen to be gone, by name: older lists still show them.
@@ -88,8 +80,20 @@ type vmMemo struct {
 	// lastSent is when an instance was last asked for.
 	lastSent time.Time
 	hold     hold
+	// shape of the machine type. Why it is not known is a matter of these zones and credentials; what was read, the provider remembers for all.
+	shape knownShape
 	// name of the SpotInstanceVM.
 	name types.NamespacedName
+}
+
+// knownShape is what a machine type offers, which does not change.
+type knownShape struct {
+	of    string
+	shape *cloud.Shape
+	// err, the time and the number of tries of a shape that could not be read.
+	err   error
+	asked time.Time
+	tries int
 }
 
 // instance is what is remembered of one.
@@ -108,80 +112,68 @@ type hold struct {
 	problem    problem
 }
 
-// memory is what this process remembers.
+// firstHold and longestHold bound how long a failure that would only repeat itself keeps a SpotInstanceVM from asking
+// again. A change of its spec ends the wait.
+const (
+	firstHold   = 30 * time.Second
+	longestHold = 10 * time.Minute
+)
+
+// extend the hold by another failure.
+func (h hold) extend(now time.Time, generation int64, why problem, least time.Duration) hold {
+	failures := 0
+	if h.generation == generation {
+		failures = h.failures
+	}
+	wait := reconciling.Doubled(max(firstHold, least), max(longestHold, least), failures)
+	return hold{until: now.Add(wait), generation: generation, failures: failures + 1, problem: why}
+}
+
+// isActive says whether instances must not be asked for now.
+func (h hold) isActive(now time.Time, generation int64) bool {
+	return h.generation == generation && now.Before(h.until)
+}
+
 type memory struct {
 	mu  sync.Mutex
 	vms map[types.UID]*vmMemo
 }
 
-// of returns the memory of a SpotInstanceVM. The caller holds mu.
-func (m *memory) of(vm types.UID) *vmMemo {
-	known := m.vms[vm]
-	if known == nil {
-		known = &vmMemo{instances: map[string]*memo{}, ended: map[string]time.Time{}}
-		if m.vms == nil {
-			m.vms = map[types.UID]*vmMemo{}
+func (m *memory) edit(vm types.UID, edit func(*vmMemo)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.vms == nil {
+		m.vms = map[types.UID]*vmMemo{}
+	}
+	if m.vms[vm] == nil {
+		m.vms[vm] = &vmMemo{instances: map[string]*memo{}, ended: map[string]time.Time{}}
+	}
+	edit(m.vms[vm])
+}
+
+func (m *memory) copyOf(vm types.UID) (copied vmMemo) {
+	m.edit(vm, func(known *vmMemo) {
+		copied = *known
+		copied.instances, copied.ended = map[string]*memo{}, maps.Clone(known.ended)
+		for name, one := range known.instances {
+			is := *one
+			copied.instances[name] = &is
 		}
-		m.vms[vm] = known
-	}
-	return known
-}
-
-// change edits what is remembered of an instance.
-func (m *memory) change(vm types.UID, name string, edit func(*memo)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(vm)
-	edit(known.instance(name))
-}
-
-// sent notes that an instance is being asked for.
-func (m *memory) sent(vm types.UID, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(vm).lastSent = now
-}
-
-// copyOf returns a copy of what is remembered.
-func (m *memory) copyOf(vm types.UID) vmMemo {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(vm)
-	copied := vmMemo{
-		instances: make(map[string]*memo, len(known.instances)), ended: maps.Clone(known.ended), lastSent: known.lastSent, hold: known.hold,
-	}
-	for name, one := range known.instances {
-		is := *one
-		copied.instances[name] = &is
-	}
+	})
 	return copied
 }
 
 // settle takes over what the plan decided of the memory.
 func (m *memory) settle(vm *spotv1alpha1.SpotInstanceVM, d desired, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(vm.UID)
-	known.hold, known.name = d.hold, client.ObjectKeyFromObject(vm)
-	for _, name := range d.dropped {
-		delete(known.instances, name)
-		known.ended[name] = now
-	}
-	for name, since := range d.idle {
-		known.instance(name).idleSince = since
-	}
-	for name, since := range d.empty {
-		known.instance(name).emptySince = since
-	}
-	for _, name := range d.restarted {
-		if one := known.instances[name]; one != nil {
-			one.create = request{}
+	m.edit(vm.UID, func(known *vmMemo) {
+		known.hold, known.name = d.hold, client.ObjectKeyFromObject(vm)
+		for _, edit := range d.memory {
+			edit(known)
 		}
-	}
-	maps.DeleteFunc(known.ended, func(_ string, at time.Time) bool { return now.Sub(at) > time.Hour })
+		maps.DeleteFunc(known.ended, func(_ string, at time.Time) bool { return now.Sub(at) > time.Hour })
+	})
 }
 
-// forget drops a SpotInstanceVM that no longer exists.
 func (m *memory) forget(vm types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // observed is all that a plan is made from.
@@ -66,7 +67,7 @@ func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceV
 	if err != nil {
 		return o, nil, err
 	}
-	if account != nil {
+	if o.reachable = account != nil; o.reachable {
 		if err := r.observeShape(ctx, &o, account.Provider()); err != nil {
 			return o, nil, err
 		}
@@ -90,7 +91,6 @@ func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceV
 	return o, account, nil
 }
 
-// observeAccess finds the credentials and the account that they are for.
 func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory.Inventory, error) {
 	key := client.ObjectKeyFromObject(o.vm)
 	var jobs spotv1alpha1.SpotInstanceJobList
@@ -103,63 +103,69 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 	account := inventory.Account{Project: o.vm.Spec.GCP.Project}
 	o.secret, o.access = secretOf(o.vm, jobs.Items)
 	if o.secret != "" {
-		var err error
-		account.Credentials, o.access, err = r.credentials(ctx, types.NamespacedName{Namespace: o.vm.Namespace, Name: o.secret})
+		secret, err := r.credentials(ctx, types.NamespacedName{Namespace: o.vm.Namespace, Name: o.secret})
 		if err != nil {
 			return nil, err
 		}
+		account.Credentials, o.access = secret.content, secret.problem
 	}
-	if o.access.exists() {
-		// The credentials from before do to look after the instances that there are: a Secret goes with its namespace
-		// before the SpotInstanceVM may.
-		before := r.inventories.Followed(key)
-		o.reachable = before != nil
-		return before, nil
-	}
-	zones := slices.Clone(o.zones)
-	for _, entry := range o.vm.Status.ProvisionedInstances {
-		if entry.Zone != "" && !slices.Contains(zones, entry.Zone) {
-			zones = append(zones, entry.Zone)
+	if !o.access.exists() {
+		zones := slices.Clone(o.zones)
+		for _, entry := range o.vm.Status.ProvisionedInstances {
+			if entry.Zone != "" && !slices.Contains(zones, entry.Zone) {
+				zones = append(zones, entry.Zone)
+			}
 		}
-	}
-	followed, err := r.inventories.Follow(ctx, key, account, zones)
-	if err != nil {
+		followed, err := r.inventories.Follow(ctx, key, account, zones)
+		if err == nil {
+			return followed, nil
+		}
 		o.access = problem{
 			reason: reasons.PermissionDenied, credentials: true,
 			message: "the credentials cannot be used: " + short(err) + ": put the JSON key of a service account under " + credentialsKey,
 		}
-		before := r.inventories.Followed(key)
-		o.reachable = before != nil
-		return before, nil
 	}
-	o.reachable = true
-	return followed, nil
+	// The credentials from before do to look after the instances that there are: a Secret goes with its namespace before the SpotInstanceVM may.
+	return r.inventories.Followed(key), nil
 }
 
-// observeShape finds what the machine type offers. It is asked for once.
+// observeShape finds what the machine type offers. It is asked for once, in the first zone that has it.
 func (r *Reconciler) observeShape(ctx context.Context, o *observed, provider cloud.Provider) error {
-	// Why it is not known is a matter of these zones and credentials. What was read, the provider remembers for all.
-	shape, err := r.shapes.of(ctx, provider, o.vm.UID, o.vm.Spec.GCP.MachineType, o.zones, o.now, r.Pace)
-	if ctx.Err() != nil {
-		return ctx.Err()
+	known, machineType := o.memo.shape, o.vm.Spec.GCP.MachineType
+	if known.of != machineType {
+		known = knownShape{of: machineType}
 	}
-	o.shape = shape
-	if err != nil {
-		o.shapeless = problemOf(err, "machine type "+o.vm.Spec.GCP.MachineType)
+	if known.shape == nil && (known.tries == 0 || !o.now.Before(known.asked.Add(r.Pace.retryIn(known.tries)))) {
+		known.asked = o.now
+		known.tries++
+		for _, zone := range o.zones {
+			var shape cloud.Shape
+			if shape, known.err = provider.Shape(ctx, zone, machineType); known.err == nil {
+				known.shape = &shape
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.memory.edit(o.vm.UID, func(m *vmMemo) { m.shape = known })
+	}
+	o.shape = known.shape
+	if known.err != nil {
+		o.shapeless = problemOf(known.err, "machine type "+machineType)
 	}
 	return nil
 }
 
 // observePods reads the pods for which instances may be created, and the nodes that they are on.
 func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
-	var pods corev1.PodList
-	err := r.pods.List(ctx, &pods, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexVM: o.vm.Name})
+	var err error
+	o.pods, err = reconciling.List[*corev1.Pod](
+		ctx, r.pods, &corev1.PodList{}, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexVM: o.vm.Name})
 	if err != nil {
-		return fmt.Errorf("list pods: %w", err)
+		return err
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		o.pods = append(o.pods, pod)
+	for _, pod := range o.pods {
 		if pod.Spec.NodeName == "" || o.nodes[pod.Spec.NodeName] != nil {
 			continue
 		}
@@ -170,7 +176,6 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeInstances puts together what the status and the inventory say.
 func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory) {
 	key := client.ObjectKeyFromObject(o.vm)
 	type place struct{ zone, name string }
@@ -250,38 +255,30 @@ func (r *Reconciler) observeUses(o *observed) {
 	o.unsure = !known
 }
 
-// observeNode reads a node, if it exists.
 func (r *Reconciler) observeNode(ctx context.Context, o *observed, name string) error {
-	var node corev1.Node
-	err := r.Get(ctx, client.ObjectKey{Name: name}, &node)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read node %s: %w", name, err)
+	node, err := reconciling.Get[corev1.Node](ctx, r, "", name)
+	if node != nil {
+		o.nodes[name] = node
 	}
-	if err == nil {
-		o.nodes[name] = &node
-	}
-	return nil
+	return err
 }
 
 func (r *Reconciler) observePodsOn(ctx context.Context, o *observed, node *corev1.Node) error {
-	var pods corev1.PodList
-	if err := r.pods.List(ctx, &pods, client.MatchingFields{indexNode: node.Name}); err != nil {
-		return fmt.Errorf("list the pods on node %s: %w", node.Name, err)
+	pods, err := reconciling.List[*corev1.Pod](ctx, r.pods, &corev1.PodList{}, client.MatchingFields{indexNode: node.Name})
+	if err != nil {
+		return err
 	}
 	// Pods that have ended stay for as long as their Job: they are no reason to leave the second look out.
-	working := slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !podend.IsEnded(&pod) })
-	if !working && hasTaint(node, spotv1alpha1.TaintIdle) {
-		err := r.Direct.List(ctx, &pods, client.HasLabels{spotv1alpha1.LabelSpotInstanceVM}, client.MatchingFields{"spec.nodeName": node.Name})
+	working := slices.DeleteFunc(pods, podend.IsEnded)
+	if len(working) == 0 && idleTaint(node) != nil {
+		pods, err := reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{},
+			client.HasLabels{spotv1alpha1.LabelSpotInstanceVM}, client.MatchingFields{"spec.nodeName": node.Name})
 		if err != nil {
-			return fmt.Errorf("list the pods on node %s once more: %w", node.Name, err)
+			return err
 		}
-		o.rechecked[node.Name] = true
+		working, o.rechecked[node.Name] = slices.DeleteFunc(pods, podend.IsEnded), true
 	}
-	for n := range pods.Items {
-		if !podend.IsEnded(&pods.Items[n]) {
-			o.podsOn[node.Name] = append(o.podsOn[node.Name], &pods.Items[n])
-		}
-	}
+	o.podsOn[node.Name] = working
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -79,6 +80,7 @@ func TestAPIAPodThatIsBoundWhileItIsObservedIsNotCountedTwice(t *testing.T) {
 		}),
 		Uses:    func([]string) (map[string]queueing.NodeUse, bool) { return nil, true },
 		Metrics: metrics.NewSpotInstances(prometheus.NewRegistry()),
+		secrets: utilcache.NewExpiring(),
 		newName: func() string { return "extra" }, newID: func() string { return "id" },
 	}
 	o, _, err := r.observe(t.Context(), vm)

@@ -11,7 +11,10 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -41,13 +44,6 @@ type action struct {
 	name string
 }
 
-// counter counts what happened.
-type counter interface {
-	Ready(zone, model string, took time.Duration)
-	Refused(zone, machineType, class string)
-	Preempted(zone, machineType string)
-}
-
 // desired is what a plan comes to.
 type desired struct {
 	status spotv1alpha1.SpotInstanceVMStatus
@@ -56,23 +52,22 @@ type desired struct {
 	actions            []action
 	// events to emit, and what to count, once the status is written.
 	events []reporting.Event
-	counts []func(counter)
+	counts []func(*metrics.SpotInstances)
 	// again is when to look again; 0 when a change will tell.
 	again time.Duration
 
-	// What the memory takes over.
-	hold      hold
-	dropped   []string
-	restarted []string // their request to create is another one now
-	idle      map[string]time.Time
-	empty     map[string]time.Time
+	// What the memory takes over: the hold, and what these note.
+	hold   hold
+	memory []func(*vmMemo)
 }
 
 func (d *desired) lookAgain(in time.Duration) {
-	in = max(in, time.Millisecond)
-	if d.again == 0 || in < d.again {
-		d.again = in
-	}
+	d.again = reconciling.Sooner(d.again, in)
+}
+
+// remember notes something of an instance.
+func (d *desired) remember(name string, edit func(*memo)) {
+	d.memory = append(d.memory, func(m *vmMemo) { edit(m.instance(name)) })
 }
 
 // planner makes a plan. It keeps what is being decided.
@@ -97,9 +92,7 @@ type planner struct {
 
 // plan decides everything: it is a pure function of what was observed.
 func plan(o observed) desired {
-	p := &planner{observed: o, d: desired{
-		status: *o.vm.Status.DeepCopy(), hold: o.memo.hold, idle: map[string]time.Time{}, empty: map[string]time.Time{},
-	}}
+	p := &planner{observed: o, d: desired{status: *o.vm.Status.DeepCopy(), hold: o.memo.hold}}
 	p.instances = slices.Clone(o.instances)
 	for _, i := range p.instances {
 		p.mirror(i)
@@ -142,7 +135,7 @@ func (p *planner) do(what actionKind, name string) {
 func (p *planner) emit(e reporting.Event) { p.d.events = append(p.d.events, e) }
 
 // count something that happened.
-func (p *planner) count(count func(counter)) { p.d.counts = append(p.d.counts, count) }
+func (p *planner) count(count func(*metrics.SpotInstances)) { p.d.counts = append(p.d.counts, count) }
 
 // isDeleting says whether the SpotInstanceVM itself is being deleted.
 func (p *planner) isDeleting() bool { return p.vm.DeletionTimestamp != nil }
@@ -220,19 +213,21 @@ func (p *planner) adopt() {
 		if slices.ContainsFunc(p.instances, func(i *instance) bool { return i.Name == found.Name }) {
 			continue
 		}
-		model := spotv1alpha1.ProvisioningStandard
-		if found.Spot {
-			model = spotv1alpha1.ProvisioningSpot
-		}
-		i := p.attach(&instance{
-			ProvisionedInstance: spotv1alpha1.ProvisionedInstance{Name: found.Name, Zone: found.Zone, ProvisioningModel: model},
-			seen:                &found.Instance, asOf: found.AsOf,
-		})
+		i := p.attach(&instance{ProvisionedInstance: *entryOfFound(found), seen: &found.Instance, asOf: found.AsOf})
 		p.mirror(i)
 		p.instances = append(p.instances, i)
 		p.emit(reporting.Warning(reasons.EventInstanceAdopted, "Adopt",
 			"instance %s in zone %s has the labels of this SpotInstanceVM and was not in its status", i.Name, i.Zone))
 	}
+}
+
+// entryOfFound is the entry of the status for an instance that none has.
+func entryOfFound(found inventory.Found) *spotv1alpha1.ProvisionedInstance {
+	model := spotv1alpha1.ProvisioningStandard
+	if found.Spot {
+		model = spotv1alpha1.ProvisioningSpot
+	}
+	return &spotv1alpha1.ProvisionedInstance{Name: found.Name, Zone: found.Zone, ProvisioningModel: model}
 }
 
 // markForDeletion decides that an instance is deleted.
@@ -259,12 +254,8 @@ func (p *planner) isDue(r *request) bool {
 
 // isRetryable says whether the same request may go through later.
 func isRetryable(err error) bool {
-	switch cloud.ClassOf(err) {
-	case cloud.Transient, cloud.RateLimited:
-		return true
-	default:
-		return false
-	}
+	class := cloud.ClassOf(err)
+	return class == cloud.Transient || class == cloud.RateLimited
 }
 
 // finish puts the status together.

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
@@ -25,7 +26,7 @@ func (p *planner) preempted(i *instance) {
 		i.PreemptionNoticeTime = &metav1.Time{Time: seen}
 		zone, machineType := i.Zone, p.vm.Spec.GCP.MachineType
 		p.emit(reporting.Warning(reasons.InstancePreempted, "Preempt", "%s", p.lossMessage(i)))
-		p.count(func(c counter) { c.Preempted(zone, machineType) })
+		p.count(func(m *metrics.SpotInstances) { m.Preempted(zone, machineType) })
 	}
 	if i.node != nil && !i.noticed && i.node.DeletionTimestamp == nil {
 		p.do(actMark, i.Name)

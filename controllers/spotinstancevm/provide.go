@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
@@ -84,11 +82,8 @@ func (p *planner) binOf(i *instance, room capacity.Resources) (capacity.Bin, boo
 	}
 	bin := capacity.Bin{Name: i.Name, Free: capacity.Of(i.node.Status.Allocatable)}
 	for _, pod := range i.pods {
-		needs := capacity.Requests(pod)
-		bin.Free = bin.Free.Minus(needs)
-		bin.Pods = append(bin.Pods, capacity.Pod{
-			Name: pod.Name, Needs: needs, Labels: labels.Set(pod.Labels), Apart: capacity.Apart(pod),
-		})
+		is := demanding(pod)
+		bin.Free, bin.Pods = bin.Free.Minus(is.Needs), append(bin.Pods, is)
 	}
 	bin.Tried = p.triedUntil(i)
 	return bin, true
@@ -123,10 +118,7 @@ func (p *planner) alive() int {
 // provide decides on new instances for the pods that have no room.
 func (p *planner) provide() {
 	needed := p.packing.New
-	if p.isDeleting() || len(needed) == 0 || p.shape == nil {
-		return
-	}
-	if p.access.exists() {
+	if p.isDeleting() || len(needed) == 0 || p.shape == nil || p.access.exists() {
 		return
 	}
 	if p.d.hold.isActive(p.now, p.vm.Generation) {

@@ -1,54 +1,54 @@
 package spotinstancevm
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 )
 
-// call is a request to the provider that spends or saves money, as it is logged.
-type call struct {
-	// what is asked for: create or delete.
-	what string
-	// instance, its zone and its machine type, and whether it is a spot instance.
-	instance, zone, machineType string
-	spot                        bool
-	// reason of the decision.
-	reason string
-	// began is when it was sent.
-	began time.Time
-	// repeated says that the same request was sent before, and before is how that failed; nil when it did not.
-	repeated bool
-	before   error
+// specOf is the wish for the instance of an entry. It depends on nothing but the spec and the entry, so that a request
+// which is sent again says the same.
+func (r *Reconciler) specOf(
+	vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.ProvisionedInstance, metadata map[string]string,
+) cloud.InstanceSpec {
+	gcp := &vm.Spec.GCP
+	owner := inventory.Owner{Cluster: r.cluster, VM: client.ObjectKeyFromObject(vm), UID: vm.UID}
+	spec := cloud.InstanceSpec{
+		Name: entry.Name, Zone: entry.Zone, RequestID: entry.RequestID, MachineType: gcp.MachineType,
+		Spot:  entry.ProvisioningModel != spotv1alpha1.ProvisioningStandard,
+		Image: vm.Spec.VMImage, DiskGB: int64(cmp.Or(gcp.DiskSizeGB, 100)), DiskType: cmp.Or(gcp.DiskType, "pd-standard"),
+		Network: gcp.Network, Subnetwork: gcp.Subnetwork, NetworkTags: gcp.NetworkTags, ServiceAccount: gcp.ServiceAccount,
+		Labels: owner.Labels(), Metadata: maps.Clone(metadata),
+	}
+	if gpu := vm.Spec.GPU; gpu != nil {
+		spec.GPUType, spec.GPUs = gpu.Type, gpu.Count
+	}
+	return spec
 }
 
-// logCall logs how the provider answered. Of requests that are repeated only those that are answered otherwise than before are at Info.
-func (r *Reconciler) logCall(ctx context.Context, c call, err error) {
-	model := "on-demand"
-	if c.spot {
-		model = "spot"
+// logCall logs how the provider answered a request, to create or delete, that spends or saves money: why it was sent, and when. Of requests
+// that were sent before only those that are answered otherwise than before are at Info.
+func (r *Reconciler) logCall(ctx context.Context, one step, what, reason string, before request, began time.Time, err error) {
+	model := "spot"
+	if one.entry.ProvisioningModel == spotv1alpha1.ProvisioningStandard {
+		model = "on-demand"
 	}
-	logger := log.FromContext(ctx).WithValues("instance", c.instance, "zone", c.zone, "machineType", c.machineType, "model", model,
-		"reason", c.reason, "duration", r.Clock.Since(c.began).Round(time.Millisecond).String())
-	if c.repeated && cloud.ClassOf(c.before) == cloud.ClassOf(err) {
+	logger := log.FromContext(ctx).WithValues("instance", one.name, "zone", one.entry.Zone, "machineType", one.machineType, "model", model,
+		"reason", reason, "duration", r.Clock.Since(began).Round(time.Millisecond).String())
+	if before.isSent() && cloud.ClassOf(before.err) == cloud.ClassOf(err) {
 		logger = logger.V(1)
 	}
 	if err != nil {
-		logger.Info("Failed to "+c.what+" instance", "class", cloud.ClassOf(err), "error", err.Error())
+		logger.Info("Failed to "+what+" instance", "class", cloud.ClassOf(err), "error", err.Error())
 		return
 	}
-	logger.Info("Asked provider to " + c.what + " instance")
-}
-
-// callOf is a request for the instance of a step, which was sent before when the memory says so.
-func (s step) callOf(what, reason string, sent request, began time.Time) call {
-	return call{
-		what: what, instance: s.name, zone: s.entry.Zone, machineType: s.machineType,
-		spot: s.entry.ProvisioningModel != spotv1alpha1.ProvisioningStandard, reason: reason, began: began,
-		repeated: sent.isSent(), before: sent.err,
-	}
+	logger.Info("Asked provider to " + what + " instance")
 }

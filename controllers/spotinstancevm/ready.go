@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
@@ -11,10 +14,7 @@ import (
 const defaultIdleTimeout = 10 * time.Minute
 
 func (p *planner) idleTimeout() time.Duration {
-	if t := p.vm.Spec.IdleTimeout; t != nil {
-		return t.Duration
-	}
-	return defaultIdleTimeout
+	return ptr.Deref(p.vm.Spec.IdleTimeout, metav1.Duration{Duration: defaultIdleTimeout}).Duration
 }
 
 // ready keeps an instance while pods use it, and deletes it when none did for a while.
@@ -37,7 +37,7 @@ func (p *planner) ready(i *instance) {
 	}
 	p.noteWork(i)
 	if i.hasWork() || i.used {
-		p.d.idle[i.Name] = time.Time{}
+		p.noteIdle(i, time.Time{})
 		if i.isTaintedIdle() {
 			p.do(actUntaint, i.Name)
 		}
@@ -49,17 +49,31 @@ func (p *planner) ready(i *instance) {
 // noteWork remembers since when an instance has had no work, whether it is kept for pods that wait or not. Pods of jobs that do not
 // ask for instances are not known.
 func (p *planner) noteWork(i *instance) {
-	switch since := i.memo.emptySince; {
+	since := i.memo.emptySince
+	switch {
 	case i.hasWork():
-		p.d.empty[i.Name] = time.Time{}
+		since = time.Time{}
 		if len(i.pods) == 0 {
 			p.d.lookAgain(settleIn)
 		}
 	case since.IsZero():
-		p.d.empty[i.Name] = p.now
-	default:
-		p.d.empty[i.Name] = since
+		since = p.now
 	}
+	p.d.remember(i.Name, func(m *memo) { m.emptySince = since })
+}
+
+func (p *planner) noteIdle(i *instance, since time.Time) {
+	p.d.remember(i.Name, func(m *memo) { m.idleSince = since })
+}
+
+// idleSince is since when an instance is kept for nothing: now, if that was not so before.
+func (p *planner) idleSince(i *instance) time.Time {
+	since := i.memo.idleSince
+	if since.IsZero() {
+		since = p.now
+	}
+	p.noteIdle(i, since)
+	return since
 }
 
 // mayHoldToken says whether something that the instance joined with may still be valid: what was made for it ends by
@@ -71,11 +85,7 @@ func (p *planner) mayHoldToken(i *instance) bool {
 // idle deletes an instance without work in three steps, so that no pod is bound to it in between: no new pods, another
 // look at the pods on it, the deletion.
 func (p *planner) idle(i *instance) {
-	since := i.memo.idleSince
-	if since.IsZero() {
-		since = p.now
-	}
-	p.d.idle[i.Name] = since
+	since := p.idleSince(i)
 	wait := p.idleTimeout()
 	if p.alive() > p.most() {
 		wait = 0

@@ -3,40 +3,33 @@ package spotinstancevm
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-func hasFinalizer(vm *spotv1alpha1.SpotInstanceVM) bool {
-	return slices.Contains(vm.Finalizers, spotv1alpha1.FinalizerInstances)
-}
-
 // report writes what the plan intends before anything is asked of the provider: first the finalizer, so that the
 // SpotInstanceVM stays while it has instances, then the status, which names each of them. It returns the object as it is
 // then.
 func (r *Reconciler) report(ctx context.Context, o observed, d *desired) (*spotv1alpha1.SpotInstanceVM, error) {
 	vm := o.vm
-	if d.finalizer && vm.DeletionTimestamp == nil && (!hasFinalizer(vm) || r.hasNewSecret(o)) {
-		next := vm.DeepCopy()
-		if !hasFinalizer(vm) {
-			next.Finalizers = append(next.Finalizers, spotv1alpha1.FinalizerInstances)
+	if next := vm.DeepCopy(); d.finalizer && vm.DeletionTimestamp == nil {
+		added, newSecret := controllerutil.AddFinalizer(next, spotv1alpha1.FinalizerInstances), hasNewSecret(o)
+		if newSecret {
+			metav1.SetMetaDataAnnotation(&next.ObjectMeta, spotv1alpha1.AnnotationCredentialsSecret, o.secret)
 		}
-		if r.hasNewSecret(o) {
-			if next.Annotations == nil {
-				next.Annotations = map[string]string{}
+		if added || newSecret {
+			if err := r.Patch(ctx, next, lock(vm), child.FieldOwner); err != nil {
+				return nil, fmt.Errorf("write the finalizer: %w", err)
 			}
-			next.Annotations[spotv1alpha1.AnnotationCredentialsSecret] = o.secret
+			vm = next
 		}
-		if err := r.Patch(ctx, next, lock(vm), child.FieldOwner); err != nil {
-			return nil, fmt.Errorf("write the finalizer: %w", err)
-		}
-		vm = next
 	}
 	if d.release || equality.Semantic.DeepEqual(&o.vm.Status, &d.status) {
 		return vm, nil
@@ -54,14 +47,14 @@ func (r *Reconciler) report(ctx context.Context, o observed, d *desired) (*spotv
 }
 
 // hasNewSecret says whether the object must remember another Secret of a job.
-func (r *Reconciler) hasNewSecret(o observed) bool {
+func hasNewSecret(o observed) bool {
 	return o.vm.Spec.GCP.CredentialsSecretRef == nil && o.secret != o.vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret] && !o.access.exists()
 }
 
 // release lets a SpotInstanceVM go that has no more instances.
 func (r *Reconciler) release(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) error {
 	next := vm.DeepCopy()
-	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == spotv1alpha1.FinalizerInstances })
+	controllerutil.RemoveFinalizer(next, spotv1alpha1.FinalizerInstances)
 	if err := client.IgnoreNotFound(r.Patch(ctx, next, lock(vm), child.FieldOwner)); err != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}

@@ -1,11 +1,15 @@
 package spotinstancevm
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // offer is what a zone may have to give or not.
@@ -65,12 +69,8 @@ func (e *exhaustion) refused(key offerKey, now time.Time, err error) {
 	if now.Sub(is.until) > longestRest {
 		is.failures = 0
 	}
-	rest := firstRest
-	for range is.failures {
-		rest = min(2*rest, longestRest)
-	}
+	is.until, is.err = now.Add(reconciling.Doubled(firstRest, longestRest, is.failures)), err
 	is.failures++
-	is.until, is.err = now.Add(rest), err
 	e.all[key] = is
 }
 
@@ -108,11 +108,8 @@ type choice struct {
 // choose the first zone that was not refused lately; at full price only when no zone has a spot instance, and the user
 // allows it.
 func choose(vm *spotv1alpha1.SpotInstanceVM, zones []string, known map[offer]exhausted, now time.Time) choice {
-	models := []spotv1alpha1.ProvisioningModel{vm.Spec.ProvisioningModel}
-	if vm.Spec.ProvisioningModel == "" {
-		models[0] = spotv1alpha1.ProvisioningSpot
-	}
-	if vm.Spec.AllowStandardFallback != nil && *vm.Spec.AllowStandardFallback && models[0] == spotv1alpha1.ProvisioningSpot {
+	models := []spotv1alpha1.ProvisioningModel{cmp.Or(vm.Spec.ProvisioningModel, spotv1alpha1.ProvisioningSpot)}
+	if ptr.Deref(vm.Spec.AllowStandardFallback, false) && models[0] == spotv1alpha1.ProvisioningSpot {
 		models = append(models, spotv1alpha1.ProvisioningStandard)
 	}
 	best := choice{none: true}

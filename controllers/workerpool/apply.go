@@ -2,7 +2,6 @@ package workerpool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired, m *memory) error {
@@ -68,13 +67,13 @@ func (r *Reconciler) writeDeployment(ctx context.Context, o observed, wanted *ap
 	w := r.writer(r.Client)
 	if m.deployment == nil {
 		// A Deployment of another owner is not in the cache, which has only those of workers.
-		var list appsv1.DeploymentList
-		err := r.Direct.List(ctx, &list, client.InNamespace(wanted.Namespace), client.MatchingFields{metav1.ObjectNameField: wanted.Name})
+		found, err := reconciling.List[*appsv1.Deployment](ctx, r.Direct, &appsv1.DeploymentList{},
+			client.InNamespace(wanted.Namespace), client.MatchingFields{metav1.ObjectNameField: wanted.Name})
 		if err != nil {
-			return fmt.Errorf("look for Deployment %s: %w", wanted.Name, err)
+			return err
 		}
-		for i := range list.Items {
-			if err := w.Check(o.queue, wanted, &list.Items[i]); err != nil {
+		for _, one := range found {
+			if err := w.Check(o.queue, wanted, one); err != nil {
 				return err
 			}
 		}
@@ -111,13 +110,4 @@ func (r *Reconciler) remove(ctx context.Context, queue *aiplatformv1alpha1.AIJob
 		return err
 	}
 	return r.writer(r.uncached).Delete(ctx, live)
-}
-
-// explain says what an error means for the workers.
-func explain(err error) (reason, message string) {
-	var refusal *child.Refusal
-	if errors.As(err, &refusal) && refusal.Reason == reasons.ObjectConflict {
-		return refusal.Reason, refusal.Message + "."
-	}
-	return reasons.PodCreationFailed, "The workers cannot be set up: " + err.Error()
 }

@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,6 +27,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 const (
@@ -57,8 +58,7 @@ type Reconciler struct {
 	client.Client
 	// Direct reads from the API server.
 	Direct client.Reader
-	// Clock tells the time.
-	Clock clock.PassiveClock
+	Clock  clock.PassiveClock
 	// Settings of the workers.
 	Settings Settings
 	// Interval at which the job service is asked; 0: the default.
@@ -67,10 +67,8 @@ type Reconciler struct {
 	// uncached writes what is not in the cache: after a write the cached client would follow all objects of the kind.
 	uncached client.Client
 	depths   *depths
-	// memories by the UID of the queue. There is one reconciliation at a time.
-	memories map[types.UID]memory
-	// uids of the queues that are remembered, by name.
-	uids map[string]types.UID
+	// memories by the name of the queue. There is one reconciliation at a time.
+	memories map[types.NamespacedName]memory
 }
 
 // CachedObjects keep only the Deployments of workers in the manager's cache.
@@ -101,96 +99,71 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("set up the client for what is not cached: %w", err)
 	}
 	token := &tokens{client: r.uncached, namespace: r.Settings.Namespace, clock: r.Clock}
-	service := &JobService{URL: r.Settings.JobServiceURL, Token: token.get, Client: &http.Client{Timeout: answerTime}}
+	service := &JobService{URL: r.Settings.JobServiceURL, Token: token.get}
 	r.begin(mgr.GetCache(), service.Queues)
 	if err := mgr.Add(r.depths); err != nil {
 		return fmt.Errorf("add what asks the job service: %w", err)
 	}
 	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetLabels()[aiplatformv1alpha1.LabelWorkerPool]}}}
+		return []reconcile.Request{reconciling.Named("", object.GetLabels()[aiplatformv1alpha1.LabelWorkerPool])}
 	})
-	asNamed := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, name types.NamespacedName) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: name}}
-	})
-	err = ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("worker-pool").
 		For(&aiplatformv1alpha1.AIJobQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.Deployment{}, byLabel).
-		WatchesRawSource(source.TypedChannel(r.depths.changed, asNamed)).
+		WatchesRawSource(source.TypedChannel(r.depths.changed, handler.TypedEnqueueRequestsFromMapFunc(reconciling.ByName))).
 		Complete(r)
-	if err != nil {
-		return fmt.Errorf("set up the controller of pooled workers: %w", err)
-	}
-	return nil
 }
 
 func (r *Reconciler) begin(reader client.Reader, queues func(context.Context) (map[string]Figures, error)) {
-	interval := r.Interval
-	if interval == 0 {
-		interval = Interval
-	}
 	r.depths = &depths{
-		reader: reader, queues: queues, interval: interval, changed: make(chan event.TypedGenericEvent[types.NamespacedName], 1024),
+		reader: reader, queues: queues, interval: cmp.Or(r.Interval, Interval), changed: make(chan event.TypedGenericEvent[types.NamespacedName], 1024),
 	}
-	r.memories, r.uids = map[types.UID]memory{}, map[string]types.UID{}
+	r.memories = map[types.NamespacedName]memory{}
 }
 
 // Reconcile makes, scales or removes the workers of one queue, and reports.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var queue aiplatformv1alpha1.AIJobQueue
-	err := r.Get(ctx, request.NamespacedName, &queue)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("read the AIJobQueue: %w", err)
-	}
-	if uid := r.uids[request.Name]; uid != queue.UID {
-		delete(r.memories, uid)
-		delete(r.uids, request.Name)
-	}
-	if err != nil || queue.DeletionTimestamp != nil { // what it has goes with it
-		return ctrl.Result{}, nil
-	}
-	r.uids[request.Name] = queue.UID
-	o, err := r.observe(ctx, &queue)
+	forget := func(queue types.NamespacedName) { delete(r.memories, queue) } // what it has goes with it
+	return reconciling.Object(ctx, r, request, &aiplatformv1alpha1.AIJobQueue{}, forget, r.reconcile)
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, queue *aiplatformv1alpha1.AIJobQueue) (time.Duration, error) {
+	o, err := r.observe(ctx, queue)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	d := plan(o, r.Settings)
 	m := o.memory
 	m.known, m.scaling = true, d.scaling
 	problem := r.apply(ctx, o, d, &m)
-	if again, ok := child.RetryAfter(problem); ok {
-		return ctrl.Result{RequeueAfter: again}, nil
+	if _, passes := child.RetryAfter(problem); passes {
+		return 0, problem
 	}
 	again, err := r.report(ctx, o, d, problem, &m)
-	r.memories[queue.UID] = m
-	return ctrl.Result{RequeueAfter: again}, cmp.Or(err, problem)
+	r.memories[client.ObjectKeyFromObject(queue)] = m
+	return again, cmp.Or(err, problem)
 }
 
 func (r *Reconciler) observe(ctx context.Context, queue *aiplatformv1alpha1.AIJobQueue) (observed, error) {
-	o := observed{queue: queue, answer: r.depths.of(queue.Name), memory: r.memories[queue.UID], now: r.Clock.Now()}
+	o := observed{queue: queue, answer: r.depths.of(queue.Name), memory: r.memories[client.ObjectKeyFromObject(queue)], now: r.Clock.Now()}
+	if o.memory.of != queue.UID { // it was of an earlier queue of this name
+		o.memory = memory{of: queue.UID}
+	}
 	mine := client.MatchingLabels{aiplatformv1alpha1.LabelWorkerPool: queue.Name}
-	var list appsv1.DeploymentList
-	if err := r.List(ctx, &list, mine); err != nil {
-		return o, fmt.Errorf("list the Deployments of workers: %w", err)
+	all, err := reconciling.List[*appsv1.Deployment](ctx, r, &appsv1.DeploymentList{}, mine)
+	if err != nil {
+		return o, err
 	}
-	namespace, short := "", false
-	for i := range list.Items {
-		one := &list.Items[i]
-		if !metav1.IsControlledBy(one, queue) {
-			continue
-		}
-		o.deployments = append(o.deployments, one)
-		if one.Status.ReadyReplicas < one.Status.Replicas {
-			namespace, short = one.Namespace, true
-		}
-	}
-	if queue.Spec.Workers == nil || !short {
+	o.deployments = slices.DeleteFunc(all, func(one *appsv1.Deployment) bool { return !metav1.IsControlledBy(one, queue) })
+	if queue.Spec.Workers == nil {
 		return o, nil
 	}
-	var pods corev1.PodList
-	if err := r.Direct.List(ctx, &pods, mine, client.InNamespace(namespace)); err != nil {
-		return o, fmt.Errorf("list the pods of workers: %w", err)
+	namespace := r.Settings.namespaceOf(queue.Spec.Workers)
+	if slices.ContainsFunc(o.deployments, func(one *appsv1.Deployment) bool {
+		return one.Namespace == namespace && one.Status.ReadyReplicas < one.Status.Replicas
+	}) {
+		o.pods, err = reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, mine, client.InNamespace(namespace))
 	}
-	o.pods = pods.Items
-	return o, nil
+	return o, err
 }

@@ -37,19 +37,15 @@ func (d *depths) of(queue string) answer {
 
 // Start asks until the context ends.
 func (d *depths) Start(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	for next := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-timer.C:
+		case <-time.After(next):
 		}
-		next := d.interval
-		if !d.ask(ctx) {
+		if next = d.interval; !d.ask(ctx) {
 			next *= slower
 		}
-		timer.Reset(next)
 	}
 }
 

@@ -7,9 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // answer is what is known of a queue's tasks.
@@ -23,6 +25,7 @@ type answer struct {
 
 // memory is what the controller keeps of a queue between reconciliations.
 type memory struct {
+	of      types.UID // the queue
 	known   bool
 	scaling scaling
 	// deployment is as it was written last, with the generation that it got.
@@ -40,7 +43,7 @@ type observed struct {
 	// deployments that the queue owns, in whatever namespace.
 	deployments []*appsv1.Deployment
 	// pods of the Deployment, read only when not all are ready.
-	pods   []corev1.Pod
+	pods   []*corev1.Pod
 	answer answer
 	memory memory
 	now    time.Time
@@ -96,8 +99,8 @@ func plan(o observed, s Settings) desired {
 	}
 	d.status = status(o, existing, d.scaling.replicas)
 	// What keeps a pod from being ready changes nothing in the Deployment, and pods are not watched.
-	if existing != nil && existing.Status.ReadyReplicas < d.scaling.replicas && (d.again == 0 || d.again > podsInterval) {
-		d.again = podsInterval
+	if existing != nil && existing.Status.ReadyReplicas < d.scaling.replicas {
+		d.again = reconciling.Sooner(d.again, podsInterval)
 	}
 	return d
 }

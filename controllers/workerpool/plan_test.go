@@ -128,21 +128,21 @@ func TestStatus(t *testing.T) {
 		d.Status.ReadyReplicas, d.Status.Conditions = ready, conditions
 		return d
 	}
-	waiting := func(name, reason string) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "operator"}, Status: corev1.PodStatus{
+	waiting := func(name, reason string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "operator"}, Status: corev1.PodStatus{
 			ContainerStatuses: []corev1.ContainerStatus{{
 				Image: "own:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "because"}},
 				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 64}},
 			}},
 		}}
 	}
-	unschedulable := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+	unschedulable := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes have a GPU",
 	}}}}
 	refused := appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}
 	for name, test := range map[string]struct {
 		deployment *appsv1.Deployment
-		pods       []corev1.Pod
+		pods       []*corev1.Pod
 		answer     answer
 		replicas   int32
 		state      metav1.ConditionStatus
@@ -154,13 +154,13 @@ func TestStatus(t *testing.T) {
 		"starting":    {with(1), nil, says(2, 0), 2, metav1.ConditionFalse, "WorkersStarting", "1 of 2 workers are ready; the others are being started."},
 		"no answer": {with(2), nil, answer{asked: true, problem: "it is gone"}, 2, metav1.ConditionFalse, "JobServiceUnreachable",
 			"The job service does not say how many tasks wait, so the number of workers stays 2: it is gone"},
-		"no image": {with(0), []corev1.Pod{waiting("b", "ErrImagePull"), unschedulable}, says(2, 0), 2, metav1.ConditionFalse, "ImagePullFailed",
+		"no image": {with(0), []*corev1.Pod{waiting("b", "ErrImagePull"), unschedulable}, says(2, 0), 2, metav1.ConditionFalse, "ImagePullFailed",
 			"0 of 2 workers are ready: image own:1 cannot be pulled: because"},
-		"crashes": {with(0), []corev1.Pod{waiting("b", "CrashLoopBackOff")}, says(2, 0), 2, metav1.ConditionFalse, "WorkersFailing",
+		"crashes": {with(0), []*corev1.Pod{waiting("b", "CrashLoopBackOff")}, says(2, 0), 2, metav1.ConditionFalse, "WorkersFailing",
 			"0 of 2 workers are ready: the worker crashes repeatedly, last with exit code 64: see the log of pod operator/b"},
-		"cannot be started": {with(0), []corev1.Pod{waiting("b", "CreateContainerConfigError")}, says(2, 0), 2, metav1.ConditionFalse, "WorkersFailing",
+		"cannot be started": {with(0), []*corev1.Pod{waiting("b", "CreateContainerConfigError")}, says(2, 0), 2, metav1.ConditionFalse, "WorkersFailing",
 			"0 of 2 workers are ready: the worker cannot be started: because"},
-		"no room": {with(1), []corev1.Pod{unschedulable}, says(2, 0), 2, metav1.ConditionFalse, "Unschedulable",
+		"no room": {with(1), []*corev1.Pod{unschedulable}, says(2, 0), 2, metav1.ConditionFalse, "Unschedulable",
 			"1 of 2 workers are ready: 0/1 nodes have a GPU"},
 		"refused": {with(0, refused), nil, says(2, 0), 2, metav1.ConditionFalse, "PodCreationFailed", "The cluster refuses pods of the workers: exceeded quota"},
 	} {

@@ -10,7 +10,14 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -26,8 +33,6 @@ type JobService struct {
 	URL string
 	// Token for it.
 	Token func(context.Context) (string, error)
-	// Client to ask with; nil: one with a time limit.
-	Client *http.Client
 }
 
 // Queues returns the tasks for pooled workers of each queue. An error's text has nothing that differs from one try to the next.
@@ -44,11 +49,7 @@ func (s *JobService) Queues(ctx context.Context) (map[string]Figures, error) {
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Authorization", "Bearer "+token)
-	client := s.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	response, err := client.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("%s does not answer: %w", s.URL, plainly(err))
 	}
@@ -113,4 +114,39 @@ func parse(service string, body []byte) (map[string]Figures, error) {
 		queues[q.Name] = Figures{Waiting: *q.PoolDepth, Running: *q.PoolProcessing}
 	}
 	return queues, nil
+}
+
+// ManagerName is the name of the manager's ServiceAccount, whose token the manager asks for.
+const ManagerName = "spot-training-operator-controller-manager"
+
+// tokens asks the API server for tokens of the manager's own ServiceAccount that are good for the job service only, so that what the
+// manager may do in the cluster is never sent to it.
+type tokens struct {
+	client    client.SubResourceClientConstructor
+	namespace string
+	clock     clock.PassiveClock
+
+	lock  sync.Mutex
+	token string
+	renew time.Time
+}
+
+// get returns a token with at least a fifth of its lifetime left.
+func (t *tokens) get(ctx context.Context) (string, error) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if t.token != "" && t.clock.Now().Before(t.renew) {
+		return t.token, nil
+	}
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = t.namespace, ManagerName
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences: []string{Audience}, ExpirationSeconds: ptr.To[int64](tokenSeconds),
+	}}
+	if err := t.client.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", fmt.Errorf("ask for a token of ServiceAccount %s/%s: %w", t.namespace, ManagerName, err)
+	}
+	now := t.clock.Now()
+	t.token, t.renew = request.Status.Token, now.Add(request.Status.ExpirationTimestamp.Sub(now)*4/5)
+	return t.token, nil
 }

@@ -51,7 +51,6 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (refused 
 	return refused, nil
 }
 
-// jobs writes the AIJobs of stages.
 func (r *Reconciler) jobs() child.Writer { return child.Writer{Client: r.Client, Direct: r.Direct} }
 
 // addRefused writes into a plan what the API server refused.

@@ -5,17 +5,15 @@ package workflow
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // Reconciler runs AgentWorkflows.
@@ -23,10 +21,8 @@ type Reconciler struct {
 	// Client reads AgentWorkflows, Agents and AIJobs from the manager's cache, and reads its own writes.
 	client.Client
 	// Direct reads from the API server.
-	Direct client.Reader
-	// Clock tells the time.
-	Clock clock.PassiveClock
-	// Recorder emits events.
+	Direct   client.Reader
+	Clock    clock.PassiveClock
 	Recorder events.EventRecorder
 
 	triggers *triggers
@@ -41,23 +37,7 @@ type Reconciler struct {
 
 // Reconcile brings one AgentWorkflow a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var workflow aiplatformv1alpha1.AgentWorkflow
-	if err := r.Get(ctx, request.NamespacedName, &workflow); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.triggers.forget(request.NamespacedName)
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("read the AgentWorkflow: %w", err)
-	}
-	if workflow.DeletionTimestamp != nil { // its AIJobs go with it
-		r.triggers.forget(request.NamespacedName)
-		return ctrl.Result{}, nil
-	}
-	again, err := r.reconcile(ctx, &workflow)
-	if again, ok := child.RetryAfter(err); ok {
-		return ctrl.Result{RequeueAfter: again}, nil
-	}
-	return ctrl.Result{RequeueAfter: again}, err
+	return reconciling.Object(ctx, r, request, &aiplatformv1alpha1.AgentWorkflow{}, r.triggers.forget, r.reconcile)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, workflow *aiplatformv1alpha1.AgentWorkflow) (time.Duration, error) {

@@ -45,7 +45,6 @@ func clip(name string, most int) string {
 	return strings.TrimRight(name, "-")
 }
 
-// buildJob makes the AIJob of a stage.
 func buildJob(o observed, run int32, stage *aiplatformv1alpha1.Stage, inputs []workflowspec.Input) *aiplatformv1alpha1.AIJob {
 	agent := &o.agents[stage.Agent].Spec
 	job := &aiplatformv1alpha1.AIJob{
@@ -99,7 +98,6 @@ func jobEnded(job *aiplatformv1alpha1.AIJob) bool {
 	return false
 }
 
-// stageEnded says whether a stage has ended.
 func stageEnded(stage *aiplatformv1alpha1.StageStatus) bool {
 	switch stage.Phase {
 	case aiplatformv1alpha1.StageSucceeded, aiplatformv1alpha1.StageFailed, aiplatformv1alpha1.StageSkipped:

@@ -2,13 +2,13 @@ package workflow
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/workflowspec"
 )
 
@@ -27,33 +27,30 @@ func (r *Reconciler) observe(ctx context.Context, workflow *aiplatformv1alpha1.A
 		now: r.Clock.Now(), workflow: workflow,
 		agents: map[string]*aiplatformv1alpha1.Agent{}, jobs: map[string]*aiplatformv1alpha1.AIJob{},
 	}
-	for i := range workflow.Spec.Stages {
-		name := workflow.Spec.Stages[i].Agent
+	for _, name := range agentsOf(workflow) {
 		if o.agents[name] != nil {
 			continue
 		}
-		var agent aiplatformv1alpha1.Agent
-		err := r.Get(ctx, client.ObjectKey{Namespace: workflow.Namespace, Name: name}, &agent)
-		if client.IgnoreNotFound(err) != nil {
-			return o, fmt.Errorf("read Agent %s: %w", name, err)
+		agent, err := reconciling.Get[aiplatformv1alpha1.Agent](ctx, r, workflow.Namespace, name)
+		if err != nil {
+			return o, err
 		}
-		if err == nil {
-			o.agents[name] = &agent
+		if agent != nil {
+			o.agents[name] = agent
 		}
 	}
-	var jobs aiplatformv1alpha1.AIJobList
-	err := r.List(ctx, &jobs, client.InNamespace(workflow.Namespace), client.MatchingFields{ownerIndex: string(workflow.UID)})
+	jobs, err := reconciling.List[*aiplatformv1alpha1.AIJob](ctx, r, &aiplatformv1alpha1.AIJobList{},
+		client.InNamespace(workflow.Namespace), client.MatchingFields{ownerIndex: string(workflow.UID)})
 	if err != nil {
-		return o, fmt.Errorf("list AIJobs: %w", err)
+		return o, err
 	}
-	for i := range jobs.Items {
-		o.jobs[jobs.Items[i].Name] = &jobs.Items[i]
+	for _, job := range jobs {
+		o.jobs[job.Name] = job
 	}
 	if err := r.observeHidden(ctx, &o); err != nil {
 		return o, err
 	}
-	err = r.observeEvents(ctx, &o)
-	return o, err
+	return o, r.observeEvents(ctx, &o)
 }
 
 // observeHidden asks the API server for AIJobs that the status names and the cache lacks: only it knows that one is gone.
@@ -66,13 +63,12 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 		if stage.JobName == "" || o.jobs[stage.JobName] != nil || stageEnded(stage) {
 			continue
 		}
-		var job aiplatformv1alpha1.AIJob
-		err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.workflow.Namespace, Name: stage.JobName}, &job)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read AIJob %s: %w", stage.JobName, err)
+		job, err := reconciling.Get[aiplatformv1alpha1.AIJob](ctx, r.Direct, o.workflow.Namespace, stage.JobName)
+		if err != nil {
+			return err
 		}
-		if err == nil && metav1.IsControlledBy(&job, o.workflow) {
-			o.jobs[job.Name] = &job
+		if job != nil && metav1.IsControlledBy(job, o.workflow) {
+			o.jobs[job.Name] = job
 		}
 	}
 	return nil

@@ -2,6 +2,8 @@ package workflow
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +12,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/workflowspec"
 	"github.com/dcnlab/spot-training-operator/internal/workflowspec/graph"
@@ -27,14 +30,10 @@ type desired struct {
 	again  time.Duration               // when to look again without being told; 0 for never
 }
 
-// wake has the workflow looked at again after so long at the latest.
 func (d *desired) wake(after time.Duration) {
-	if d.again == 0 || after < d.again {
-		d.again = max(after, time.Millisecond)
-	}
+	d.again = reconciling.Sooner(d.again, after)
 }
 
-// planner makes a plan.
 type planner struct {
 	observed
 	desired
@@ -176,7 +175,8 @@ func (p *planner) start() {
 	}
 	meta.RemoveStatusCondition(&s.Conditions, reasons.ConditionComplete)
 	meta.RemoveStatusCondition(&s.Conditions, reasons.ConditionFailed)
-	for _, job := range p.sortedJobs() {
+	for _, name := range slices.Sorted(maps.Keys(p.jobs)) { // so that a plan is the same every time
+		job := p.jobs[name]
 		if runOf(job) <= s.Run-runsKept && job.DeletionTimestamp == nil {
 			p.remove = append(p.remove, job)
 		}
@@ -187,8 +187,7 @@ func (p *planner) start() {
 func (p *planner) stopLeftovers() {
 	for i := range p.status.Stages {
 		stage := &p.status.Stages[i]
-		job := p.jobs[jobName(p.workflow, p.status.Run, stage.Name)]
-		if stage.Phase == aiplatformv1alpha1.StageSkipped && job != nil {
+		if job := p.jobOf(stage.Name); job != nil && stage.Phase == aiplatformv1alpha1.StageSkipped {
 			p.cancel(job)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -30,13 +29,12 @@ func (r *Reconciler) report(ctx context.Context, o observed, status *aiplatformv
 	return nil
 }
 
-// eventsOf are the events of a step from one status to the next.
 func eventsOf(before, after *aiplatformv1alpha1.AgentWorkflowStatus) []reporting.Event {
 	var list []reporting.Event
-	was, is := meta.FindStatusCondition(before.Conditions, reasons.ConditionReady),
-		meta.FindStatusCondition(after.Conditions, reasons.ConditionReady)
-	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status || was.Reason != is.Reason) {
-		list = append(list, reporting.Warning(is.Reason, "Check", "%s", is.Message))
+	for _, is := range reporting.Changed(before.Conditions, after.Conditions) {
+		if is.Type == reasons.ConditionReady && is.Status == metav1.ConditionFalse {
+			list = append(list, reporting.Warning(is.Reason, "Check", "%s", is.Message))
+		}
 	}
 	if after.LastSkippedTime != nil && !after.LastSkippedTime.Equal(before.LastSkippedTime) {
 		list = append(list, reporting.Warning(reasons.EventStartSkipped, "Start",
@@ -58,7 +56,6 @@ func eventsOf(before, after *aiplatformv1alpha1.AgentWorkflowStatus) []reporting
 	return list
 }
 
-// stageEvents are the events of stages that failed or were skipped.
 func stageEvents(before, after *aiplatformv1alpha1.AgentWorkflowStatus) []reporting.Event {
 	was := map[aiplatformv1alpha1.StageName]aiplatformv1alpha1.StagePhase{}
 	for i := range before.Stages {

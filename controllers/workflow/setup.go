@@ -2,7 +2,7 @@ package workflow
 
 import (
 	"context"
-	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,14 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
@@ -34,58 +33,37 @@ const kindAgentWorkflow = "AgentWorkflow"
 
 // SetupWithManager registers the controller and what it watches. The context ends with the manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &aiplatformv1alpha1.AIJob{}, ownerIndex, func(object client.Object) []string {
-		if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == kindAgentWorkflow {
+	err := reconciling.Index(ctx, mgr.GetFieldIndexer(), &aiplatformv1alpha1.AIJob{}, ownerIndex, func(job *aiplatformv1alpha1.AIJob) []string {
+		if owner := metav1.GetControllerOf(job); owner != nil && owner.Kind == kindAgentWorkflow {
 			return []string{string(owner.UID)}
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("index AIJobs by workflow: %w", err)
+		return err
 	}
 	r.triggers = newTriggers(ctx, mgr)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agentworkflow").
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
 		For(&aiplatformv1alpha1.AgentWorkflow{}).
-		Owns(&aiplatformv1alpha1.AIJob{}, builder.WithPredicates(jobChanged())).
+		Owns(&aiplatformv1alpha1.AIJob{}, builder.WithPredicates(reconciling.Changed(jobChanged))).
 		Watches(&aiplatformv1alpha1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.workflowsOf),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.triggers.start)).
 		Complete(tracing.Reconciler("AgentWorkflow", r))
 }
 
-// workflowsOf are the workflows that name an agent.
 func (r *Reconciler) workflowsOf(ctx context.Context, agent client.Object) []reconcile.Request {
-	var workflows aiplatformv1alpha1.AgentWorkflowList
-	err := r.List(ctx, &workflows, client.InNamespace(agent.GetNamespace()), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Find the workflows of an Agent", "agent", agent.GetName())
-		return nil
-	}
-	var found []reconcile.Request
-	for i := range workflows.Items {
-		for _, stage := range workflows.Items[i].Spec.Stages {
-			if stage.Agent == agent.GetName() {
-				found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&workflows.Items[i])})
-				break
-			}
-		}
-	}
-	return found
+	return reconciling.Matching(ctx, r, &aiplatformv1alpha1.AgentWorkflowList{}, func(workflow *aiplatformv1alpha1.AgentWorkflow) bool {
+		return slices.Contains(agentsOf(workflow), agent.GetName())
+	}, client.InNamespace(agent.GetNamespace()))
 }
 
-// jobChanged lets through what a plan reads of an AIJob: not, for one, its place in the queue.
-func jobChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*aiplatformv1alpha1.AIJob)
-		after, is := e.ObjectNew.(*aiplatformv1alpha1.AIJob)
-		if !ok || !is {
-			return true
-		}
-		return before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
-			!equality.Semantic.DeepEqual(readOf(before), readOf(after))
-	}}
+// jobChanged says whether two states of an AIJob differ in what a plan reads: not, for one, its place in the queue.
+func jobChanged(before, after *aiplatformv1alpha1.AIJob) bool {
+	return before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
+		!equality.Semantic.DeepEqual(readOf(before), readOf(after))
 }
 
 // readOf is the part of an AIJob's status that a plan reads.

@@ -38,7 +38,6 @@ func (p *planner) advance() {
 	}
 }
 
-// stage is the status of a stage.
 func (p *planner) stage(name aiplatformv1alpha1.StageName) *aiplatformv1alpha1.StageStatus {
 	for i := range p.status.Stages {
 		if p.status.Stages[i].Name == name {
@@ -49,21 +48,25 @@ func (p *planner) stage(name aiplatformv1alpha1.StageName) *aiplatformv1alpha1.S
 	return &p.status.Stages[len(p.status.Stages)-1]
 }
 
+// jobOf is the AIJob of a stage in the current run; nil when there is none.
+func (p *planner) jobOf(stage aiplatformv1alpha1.StageName) *aiplatformv1alpha1.AIJob {
+	return p.jobs[jobName(p.workflow, p.status.Run, stage)]
+}
+
 // follow brings the status of a stage up to that of its AIJob.
 func (p *planner) follow(spec *aiplatformv1alpha1.Stage) {
 	stage := p.stage(spec.Name)
 	if stageEnded(stage) {
 		return
 	}
-	name := jobName(p.workflow, p.status.Run, spec.Name)
-	job := p.jobs[name]
+	job := p.jobOf(spec.Name)
 	if job == nil {
 		if stage.JobName != "" {
-			p.fail(stage, fmt.Sprintf("AIJob %s was deleted before it ended", name))
+			p.fail(stage, fmt.Sprintf("AIJob %s was deleted before it ended", stage.JobName))
 		}
 		return
 	}
-	stage.JobName = name
+	stage.JobName = job.Name
 	if job.Status.StartTime != nil && stage.StartTime == nil {
 		stage.StartTime = job.Status.StartTime.DeepCopy()
 	}
@@ -96,7 +99,6 @@ func (p *planner) follow(spec *aiplatformv1alpha1.Stage) {
 	stage.Message = shorten(stage.Message)
 }
 
-// why is what an AIJob says of its phase.
 func why(job *aiplatformv1alpha1.AIJob) string {
 	text := string(job.Status.Phase)
 	if job.Status.Reason != "" {
@@ -132,7 +134,7 @@ func (p *planner) collect(spec *aiplatformv1alpha1.Stage, stage *aiplatformv1alp
 		if p.status.Results == nil {
 			p.status.Results = map[string]string{}
 		}
-		p.status.Results[result(spec.Name, name)] = value
+		p.status.Results[string(spec.Name)+"."+string(name)] = value
 	}
 	if len(missing) > 0 {
 		stage.Message = "did not report " + strings.Join(missing, ", ")
@@ -152,10 +154,6 @@ func (p *planner) keeps(spec *aiplatformv1alpha1.Stage) []aiplatformv1alpha1.Par
 	return all
 }
 
-func result(stage aiplatformv1alpha1.StageName, output aiplatformv1alpha1.ParameterName) string {
-	return string(stage) + "." + string(output)
-}
-
 // values are what the references and the condition of a stage see: the outputs of those that it depends on, from their AIJobs
 // while these exist, else those that were kept.
 func (p *planner) values(stage aiplatformv1alpha1.StageName) workflowspec.Values {
@@ -169,7 +167,7 @@ func (p *planner) values(stage aiplatformv1alpha1.StageName) workflowspec.Values
 				outputs[output] = value
 			}
 		}
-		if job := p.jobs[jobName(p.workflow, p.status.Run, before)]; job != nil {
+		if job := p.jobOf(before); job != nil {
 			maps.Copy(outputs, job.Status.Outputs)
 		}
 		values.Outputs[before] = outputs
@@ -252,7 +250,7 @@ func (p *planner) giveUp() {
 		if stageEnded(stage) {
 			continue
 		}
-		job := p.jobs[jobName(p.workflow, p.status.Run, stage.Name)]
+		job := p.jobOf(stage.Name)
 		if job == nil {
 			stage.Phase, stage.JobName, stage.Message = aiplatformv1alpha1.StageSkipped, "", "the workflow is failing"
 			continue
@@ -276,7 +274,6 @@ func (p *planner) end(phase aiplatformv1alpha1.WorkflowPhase) {
 	p.status.Phase, p.status.CompletionTime = phase, ptr.To(metav1.NewTime(p.now))
 }
 
-// sum says how many stages succeeded.
 func (p *planner) sum() string {
 	skipped := 0
 	for i := range p.status.Stages {
@@ -289,15 +286,6 @@ func (p *planner) sum() string {
 		text += fmt.Sprintf(", %d skipped", skipped)
 	}
 	return text
-}
-
-// sortedJobs are the AIJobs by name, so that a plan is the same every time.
-func (p *planner) sortedJobs() []*aiplatformv1alpha1.AIJob {
-	var jobs []*aiplatformv1alpha1.AIJob
-	for _, name := range slices.Sorted(maps.Keys(p.jobs)) {
-		jobs = append(jobs, p.jobs[name])
-	}
-	return jobs
 }
 
 // longestMessage is what status.message takes.

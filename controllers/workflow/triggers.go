@@ -3,6 +3,9 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 )
 
 // triggers watches the events that workflows wait for, and no others: there is one watch for each namespace, kind and
@@ -32,11 +37,9 @@ type triggers struct {
 // awaited is what a workflow waits for.
 type awaited struct{ namespace, kind, reason string }
 
-// eventWatch is the watch of events of one kind and reason.
 type eventWatch struct {
 	events cache.Cache
 	stop   context.CancelFunc
-	users  map[types.NamespacedName]bool
 }
 
 func newTriggers(ctx context.Context, mgr ctrl.Manager) *triggers {
@@ -62,7 +65,6 @@ func (t *triggers) start(_ context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// forget ends what a workflow waits for.
 func (t *triggers) forget(workflow types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,10 +77,8 @@ func (t *triggers) release(workflow types.NamespacedName) {
 		return
 	}
 	delete(t.wants, workflow)
-	watch := t.watches[a]
-	delete(watch.users, workflow)
-	if len(watch.users) == 0 {
-		watch.stop()
+	if !slices.Contains(slices.Collect(maps.Values(t.wants)), a) {
+		t.watches[a].stop()
 		delete(t.watches, a)
 	}
 }
@@ -109,7 +109,7 @@ func (t *triggers) watch(workflow types.NamespacedName, a awaited) (*eventWatch,
 			return nil, fmt.Errorf("watch the events %s of kind %s: %w", a.reason, a.kind, err)
 		}
 		ctx, stop := context.WithCancel(t.ctx)
-		watch = &eventWatch{events: events, stop: stop, users: map[types.NamespacedName]bool{}}
+		watch = &eventWatch{events: events, stop: stop}
 		go func() {
 			if err := events.Start(ctx); err != nil {
 				log.FromContext(ctx).Error(err, "Watch events", "namespace", a.namespace, "kind", a.kind, "reason", a.reason)
@@ -128,7 +128,7 @@ func (t *triggers) watch(workflow types.NamespacedName, a awaited) (*eventWatch,
 		}
 		t.watches[a] = watch
 	}
-	watch.users[workflow], t.wants[workflow] = true, a
+	t.wants[workflow] = a
 	return watch, nil
 }
 
@@ -136,11 +136,43 @@ func (t *triggers) watch(workflow types.NamespacedName, a awaited) (*eventWatch,
 func (t *triggers) wake(a awaited) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if watch := t.watches[a]; watch != nil && t.queue != nil {
-		for workflow := range watch.users {
+	for workflow, waits := range t.wants {
+		if waits == a && t.queue != nil {
 			t.queue.Add(reconcile.Request{NamespacedName: workflow})
 		}
 	}
+}
+
+// newest is when the newest of the events happened that the workflow did not cause itself, or since, when that is later.
+func newest(
+	since time.Time, known []corev1.Event, workflow *aiplatformv1alpha1.AgentWorkflow, jobs map[string]*aiplatformv1alpha1.AIJob,
+) time.Time {
+	own := map[types.UID]bool{workflow.UID: true}
+	for _, job := range jobs {
+		own[job.UID] = true
+	}
+	names := ownNames(workflow)
+	for i := range known {
+		about := &known[i].InvolvedObject
+		if at := happened(&known[i]); at.After(since) && !own[about.UID] && !isOwn(names, about.Name) {
+			since = at
+		}
+	}
+	return since
+}
+
+// ownNames are those of the AIJobs of the last runs, with which the names of their pods begin. The AIJobs may be gone by now.
+func ownNames(workflow *aiplatformv1alpha1.AgentWorkflow) (names []string) {
+	for run := max(1, workflow.Status.Run-runsKept+1); run <= workflow.Status.Run; run++ {
+		for i := range workflow.Spec.Stages {
+			names = append(names, jobName(workflow, run, workflow.Spec.Stages[i].Name))
+		}
+	}
+	return names
+}
+
+func isOwn(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(job string) bool { return name == job || strings.HasPrefix(name, job+"-") })
 }
 
 // happened is when an event last came.

@@ -133,18 +133,27 @@ func (w Writer) Merge(ctx context.Context, object client.Object, fields map[stri
 	}
 	metadata["uid"] = object.GetUID()
 	fields["metadata"] = metadata
+	return w.patch(ctx, object.DeepCopyObject().(client.Object), types.MergePatchType, fields)
+}
+
+// patch writes fields of an object by a patch. It passes over an object that was seen and is gone.
+func (w Writer) patch(ctx context.Context, object client.Object, how types.PatchType, fields map[string]any, options ...client.PatchOption) error {
+	what, done := "patch", "Patched "
+	if how == types.ApplyPatchType {
+		what, done = "apply", "Applied "
+	}
 	patch, err := json.Marshal(fields)
 	if err != nil {
-		return fmt.Errorf("encode the patch of %s: %w", w.describe(object), err)
+		return fmt.Errorf("encode %s: %w", w.describe(object), err)
 	}
-	err = w.Client.Patch(ctx, object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch), w.fieldOwner())
-	if isGone(err) {
+	err = w.Client.Patch(ctx, object, client.RawPatch(how, patch), append(options, w.fieldOwner())...)
+	switch {
+	case object.GetUID() != "" && isGone(err):
 		return nil
+	case err != nil:
+		return fmt.Errorf("%s %s: %w", what, w.describe(object), err)
 	}
-	if err != nil {
-		return fmt.Errorf("patch %s: %w", w.describe(object), err)
-	}
-	log.FromContext(ctx).V(1).Info("Patched "+w.kindOf(object), "child", object.GetName())
+	log.FromContext(ctx).V(1).Info(done+w.kindOf(object), "child", object.GetName())
 	return nil
 }
 

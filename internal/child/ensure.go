@@ -2,7 +2,6 @@ package child
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Ensure makes a child what is wanted. When live is nil it creates the child. Otherwise it applies labels, owners and the fields that the
@@ -81,19 +79,7 @@ func (w Writer) Apply(ctx context.Context, object client.Object, fields map[stri
 		metadata["uid"] = uid
 	}
 	fields["metadata"] = metadata
-	patch, err := json.Marshal(fields)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", w.describe(object), err)
-	}
-	err = w.Client.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, patch), w.fieldOwner(), client.ForceOwnership)
-	switch {
-	case object.GetUID() != "" && isGone(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("apply %s: %w", w.describe(object), err)
-	}
-	log.FromContext(ctx).V(1).Info("Applied "+gvk.Kind, "child", object.GetName())
-	return nil
+	return w.patch(ctx, object, types.ApplyPatchType, fields, client.ForceOwnership)
 }
 
 // keptFields are the fields of a child that are kept as wanted, and whether a live object has them. A cache may have stripped a live

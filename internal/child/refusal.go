@@ -12,7 +12,7 @@ import (
 
 // Refusal is what keeps an object from being created until a user or an administrator changes something.
 type Refusal struct {
-	// Reason is one of package reasons: InvalidSpec, ObjectConflict, ResourceQuotaExceeded, PodSecurityViolation or Forbidden.
+	// Reason is one of package reasons; RefusalOf and Check give InvalidSpec, ObjectConflict, ResourceQuotaExceeded, PodSecurityViolation or Forbidden.
 	Reason string
 	// Message names the object, the cause and what helps.
 	Message string

@@ -39,7 +39,7 @@ var waiting = map[string]string{
 
 // ObstacleOf is what keeps a pod from starting; nil when nothing is known to.
 func ObstacleOf(pod *corev1.Pod) *Obstacle {
-	if refused := SchedulingRefused(pod); refused != nil && refused.Reason == corev1.PodReasonUnschedulable {
+	if refused := Unschedulable(pod); refused != nil {
 		return &Obstacle{
 			Reason: reasons.Unschedulable, Detail: strings.TrimSuffix(refused.Message, "."), Since: refused.LastTransitionTime.Time,
 		}
@@ -53,6 +53,14 @@ func ObstacleOf(pod *corev1.Pod) *Obstacle {
 				Reason: reason, Container: status.Name, Image: strings.TrimSpace(status.Image), Detail: status.State.Waiting.Message,
 			}
 		}
+	}
+	return nil
+}
+
+// Unschedulable is what the scheduler says of a pod that it finds no node for; nil when it does not say so.
+func Unschedulable(pod *corev1.Pod) *corev1.PodCondition {
+	if refused := SchedulingRefused(pod); refused != nil && refused.Reason == corev1.PodReasonUnschedulable {
+		return refused
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package reporting
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,14 @@ func Set(conditions *[]metav1.Condition, generation int64, now time.Time, kind s
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: kind, Status: is, Reason: reason, Message: message, ObservedGeneration: generation,
 		LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
+	})
+}
+
+// Changed are the conditions that are new, or whose status or reason changed.
+func Changed(before, after []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(after), func(is metav1.Condition) bool {
+		was := meta.FindStatusCondition(before, is.Type)
+		return was != nil && was.Status == is.Status && was.Reason == is.Reason
 	})
 }
 

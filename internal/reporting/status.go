@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,22 +75,13 @@ func Tell(ctx context.Context, recorder events.EventRecorder, object client.Obje
 	if len(list) > 0 {
 		return
 	}
-	changed := changedConditions(t.Before, t.After)
+	var changed []any
+	for _, is := range Changed(t.Before, t.After) {
+		changed = append(changed, "condition"+is.Type, fmt.Sprintf("%s (%s: %s)", is.Status, is.Reason, is.Message))
+	}
 	if t.From == t.To && len(changed) == 0 {
 		logger.V(1).Info("Wrote status")
 		return
 	}
 	logger.Info("Status changed", changed...)
-}
-
-// changedConditions are the conditions whose status or reason changed, as keys and values for the log.
-func changedConditions(before, after []metav1.Condition) []any {
-	var list []any
-	for _, is := range after {
-		was := meta.FindStatusCondition(before, is.Type)
-		if was == nil || was.Status != is.Status || was.Reason != is.Reason {
-			list = append(list, "condition"+is.Type, fmt.Sprintf("%s (%s: %s)", is.Status, is.Reason, is.Message))
-		}
-	}
-	return list
 }

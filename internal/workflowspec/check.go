@@ -169,24 +169,20 @@ func yields(agent *aiplatformv1alpha1.Agent, output aiplatformv1alpha1.Parameter
 
 // outputsOf ends a sentence with the outputs that there are.
 func outputsOf(agent *aiplatformv1alpha1.Agent) string {
-	var names []string
-	for _, output := range agent.Spec.Outputs {
-		names = append(names, string(output.Name))
-	}
-	return choices(names)
+	return choices(agent.Spec.Outputs, func(output aiplatformv1alpha1.AgentOutput) aiplatformv1alpha1.ParameterName { return output.Name })
 }
 
 func inputsOf(agent *aiplatformv1alpha1.Agent) string {
-	var names []string
-	for _, input := range agent.Spec.Inputs {
-		names = append(names, string(input.Name))
-	}
-	return choices(names)
+	return choices(agent.Spec.Inputs, func(input aiplatformv1alpha1.AgentInput) aiplatformv1alpha1.ParameterName { return input.Name })
 }
 
-func choices(names []string) string {
-	if len(names) == 0 {
+func choices[T any](all []T, nameOf func(T) aiplatformv1alpha1.ParameterName) string {
+	if len(all) == 0 {
 		return ": it has none"
+	}
+	var names []string
+	for _, one := range all {
+		names = append(names, string(nameOf(one)))
 	}
 	return ": it has " + strings.Join(names, ", ")
 }

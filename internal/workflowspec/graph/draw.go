@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -29,25 +30,21 @@ var marks = map[string]string{
 // it does not change while nothing happens.
 func Draw(workflow *aiplatformv1alpha1.AgentWorkflow) []string {
 	graph := Of(workflow)
-	parents, others := map[string]string{}, map[string][]string{}
+	d := drawing{parents: map[string]string{}, before: map[string][]string{}, children: map[string][]Stage{}}
 	for _, edge := range graph.Edges {
-		others[edge.To] = append(others[edge.To], edge.From)
+		d.before[edge.To] = append(d.before[edge.To], edge.From)
 	}
-	children := map[string][]Stage{}
 	for _, stage := range graph.Stages {
 		parent := ""
-		for _, listed := range graph.Stages { // the last listed
-			for _, from := range others[stage.Name] {
-				if listed.Name == from {
-					parent = from
-				}
+		for _, listed := range graph.Stages {
+			if slices.Contains(d.before[stage.Name], listed.Name) {
+				parent = listed.Name // the last listed
 			}
 		}
-		parents[stage.Name] = parent
-		children[parent] = append(children[parent], stage)
+		d.parents[stage.Name] = parent
+		d.children[parent] = append(d.children[parent], stage)
 	}
-	d := drawing{parents: parents, before: others, children: children}
-	for _, root := range children[""] {
+	for _, root := range d.children[""] {
 		d.stage(root, "", "", "")
 	}
 	return d.finish()
@@ -66,12 +63,7 @@ type line struct{ left, right string }
 // stage draws a stage and those under it. The branch leads to it; trunk is what the lines of those under it begin with.
 func (d *drawing) stage(stage Stage, trunk, branch, below string) {
 	mark := marks[stage.Phase]
-	var after []string
-	for _, name := range d.before[stage.Name] {
-		if name != d.parents[stage.Name] {
-			after = append(after, name)
-		}
-	}
+	after := slices.DeleteFunc(slices.Clone(d.before[stage.Name]), func(name string) bool { return name == d.parents[stage.Name] })
 	right := stage.Phase + timesOf(stage)
 	if len(after) > 0 {
 		right += " (also after " + strings.Join(after, ", ") + ")"
@@ -124,9 +116,5 @@ func cut(text string, most int) string {
 		return text
 	}
 	const more = "…"
-	end := most - len(more)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + more
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }

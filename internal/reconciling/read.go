@@ -1,0 +1,42 @@
+package reconciling
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Get reads an object; nil when it does not exist.
+func Get[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, from client.Reader, namespace, name string) (P, error) {
+	object := P(new(T))
+	err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", reflect.TypeFor[T]().Name(), name, err)
+	}
+	return object, nil
+}
+
+// List fills a list of objects and returns its items.
+func List[T client.Object](ctx context.Context, from client.Reader, list client.ObjectList, options ...client.ListOption) ([]T, error) {
+	if err := from.List(ctx, list, options...); err != nil {
+		return nil, fmt.Errorf("list %ss: %w", strings.TrimSuffix(reflect.TypeOf(list).Elem().Name(), "List"), err)
+	}
+	var all []T
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		all = append(all, item.(T))
+		return nil
+	})
+	return all, err
+}
