@@ -2,10 +2,8 @@ package trainingjob
 
 import (
 	"context"
-	"maps"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,7 +22,7 @@ func (r *Reconciler) observeCost(ctx context.Context, o *observed) {
 		r.ledger.Forget(client.ObjectKeyFromObject(o.job))
 		return
 	}
-	requests := requestsOf(o.job)
+	requests := build.Requests(o.job, 1)
 	for _, use := range r.ledger.Uses(o.job, o.pods, o.now) {
 		price, err := r.prices.Of(ctx, r.Direct, use.Node, o.now)
 		if err != nil {
@@ -37,17 +35,6 @@ func (r *Reconciler) observeCost(ctx context.Context, o *observed) {
 		}
 		o.usages = append(o.usages, usage)
 	}
-}
-
-// requestsOf is what one worker requests; limits stand for requests that are not set, as for any pod.
-func requestsOf(job *mlv1.TrainingJob) corev1.ResourceList {
-	of := build.WorkerResources(job)
-	requests := maps.Clone(of.Limits)
-	if requests == nil {
-		requests = corev1.ResourceList{}
-	}
-	maps.Copy(requests, of.Requests)
-	return requests
 }
 
 // chargeCost brings the cost into a status that is written anyway. When nothing else changed the old cost stays, unless

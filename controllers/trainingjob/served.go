@@ -76,9 +76,8 @@ func (r *Reconciler) observeGang(o *observed) error {
 	if !ok || (o.workers != nil && o.workers.Annotations[mlv1.AnnotationGangScheduler] == "") {
 		return nil
 	}
-	kind, versions := scheduler.Kind()
 	var err error
-	o.gang.version, err = r.served.version(r.RESTMapper(), o.now, kind, versions...)
+	o.gang.version, err = r.served.version(r.RESTMapper(), o.now, scheduler.Kind, scheduler.Versions...)
 	return err
 }
 
