@@ -17,17 +17,17 @@ const costLag = 10 * time.Minute
 
 // observeCost brings the times that the job's pods held their nodes since the cost was last written, with the prices of
 // the nodes. A price that cannot be read holds up the cost alone, which is charged once it can, and not the training.
-func (r *Reconciler) observeCost(ctx context.Context, o *observed) {
+func (r *Reconciler) observeCost(ctx context.Context, o *observed) error {
 	if c := o.job.Status.Cost; isFinished(&o.job.Status) && (c == nil || c.PerHour == "0") { // there is nothing more to charge
 		r.ledger.Forget(client.ObjectKeyFromObject(o.job))
-		return
+		return nil
 	}
 	requests := build.Requests(o.job, 1)
 	for _, use := range r.ledger.Uses(o.job, o.pods, o.now) {
 		price, err := r.prices.Of(ctx, r.Direct, use.Node, o.now)
 		if err != nil {
 			o.usages, o.priceUnread = nil, true
-			return
+			return nil //nolint:nilerr // it is read again later
 		}
 		usage := cost.Usage{Start: use.Start, End: use.End}
 		if price != nil {
@@ -35,6 +35,7 @@ func (r *Reconciler) observeCost(ctx context.Context, o *observed) {
 		}
 		o.usages = append(o.usages, usage)
 	}
+	return nil
 }
 
 // chargeCost brings the cost into a status that is written anyway. When nothing else changed the old cost stays, unless
