@@ -2,6 +2,7 @@ package aijob
 
 import (
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,13 +10,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 const (
 	// container is the name of the container of every pod.
 	container = "job"
-	// userID is the user and group that pods run as, because many images name none or root.
-	userID = 1000
 	// masterPort is where member 0 of a gang listens for the others.
 	masterPort = 29500
 	// grace and trainingGrace are how long a container has after its SIGTERM.
@@ -60,17 +60,11 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 					}},
 				}}},
 			}},
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](userID), RunAsGroup: ptr.To[int64](userID),
-				FSGroup: ptr.To[int64](userID), FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
+			SecurityContext: child.RestrictedPod(),
 			Containers: []corev1.Container{{
 				Name: container, Image: job.Spec.Image, Command: job.Spec.Command, Args: job.Spec.Args,
 				Env: environment(job, member), Resources: resourcesOf(job),
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				},
+				SecurityContext:          child.Restricted(),
 				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			}},
 		},
@@ -112,7 +106,7 @@ func environment(job *aiplatformv1alpha1.AIJob, member int32) []corev1.EnvVar {
 	add("JOB_TYPE", string(job.Spec.JobType))
 	add("ATTEMPT", strconv.Itoa(int(attemptOf(&job.Status))))
 	if job.Spec.Config != nil && len(job.Spec.Config.Raw) > 0 {
-		add("CONFIG", escaped(string(job.Spec.Config.Raw)))
+		add("CONFIG", strings.ReplaceAll(string(job.Spec.Config.Raw), "$", "$$")) // or Kubernetes would take $(NAME) in it for a variable
 	}
 	if isGang(job) {
 		add("RANK", strconv.Itoa(int(member)))
@@ -122,18 +116,6 @@ func environment(job *aiplatformv1alpha1.AIJob, member int32) []corev1.EnvVar {
 		add("MASTER_PORT", strconv.Itoa(masterPort))
 	}
 	return append(list, job.Spec.Env...)
-}
-
-// escaped is a value as it must be written so that Kubernetes does not take $(NAME) in it for a variable.
-func escaped(value string) string {
-	out := make([]byte, 0, len(value))
-	for i := range len(value) {
-		out = append(out, value[i])
-		if value[i] == '$' {
-			out = append(out, '$')
-		}
-	}
-	return string(out)
 }
 
 // buildService publishes every member of a gang under its host name as soon as it has an address, because members look for one

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 )
@@ -45,9 +46,7 @@ func membersOf(job *aiplatformv1alpha1.AIJob) int32 {
 	return 1
 }
 
-func isGang(job *aiplatformv1alpha1.AIJob) bool {
-	return job.Spec.Gang.Enabled != nil && *job.Spec.Gang.Enabled
-}
+func isGang(job *aiplatformv1alpha1.AIJob) bool { return ptr.Deref(job.Spec.Gang.Enabled, false) }
 
 // nameOf is the name of a member's pod in the present try.
 func nameOf(job *aiplatformv1alpha1.AIJob, member int32) string {

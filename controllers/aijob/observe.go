@@ -6,11 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // podJobIndex is the cache index of pods by the name of their job.
@@ -30,11 +30,11 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 	}
 	if isGang(job) && job.Status.Phase == aiplatformv1alpha1.AIJobScheduled {
 		var service corev1.Service
-		err := r.children.Client.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: serviceName(job.Name)}, &service)
-		if client.IgnoreNotFound(err) != nil {
-			return o, fmt.Errorf("read Service %s: %w", serviceName(job.Name), err)
+		found, err := child.Find(ctx, r.children.Client, client.ObjectKey{Namespace: job.Namespace, Name: serviceName(job.Name)}, &service)
+		if err != nil {
+			return o, err
 		}
-		o.service = err == nil && metav1.IsControlledBy(&service, job)
+		o.service = found && metav1.IsControlledBy(&service, job)
 	}
 	o.decision, o.decided = r.Decider.Decision(job.UID)
 	return o, nil
@@ -71,13 +71,13 @@ func (r *Reconciler) awaitMade(ctx context.Context, o *observed) (bool, error) {
 	}
 	more := false
 	for _, member := range missing(o) {
-		name := nameOf(o.job, member)
 		var pod corev1.Pod
-		err := r.children.Client.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &pod, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("read pod %s: %w", name, err)
+		key := client.ObjectKey{Namespace: o.job.Namespace, Name: nameOf(o.job, member)}
+		found, err := child.Find(ctx, r.children.Client, key, &pod, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return false, err
 		}
-		listed := err == nil && pod.Labels[aiplatformv1alpha1.LabelAIJob] == o.job.Name
+		listed := found && pod.Labels[aiplatformv1alpha1.LabelAIJob] == o.job.Name
 		more = more || (listed && metav1.IsControlledBy(&pod, o.job))
 	}
 	return more, nil
@@ -110,16 +110,12 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 		return nil
 	}
 	for _, member := range missing(o) {
-		name := nameOf(o.job, member)
 		var pod corev1.Pod
-		err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &pod)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
+		found, err := child.Find(ctx, r.Direct, client.ObjectKey{Namespace: o.job.Namespace, Name: nameOf(o.job, member)}, &pod)
 		if err != nil {
-			return fmt.Errorf("read pod %s: %w", name, err)
+			return err
 		}
-		if metav1.IsControlledBy(&pod, o.job) {
+		if found && metav1.IsControlledBy(&pod, o.job) {
 			pod.Labels = buildPod(o.job, member, "", "").Labels
 			o.pods = append(o.pods, &pod)
 			o.hidden = true
@@ -134,20 +130,13 @@ func (r *Reconciler) priorityClass(ctx context.Context, job *aiplatformv1alpha1.
 		return "", nil
 	}
 	var queue aiplatformv1alpha1.AIJobQueue
-	if err := r.Get(ctx, client.ObjectKey{Name: job.Spec.QueueName}, &queue); err != nil {
-		return "", client.IgnoreNotFound(err)
-	}
+	found, err := child.Find(ctx, r, client.ObjectKey{Name: job.Spec.QueueName}, &queue)
 	name := queue.Spec.PriorityClass
-	if name == "" {
-		return "", nil
+	if !found || name == "" {
+		return "", err
 	}
-	var class schedulingv1.PriorityClass
-	err := r.Direct.Get(ctx, client.ObjectKey{Name: name}, &class)
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read PriorityClass %s: %w", name, err)
+	if found, err = child.Find(ctx, r.Direct, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{}); !found {
+		return "", err
 	}
 	return name, nil
 }

@@ -12,7 +12,36 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
+
+// conditionsOf says which conditions become true and false with a phase.
+var conditionsOf = map[aiplatformv1alpha1.AIJobPhase]struct{ are, areNot []string }{
+	aiplatformv1alpha1.AIJobQueued:     {[]string{reasons.ConditionQueued}, []string{reasons.ConditionScheduled, reasons.ConditionReady}},
+	aiplatformv1alpha1.AIJobScheduled:  {[]string{reasons.ConditionScheduled}, []string{reasons.ConditionQueued, reasons.ConditionReady}},
+	aiplatformv1alpha1.AIJobRunning:    {[]string{reasons.ConditionReady}, nil},
+	aiplatformv1alpha1.AIJobRetrying:   {nil, []string{reasons.ConditionScheduled, reasons.ConditionReady}},
+	aiplatformv1alpha1.AIJobSucceeded:  {[]string{reasons.ConditionComplete, reasons.ConditionReady}, []string{reasons.ConditionQueued}},
+	aiplatformv1alpha1.AIJobCancelled:  {nil, []string{reasons.ConditionQueued, reasons.ConditionScheduled, reasons.ConditionReady}},
+	aiplatformv1alpha1.AIJobFailed:     failed,
+	aiplatformv1alpha1.AIJobDeadLetter: failed,
+}
+
+var failed = struct{ are, areNot []string }{
+	[]string{reasons.ConditionFailed}, []string{reasons.ConditionQueued, reasons.ConditionScheduled, reasons.ConditionReady},
+}
+
+// enter puts the job into a phase.
+func (p *planner) enter(status *aiplatformv1alpha1.AIJobStatus, phase aiplatformv1alpha1.AIJobPhase, reason, message string) {
+	status.Phase, status.Reason, status.Message = phase, reason, message
+	set := func(kinds []string, is metav1.ConditionStatus) {
+		for _, kind := range kinds {
+			reporting.Set(&status.Conditions, p.job.Generation, p.now, kind, is, reason, message)
+		}
+	}
+	set(conditionsOf[phase].are, metav1.ConditionTrue)
+	set(conditionsOf[phase].areNot, metav1.ConditionFalse)
+}
 
 // queue puts the job into its queue.
 func (p *planner) queue(status *aiplatformv1alpha1.AIJobStatus, reason, message string) {
@@ -20,12 +49,9 @@ func (p *planner) queue(status *aiplatformv1alpha1.AIJobStatus, reason, message 
 	if isNew(p.job) {
 		status.QueuedTime = ptr.To(p.job.CreationTimestamp)
 	}
-	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobQueued, reason, message
 	status.NextRetryTime, status.QueuePosition, status.ClusterName = nil, 0, ""
 	meta.RemoveStatusCondition(&status.Conditions, reasons.ConditionFailed)
-	p.set(status, reasons.ConditionQueued, metav1.ConditionTrue, reason, message)
-	p.set(status, reasons.ConditionScheduled, metav1.ConditionFalse, reason, message)
-	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reason, message)
+	p.enter(status, aiplatformv1alpha1.AIJobQueued, reason, message)
 }
 
 // wait says what the job waits for.
@@ -34,10 +60,8 @@ func (p *planner) wait(status *aiplatformv1alpha1.AIJobStatus) {
 	if status.Phase != aiplatformv1alpha1.AIJobQueued {
 		p.queue(status, wait.Reason, wait.Message)
 	}
-	status.Reason, status.Message, status.QueuePosition = wait.Reason, wait.Message, int32(wait.Position)
-	p.set(status, reasons.ConditionQueued, metav1.ConditionTrue, wait.Reason, wait.Message)
-	p.set(status, reasons.ConditionScheduled, metav1.ConditionFalse, wait.Reason, wait.Message)
-	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, wait.Reason, wait.Message)
+	status.QueuePosition = int32(wait.Position)
+	p.enter(status, aiplatformv1alpha1.AIJobQueued, wait.Reason, wait.Message)
 }
 
 // admit writes down on which nodes the job is admitted.
@@ -46,14 +70,10 @@ func (p *planner) admit(status *aiplatformv1alpha1.AIJobStatus) {
 	if status.QueuedTime == nil {
 		status.QueuedTime = ptr.To(p.job.CreationTimestamp)
 	}
-	message := startMessage(admitted.Nodes)
-	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobScheduled, reasons.AdmittedByQueue, message
 	status.Assignments, status.ScheduledTime, status.ClusterName = assignmentsOf(admitted.Nodes), at(p.now), admitted.Cluster
 	status.StartTime, status.QueuePosition, status.ExitCode, status.Outputs = nil, 0, nil, nil
 	status.Members = &aiplatformv1alpha1.MembersStatus{Total: membersOf(p.job)}
-	p.set(status, reasons.ConditionQueued, metav1.ConditionFalse, reasons.AdmittedByQueue, message)
-	p.set(status, reasons.ConditionScheduled, metav1.ConditionTrue, reasons.AdmittedByQueue, message)
-	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.AdmittedByQueue, message)
+	p.enter(status, aiplatformv1alpha1.AIJobScheduled, reasons.AdmittedByQueue, startMessage(admitted.Nodes))
 }
 
 // run says that all pods run.
@@ -62,9 +82,8 @@ func (p *planner) run(status *aiplatformv1alpha1.AIJobStatus) {
 	if total := membersOf(p.job); total > 1 {
 		message = fmt.Sprintf("all %d pods run", total)
 	}
-	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobRunning, reasons.Running, message
 	status.StartTime = at(p.now)
-	p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Running, message)
+	p.enter(status, aiplatformv1alpha1.AIJobRunning, reasons.Running, message)
 }
 
 // count counts the pods of the current attempt. Pods that are gone count as succeeded as far as the status says that so many had: those
@@ -93,9 +112,8 @@ func (p *planner) count(status *aiplatformv1alpha1.AIJobStatus, members []*corev
 
 // finish writes down the end of the job.
 func (p *planner) finish(status *aiplatformv1alpha1.AIJobStatus, phase aiplatformv1alpha1.AIJobPhase, reason, message string) {
-	status.Phase, status.Reason, status.Message = phase, reason, message
 	status.CompletionTime, status.NextRetryTime, status.QueuePosition = at(p.now), nil, 0
-	p.set(status, reasons.ConditionQueued, metav1.ConditionFalse, reason, message)
+	p.enter(status, phase, reason, message)
 	p.stopLive(status) // when none is left, the same step frees the nodes
 }
 
@@ -114,14 +132,6 @@ func (p *planner) succeed(status *aiplatformv1alpha1.AIJobStatus, members []*cor
 	}
 	status.ExitCode, status.Outputs = ptr.To[int32](0), outputsOf(members)
 	p.finish(status, aiplatformv1alpha1.AIJobSucceeded, reasons.Completed, message)
-	p.set(status, reasons.ConditionComplete, metav1.ConditionTrue, reasons.Completed, message)
-	p.set(status, reasons.ConditionReady, metav1.ConditionTrue, reasons.Completed, message)
-}
-
-func (p *planner) cancel(status *aiplatformv1alpha1.AIJobStatus, message string) {
-	p.finish(status, aiplatformv1alpha1.AIJobCancelled, reasons.Cancelled, message)
-	p.set(status, reasons.ConditionScheduled, metav1.ConditionFalse, reasons.Cancelled, message)
-	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reasons.Cancelled, message)
 }
 
 // preempt frees the nodes for another job. The job is queued again once its pods have ended.
@@ -151,9 +161,9 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 		p.pause(status, found, jittered(p.job, pauseAfter(status.PreemptionCount)))
 		status.PreemptionCount++
 	case found.kind == hopeless:
-		p.giveUp(status, aiplatformv1alpha1.AIJobFailed, found.reason, found.message)
+		p.finish(status, aiplatformv1alpha1.AIJobFailed, found.reason, found.message)
 	case used >= allowed:
-		p.giveUp(status, aiplatformv1alpha1.AIJobDeadLetter, reasons.RetriesExhausted, fmt.Sprintf(
+		p.finish(status, aiplatformv1alpha1.AIJobDeadLetter, reasons.RetriesExhausted, fmt.Sprintf(
 			"failed %d times, spec.retryPolicy.maxRetries is %d; last %s: %s; the annotation %s requeues it",
 			used+1, allowed, found.reason, found.message, aiplatformv1alpha1.AnnotationRequeue))
 	default:
@@ -179,19 +189,9 @@ func (p *planner) pause(status *aiplatformv1alpha1.AIJobStatus, found *failure, 
 	if whole := due.Truncate(time.Second); whole.Before(due) { // times in the API have whole seconds
 		due = whole.Add(time.Second)
 	}
-	status.Phase, status.Reason, status.Message = aiplatformv1alpha1.AIJobRetrying, found.reason, found.message
 	status.NextRetryTime, status.QueuePosition = at(due), 0
-	p.set(status, reasons.ConditionScheduled, metav1.ConditionFalse, found.reason, found.message)
-	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, found.reason, found.message)
+	p.enter(status, aiplatformv1alpha1.AIJobRetrying, found.reason, found.message)
 	p.stopLive(status)
-}
-
-// giveUp ends the job as failed.
-func (p *planner) giveUp(status *aiplatformv1alpha1.AIJobStatus, phase aiplatformv1alpha1.AIJobPhase, reason, message string) {
-	p.finish(status, phase, reason, message)
-	p.set(status, reasons.ConditionScheduled, metav1.ConditionFalse, reason, message)
-	p.set(status, reasons.ConditionFailed, metav1.ConditionTrue, reason, message)
-	p.set(status, reasons.ConditionReady, metav1.ConditionFalse, reason, message)
 }
 
 // overtime is an attempt that takes longer than the spec allows.

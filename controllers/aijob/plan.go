@@ -92,9 +92,9 @@ func plan(o observed) desired {
 	case isFinished(status.Phase):
 		p.afterTheEnd(status)
 	case isDeleting(o.job):
-		p.cancel(status, "the AIJob is being deleted")
+		p.finish(status, aiplatformv1alpha1.AIJobCancelled, reasons.Cancelled, "the AIJob is being deleted")
 	case ptr.Deref(o.job.Spec.Cancel, false):
-		p.cancel(status, "spec.cancel is true")
+		p.finish(status, aiplatformv1alpha1.AIJobCancelled, reasons.Cancelled, "spec.cancel is true")
 	case status.Phase == aiplatformv1alpha1.AIJobScheduled || status.Phase == aiplatformv1alpha1.AIJobRunning:
 		p.active(status)
 	case status.Phase == aiplatformv1alpha1.AIJobRetrying:

@@ -39,7 +39,8 @@ func maxRetries(job *aiplatformv1alpha1.AIJob) int32 {
 // backoff is the pause before a retry; used is the number of retries before it.
 func backoff(job *aiplatformv1alpha1.AIJob, used int32) time.Duration {
 	policy := job.Spec.RetryPolicy
-	first, longest := durationOf(policy.InitialBackoff, defaultInitialBackoff), durationOf(policy.MaxBackoff, defaultMaxBackoff)
+	first := ptr.Deref(policy.InitialBackoff, metav1.Duration{Duration: defaultInitialBackoff}).Duration
+	longest := ptr.Deref(policy.MaxBackoff, metav1.Duration{Duration: defaultMaxBackoff}).Duration
 	multiplier := policy.BackoffMultiplier
 	if multiplier < 1 {
 		multiplier = defaultMultiplier
@@ -53,11 +54,4 @@ func jittered(job *aiplatformv1alpha1.AIJob, pause time.Duration) time.Duration 
 	hash := fnv.New32a()
 	_, _ = fmt.Fprintf(hash, "%s/%d", job.UID, attemptOf(&job.Status))
 	return pause + time.Duration(float64(pause)*jitter*float64(hash.Sum32())/float64(math.MaxUint32))
-}
-
-func durationOf(d *metav1.Duration, otherwise time.Duration) time.Duration {
-	if d == nil {
-		return otherwise
-	}
-	return d.Duration
 }

@@ -1,6 +1,7 @@
 package aijob
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +17,7 @@ import (
 // Source says how AIJobs are admitted.
 func Source() queueing.Source {
 	return queueing.Source{
-		Kind: kindAIJob, Object: &aiplatformv1alpha1.AIJob{}, List: &aiplatformv1alpha1.AIJobList{},
+		Kind: kindAIJob, Object: &aiplatformv1alpha1.AIJob{},
 		Job: func(object client.Object) (scheduler.Job, queueing.State) {
 			job, ok := object.(*aiplatformv1alpha1.AIJob)
 			if !ok {
@@ -36,17 +37,10 @@ func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, queueing.State) 
 	switch phase := job.Status.Phase; {
 	case phase == aiplatformv1alpha1.AIJobScheduled || phase == aiplatformv1alpha1.AIJobRunning:
 		state = queueing.Holding
-	case isWaiting(job):
-		if !stopping {
-			state = queueing.Waiting
-		}
-		if len(placement) > 0 {
-			state, stopping = queueing.Holding, true
-		}
-	default:
-		if len(placement) > 0 {
-			state, stopping = queueing.Holding, true
-		}
+	case len(placement) > 0:
+		state, stopping = queueing.Holding, true
+	case isWaiting(job) && !stopping:
+		state = queueing.Waiting
 	}
 	if state == queueing.Uninvolved {
 		return scheduler.Job{UID: job.UID, Kind: kindAIJob, Namespace: job.Namespace, Name: job.Name}, state
@@ -73,9 +67,7 @@ func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, queueing.State) 
 func placementOf(status *aiplatformv1alpha1.AIJobStatus) []string {
 	var nodes []string
 	for _, assignment := range status.Assignments {
-		for range assignment.Members {
-			nodes = append(nodes, assignment.NodeName)
-		}
+		nodes = append(nodes, slices.Repeat([]string{assignment.NodeName}, int(assignment.Members))...)
 	}
 	return nodes
 }

@@ -4,17 +4,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
-	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
-
-// set sets a condition; its time changes with its status only.
-func (p *planner) set(status *aiplatformv1alpha1.AIJobStatus, kind string, is metav1.ConditionStatus, reason, message string) {
-	reporting.Set(&status.Conditions, p.job.Generation, p.now, kind, is, reason, message)
-}
 
 // isUserProblem says whether what a job waits for is a mistake that a user must correct.
 func isUserProblem(reason string) bool {

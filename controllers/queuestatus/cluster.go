@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -57,30 +56,19 @@ func (r *ClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 // Reconcile brings the status of one cluster up to date.
 func (r *ClusterReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var cluster aiplatformv1alpha1.ComputeCluster
-	if err := r.Get(ctx, request.NamespacedName, &cluster); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.reporter.Forget(request.NamespacedName)
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("read the ComputeCluster: %w", err)
-	}
-	if cluster.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil
+	if found, err := r.reporter.read(ctx, r, request.NamespacedName, &cluster); !found {
+		return ctrl.Result{}, err
 	}
 	figures, known := r.Figures.Cluster(cluster.Name, selectorOf(&cluster))
 	if !known {
 		return ctrl.Result{}, nil // the cluster is reconciled again when they are
 	}
 	o := observedCluster{cluster: &cluster, figures: figures, now: r.Clock.Now()}
-	return r.report(ctx, o, planCluster(o))
-}
-
-// report writes the status when it changed: figures alone at most every few seconds.
-func (r *ClusterReconciler) report(ctx context.Context, o observedCluster, status aiplatformv1alpha1.ComputeClusterStatus) (ctrl.Result, error) {
-	before, next := &o.cluster.Status, o.cluster.DeepCopy()
-	next.Status = status
-	urgent := before.Health != status.Health || !isSameReadiness(before.Conditions, status.Conditions)
-	return r.reporter.report(ctx, r, o.cluster, next, reporting.Transition{
-		From: string(before.Health), To: string(status.Health), Before: before.Conditions, After: status.Conditions,
+	next := cluster.DeepCopy()
+	next.Status = planCluster(o)
+	before, after := &cluster.Status, &next.Status
+	urgent := before.Health != after.Health || !isSameReadiness(before.Conditions, after.Conditions)
+	return r.reporter.report(ctx, r, &cluster, next, reporting.Transition{
+		From: string(before.Health), To: string(after.Health), Before: before.Conditions, After: after.Conditions,
 	}, urgent, o.now)
 }

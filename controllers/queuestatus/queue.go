@@ -8,7 +8,6 @@ import (
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
@@ -82,32 +82,24 @@ func (r *QueueReconciler) queuesOfClass(ctx context.Context, class client.Object
 // Reconcile brings the status of one queue up to date.
 func (r *QueueReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var queue aiplatformv1alpha1.AIJobQueue
-	if err := r.Get(ctx, request.NamespacedName, &queue); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.reporter.Forget(request.NamespacedName)
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("read the AIJobQueue: %w", err)
+	if found, err := r.reporter.read(ctx, r, request.NamespacedName, &queue); !found {
+		return ctrl.Result{}, err
 	}
 	figures, known := r.Figures.Queue(queue.Name)
-	if !known || queue.DeletionTimestamp != nil {
+	if !known {
 		return ctrl.Result{}, nil // the queue is reconciled again when they are
 	}
 	o := observedQueue{queue: &queue, figures: figures, now: r.Clock.Now()}
 	if name := queue.Spec.PriorityClass; name != "" {
-		err := r.Get(ctx, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
-		if client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, fmt.Errorf("read PriorityClass %s: %w", name, err)
+		found, err := child.Find(ctx, r, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
+		if err != nil {
+			return ctrl.Result{}, err
 		}
-		o.classMissing = apierrors.IsNotFound(err)
+		o.classMissing = !found
 	}
-	return r.report(ctx, o, planQueue(o))
-}
-
-// report writes the status when it changed: figures alone at most every few seconds.
-func (r *QueueReconciler) report(ctx context.Context, o observedQueue, status aiplatformv1alpha1.AIJobQueueStatus) (ctrl.Result, error) {
-	before, next := o.queue.Status.Conditions, o.queue.DeepCopy()
-	next.Status = status
-	urgent := !equality.Semantic.DeepEqual(before, status.Conditions)
-	return r.reporter.report(ctx, r, o.queue, next, reporting.Transition{Before: before, After: status.Conditions}, urgent, o.now)
+	next := queue.DeepCopy()
+	next.Status = planQueue(o)
+	before, after := queue.Status.Conditions, next.Status.Conditions
+	urgent := !equality.Semantic.DeepEqual(before, after)
+	return r.reporter.report(ctx, r, &queue, next, reporting.Transition{Before: before, After: after}, urgent, o.now)
 }

@@ -18,6 +18,15 @@ const figuresInterval = 3 * time.Second
 // reporter writes statuses with figures that change all the time.
 type reporter struct{ reporting.Pacer }
 
+// read reads an object whose status is to be written; false when it is gone or going.
+func (r *reporter) read(ctx context.Context, from client.Reader, key client.ObjectKey, object client.Object) (bool, error) {
+	found, err := child.Find(ctx, from, key, object)
+	if !found && err == nil {
+		r.Forget(key)
+	}
+	return found && object.GetDeletionTimestamp() == nil, err
+}
+
 // report writes the status of an object when it changed: at once when that is urgent, and else at most every few seconds. The result says
 // when to reconcile again.
 func (r *reporter) report(

@@ -16,7 +16,7 @@ const exitNoCheckpoint = 65
 
 // restoreEnd says why the init container that restores a checkpoint failed; nil when it did not. The training has not begun then.
 func restoreEnd(pod *corev1.Pod, worker string) *podend.End {
-	ended := restoreState(pod)
+	ended := agentState(pod, report.RestoreContainer).Terminated
 	if ended == nil || ended.ExitCode == 0 || ended.ExitCode == podend.ExitTerminated && workerProgram.WasDeleted(pod) {
 		return nil
 	}
@@ -59,13 +59,4 @@ func (o *observed) blameStorage(found *failure) *failure {
 		blamed.Reason = reason
 	}
 	return &blamed
-}
-
-func restoreState(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-	for _, status := range pod.Status.InitContainerStatuses {
-		if status.Name == report.RestoreContainer {
-			return status.State.Terminated
-		}
-	}
-	return nil
 }

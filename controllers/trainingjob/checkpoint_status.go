@@ -17,6 +17,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
@@ -59,14 +60,12 @@ func (o *observed) viewAgent() agentView {
 		}
 		return v
 	}
-	v.ended = pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	v.ended = podend.IsEnded(pod)
 	sync, restored, present := agentWords(pod)
 	v.present = v.present || present
 	v.listen(sync, restored)
-	for _, status := range pod.Status.InitContainerStatuses {
-		if waiting := status.State.Waiting; status.Name == report.AgentContainer && waiting != nil && waiting.Reason == "CrashLoopBackOff" {
-			v.crashing = waiting.Message
-		}
+	if waiting := agentState(pod, report.AgentContainer).Waiting; waiting != nil && waiting.Reason == "CrashLoopBackOff" {
+		v.crashing = waiting.Message
 	}
 	return v
 }
@@ -87,18 +86,25 @@ func (v *agentView) listen(sync, restored string) {
 // agentWords are the termination messages of the agent's containers, and whether the pod has any.
 func agentWords(pod *corev1.Pod) (sync, restored string, present bool) {
 	for _, status := range pod.Status.InitContainerStatuses {
-		message := ""
-		if status.State.Terminated != nil {
-			message = status.State.Terminated.Message
-		}
-		switch status.Name {
-		case report.AgentContainer:
-			sync, present = message, true
-		case report.RestoreContainer:
-			restored, present = message, true
-		}
+		present = present || status.Name == report.AgentContainer || status.Name == report.RestoreContainer
+	}
+	if ended := agentState(pod, report.AgentContainer).Terminated; ended != nil {
+		sync = ended.Message
+	}
+	if ended := agentState(pod, report.RestoreContainer).Terminated; ended != nil {
+		restored = ended.Message
 	}
 	return sync, restored, present
+}
+
+// agentState is the state of one of the agent's containers.
+func agentState(pod *corev1.Pod, container string) corev1.ContainerState {
+	for i := range pod.Status.InitContainerStatuses {
+		if status := &pod.Status.InitContainerStatuses[i]; status.Name == container {
+			return status.State
+		}
+	}
+	return corev1.ContainerState{}
 }
 
 // presentMaster is the pod of replica 0 of the present attempt; nil when there is none.
@@ -341,10 +347,5 @@ func (o *observed) agentURL() string {
 
 // agentRuns says whether the pod has a container of the agent that can be asked.
 func agentRuns(pod *corev1.Pod) bool {
-	for _, status := range pod.Status.InitContainerStatuses {
-		if status.State.Running != nil && (status.Name == report.RestoreContainer || status.Name == report.AgentContainer) {
-			return true
-		}
-	}
-	return false
+	return agentState(pod, report.RestoreContainer).Running != nil || agentState(pod, report.AgentContainer).Running != nil
 }

@@ -14,6 +14,8 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // childKind is a row of the table of what belongs to a job.
@@ -92,9 +94,18 @@ func (o *observed) buildWorkers() client.Object {
 		attempt = build.AttemptOf(o.workers)
 	}
 	workers := build.Workers(build.ResolveResume(o.job, o.resume), o.settings, attempt)
-	o.joinGang(workers)
+	if o.gang.version != "" {
+		gang.Join(workers, o.gang.scheduler)
+	}
 	o.joinQueue(workers)
 	return workers
+}
+
+// of is an empty object with the name of the job's child.
+func (k *childKind) of(job *mlv1.TrainingJob) client.Object {
+	object := k.empty()
+	object.SetName(k.name(job))
+	return object
 }
 
 // childKey identifies a child of a job.
@@ -104,16 +115,14 @@ func childKey(object client.Object) string { return fmt.Sprintf("%T/%s", object,
 func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
 	o.children = map[string]client.Object{}
 	for _, kind := range childKinds {
-		object, name := kind.empty(), kind.name(o.job)
-		err := r.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, object, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read %T %s: %w", object, name, err)
-		}
+		object := kind.empty()
+		key := client.ObjectKey{Namespace: o.job.Namespace, Name: kind.name(o.job)}
+		found, err := child.Find(ctx, r, key, object, client.UnsafeDisableDeepCopy)
 		if err != nil {
-			continue
+			return err
 		}
 		_, claim := object.(*corev1.PersistentVolumeClaim) // may outlive its job
-		if metav1.IsControlledBy(object, o.job) || claim && build.CreatesClaim(o.job) {
+		if found && (metav1.IsControlledBy(object, o.job) || claim && build.CreatesClaim(o.job)) {
 			o.children[childKey(object)] = object
 		}
 	}
@@ -126,23 +135,15 @@ func (o *observed) lacksServices() bool {
 	if o.workers == nil {
 		return false
 	}
-	for _, kind := range childKinds {
-		if object := kind.empty(); !kind.first && kind.isWanted == nil {
-			object.SetName(kind.name(o.job))
-			if o.children[childKey(object)] == nil {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(childKinds, func(kind childKind) bool {
+		return !kind.first && kind.isWanted == nil && o.children[childKey(kind.of(o.job))] == nil
+	})
 }
 
 // cleanUp deletes the children that cleanupPolicy All deletes.
 func (p *planner) cleanUp() {
 	for _, kind := range childKinds {
-		object := kind.empty()
-		object.SetName(kind.name(p.job))
-		if live := p.children[childKey(object)]; live != nil && !kind.stays {
+		if live := p.children[childKey(kind.of(p.job))]; live != nil && !kind.stays {
 			p.remove(live)
 		}
 	}

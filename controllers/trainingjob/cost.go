@@ -2,10 +2,8 @@ package trainingjob
 
 import (
 	"context"
-	"maps"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,17 +17,17 @@ const costLag = 10 * time.Minute
 
 // observeCost brings the times that the job's pods held their nodes since the cost was last written, with the prices of
 // the nodes. A price that cannot be read holds up the cost alone, which is charged once it can, and not the training.
-func (r *Reconciler) observeCost(ctx context.Context, o *observed) {
+func (r *Reconciler) observeCost(ctx context.Context, o *observed) error {
 	if c := o.job.Status.Cost; isFinished(&o.job.Status) && (c == nil || c.PerHour == "0") { // there is nothing more to charge
 		r.ledger.Forget(client.ObjectKeyFromObject(o.job))
-		return
+		return nil
 	}
-	requests := requestsOf(o.job)
+	requests := build.Requests(o.job, 1)
 	for _, use := range r.ledger.Uses(o.job, o.pods, o.now) {
 		price, err := r.prices.Of(ctx, r.Direct, use.Node, o.now)
 		if err != nil {
 			o.usages, o.priceUnread = nil, true
-			return
+			return nil //nolint:nilerr // it is read again later
 		}
 		usage := cost.Usage{Start: use.Start, End: use.End}
 		if price != nil {
@@ -37,17 +35,7 @@ func (r *Reconciler) observeCost(ctx context.Context, o *observed) {
 		}
 		o.usages = append(o.usages, usage)
 	}
-}
-
-// requestsOf is what one worker requests; limits stand for requests that are not set, as for any pod.
-func requestsOf(job *mlv1.TrainingJob) corev1.ResourceList {
-	of := build.WorkerResources(job)
-	requests := maps.Clone(of.Limits)
-	if requests == nil {
-		requests = corev1.ResourceList{}
-	}
-	maps.Copy(requests, of.Requests)
-	return requests
+	return nil
 }
 
 // chargeCost brings the cost into a status that is written anyway. When nothing else changed the old cost stays, unless

@@ -9,12 +9,9 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
@@ -31,9 +28,7 @@ func (p *planner) planElastic(pods []*corev1.Pod) {
 		found = findFailure(p.workers, members)
 	}
 	if found != nil {
-		found = p.blameNotice(p.blameStorage(p.blameNode(p.workers, found)))
-		if wait := causeMayFollow(p.now, members); wait > 0 && !found.Lost {
-			p.lookAgain(wait)
+		if found = p.blame(found, members); found == nil {
 			return
 		}
 	}
@@ -55,24 +50,16 @@ func (p *planner) planElastic(pods []*corev1.Pod) {
 	if p.leaveOneByOne(members) {
 		return
 	}
-	p.apply = p.wanted(false)
-	for _, pod := range members {
-		if with := build.ReplicaLabels(pod); with != nil && pod.DeletionTimestamp == nil {
-			p.label[pod] = with
-		}
-	}
+	p.serve(members)
 	p.status.Workers.Active, p.status.Workers.Succeeded = countWorkers(slices.DeleteFunc(slices.Clone(members), podend.HasFailed))
-	p.scrape = metricsURL(p.job, members)
 	missing := p.status.Workers.Active+p.status.Workers.Succeeded < p.status.Workers.Total
 	switch {
 	case !missing && !hasLeavers(pods, p.job.Spec.NumWorkers):
-		p.setRunning()
+		p.setRunning(reasons.WorkersRunning, fmt.Sprintf("all %d workers run", p.status.Workers.Total))
 	case p.status.State == mlv1.StateRunning || p.mayBegin(members):
-		reason, message := p.describeIncomplete(members, found)
-		p.setRunningWithFewer(reason, message)
+		p.setRunning(p.describeIncomplete(members, found))
 	default:
-		reason, message := p.describeWaiting(members)
-		p.setInitializing(reason, message)
+		p.setInitializing(p.describeWaiting(members))
 	}
 }
 
@@ -243,15 +230,4 @@ func (p *planner) describeMissing(members []*corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// setRunningWithFewer is the state of an elastic training that goes on although not all its workers take part.
-func (p *planner) setRunningWithFewer(reason, message string) {
-	if p.status.StartTime == nil {
-		p.status.StartTime = ptr.To(metav1.NewTime(p.now))
-	}
-	p.enter(mlv1.StateRunning, reason)
-	p.condition(reasons.ConditionInitialized, true, reason, message)
-	p.condition(reasons.ConditionRunning, true, reason, message)
-	p.conclude(reasons.ConditionRestarting, reason, message)
 }

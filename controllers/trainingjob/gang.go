@@ -3,9 +3,6 @@ package trainingjob
 import (
 	"fmt"
 
-	batchv1 "k8s.io/api/batch/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
@@ -20,29 +17,6 @@ type observedGang struct {
 	version string
 	// named says that the job names the scheduler: it must not start without.
 	named bool
-}
-
-// gangObstacle says why a job that names its gang scheduler cannot be started; empty when it can.
-func (o *observed) gangObstacle() (reason, message string) {
-	if !o.gang.named || o.gang.version != "" {
-		return "", ""
-	}
-	return reasons.GangNotServed, gang.NotServed(o.gang.scheduler)
-}
-
-// joinGang makes the pods of a Job members of the job's gang.
-func (o *observed) joinGang(workers *batchv1.Job) {
-	if o.gang.version != "" {
-		gang.Join(workers, o.gang.scheduler)
-	}
-}
-
-// gangObjects are the objects that must exist for the scheduler of the job's gang before the pods.
-func (o *observed) gangObjects() []client.Object {
-	if o.gang.version == "" {
-		return nil
-	}
-	return []client.Object{gang.FullGroup(o.job, o.gang.scheduler, o.gang.version, o.gangSize())}
 }
 
 // gangSize is how many workers must start together: of those that can join one by one, the least that can train.

@@ -184,18 +184,6 @@ func TestAGangSchedulerThatIsNotServedKeepsTheJobPending(t *testing.T) {
 		"what Kubernetes does not serve is done without")
 }
 
-func TestSamePodGroup(t *testing.T) {
-	group := func(spec string) *unstructured.Unstructured {
-		var content map[string]any
-		require.NoError(t, json.Unmarshal([]byte(`{"spec":`+spec+`}`), &content))
-		return &unstructured.Unstructured{Object: content}
-	}
-	want := group(`{"minMember": 4, "minResources": {"cpu": "8"}}`)
-	assert.True(t, gang.IsSame(want, group(`{"minMember": 4, "minResources": {"cpu": "8"}, "queue": "default"}`)), "defaults do not count")
-	assert.False(t, gang.IsSame(want, group(`{"minMember": 2, "minResources": {"cpu": "8"}}`)))
-	assert.False(t, gang.IsSame(want, group(`{"minMember": 4}`)))
-}
-
 // queued is a job that waits in a LocalQueue of Kueue.
 func queued() *builders.TrainingJobBuilder {
 	return builders.TrainingJob("bert").Workers(2).Deadline(100).BackoffLimit(0).

@@ -52,16 +52,6 @@ func (o *observed) joinQueue(workers *batchv1.Job) {
 	workers.Spec.BackoffLimit, workers.Spec.PodFailurePolicy = ptr.To[int32](math.MaxInt32), nil
 }
 
-// kueueObstacle says why a job that is to wait in a queue cannot; empty when it can.
-func (o *observed) kueueObstacle() (reason, message string) {
-	if build.LocalQueue(o.job) == "" || o.kueue {
-		return "", ""
-	}
-	return reasons.KueueNotServed, fmt.Sprintf(
-		"the label %s names LocalQueue %s, but the cluster does not serve %s: install Kueue, or remove the label",
-		build.KueueQueueLabel, build.LocalQueue(o.job), kueueWorkload)
-}
-
 // isHeldByKueue says whether Kueue does not let the Job run, or its pods have not yet all been stopped or not yet been
 // asked for again.
 func isHeldByKueue(workers *batchv1.Job) bool {
@@ -71,24 +61,14 @@ func isHeldByKueue(workers *batchv1.Job) bool {
 	if ptr.Deref(workers.Spec.Suspend, false) {
 		return true
 	}
-	condition := suspensionOf(workers)
-	return condition != nil && condition.Status == corev1.ConditionTrue
-}
-
-func suspensionOf(workers *batchv1.Job) *batchv1.JobCondition {
-	for i := range workers.Status.Conditions {
-		if workers.Status.Conditions[i].Type == batchv1.JobSuspended {
-			return &workers.Status.Conditions[i]
-		}
-	}
-	return nil
+	return isTrue(jobCondition(workers, batchv1.JobSuspended))
 }
 
 // sinceAdmission are the pods that a Job has had since Kueue last let it run: the state of those before does not matter. The Job controller
 // makes pods before it notes that the Job was resumed, so that they may be older than the note. Those from before that it has stopped are
 // being deleted.
 func sinceAdmission(workers *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
-	resumed := suspensionOf(workers)
+	resumed := jobCondition(workers, batchv1.JobSuspended)
 	if workers.Labels[build.KueueQueueLabel] == "" || resumed == nil {
 		return pods
 	}
@@ -107,7 +87,7 @@ func sinceAdmission(workers *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
 // startedAt is since when a Job may have pods.
 func startedAt(workers *batchv1.Job) time.Time {
 	start := workers.CreationTimestamp.Time
-	if resumed := suspensionOf(workers); resumed != nil && resumed.LastTransitionTime.After(start) {
+	if resumed := jobCondition(workers, batchv1.JobSuspended); resumed != nil && resumed.LastTransitionTime.After(start) {
 		start = resumed.LastTransitionTime.Time
 	}
 	return start

@@ -2,17 +2,16 @@ package trainingjob
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
@@ -35,14 +34,14 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 			continue
 		}
 		var is corev1.Node
-		err := r.Direct.Get(ctx, client.ObjectKey{Name: name}, &is)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read node %s: %w", name, err)
+		found, err := child.Find(ctx, r.Direct, client.ObjectKey{Name: name}, &is)
+		if err != nil {
+			return err
 		}
 		if o.nodes == nil {
 			o.nodes = map[string]*node{}
 		}
-		o.nodes[name] = nodeOf(&is, apierrors.IsNotFound(err))
+		o.nodes[name] = nodeOf(&is, !found)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
@@ -264,7 +265,7 @@ func (p *planner) leaveOneByOne(members []*corev1.Pod) bool {
 // would hold up the next attempt for the rest of its grace period.
 func (p *planner) shortenGrace() {
 	for _, pod := range p.podsOf(p.workers.UID) {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if podend.IsEnded(pod) {
 			continue
 		}
 		grace := p.graceLeft(pod)

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -23,6 +22,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 )
 
@@ -41,7 +41,7 @@ const (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=list;watch
 
-// observeNotices reads which nodes go, and the SpotInstanceVM that the job names, both from the cache.
+// observeNotices reads from the cache which nodes go, and which of those in the status are still there although they have no notice any more.
 func (r *Reconciler) observeNotices(ctx context.Context, o *observed) error {
 	if isFinished(&o.job.Status) {
 		return nil
@@ -58,25 +58,6 @@ func (r *Reconciler) observeNotices(ctx context.Context, o *observed) error {
 			o.notices[notice.Node] = notice
 		}
 	}
-	if err := r.observeNoticed(ctx, o); err != nil {
-		return err
-	}
-	if build.SpotName(o.job) == "" {
-		return nil
-	}
-	var vm spotv1alpha1.SpotInstanceVM
-	err := r.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: build.SpotName(o.job)}, &vm)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read SpotInstanceVM %s: %w", build.SpotName(o.job), err)
-	}
-	if err == nil && vm.DeletionTimestamp == nil {
-		o.spotVM = &vm
-	}
-	return nil
-}
-
-// observeNoticed finds out which of the nodes in the status are still there although they have no notice any more.
-func (r *Reconciler) observeNoticed(ctx context.Context, o *observed) error {
 	if o.job.Status.Preemption == nil {
 		return nil
 	}
@@ -84,20 +65,30 @@ func (r *Reconciler) observeNoticed(ctx context.Context, o *observed) error {
 		if _, noticed := o.notices[known.Name]; noticed {
 			continue
 		}
-		var node corev1.Node
-		err := r.Get(ctx, client.ObjectKey{Name: known.Name}, &node)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
+		there, err := child.Find(ctx, r, client.ObjectKey{Name: known.Name}, &corev1.Node{})
 		if err != nil {
-			return fmt.Errorf("read node %s: %w", known.Name, err)
+			return err
 		}
 		if o.unnoticed == nil {
 			o.unnoticed = map[string]bool{}
 		}
-		o.unnoticed[known.Name] = true
+		o.unnoticed[known.Name] = there
 	}
 	return nil
+}
+
+// observeSpot reads the SpotInstanceVM that the job names from the cache.
+func (r *Reconciler) observeSpot(ctx context.Context, o *observed) error {
+	name := build.SpotName(o.job)
+	if isFinished(&o.job.Status) || name == "" {
+		return nil
+	}
+	var vm spotv1alpha1.SpotInstanceVM
+	found, err := child.Find(ctx, r, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &vm)
+	if found && vm.DeletionTimestamp == nil {
+		o.spotVM = &vm
+	}
+	return err
 }
 
 // isWithdrawn says whether a node of the status is there and has no notice any more.
@@ -141,7 +132,7 @@ func (r *Reconciler) watchSpot(ctx context.Context, mgr ctrlmanager.Manager, con
 		}
 	}
 	controller.
-		Watches(&corev1.Node{}, &urgently{jobs: r.jobsOnNode}, builder.WithPredicates(nodenotice.NoticeChanged())).
+		Watches(&corev1.Node{}, urgently(r.jobsOnNode), builder.WithPredicates(nodenotice.NoticeChanged())).
 		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfSpotVM), builder.WithPredicates(capacityChanged()))
 	return nil
 }
@@ -201,38 +192,20 @@ func essentials(vm *spotv1alpha1.SpotInstanceVM) []metav1.Condition {
 }
 
 // urgently enqueues jobs before all others.
-type urgently struct {
-	jobs func(context.Context, client.Object) []reconcile.Request
-}
-
-var _ handler.EventHandler = (*urgently)(nil)
-
-func (u *urgently) add(ctx context.Context, of client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	for _, request := range u.jobs(ctx, of) {
-		if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-			prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(urgentStart)}, request)
-		} else {
-			queue.Add(request)
+func urgently(jobs handler.MapFunc) handler.EventHandler {
+	type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(ctx context.Context, of client.Object, queue requests) {
+		for _, request := range jobs(ctx, of) {
+			if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+				prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(urgentStart)}, request)
+			} else {
+				queue.Add(request)
+			}
 		}
 	}
-}
-
-// Create implements handler.EventHandler.
-func (u *urgently) Create(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	u.add(ctx, e.Object, queue)
-}
-
-// Update implements handler.EventHandler.
-func (u *urgently) Update(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	u.add(ctx, e.ObjectNew, queue)
-}
-
-// Delete implements handler.EventHandler.
-func (u *urgently) Delete(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	u.add(ctx, e.Object, queue)
-}
-
-// Generic implements handler.EventHandler.
-func (u *urgently) Generic(ctx context.Context, e event.GenericEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	u.add(ctx, e.Object, queue)
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requests) { add(ctx, e.Object, queue) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requests) { add(ctx, e.ObjectNew, queue) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requests) { add(ctx, e.Object, queue) },
+	}
 }

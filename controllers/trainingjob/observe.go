@@ -7,7 +7,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +14,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/training/cost"
@@ -69,37 +69,16 @@ type observedFigures struct {
 // itself, and only while the job has no workers, because the cache holds the operator's own objects only.
 func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observed, error) {
 	o := observed{now: r.Clock.Now(), settings: r.Settings, job: job}
-	if err := r.observeChildren(ctx, &o); err != nil {
-		return o, err
+	for _, read := range []func(context.Context, *observed) error{
+		r.observeChildren, r.observeLostWorkers, r.observeResumeSource, r.observeClaims, r.observePods, r.observeCost, r.observeQueue,
+		r.observeGang, r.observeNodes, r.observeNotices, r.observeSpot, r.observeRefusal,
+	} {
+		if err := read(ctx, &o); err != nil {
+			return o, err
+		}
 	}
-	if err := r.observeLostWorkers(ctx, &o); err != nil {
-		return o, err
-	}
-	if err := r.observeResumeSource(ctx, &o); err != nil {
-		return o, err
-	}
-	if err := r.observeClaims(ctx, &o); err != nil {
-		return o, err
-	}
-	if err := r.observePods(ctx, &o); err != nil {
-		return o, err
-	}
-	r.observeCost(ctx, &o)
-	if err := r.observeQueue(ctx, &o); err != nil {
-		return o, err
-	}
-	if err := r.observeGang(&o); err != nil {
-		return o, err
-	}
-	r.observeAdmission(&o)
-	if err := r.observeNodes(ctx, &o); err != nil {
-		return o, err
-	}
-	if err := r.observeNotices(ctx, &o); err != nil {
-		return o, err
-	}
-	if err := r.observeRefusal(ctx, &o); err != nil {
-		return o, err
+	if r.Admission != nil && admissionState(job) != queueing.Uninvolved {
+		o.decision, _ = r.Admission.Decision(job.UID)
 	}
 	o.final = r.finalMessages.of(client.ObjectKeyFromObject(job))
 	if figures, at, ok := r.Progress.Latest(client.ObjectKeyFromObject(job)); ok {
@@ -118,14 +97,11 @@ func (r *Reconciler) observeLostWorkers(ctx context.Context, o *observed) error 
 		return nil
 	}
 	var workers batchv1.Job
-	err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: build.WorkersName(o.job)}, &workers)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read Job %s from the API server: %w", build.WorkersName(o.job), err)
-	}
-	if err == nil && metav1.IsControlledBy(&workers, o.job) {
+	found, err := child.Find(ctx, r.Direct, client.ObjectKey{Namespace: o.job.Namespace, Name: build.WorkersName(o.job)}, &workers)
+	if found && metav1.IsControlledBy(&workers, o.job) {
 		o.workers = &workers
 	}
-	return nil
+	return err
 }
 
 // observeResumeSource finds out where the job that resumeFrom names keeps its checkpoints, once it has one. What is known
@@ -139,17 +115,11 @@ func (r *Reconciler) observeResumeSource(ctx context.Context, o *observed) error
 		return nil
 	}
 	var other mlv1.TrainingJob
-	err := r.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &other)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read TrainingJob %s: %w", name, err)
-	}
-	if build.HasCheckpoint(&other.Status) {
+	found, err := child.Find(ctx, r, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &other)
+	if found && build.HasCheckpoint(&other.Status) {
 		o.resume = build.SourceOf(&other)
 	}
-	return nil
+	return err
 }
 
 func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
@@ -159,13 +129,13 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 	for _, name := range build.NamedClaims(build.ResolveResume(o.job, o.resume)) {
 		claim := &metav1.PartialObjectMetadata{}
 		claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
-		err := r.Direct.Get(ctx, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, claim)
-		if apierrors.IsNotFound(err) {
+		found, err := child.Find(ctx, r.Direct, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, claim)
+		if err != nil {
+			return err
+		}
+		if !found {
 			o.missingClaim = name
 			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read claim %s: %w", name, err)
 		}
 	}
 	return nil

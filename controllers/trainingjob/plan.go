@@ -15,6 +15,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
@@ -132,13 +133,18 @@ func (o *observed) findObstacle() (reason, message string) {
 		return reasons.ClaimNotFound, fmt.Sprintf(
 			"there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.checkpoint", o.missingClaim, o.job.Namespace)
 	}
-	if reason, message := twoQueues(o.job); reason != "" {
-		return reason, message
+	switch local, queue := build.LocalQueue(o.job), build.QueueName(o.job); {
+	case local != "" && queue != "":
+		return reasons.InvalidSpec, fmt.Sprintf("spec.scheduling.queueName: names AIJobQueue %s, but the label %s names LocalQueue %s of Kueue "+
+			"as well: create the job with only one of the two", queue, build.KueueQueueLabel, local)
+	case local != "" && !o.kueue:
+		return reasons.KueueNotServed, fmt.Sprintf(
+			"the label %s names LocalQueue %s, but the cluster does not serve %s: install Kueue, or remove the label",
+			build.KueueQueueLabel, local, kueueWorkload)
+	case o.gang.named && o.gang.version == "":
+		return reasons.GangNotServed, gang.NotServed(o.gang.scheduler)
 	}
-	if reason, message := o.kueueObstacle(); reason != "" {
-		return reason, message
-	}
-	return o.gangObstacle()
+	return "", ""
 }
 
 // refused is the plan after the API server refused an object: the job waits with the reason in its status or, when its
@@ -180,7 +186,10 @@ func (p *planner) planStart() {
 			return
 		}
 	}
-	p.apply = append(p.gangObjects(), p.wanted(true)...)
+	if p.gang.version != "" { // the pods' scheduler needs it before them
+		p.apply = append(p.apply, gang.FullGroup(p.job, p.gang.scheduler, p.gang.version, p.gangSize()))
+	}
+	p.apply = append(p.apply, p.wanted(true)...)
 	p.more = true
 }
 
@@ -190,7 +199,7 @@ func (p *planner) planStart() {
 func (p *planner) lingeringTime() time.Duration {
 	var wait time.Duration
 	for _, pod := range p.pods {
-		if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		if podend.IsEnded(pod) {
 			continue
 		}
 		limit := time.Duration(build.GracePeriod(p.job))*time.Second + overdue
@@ -225,12 +234,9 @@ func (p *planner) planAttempt() {
 		return
 	}
 	if found := findFailure(p.workers, pods); found != nil {
-		found = p.blameNotice(p.blameStorage(p.blameNode(p.workers, found)))
-		if wait := causeMayFollow(p.now, pods); wait > 0 && !found.Lost {
-			p.lookAgain(wait)
-			return
+		if found = p.blame(found, pods); found != nil {
+			p.planFailure(*found)
 		}
-		p.planFailure(*found)
 		return
 	}
 	if p.leaveTogether(pods) {
@@ -241,21 +247,34 @@ func (p *planner) planAttempt() {
 			"spec.numWorkers changed from %d to %d", size, p.job.Spec.NumWorkers)}})
 		return
 	}
-	p.apply = p.wanted(false)
+	p.serve(pods)
+	p.status.Workers.Active, p.status.Workers.Succeeded = countWorkers(pods)
+	p.status.Workers.Failed = 0 // those that are known failed in an earlier attempt
+	if p.status.Workers.Active+p.status.Workers.Succeeded >= p.status.Workers.Total {
+		p.setRunning(reasons.WorkersRunning, fmt.Sprintf("all %d workers run", p.status.Workers.Total))
+	} else if p.status.State != mlv1.StateRunning {
+		p.setInitializing(p.describeWaiting(pods))
+	}
+}
+
+// blame explains a failure by what is known beside the pods that failed; nil while its cause may still follow.
+func (p *planner) blame(found *failure, pods []*corev1.Pod) *failure {
+	found = p.blameNotice(p.blameStorage(p.blameNode(p.workers, found)))
+	if wait := causeMayFollow(p.now, pods); wait > 0 && !found.Lost {
+		p.lookAgain(wait)
+		return nil
+	}
+	return found
+}
+
+// serve keeps what workers need that go on.
+func (p *planner) serve(pods []*corev1.Pod) {
+	p.apply, p.scrape = p.wanted(false), metricsURL(p.job, pods)
 	for _, pod := range pods {
 		if with := build.ReplicaLabels(pod); with != nil && pod.DeletionTimestamp == nil {
 			p.label[pod] = with
 		}
 	}
-	p.status.Workers.Active, p.status.Workers.Succeeded = countWorkers(pods)
-	p.status.Workers.Failed = 0 // those that are known failed in an earlier attempt
-	if p.status.Workers.Active+p.status.Workers.Succeeded >= p.status.Workers.Total {
-		p.setRunning()
-	} else if p.status.State != mlv1.StateRunning {
-		reason, message := p.describeWaiting(pods)
-		p.setInitializing(reason, message)
-	}
-	p.scrape = metricsURL(p.job, pods)
 }
 
 func (p *planner) planFailure(found failure) {
@@ -305,7 +324,7 @@ func (p *planner) planFinished() {
 			return
 		}
 		for _, pod := range p.podsOf(p.workers.UID) {
-			if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
+			if pod.DeletionTimestamp == nil && !podend.IsEnded(pod) {
 				p.remove(pod)
 			}
 		}
@@ -334,9 +353,20 @@ func (p *planner) deadlineOf() *time.Time {
 
 // jobComplete says whether the Job controller has found every worker ended with exit code 0.
 func jobComplete(workers *batchv1.Job) bool {
-	return slices.ContainsFunc(workers.Status.Conditions, func(condition batchv1.JobCondition) bool {
-		return condition.Type == batchv1.JobComplete && condition.Status == corev1.ConditionTrue
-	})
+	return isTrue(jobCondition(workers, batchv1.JobComplete))
+}
+
+// jobCondition is a condition of a Job; nil when it has none of the type.
+func jobCondition(workers *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
+	at := slices.IndexFunc(workers.Status.Conditions, func(condition batchv1.JobCondition) bool { return condition.Type == kind })
+	if at < 0 {
+		return nil
+	}
+	return &workers.Status.Conditions[at]
+}
+
+func isTrue(condition *batchv1.JobCondition) bool {
+	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
 // hasSucceeded says whether every worker ended with exit code 0. The pods tell before the Job controller does, which
@@ -369,8 +399,13 @@ func countWorkers(pods []*corev1.Pod) (active, succeeded int32) {
 	return active, succeeded
 }
 
-func countFailed(pods []*corev1.Pod) int32 {
-	return int32(len(slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.Status.Phase != corev1.PodFailed })))
+func countFailed(pods []*corev1.Pod) (failed int32) {
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodFailed {
+			failed++
+		}
+	}
+	return failed
 }
 
 // isReady says whether the training of a pod runs, whatever becomes of its sidecars.

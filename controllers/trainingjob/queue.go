@@ -36,7 +36,7 @@ const bindPatience = 30 * time.Second
 // name.
 func Source(settings build.Settings, priorityOf func(class string) (int32, bool)) queueing.Source {
 	return queueing.Source{
-		Kind: build.Kind, Object: &mlv1.TrainingJob{}, List: &mlv1.TrainingJobList{},
+		Kind: build.Kind, Object: &mlv1.TrainingJob{},
 		Job: func(object client.Object) (scheduler.Job, queueing.State) {
 			job, ok := object.(*mlv1.TrainingJob)
 			if !ok || admissionState(job) == queueing.Uninvolved {
@@ -115,13 +115,6 @@ func assignments(nodes []string) []mlv1.NodeAssignment {
 	}
 	slices.SortFunc(all, func(a, b mlv1.NodeAssignment) int { return cmp.Compare(a.NodeName, b.NodeName) })
 	return all
-}
-
-// observeAdmission asks what the last cycle decided on the job.
-func (r *Reconciler) observeAdmission(o *observed) {
-	if r.Admission != nil && admissionState(o.job) != queueing.Uninvolved {
-		o.decision, _ = r.Admission.Decision(o.job.UID)
-	}
 }
 
 // isAwaitingReadmission says whether a job that ran waits for its queue again.
@@ -245,15 +238,6 @@ func mayHaveLostNode(reason string) bool {
 	return podend.IsLoss(reason) && reason != reasons.PodDeleted && reason != reasons.JobDeleted
 }
 
-// twoQueues says that a job names a queue of Kueue and one of the operator; empty when it does not.
-func twoQueues(job *mlv1.TrainingJob) (reason, message string) {
-	if build.QueueName(job) == "" || build.LocalQueue(job) == "" {
-		return "", ""
-	}
-	return reasons.InvalidSpec, fmt.Sprintf("spec.scheduling.queueName: names AIJobQueue %s, but the label %s names LocalQueue %s of Kueue "+
-		"as well: create the job with only one of the two", build.QueueName(job), build.KueueQueueLabel, build.LocalQueue(job))
-}
-
 // releaseAdmission stops the workers, which save a checkpoint as when the job is suspended, and queues the job again once none runs.
 func (p *planner) releaseAdmission() bool {
 	p.setAdmission()
@@ -306,15 +290,13 @@ func (o *observed) queueAdmission(status *mlv1.TrainingJobStatus) (admitted bool
 // nodeNames are the first few nodes.
 func nodeNames(of []mlv1.NodeAssignment) string {
 	const few = 3
-	names := ""
-	for i, on := range of {
-		if i == few {
-			return names + fmt.Sprintf(" and %d more nodes", len(of)-few)
-		}
-		if i > 0 {
-			names += ", "
-		}
-		names += on.NodeName
+	var names []string
+	for _, on := range of[:min(len(of), few)] {
+		names = append(names, on.NodeName)
 	}
-	return names
+	text := strings.Join(names, ", ")
+	if len(of) > few {
+		text += fmt.Sprintf(" and %d more nodes", len(of)-few)
+	}
+	return text
 }

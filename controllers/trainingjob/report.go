@@ -1,7 +1,6 @@
 package trainingjob
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -80,63 +78,6 @@ func (r *Reconciler) count(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus)
 	case mlv1.StateFailed:
 		r.Metrics.Failed(job.Namespace, after.Reason)
 	}
-}
-
-// eventsOf are the events of a step from the job's status to the next one.
-func eventsOf(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) []reporting.Event {
-	before := &job.Status
-	var list []reporting.Event
-	if len(before.Conditions) == 0 && build.DividesGPUs(job) {
-		list = append(list, reporting.Warning(reasons.EventGPUsDivided, "Create",
-			"spec.resources asks for numWorkers x gpusPerWorker GPUs, which is taken as the sum over all workers: each worker gets %d", build.GpusPerWorker(job)))
-	}
-	list = append(list, checkpointEvents(before, after)...)
-	list = append(list, noticeEvents(before, after)...)
-	if ends := stoppingCondition(after); ends != nil && stoppingCondition(before) == nil {
-		list = append(list, reporting.Normal(reasons.EventStopping, "Stop", "%s: %s", ends.Reason, ends.Message))
-	}
-	list = append(list, elasticEvents(before, after)...)
-	if before.State != after.State || before.Reason != after.Reason || before.RestartCount != after.RestartCount {
-		list = append(list, stateEvents(before, after)...)
-	}
-	return list
-}
-
-// stateEvents are the events of another state, reason or restart.
-func stateEvents(before, after *mlv1.TrainingJobStatus) []reporting.Event {
-	one := func(event reporting.Event) []reporting.Event { return []reporting.Event{event} }
-	switch after.State {
-	case mlv1.StateRunning:
-		if before.State != mlv1.StateRunning {
-			return one(reporting.Normal(reasons.EventRunning, "Run", "all %d workers run", after.Workers.Total))
-		}
-	case mlv1.StateRestarting:
-		if before.RestartCount != after.RestartCount {
-			return one(reporting.Warning(reasons.EventRestarting, "Restart", "restart %d: %s", after.RestartCount, after.FailureReason))
-		}
-		if after.Reason != reasons.WorkersStarting {
-			return one(reporting.Warning(after.Reason, "Start", "%s", waitingMessage(after)))
-		}
-	case mlv1.StateCompleted:
-		return one(reporting.Normal(reasons.EventCompleted, "Complete", "%s after %s", after.Reason, after.Duration))
-	case mlv1.StateFailed:
-		return one(reporting.Warning(reasons.EventFailed, "Fail", "%s: %s", after.Reason, after.FailureReason))
-	case mlv1.StateSuspended:
-		return one(reporting.Normal(reasons.EventSuspended, "Suspend", "%s", waitingMessage(after)))
-	case mlv1.StateInitializing:
-		if after.Reason == reasons.WorkersStarting {
-			return one(reporting.Normal(reasons.EventInitializing, "Start", "the workers are being started"))
-		}
-		return one(reporting.Warning(after.Reason, "Start", "%s", waitingMessage(after)))
-	case mlv1.StatePending:
-		return one(reporting.Warning(after.Reason, "Start", "%s", waitingMessage(after)))
-	}
-	return nil
-}
-
-// waitingMessage says what the job waits for.
-func waitingMessage(status *mlv1.TrainingJobStatus) string {
-	return cmp.Or(reporting.Message(status.Conditions, reasons.ConditionInitialized), status.Reason)
 }
 
 // observeWaits counts how long a job waited to be admitted and to run, each the first time that it comes to it.

@@ -15,6 +15,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
@@ -60,7 +61,7 @@ func (s *servedKinds) version(mapper meta.RESTMapper, now time.Time, kind schema
 }
 
 // observeGang finds out who starts the workers together. Of a job that has workers their Job says it.
-func (r *Reconciler) observeGang(o *observed) error {
+func (r *Reconciler) observeGang(_ context.Context, o *observed) error {
 	if isFinished(&o.job.Status) {
 		return nil
 	}
@@ -76,9 +77,8 @@ func (r *Reconciler) observeGang(o *observed) error {
 	if !ok || (o.workers != nil && o.workers.Annotations[mlv1.AnnotationGangScheduler] == "") {
 		return nil
 	}
-	kind, versions := scheduler.Kind()
 	var err error
-	o.gang.version, err = r.served.version(r.RESTMapper(), o.now, kind, versions...)
+	o.gang.version, err = r.served.version(r.RESTMapper(), o.now, scheduler.Kind, scheduler.Versions...)
 	return err
 }
 
@@ -90,12 +90,9 @@ func (r *Reconciler) observeQueue(ctx context.Context, o *observed) error {
 		return nil
 	}
 	var now batchv1.Job
-	err := r.Direct.Get(ctx, client.ObjectKeyFromObject(o.workers), &now)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read Job %s from the API server: %w", o.workers.Name, err)
-	}
-	if err == nil && now.UID == o.workers.UID {
+	found, err := child.Find(ctx, r.Direct, client.ObjectKeyFromObject(o.workers), &now)
+	if found && now.UID == o.workers.UID {
 		o.workers = &now
 	}
-	return nil
+	return err
 }

@@ -103,19 +103,23 @@ func (p *planner) setInitializing(reason, message string) {
 		state = mlv1.StateRestarting
 	}
 	p.enter(state, reason)
-	p.condition(reasons.ConditionInitialized, false, reason, message)
-	p.condition(reasons.ConditionRunning, false, reason, message)
+	p.setStarted(false, reason, message)
 }
 
-func (p *planner) setRunning() {
+// setStarted says whether the training has what it needs, and runs.
+func (p *planner) setStarted(is bool, reason, message string) {
+	p.condition(reasons.ConditionInitialized, is, reason, message)
+	p.condition(reasons.ConditionRunning, is, reason, message)
+}
+
+// setRunning says that the training goes on, be it without some of the workers of an elastic job.
+func (p *planner) setRunning(reason, message string) {
 	if p.status.StartTime == nil {
 		p.status.StartTime = ptr.To(metav1.NewTime(p.now))
 	}
-	message := fmt.Sprintf("all %d workers run", p.status.Workers.Total)
-	p.enter(mlv1.StateRunning, reasons.WorkersRunning)
-	p.condition(reasons.ConditionInitialized, true, reasons.WorkersRunning, message)
-	p.condition(reasons.ConditionRunning, true, reasons.WorkersRunning, message)
-	p.conclude(reasons.ConditionRestarting, reasons.WorkersRunning, message)
+	p.enter(mlv1.StateRunning, reason)
+	p.setStarted(true, reason, message)
+	p.conclude(reasons.ConditionRestarting, reason, message)
 }
 
 // restart writes the decision to start the whole job again into the status; the workers are replaced only once it is
@@ -134,8 +138,7 @@ func (p *planner) restart(found failure) {
 	message := fmt.Sprintf("restart %d: %s", p.status.RestartCount, found.Message)
 	p.enter(mlv1.StateRestarting, found.Reason)
 	p.condition(reasons.ConditionRestarting, true, found.Reason, message)
-	p.condition(reasons.ConditionInitialized, false, found.Reason, message)
-	p.condition(reasons.ConditionRunning, false, found.Reason, message)
+	p.setStarted(false, found.Reason, message)
 }
 
 func (p *planner) setStopping() {
@@ -191,29 +194,28 @@ func (p *planner) complete() {
 	if p.status.StartTime == nil { // it ended before it was seen running
 		p.status.StartTime = ptr.To(p.workers.CreationTimestamp)
 	}
-	p.status.Progress = "100%"
-	p.status.Workers.Active, p.status.Workers.Succeeded, p.status.Workers.Failed = 0, p.status.Workers.Total, 0
-	p.end(mlv1.StateCompleted, reason)
-	p.condition(reasons.ConditionComplete, true, reason, message)
-	p.condition(reasons.ConditionRunning, false, reason, message)
-	p.conclude(reasons.ConditionRestarting, reason, message)
-	p.conclude(reasons.ConditionStopping, reason, message)
+	p.status.Workers.Succeeded, p.status.Workers.Failed = p.status.Workers.Total, 0
+	p.end(mlv1.StateCompleted, reasons.ConditionComplete, reason, message)
 }
 
 func (p *planner) fail(reason, message string) {
 	p.status.FailureReason = message
+	p.end(mlv1.StateFailed, reasons.ConditionFailed, reason, message)
+}
+
+// end puts the job into a final state, which a condition tells too.
+func (p *planner) end(state mlv1.State, kind, reason, message string) {
+	p.enter(state, reason)
+	if state == mlv1.StateCompleted {
+		p.status.Progress = "100%"
+	}
 	if p.status.Workers != nil {
 		p.status.Workers.Active = 0
 	}
-	p.end(mlv1.StateFailed, reason)
-	p.condition(reasons.ConditionFailed, true, reason, message)
+	p.condition(kind, true, reason, message)
 	p.condition(reasons.ConditionRunning, false, reason, message)
 	p.conclude(reasons.ConditionRestarting, reason, message)
 	p.conclude(reasons.ConditionStopping, reason, message)
-}
-
-func (p *planner) end(state mlv1.State, reason string) {
-	p.enter(state, reason)
 	p.status.CompletionTime = ptr.To(metav1.NewTime(p.now))
 	if p.status.StartTime != nil {
 		p.status.Duration = p.now.Sub(p.status.StartTime.Time).Round(time.Second).String()

@@ -41,7 +41,10 @@ func (p *planner) planEnd() bool {
 	}
 	reason, message := ends.Reason, ends.Message // the condition changes when it is set
 	if p.stop(reason, message) {
-		p.completeEarly(reason, message)
+		if p.status.StartTime == nil {
+			p.status.StartTime = ptr.To(p.job.CreationTimestamp)
+		}
+		p.end(mlv1.StateCompleted, reasons.ConditionComplete, reason, message)
 	}
 	return true
 }
@@ -63,18 +66,4 @@ func (p *planner) stop(reason, message string) (stopped bool) {
 		return false
 	}
 	return true
-}
-
-// completeEarly completes a job whose workers were stopped because its success policy was met.
-func (p *planner) completeEarly(reason, message string) {
-	if p.status.StartTime == nil {
-		p.status.StartTime = ptr.To(p.job.CreationTimestamp)
-	}
-	p.status.Progress = "100%"
-	p.status.Workers.Active = 0
-	p.end(mlv1.StateCompleted, reason)
-	p.condition(reasons.ConditionComplete, true, reason, message)
-	p.condition(reasons.ConditionRunning, false, reason, message)
-	p.conclude(reasons.ConditionRestarting, reason, message)
-	p.conclude(reasons.ConditionStopping, reason, message)
 }

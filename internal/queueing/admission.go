@@ -15,9 +15,8 @@ import (
 type Source struct {
 	// Kind for messages, for example AIJob.
 	Kind string
-	// Object is an empty one, List an empty list.
+	// Object is an empty one.
 	Object client.Object
-	List   client.ObjectList
 	// Job is what the scheduler must know of an object: a pure function. State says whether it waits, holds its place (its
 	// Placement is then set), or has nothing to do with admission, as one that has ended.
 	Job func(client.Object) (scheduler.Job, State)

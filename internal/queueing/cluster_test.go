@@ -225,7 +225,7 @@ func (j *jobs) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 // source of AIJobs: the smallest that does.
 func aiJobs() queueing.Source {
 	return queueing.Source{
-		Kind: "AIJob", Object: &aiplatformv1alpha1.AIJob{}, List: &aiplatformv1alpha1.AIJobList{},
+		Kind: "AIJob", Object: &aiplatformv1alpha1.AIJob{},
 		Job: func(object client.Object) (scheduler.Job, queueing.State) {
 			j := object.(*aiplatformv1alpha1.AIJob)
 			selector := map[string]string{}

@@ -3,6 +3,8 @@ package queueing
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
@@ -87,39 +89,28 @@ func (m *model) queueFigures(name string) (f QueueFigures) {
 // clusterFigures look at all nodes; members that have no pods yet have their GPUs.
 func (m *model) clusterFigures(selector map[string]string, name string) ClusterFigures {
 	var f ClusterFigures
-	reserved := map[string]int64{} // by node, of members beyond the pods that there are
 	for _, j := range m.jobs {
-		if !j.holds() {
-			continue
-		}
-		if j.Cluster == name {
+		if j.holds() && j.Cluster == name {
 			f.Jobs++
 		}
-		held := j.held()
-		m.reserveGPUs(jobName{j.source.Kind, j.Namespace, j.Name}, &held, reserved)
 	}
+	members := labels.SelectorFromSet(selector)
+	var ready []string
 	for _, n := range m.nodes {
-		if !n.exists || !belongs(n.Labels, selector) {
+		if !n.exists || !members.Matches(labels.Set(n.Labels)) {
 			continue
 		}
 		f.Nodes++
-		if !n.Ready {
-			continue
+		if n.Ready {
+			f.GPUs += n.Allocatable.GPUs
+			ready = append(ready, n.Name)
 		}
-		f.Ready++
-		f.GPUs += n.Allocatable.GPUs
-		f.FreeGPUs += max(0, n.Allocatable.GPUs-n.used.GPUs-reserved[n.Name])
+	}
+	f.Ready = len(ready)
+	for name, use := range m.nodeUses(ready) {
+		f.FreeGPUs += max(0, m.nodes[name].Allocatable.GPUs-use.Taken.GPUs)
 	}
 	return f
-}
-
-func (m *model) reserveGPUs(name jobName, held *scheduler.Job, reserved map[string]int64) {
-	covered := map[string]scheduler.Resources{}
-	m.cover(name, held, covered)
-	eachMember(held, func(node string, needs scheduler.Resources) { reserved[node] += needs.GPUs })
-	for of, sum := range covered {
-		reserved[of] -= sum.GPUs
-	}
 }
 
 // eachMember tells the node and the needs of each member that a job has placed.

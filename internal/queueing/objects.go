@@ -94,13 +94,3 @@ func clusterOf(c *aiplatformv1alpha1.ComputeCluster) scheduler.Cluster {
 	}
 	return cluster
 }
-
-// belongs says whether a node is one of a cluster.
-func belongs(labels, selector map[string]string) bool {
-	for key, value := range selector {
-		if is, ok := labels[key]; !ok || is != value {
-			return false
-		}
-	}
-	return true
-}

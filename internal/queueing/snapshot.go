@@ -2,6 +2,7 @@ package queueing
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -59,14 +60,8 @@ func (j *job) held() scheduler.Job {
 func (m *model) cover(name jobName, held *scheduler.Job, covered map[string]scheduler.Resources) {
 	for _, counted := range m.sharesOf(name, held) {
 		var takes scheduler.Resources
-		if pods := counted.on.jobs[name]; len(pods) <= counted.members {
-			for _, p := range pods {
-				takes = plus(takes, p.requests, 1)
-			}
-		} else {
-			for _, p := range firstToCount(pods)[:counted.members] {
-				takes = plus(takes, p.requests, 1)
-			}
+		for _, p := range firstToCount(counted.on.jobs[name], counted.members) {
+			takes = plus(takes, p.requests, 1)
 		}
 		// What a pod requests beyond its member, as for a container that was added, is not counted for the job.
 		covered[counted.on.Name] = plus(covered[counted.on.Name], atMost(takes, counted.needs), 1)
@@ -84,7 +79,7 @@ type share struct {
 const fewShares = 16
 
 // sharesOf a job are those nodes of its placement on which it has pods.
-func (m *model) sharesOf(name jobName, held *scheduler.Job) []share {
+func (m *model) sharesOf(job jobName, held *scheduler.Job) []share {
 	var shares []share
 	var known map[*node]int
 	if len(held.Placement) > fewShares {
@@ -99,48 +94,39 @@ func (m *model) sharesOf(name jobName, held *scheduler.Job) []share {
 		}
 		return -1
 	}
-	at := 0
-	for _, group := range held.Groups {
-		for range group.Count {
-			if at >= len(held.Placement) {
-				return shares
-			}
-			n := m.nodes[held.Placement[at]]
-			at++
-			if n == nil || len(n.jobs[name]) == 0 {
-				continue
-			}
-			i := find(n)
-			if i < 0 {
-				i = len(shares)
-				shares = append(shares, share{on: n})
-				if known != nil {
-					known[n] = i
-				}
-			}
-			shares[i].members++
-			shares[i].needs = plus(shares[i].needs, group.Requests, 1)
+	eachMember(held, func(name string, needs scheduler.Resources) {
+		n := m.nodes[name]
+		if n == nil || len(n.jobs[job]) == 0 {
+			return
 		}
-	}
+		i := find(n)
+		if i < 0 {
+			i = len(shares)
+			shares = append(shares, share{on: n})
+			if known != nil {
+				known[n] = i
+			}
+		}
+		shares[i].members++
+		shares[i].needs = plus(shares[i].needs, needs, 1)
+	})
 	return shares
 }
 
-// firstToCount puts those pods first that stay.
-func firstToCount(pods map[types.UID]*pod) []*pod {
-	all := make([]*pod, 0, len(pods))
-	for _, p := range pods {
-		all = append(all, p)
+// firstToCount are so many of the pods, those first that stay.
+func firstToCount(pods map[types.UID]*pod, most int) []*pod {
+	all := slices.Collect(maps.Values(pods))
+	if len(all) <= most {
+		return all
 	}
-	if len(all) > 1 {
-		slices.SortFunc(all, func(a, b *pod) int {
-			if (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) {
-				if a.DeletionTimestamp == nil {
-					return -1
-				}
-				return 1
+	slices.SortFunc(all, func(a, b *pod) int {
+		if stays := a.DeletionTimestamp == nil; stays != (b.DeletionTimestamp == nil) {
+			if stays {
+				return -1
 			}
-			return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
-		})
-	}
-	return all
+			return 1
+		}
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	})
+	return all[:most]
 }

@@ -60,21 +60,19 @@ func (s *Service) watchJobs(ctx context.Context) error {
 			return err
 		}
 	}
-	err := s.watch(ctx, &aiplatformv1alpha1.AIJobQueue{}, func(o client.Object) bool {
-		s.model.queues[o.GetName()] = queueOf(o.(*aiplatformv1alpha1.AIJobQueue))
-		return true
-	}, func(o client.Object) bool {
-		delete(s.model.queues, o.GetName())
-		return true
-	})
-	if err != nil {
+	if err := follow(ctx, s, &aiplatformv1alpha1.AIJobQueue{}, s.model.queues, queueOf); err != nil {
 		return err
 	}
-	return s.watch(ctx, &aiplatformv1alpha1.ComputeCluster{}, func(o client.Object) bool {
-		s.model.clusters[o.GetName()] = clusterOf(o.(*aiplatformv1alpha1.ComputeCluster))
+	return follow(ctx, s, &aiplatformv1alpha1.ComputeCluster{}, s.model.clusters, clusterOf)
+}
+
+// follow keeps what the scheduler must know of the objects of a kind, by their names.
+func follow[T client.Object, K any](ctx context.Context, s *Service, kind T, known map[string]K, of func(T) K) error {
+	return s.watch(ctx, kind, func(o client.Object) bool {
+		known[o.GetName()] = of(o.(T))
 		return true
 	}, func(o client.Object) bool {
-		delete(s.model.clusters, o.GetName())
+		delete(known, o.GetName())
 		return true
 	})
 }

@@ -1,14 +1,15 @@
 package build
 
 import (
-	"strconv"
+	"cmp"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
@@ -40,7 +41,7 @@ func addCheckpointAgent(pod *corev1.PodSpec, job *mlv1.TrainingJob, settings Set
 	if CheckpointsEnabled(job) {
 		sync := agentContainer(job, settings, report.AgentContainer, "sync")
 		sync.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-		sync.Ports = []corev1.ContainerPort{{Name: "checkpoints", ContainerPort: AgentPort(job, settings), Protocol: corev1.ProtocolTCP}}
+		sync.Ports = containerPorts(framework.Port{Name: "checkpoints", Number: AgentPort(job, settings)})
 		pod.InitContainers = append(pod.InitContainers, sync)
 	}
 	if (restores || CheckpointsEnabled(job)) && UsesStore(job) && job.Spec.Checkpoint.Storage.SecretRef != nil {
@@ -72,18 +73,14 @@ func agentContainer(job *mlv1.TrainingJob, settings Settings, name, command stri
 		Name: name, Image: settings.AgentImage,
 		Args:      []string{"checkpoint-agent", command},
 		Env:       agentEnv(job, settings),
-		Resources: AgentResources(job),
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
-		VolumeMounts:             checkpointMounts(job),
+		Resources: AgentResources(job), SecurityContext: child.Restricted(), VolumeMounts: checkpointMounts(job),
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 	}
+	container.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
 	if UsesStore(job) && job.Spec.Checkpoint.Storage.SecretRef != nil {
 		container.VolumeMounts = append(container.VolumeMounts,
 			corev1.VolumeMount{Name: "checkpoint-credentials", MountPath: credentialsMount, ReadOnly: true})
-		container.Env = append(container.Env, corev1.EnvVar{Name: "CHECKPOINT_CREDENTIALS", Value: credentialsMount})
+		container.Env = append(container.Env, framework.Text("CHECKPOINT_CREDENTIALS", credentialsMount))
 	}
 	if name != report.RestoreContainer {
 		return container
@@ -98,14 +95,14 @@ func agentContainer(job *mlv1.TrainingJob, settings Settings, name, command stri
 
 func agentEnv(job *mlv1.TrainingJob, settings Settings) []corev1.EnvVar {
 	env := []corev1.EnvVar{
-		{Name: "CHECKPOINT_DIR", Value: checkpointDir(job)},
-		annotationEnv("REPLICA_INDEX", batchv1.JobCompletionIndexAnnotation),
-		annotationEnv("CHECKPOINT_ATTEMPT", mlv1.AnnotationStart),
-		{Name: "CHECKPOINT_RETENTION", Value: strconv.Itoa(int(job.Spec.Checkpoint.Retention))},
-		{Name: "AGENT_PORT", Value: strconv.Itoa(int(AgentPort(job, settings)))},
+		framework.Text("CHECKPOINT_DIR", checkpointDir(job)),
+		framework.ReplicaIndex("REPLICA_INDEX"),
+		framework.FromAnnotation("CHECKPOINT_ATTEMPT", mlv1.AnnotationStart),
+		framework.Number("CHECKPOINT_RETENTION", job.Spec.Checkpoint.Retention),
+		framework.Number("AGENT_PORT", AgentPort(job, settings)),
 	}
 	if UsesStore(job) {
-		env = append(env, corev1.EnvVar{Name: "CHECKPOINT_STORE", Value: storeArea(job)})
+		env = append(env, framework.Text("CHECKPOINT_STORE", storeArea(job)))
 	}
 	return env
 }
@@ -120,20 +117,10 @@ func resumeEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
 	if store := resumeURL(job); store != "" {
 		from = store
 		if ResumeSecret(job) != "" {
-			env = append(env, corev1.EnvVar{Name: "RESUME_CREDENTIALS", Value: resumeCredentialsMount})
+			env = append(env, framework.Text("RESUME_CREDENTIALS", resumeCredentialsMount))
 		}
 	}
-	env = append(env, corev1.EnvVar{Name: "RESUME_FROM", Value: from})
-	if ResumeFrom(job) == ResumeLatest {
-		env = append(env, corev1.EnvVar{Name: "RESUME_OPTIONAL", Value: "true"})
-	}
-	return env
-}
-
-func annotationEnv(name, annotation string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
-		APIVersion: "v1", FieldPath: "metadata.annotations['" + annotation + "']",
-	}}}
+	return append(env, resumeFromEnv(job, from)...)
 }
 
 // credentialsVolume is optional, so that the training starts although the Secret is missing; the agent says so and
@@ -189,10 +176,7 @@ func checkpointMounts(job *mlv1.TrainingJob) []corev1.VolumeMount {
 // AgentPort is where the agent listens. The containers of a pod share their ports, so it makes way for those that the
 // spec chooses.
 func AgentPort(job *mlv1.TrainingJob, settings Settings) int32 {
-	port := settings.AgentPort
-	if port == 0 {
-		port = report.Port
-	}
+	port := cmp.Or(settings.AgentPort, report.Port)
 	for port == job.Spec.Monitoring.MetricsPort || port == job.Spec.Networking.MasterPort {
 		port++
 	}

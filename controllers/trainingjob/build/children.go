@@ -3,6 +3,7 @@ package build
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 )
 
 // Labels are on every child.
@@ -41,8 +43,7 @@ func HeadlessService(job *mlv1.TrainingJob) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
 			Selector: map[string]string{mlv1.LabelTrainingJob: job.Name},
-			Ports: append([]corev1.ServicePort{servicePort("master", job.Spec.Networking.MasterPort)},
-				frameworkServicePorts(job, false)...),
+			Ports:    servicePorts(workerPorts(job)[1:]), // metrics are read from replica 0
 		},
 	}
 }
@@ -54,15 +55,26 @@ func MasterService(job *mlv1.TrainingJob) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			ClusterIP: corev1.ClusterIPNone,
 			Selector:  map[string]string{mlv1.LabelTrainingJob: job.Name, batchv1.JobCompletionIndexAnnotation: "0"},
-			Ports: append([]corev1.ServicePort{
-				servicePort("metrics", job.Spec.Monitoring.MetricsPort), servicePort("master", job.Spec.Networking.MasterPort),
-			}, frameworkServicePorts(job, true)...),
+			Ports:     servicePorts(slices.DeleteFunc(workerPorts(job), func(port framework.Port) bool { return !port.Master })),
 		},
 	}
 }
 
-func servicePort(name string, port int32) corev1.ServicePort {
-	return corev1.ServicePort{Name: name, Port: port, TargetPort: intstr.FromInt32(port), Protocol: corev1.ProtocolTCP}
+// workerPorts are those at which a worker is reached, that of its metrics first.
+func workerPorts(job *mlv1.TrainingJob) []framework.Port {
+	return append([]framework.Port{
+		{Name: "metrics", Number: job.Spec.Monitoring.MetricsPort, Master: true}, {Name: "master", Number: job.Spec.Networking.MasterPort, Master: true},
+	}, frameworkOf(job).Ports...)
+}
+
+func servicePorts(of []framework.Port) []corev1.ServicePort {
+	var ports []corev1.ServicePort
+	for _, port := range of {
+		ports = append(ports, corev1.ServicePort{
+			Name: port.Name, Port: port.Number, TargetPort: intstr.FromInt32(port.Number), Protocol: corev1.ProtocolTCP,
+		})
+	}
+	return ports
 }
 
 // ConfigMap holds the settings of the training as files, for programs that rather read files than the environment.
@@ -71,13 +83,12 @@ func ConfigMap(job *mlv1.TrainingJob) *corev1.ConfigMap {
 		"backend": Backend(job), "masterAddress": masterAddress(job), "masterPort": job.Spec.Networking.MasterPort,
 		"rdmaEnabled": ptr.Deref(job.Spec.Networking.RDMAEnabled, false), "worldSize": job.Spec.NumWorkers,
 	}) // a map of scalars always has a JSON form
-	return &corev1.ConfigMap{
-		ObjectMeta: Meta(job, ConfigName(job)),
-		Data: frameworkFiles(job, map[string]string{
-			"framework": string(job.Spec.Framework), "model": job.Spec.Model, "dataset": job.Spec.Dataset,
-			"hyperparameters.json": hyperparametersJSON(job), "networking.json": string(networking),
-		}),
+	files := map[string]string{
+		"framework": string(job.Spec.Framework), "model": job.Spec.Model, "dataset": job.Spec.Dataset,
+		"hyperparameters.json": hyperparametersJSON(job), "networking.json": string(networking),
 	}
+	maps.Copy(files, frameworkOf(job).Files())
+	return &corev1.ConfigMap{ObjectMeta: Meta(job, ConfigName(job)), Data: files}
 }
 
 // Claim is owned by the job only when it is to be deleted with it: by default checkpoints outlive the job.
@@ -151,10 +162,7 @@ func StartOf(workers *batchv1.Job) int32 {
 }
 
 func countIn(workers *batchv1.Job, annotation string) int32 {
-	n, err := strconv.ParseInt(workers.Annotations[annotation], 10, 32)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.ParseInt(workers.Annotations[annotation], 10, 32) // 0 of what is no number
 	return int32(n)
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 )
 
 const (
@@ -94,14 +94,14 @@ func elasticEnv(job *mlv1.TrainingJob, env []corev1.EnvVar) []corev1.EnvVar {
 	env = slices.DeleteFunc(slices.Clone(env), func(variable corev1.EnvVar) bool {
 		return slices.Contains(NotElastic, variable.Name)
 	})
-	bounds := strconv.Itoa(int(job.Spec.Elastic.MinWorkers)) + ":" + strconv.Itoa(int(job.Spec.Elastic.MaxWorkers))
+	topology := Topology(job)
 	return override(override(env, []corev1.EnvVar{
-		{Name: "PET_NNODES", Value: bounds},
-		{Name: "PET_RDZV_BACKEND", Value: "c10d"},
-		{Name: "PET_RDZV_ENDPOINT", Value: masterAddress(job) + ":" + strconv.Itoa(int(job.Spec.Networking.MasterPort))},
-		{Name: "PET_RDZV_ID", Value: string(job.UID)},
-		{Name: "PET_RDZV_CONF", Value: "last_call_timeout=" + strconv.Itoa(lastCall)},
-		{Name: "PET_MAX_RESTARTS", Value: strconv.Itoa(elasticRestarts)},
-		{Name: "PET_MONITOR_INTERVAL", Value: "1"},
+		framework.Text("PET_NNODES", fmt.Sprintf("%d:%d", job.Spec.Elastic.MinWorkers, job.Spec.Elastic.MaxWorkers)),
+		framework.Text("PET_RDZV_BACKEND", "c10d"),
+		framework.Text("PET_RDZV_ENDPOINT", topology.Master()),
+		framework.Text("PET_RDZV_ID", topology.ID),
+		framework.Text("PET_RDZV_CONF", fmt.Sprintf("last_call_timeout=%d", lastCall)),
+		framework.Number("PET_MAX_RESTARTS", elasticRestarts),
+		framework.Number("PET_MONITOR_INTERVAL", 1),
 	}), job.Spec.Env)
 }

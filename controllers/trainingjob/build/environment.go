@@ -2,6 +2,7 @@ package build
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -12,27 +13,36 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 )
 
 // Environment is the worker contract's environment, with the spec's own variables in front of the contract's.
 func Environment(job *mlv1.TrainingJob) []corev1.EnvVar {
-	env := []corev1.EnvVar{
-		{Name: "TRAINING_JOB_NAME", Value: job.Name},
-		{Name: "TRAINING_JOB_NAMESPACE", Value: job.Namespace},
-		{Name: "MODEL", Value: job.Spec.Model},
-		{Name: "DATASET", Value: job.Spec.Dataset},
-		{Name: "FRAMEWORK", Value: string(job.Spec.Framework)},
-		{Name: "METRICS_PORT", Value: strconv.Itoa(int(job.Spec.Monitoring.MetricsPort))},
-		{Name: "DIST_BACKEND", Value: Backend(job)},
+	return override(slices.Concat([]corev1.EnvVar{
+		framework.Text("TRAINING_JOB_NAME", job.Name),
+		framework.Text("TRAINING_JOB_NAMESPACE", job.Namespace),
+		framework.Text("MODEL", job.Spec.Model),
+		framework.Text("DATASET", job.Spec.Dataset),
+		framework.Text("FRAMEWORK", string(job.Spec.Framework)),
+		framework.Number("METRICS_PORT", job.Spec.Monitoring.MetricsPort),
+		framework.Text("DIST_BACKEND", Backend(job)),
+	},
+		threadEnv(job), hyperparameterEnv(job), checkpointEnv(job), SuccessEnv(job.Spec.SuccessPolicy), trackingEnv(job.Spec.Monitoring),
+		tensorBoardEnv(job), frameworkOf(job).Env(Topology(job)),
+	), job.Spec.Env)
+}
+
+// given are the variables that have a value, from wherever.
+func given(variables ...corev1.EnvVar) []corev1.EnvVar {
+	return slices.DeleteFunc(variables, func(v corev1.EnvVar) bool { return v.Value == "" && v.ValueFrom == nil })
+}
+
+// optional is a value in words; empty for none.
+func optional[T any](value *T) string {
+	if value == nil {
+		return ""
 	}
-	env = append(env, threadEnv(job)...)
-	env = append(env, hyperparameterEnv(job)...)
-	env = append(env, checkpointEnv(job)...)
-	env = append(env, SuccessEnv(job.Spec.SuccessPolicy)...)
-	env = append(env, trackingEnv(job.Spec.Monitoring)...)
-	env = append(env, tensorBoardEnv(job)...)
-	env = append(env, frameworkEnv(job)...)
-	return override(env, job.Spec.Env)
+	return fmt.Sprint(*value)
 }
 
 // override returns the variables with those of the same name replaced and the others added, in their order. A
@@ -63,19 +73,17 @@ func Backend(job *mlv1.TrainingJob) string {
 // threadEnv gives each process of a worker the threads that its share of the worker's CPUs can run. Numeric libraries
 // start one for each processor of the node otherwise, and workers on a node hinder each other.
 func threadEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
-	if job.Spec.Resources == nil {
-		return nil
-	}
-	cpus, ok := job.Spec.Resources.Limits[corev1.ResourceCPU]
+	of := WorkerResources(job)
+	cpus, ok := of.Limits[corev1.ResourceCPU]
 	if !ok {
-		cpus, ok = job.Spec.Resources.Requests[corev1.ResourceCPU]
+		cpus, ok = of.Requests[corev1.ResourceCPU]
 	}
 	if !ok {
 		return nil
 	}
 	processes := max(1, int64(GpusPerWorker(job)))
 	threads := max(1, cpus.Value()/processes) // Value rounds up
-	return []corev1.EnvVar{{Name: "OMP_NUM_THREADS", Value: strconv.FormatInt(threads, 10)}}
+	return []corev1.EnvVar{framework.Text("OMP_NUM_THREADS", strconv.FormatInt(threads, 10))}
 }
 
 func hyperparametersJSON(job *mlv1.TrainingJob) string {
@@ -87,35 +95,21 @@ func hyperparametersJSON(job *mlv1.TrainingJob) string {
 }
 
 func hyperparameterEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
-	env := []corev1.EnvVar{{Name: "HYPERPARAMETERS", Value: hyperparametersJSON(job)}}
-	h := job.Spec.Hyperparameters
-	if h == nil {
-		return env
-	}
-	if h.LearningRate != nil {
-		env = append(env, corev1.EnvVar{Name: "LEARNING_RATE", Value: strconv.FormatFloat(*h.LearningRate, 'g', -1, 64)})
-	}
-	env = appendInt(env, "BATCH_SIZE", h.BatchSize)
-	env = appendInt(env, "EPOCHS", h.Epochs)
-	if h.Optimizer != "" {
-		env = append(env, corev1.EnvVar{Name: "OPTIMIZER", Value: h.Optimizer})
-	}
-	env = appendInt(env, "WARMUP_STEPS", h.WarmupSteps)
-	env = appendInt(env, "GRADIENT_ACCUMULATION_STEPS", h.GradientAccumulationSteps)
-	if h.MixedPrecision != nil {
-		env = append(env, corev1.EnvVar{Name: "MIXED_PRECISION", Value: strconv.FormatBool(*h.MixedPrecision)})
-	}
+	h := ptr.Deref(job.Spec.Hyperparameters, mlv1.Hyperparameters{})
+	env := given(
+		framework.Text("HYPERPARAMETERS", hyperparametersJSON(job)),
+		framework.Text("LEARNING_RATE", optional(h.LearningRate)),
+		framework.Text("BATCH_SIZE", optional(h.BatchSize)),
+		framework.Text("EPOCHS", optional(h.Epochs)),
+		framework.Text("OPTIMIZER", h.Optimizer),
+		framework.Text("WARMUP_STEPS", optional(h.WarmupSteps)),
+		framework.Text("GRADIENT_ACCUMULATION_STEPS", optional(h.GradientAccumulationSteps)),
+		framework.Text("MIXED_PRECISION", optional(h.MixedPrecision)),
+	)
 	for _, name := range slices.Sorted(maps.Keys(h.AdditionalParams)) {
-		env = append(env, corev1.EnvVar{Name: VariableName(name), Value: string(h.AdditionalParams[name])})
+		env = append(env, framework.Text(VariableName(name), string(h.AdditionalParams[name])))
 	}
 	return env
-}
-
-func appendInt(env []corev1.EnvVar, name string, value *int32) []corev1.EnvVar {
-	if value == nil {
-		return env
-	}
-	return append(env, corev1.EnvVar{Name: name, Value: strconv.Itoa(int(*value))})
 }
 
 var (
@@ -141,20 +135,25 @@ func checkpointEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
 			retention = 0 // the agent alone knows which are in the store
 		}
 		env = append(env,
-			corev1.EnvVar{Name: "CHECKPOINT_DIR", Value: checkpointDir(job)},
-			corev1.EnvVar{Name: "CHECKPOINT_FREQUENCY", Value: strconv.Itoa(int(max(job.Spec.Checkpoint.Frequency, 1)))},
-			corev1.EnvVar{Name: "CHECKPOINT_RETENTION", Value: strconv.Itoa(int(retention))},
+			framework.Text("CHECKPOINT_DIR", checkpointDir(job)),
+			framework.Number("CHECKPOINT_FREQUENCY", max(job.Spec.Checkpoint.Frequency, 1)),
+			framework.Number("CHECKPOINT_RETENTION", retention),
 		)
 		if interval := job.Spec.Checkpoint.Interval; interval != nil {
-			seconds := strconv.FormatFloat(interval.Seconds(), 'f', -1, 64)
-			env = append(env, corev1.EnvVar{Name: "CHECKPOINT_INTERVAL", Value: seconds})
+			env = append(env, framework.Text("CHECKPOINT_INTERVAL", strconv.FormatFloat(interval.Seconds(), 'f', -1, 64)))
 		}
 	}
 	if from := ResumeDir(job); from != "" {
-		env = append(env, corev1.EnvVar{Name: "RESUME_FROM", Value: from})
-		if ResumeFrom(job) == ResumeLatest {
-			env = append(env, corev1.EnvVar{Name: "RESUME_OPTIONAL", Value: "true"})
-		}
+		env = append(env, resumeFromEnv(job, from)...)
+	}
+	return env
+}
+
+// resumeFromEnv says from where the training resumes, and whether it begins anew where there is nothing.
+func resumeFromEnv(job *mlv1.TrainingJob, from string) []corev1.EnvVar {
+	env := []corev1.EnvVar{framework.Text("RESUME_FROM", from)}
+	if ResumeFrom(job) == ResumeLatest {
+		env = append(env, framework.Text("RESUME_OPTIONAL", "true"))
 	}
 	return env
 }
@@ -167,22 +166,16 @@ func SuccessEnv(policy *mlv1.SuccessPolicy) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if target := TargetOf(policy); target != nil {
 		env = append(env,
-			corev1.EnvVar{Name: "TARGET_METRIC", Value: target.Name},
-			corev1.EnvVar{Name: "TARGET_VALUE", Value: strconv.FormatFloat(ptr.Deref(target.Value, 0), 'g', -1, 64)},
-			corev1.EnvVar{Name: "TARGET_MODE", Value: target.Mode},
+			framework.Text("TARGET_METRIC", target.Name),
+			framework.Text("TARGET_VALUE", fmt.Sprint(ptr.Deref(target.Value, 0))),
+			framework.Text("TARGET_MODE", target.Mode),
 		)
 	}
-	return appendInt(env, "EARLY_STOPPING_PATIENCE", policy.EarlyStoppingPatience)
+	return append(env, given(framework.Text("EARLY_STOPPING_PATIENCE", optional(policy.EarlyStoppingPatience)))...)
 }
 
 func trackingEnv(monitoring mlv1.Monitoring) []corev1.EnvVar {
-	var env []corev1.EnvVar
-	if monitoring.MLflowTrackingURI != "" {
-		env = append(env, corev1.EnvVar{Name: "MLFLOW_TRACKING_URI", Value: monitoring.MLflowTrackingURI})
-	}
-	if monitoring.WandbProject != "" {
-		env = append(env, corev1.EnvVar{Name: "WANDB_PROJECT", Value: monitoring.WandbProject})
-	}
+	env := given(framework.Text("MLFLOW_TRACKING_URI", monitoring.MLflowTrackingURI), framework.Text("WANDB_PROJECT", monitoring.WandbProject))
 	if monitoring.WandbSecretRef != nil {
 		env = append(env, corev1.EnvVar{
 			Name: "WANDB_API_KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: monitoring.WandbSecretRef},

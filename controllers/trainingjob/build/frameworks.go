@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
-
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 )
@@ -42,60 +40,17 @@ func Topology(job *mlv1.TrainingJob) framework.Topology {
 		hosts[replica] = WorkersName(job) + "-" + strconv.Itoa(replica) + "." + HeadlessName(job)
 	}
 	return framework.Topology{
-		ID: string(job.UID), Workers: job.Spec.NumWorkers, GPUsPerWorker: GpusPerWorker(job), Backend: Backend(job),
+		ID: string(job.UID), Workers: job.Spec.NumWorkers, GPUsPerWorker: GpusPerWorker(job),
 		Hosts: hosts, MasterAddress: masterAddress(job), MasterPort: job.Spec.Networking.MasterPort,
 	}
 }
 
-func frameworkEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
-	if known, ok := framework.For(job.Spec.Framework); ok {
-		return known.Env(Topology(job))
-	}
-	return nil
+// frameworkOf is the job's framework; nothing is known of one that this version cannot run.
+func frameworkOf(job *mlv1.TrainingJob) framework.Framework {
+	known, _ := framework.For(job.Spec.Framework)
+	return known
 }
 
 func namedProgram(job *mlv1.TrainingJob) framework.Program {
 	return framework.Program{Command: job.Spec.Command, Args: job.Spec.Args}
-}
-
-// program is what the container of a worker runs.
-func program(job *mlv1.TrainingJob) framework.Program {
-	if known, ok := framework.For(job.Spec.Framework); ok {
-		return known.Program(namedProgram(job))
-	}
-	return namedProgram(job)
-}
-
-// frameworkFiles adds the framework's files to the settings that are in the job's ConfigMap.
-func frameworkFiles(job *mlv1.TrainingJob, files map[string]string) map[string]string {
-	if known, ok := framework.For(job.Spec.Framework); ok {
-		for name, text := range known.Files(Topology(job)) {
-			files[name] = text
-		}
-	}
-	return files
-}
-
-// frameworkContainerPorts are the framework's ports in the pods.
-func frameworkContainerPorts(job *mlv1.TrainingJob) []corev1.ContainerPort {
-	var ports []corev1.ContainerPort
-	if known, ok := framework.For(job.Spec.Framework); ok {
-		for _, port := range known.Ports() {
-			ports = append(ports, corev1.ContainerPort{Name: port.Name, ContainerPort: port.Number, Protocol: corev1.ProtocolTCP})
-		}
-	}
-	return ports
-}
-
-// frameworkServicePorts are those of the Service of all replicas, which has every port, or of replica 0's.
-func frameworkServicePorts(job *mlv1.TrainingJob, master bool) []corev1.ServicePort {
-	var ports []corev1.ServicePort
-	if known, ok := framework.For(job.Spec.Framework); ok {
-		for _, port := range known.Ports() {
-			if port.Master || !master {
-				ports = append(ports, servicePort(port.Name, port.Number))
-			}
-		}
-	}
-	return ports
 }

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -22,10 +23,7 @@ func ConfigName(job *mlv1.TrainingJob) string { return job.Name + "-config" }
 
 // ServiceAccountName is the ServiceAccount of the workers: the spec's, or the one that the operator makes.
 func ServiceAccountName(job *mlv1.TrainingJob) string {
-	if job.Spec.ServiceAccountName != "" {
-		return job.Spec.ServiceAccountName
-	}
-	return job.Name + "-training"
+	return cmp.Or(job.Spec.ServiceAccountName, job.Name+"-training")
 }
 
 // ClaimName is the claim that holds the job's checkpoints: the spec's, or the one that the operator makes.
@@ -59,10 +57,7 @@ func CreatesClaim(job *mlv1.TrainingJob) bool {
 
 // StorageType is the type of storage that a job keeps its checkpoints in.
 func StorageType(job *mlv1.TrainingJob) mlv1.StorageType {
-	if t := job.Spec.Checkpoint.Storage.Type; t != "" {
-		return t
-	}
-	return mlv1.StoragePVC
+	return cmp.Or(job.Spec.Checkpoint.Storage.Type, mlv1.StoragePVC)
 }
 
 // NamedClaims are the claims that the spec names and that must exist before the job can start.
@@ -79,14 +74,11 @@ func NamedClaims(job *mlv1.TrainingJob) []string {
 
 // ResumeClaim returns the claim and the path in it when resumeFrom is a pvc:// URI.
 func ResumeClaim(job *mlv1.TrainingJob) (claim, path string, ok bool) {
-	if job.Spec.Checkpoint == nil {
-		return "", "", false
-	}
-	rest, ok := strings.CutPrefix(job.Spec.Checkpoint.ResumeFrom, "pvc://")
+	rest, ok := strings.CutPrefix(ResumeFrom(job), "pvc://")
+	claim, path, _ = strings.Cut(rest, "/")
 	if !ok {
 		return "", "", false
 	}
-	claim, path, _ = strings.Cut(rest, "/")
 	return claim, path, true
 }
 

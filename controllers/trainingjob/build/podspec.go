@@ -1,6 +1,8 @@
 package build
 
 import (
+	"cmp"
+	"maps"
 	"path"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,8 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 const (
@@ -26,11 +30,8 @@ const (
 	// gracePeriodSeconds is the time that a worker has to save a checkpoint in a volume when it is told to stop.
 	gracePeriodSeconds = 60
 
-	// trainerID is the user and group that workers run as by default.
-	trainerID = 1000
-
 	gpuResource         = corev1.ResourceName("nvidia.com/gpu")
-	defaultRDMAResource = "rdma/hca"
+	defaultRDMAResource = corev1.ResourceName("rdma/hca")
 )
 
 // PodSpec is the one template of all workers of a job.
@@ -57,20 +58,13 @@ func PodSpec(job *mlv1.TrainingJob, settings Settings) corev1.PodSpec {
 
 // Trainer is the container of a worker.
 func Trainer(job *mlv1.TrainingJob, settings Settings) corev1.Container {
-	image := job.Spec.Image
-	if image == "" {
-		image = settings.WorkerImage
-	}
-	runs := program(job)
+	program := frameworkOf(job).Program(namedProgram(job))
 	return corev1.Container{
-		Name: WorkerContainer, Image: image, ImagePullPolicy: job.Spec.ImagePullPolicy,
-		Command: runs.Command, Args: runs.Args,
-		Env:       Environment(job),
-		Resources: WorkerResources(job),
-		Ports: append([]corev1.ContainerPort{
-			{Name: "metrics", ContainerPort: job.Spec.Monitoring.MetricsPort, Protocol: corev1.ProtocolTCP},
-			{Name: "master", ContainerPort: job.Spec.Networking.MasterPort, Protocol: corev1.ProtocolTCP},
-		}, frameworkContainerPorts(job)...),
+		Name: WorkerContainer, Image: cmp.Or(job.Spec.Image, settings.WorkerImage), ImagePullPolicy: job.Spec.ImagePullPolicy,
+		Command: program.Command, Args: program.Args,
+		Env:                      Environment(job),
+		Resources:                WorkerResources(job),
+		Ports:                    containerPorts(workerPorts(job)...),
 		VolumeMounts:             mounts(job),
 		SecurityContext:          ContainerSecurity(job),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
@@ -82,20 +76,24 @@ func podSecurity(job *mlv1.TrainingJob) *corev1.PodSecurityContext {
 	if job.Spec.SecurityContext != nil {
 		return job.Spec.SecurityContext
 	}
-	return &corev1.PodSecurityContext{
-		RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](trainerID), RunAsGroup: ptr.To[int64](trainerID),
-		FSGroup: ptr.To[int64](trainerID), FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	return child.RestrictedPod()
+}
+
+func containerPorts(of ...framework.Port) []corev1.ContainerPort {
+	var ports []corev1.ContainerPort
+	for _, port := range of {
+		ports = append(ports, corev1.ContainerPort{Name: port.Name, ContainerPort: port.Number, Protocol: corev1.ProtocolTCP})
 	}
+	return ports
 }
 
 // ContainerSecurity is what the Pod Security level restricted asks of a container; RDMA needs one capability more.
 func ContainerSecurity(job *mlv1.TrainingJob) *corev1.SecurityContext {
-	capabilities := &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
+	security := child.Restricted()
 	if ptr.Deref(job.Spec.Networking.RDMAEnabled, false) {
-		capabilities.Add = []corev1.Capability{"IPC_LOCK"}
+		security.Capabilities.Add = []corev1.Capability{"IPC_LOCK"}
 	}
-	return &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: capabilities}
+	return security
 }
 
 // WorkerResources are those of one worker. The API server has checked that a GPU count in the spec is either one
@@ -120,7 +118,7 @@ func WorkerResources(job *mlv1.TrainingJob) corev1.ResourceRequirements {
 		set(gpuResource, int64(gpus))
 	}
 	if ptr.Deref(job.Spec.Networking.RDMAEnabled, false) {
-		set(rdmaResource(job), 1)
+		set(cmp.Or(corev1.ResourceName(job.Spec.Networking.RDMAResource), defaultRDMAResource), 1)
 	}
 	return resources
 }
@@ -140,13 +138,6 @@ func DividesGPUs(job *mlv1.TrainingJob) bool {
 
 // GpusPerWorker is how many GPUs each worker of a job has.
 func GpusPerWorker(job *mlv1.TrainingJob) int32 { return ptr.Deref(job.Spec.GPUsPerWorker, 1) }
-
-func rdmaResource(job *mlv1.TrainingJob) corev1.ResourceName {
-	if name := job.Spec.Networking.RDMAResource; name != "" {
-		return corev1.ResourceName(name)
-	}
-	return defaultRDMAResource
-}
 
 func volumes(job *mlv1.TrainingJob) []corev1.Volume {
 	list := []corev1.Volume{
@@ -218,26 +209,28 @@ func IsAdmitted(status *mlv1.TrainingJobStatus) bool {
 
 // Resources are the sums over all workers, with the utilization that was reported last.
 func Resources(job *mlv1.TrainingJob, before *mlv1.ResourcesStatus) *mlv1.ResourcesStatus {
-	of := WorkerResources(job)
 	sum := &mlv1.ResourcesStatus{Workers: job.Spec.NumWorkers, GPUs: job.Spec.NumWorkers * GpusPerWorker(job)}
-	sum.CPU = Times(of, corev1.ResourceCPU, job.Spec.NumWorkers)
-	sum.Memory = Times(of, corev1.ResourceMemory, job.Spec.NumWorkers)
+	requests := Requests(job, job.Spec.NumWorkers)
+	if cpu, ok := requests[corev1.ResourceCPU]; ok {
+		sum.CPU = &cpu
+	}
+	if memory, ok := requests[corev1.ResourceMemory]; ok {
+		sum.Memory = &memory
+	}
 	if before != nil {
 		sum.GPUUtilizationPercent = before.GPUUtilizationPercent
 	}
 	return sum
 }
 
-// Times is what the workers request together; limits stand for requests that are not set, as for any pod.
-func Times(of corev1.ResourceRequirements, name corev1.ResourceName, workers int32) *resource.Quantity {
-	quantity, ok := of.Requests[name]
-	if !ok {
-		quantity, ok = of.Limits[name]
+// Requests are what so many workers request together; limits stand for requests that are not set, as for any pod.
+func Requests(job *mlv1.TrainingJob, workers int32) corev1.ResourceList {
+	of, sum := WorkerResources(job), corev1.ResourceList{}
+	maps.Copy(sum, of.Limits)
+	maps.Copy(sum, of.Requests)
+	for name, quantity := range sum {
+		quantity.Mul(int64(workers))
+		sum[name] = quantity
 	}
-	if !ok {
-		return nil
-	}
-	sum := quantity.DeepCopy()
-	sum.Mul(int64(workers))
-	return &sum
+	return sum
 }

@@ -1,8 +1,8 @@
 package build
 
 import (
+	"cmp"
 	"path"
-	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 const (
@@ -57,7 +59,7 @@ func tensorBoardEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
 	if !TensorBoardEnabled(job) {
 		return nil
 	}
-	return []corev1.EnvVar{{Name: "TENSORBOARD_LOGDIR", Value: tensorBoardDir(job)}}
+	return []corev1.EnvVar{framework.Text("TENSORBOARD_LOGDIR", tensorBoardDir(job))}
 }
 
 // addTensorBoard adds the sidecar to the workers' pods, and the volume that it shares with the trainer where there is no
@@ -76,33 +78,22 @@ func addTensorBoard(pod *corev1.PodSpec, job *mlv1.TrainingJob, settings Setting
 		mount.ReadOnly = true
 	}
 	pod.InitContainers = append(pod.InitContainers, corev1.Container{
-		Name: TensorBoardContainer, Image: tensorBoardImage(job, settings),
+		Name: TensorBoardContainer, Image: cmp.Or(job.Spec.Monitoring.TensorboardImage, settings.TensorBoardImage),
 		Command: []string{"/bin/sh", "-c", TensorBoardScript},
 		Env: append(tensorBoardEnv(job),
-			corev1.EnvVar{Name: "TENSORBOARD_PORT", Value: strconv.Itoa(tensorBoardDefaultPort)},
-			corev1.EnvVar{Name: "REPLICA_ID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
-				APIVersion: "v1", FieldPath: "metadata.annotations['" + batchv1.JobCompletionIndexAnnotation + "']",
-			}}},
-			corev1.EnvVar{Name: "HOME", Value: "/tmp"}, // the user of the workers has none in other images
+			framework.Number("TENSORBOARD_PORT", tensorBoardDefaultPort),
+			framework.ReplicaIndex("REPLICA_ID"),
+			framework.Text("HOME", "/tmp"), // the user of the workers has none in other images
 		),
 		Ports: []corev1.ContainerPort{{Name: TensorBoardContainer, ContainerPort: tensorBoardDefaultPort, Protocol: corev1.ProtocolTCP}},
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")},
 		},
-		VolumeMounts:  []corev1.VolumeMount{mount},
-		RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), // a sidecar: it ends with the trainer
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
+		VolumeMounts:    []corev1.VolumeMount{mount},
+		RestartPolicy:   ptr.To(corev1.ContainerRestartPolicyAlways), // a sidecar: it ends with the trainer
+		SecurityContext: child.Restricted(),
 	})
-}
-
-func tensorBoardImage(job *mlv1.TrainingJob, settings Settings) string {
-	if job.Spec.Monitoring.TensorboardImage != "" {
-		return job.Spec.Monitoring.TensorboardImage
-	}
-	return settings.TensorBoardImage
 }
 
 // TensorBoardService is the Service of TensorBoard. Unlike the job's others it has an address of its own, so that it can
@@ -112,7 +103,7 @@ func TensorBoardService(job *mlv1.TrainingJob) *corev1.Service {
 		ObjectMeta: Meta(job, TensorBoardName(job)),
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{mlv1.LabelTrainingJob: job.Name, batchv1.JobCompletionIndexAnnotation: "0"},
-			Ports:    []corev1.ServicePort{servicePort(TensorBoardContainer, tensorBoardDefaultPort)},
+			Ports:    servicePorts([]framework.Port{{Name: TensorBoardContainer, Number: tensorBoardDefaultPort}}),
 		},
 	}
 }

@@ -40,7 +40,7 @@ func TestFrameworksOfTheTrainingWorker(t *testing.T) {
 func TestPortsCanStandInServices(t *testing.T) {
 	for name, known := range frameworks {
 		seen := map[string]bool{"metrics": true, "master": true}
-		for _, port := range known.Ports() {
+		for _, port := range known.Ports {
 			assert.LessOrEqual(t, len(port.Name), 15, "framework %q", name)
 			assert.False(t, seen[port.Name], "framework %q has port %s twice", name, port.Name)
 			assert.GreaterOrEqual(t, port.Number, int32(1024))

@@ -1,14 +1,11 @@
-// Package gang knows the schedulers that start the workers of a TrainingJob together: one file per scheduler, behind one interface.
+// Package gang knows the schedulers that start the workers of a TrainingJob together: a table of them, and what each needs.
 package gang
 
 import (
 	"fmt"
-	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
@@ -21,22 +18,6 @@ const (
 	Kubernetes   = "kubernetes"
 	none         = "none"
 )
-
-// Scheduler is a scheduler that knows the pods of a gang by an object, its PodGroup.
-type Scheduler interface {
-	// Kind is the kind of its PodGroup, and the versions that are understood, newest first.
-	Kind() (schema.GroupKind, []string)
-	// Install says what a cluster lacks that does not serve the kind.
-	Install() string
-	// SchedulerName is the schedulerName of its pods; empty for the default scheduler.
-	SchedulerName() string
-	// Join makes a pod a member of a PodGroup.
-	Join(pod *corev1.PodTemplateSpec, group string)
-	// Spec is the spec of the PodGroup of so many workers.
-	Spec(job *mlv1.TrainingJob, workers int32) map[string]any
-}
-
-var schedulers = map[string]Scheduler{Volcano: volcano{}, Coscheduling: coscheduling{}, Kubernetes: kubernetes{}}
 
 // byName are the gang schedulers that spec.scheduling.schedulerName alone selects.
 var byName = map[string]string{
@@ -82,9 +63,8 @@ func NotServed(name string) string {
 	if !ok {
 		return fmt.Sprintf("annotation %s: %q is none of volcano, coscheduling, kubernetes and none: correct it", mlv1.AnnotationGangScheduler, name)
 	}
-	kind, _ := scheduler.Kind()
 	return fmt.Sprintf("the workers must be started together by %s, but the cluster does not serve %s: %s, or set spec.scheduling.gang to false",
-		name, kind, scheduler.Install())
+		name, scheduler.Kind, scheduler.install)
 }
 
 // Join makes the pods of a Job members of the job's gang.
@@ -92,16 +72,15 @@ func Join(workers *batchv1.Job, name string) {
 	workers.Annotations[mlv1.AnnotationGangScheduler] = name
 	template, scheduler := &workers.Spec.Template, schedulers[name]
 	if template.Spec.SchedulerName == "" {
-		template.Spec.SchedulerName = scheduler.SchedulerName()
+		template.Spec.SchedulerName = scheduler.schedulerName
 	}
-	scheduler.Join(template, workers.Name)
+	scheduler.join(template, workers.Name)
 }
 
 // Group is the PodGroup of a job, without its contents.
 func Group(job *mlv1.TrainingJob, name, version string) *unstructured.Unstructured {
-	kind, _ := schedulers[name].Kind()
 	group := &unstructured.Unstructured{Object: map[string]any{}}
-	group.SetGroupVersionKind(kind.WithVersion(version))
+	group.SetGroupVersionKind(schedulers[name].Kind.WithVersion(version))
 	group.SetNamespace(job.Namespace)
 	group.SetName(build.WorkersName(job))
 	return group
@@ -112,33 +91,8 @@ func FullGroup(job *mlv1.TrainingJob, name, version string, workers int32) *unst
 	group := Group(job, name, version)
 	group.SetLabels(build.Labels(job))
 	group.SetOwnerReferences(build.Meta(job, "").OwnerReferences)
-	group.Object["spec"] = schedulers[name].Spec(job, workers)
+	group.Object["spec"] = schedulers[name].spec(job, workers)
 	return group
-}
-
-// IsSame says whether a PodGroup has the contents that it should have. Defaults that the API added do not count.
-func IsSame(want, is *unstructured.Unstructured) bool {
-	return contains(want.Object["spec"], is.Object["spec"])
-}
-
-func contains(want, is any) bool {
-	switch w := want.(type) {
-	case map[string]any:
-		i, ok := is.(map[string]any)
-		if !ok {
-			return false
-		}
-		for key, value := range w {
-			if !contains(value, i[key]) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		i, ok := is.([]any)
-		return ok && slices.EqualFunc(w, i, contains)
-	}
-	return fmt.Sprint(want) == fmt.Sprint(is)
 }
 
 // withPriority adds the PriorityClass of a job to the spec of its PodGroup.
@@ -151,11 +105,9 @@ func withPriority(job *mlv1.TrainingJob, spec map[string]any) map[string]any {
 
 // minResources are the requests of so many workers together.
 func minResources(job *mlv1.TrainingJob, workers int32) map[string]any {
-	of, sum := build.WorkerResources(job), map[string]any{}
-	for _, list := range []corev1.ResourceList{of.Limits, of.Requests} { // limits stand for requests that are not set
-		for name := range list {
-			sum[string(name)] = build.Times(of, name, workers).String()
-		}
+	sum := map[string]any{}
+	for name, quantity := range build.Requests(job, workers) {
+		sum[string(name)] = quantity.String()
 	}
 	return sum
 }

@@ -48,11 +48,10 @@ func (c *cycle) prepare() {
 	c.priorities = priorities
 	count := len(c.nodes.all)
 	for at, p := range c.priorities {
-		made := &lower{priority: p, at: at, none: true, room: newRoom(count, c.layout.width), largest: newRoom(count, c.layout.width), cheapest: make([]int64, count)}
-		for i := range made.cheapest {
-			made.cheapest[i] = math.MaxInt32
-		}
-		c.lower = append(c.lower, made)
+		c.lower = append(c.lower, &lower{
+			priority: p, at: at, none: true, room: newRoom(count, c.layout.width), largest: newRoom(count, c.layout.width),
+			cheapest: slices.Repeat([]int64{math.MaxInt32}, count),
+		})
 	}
 	for i := range c.running.jobs {
 		if h := &c.running.jobs[i]; h.Preemptible && !h.going {
@@ -122,15 +121,10 @@ func (c *cycle) upTo(priority int32) []*lower {
 
 // suffice says whether the limits of a job would do if all of them went.
 func (l *lower) suffice(s *scopes) bool {
-	for at := range s {
-		if s[at].ledger == nil {
-			continue
-		}
-		used := s[at].soonest()
-		used.subtract(&s[at].below[l.at])
-		if s[at].short(&s[at].need, used) >= 0 {
-			return false
-		}
-	}
-	return true
+	_, _, short := s.short(func(of *ledger) amounts {
+		used := of.soonest()
+		used.subtract(&of.below[l.at])
+		return used
+	}, nil)
+	return !short
 }

@@ -56,7 +56,7 @@ func (c *cycle) walk(job *waiting, s *scopes) []*held {
 		if t.good == 0 {
 			continue
 		}
-		if _, _, short := free.short(s); !short && t.fit() {
+		if _, _, short := s.short((*ledger).soonest, &free); !short && t.fit() {
 			return going
 		}
 	}
@@ -115,7 +115,7 @@ func (c *cycle) onBestNodes(job *waiting, s *scopes, then room, below *lower, co
 		}
 	}
 	for i := 0; ; i++ {
-		level, sum, short := free.short(s)
+		level, sum, short := s.short((*ledger).soonest, &free)
 		if !short {
 			return chosen
 		}
@@ -151,14 +151,14 @@ func (c *cycle) spare(job *waiting, s *scopes, chosen []*held, cost []int64) []*
 			cmp.Compare(a.need[gpuSum], b.need[gpuSum]), cmp.Compare(a.need[cpuSum], b.need[cpuSum]),
 			a.AdmittedAt.Compare(b.AdmittedAt), strings.Compare(string(a.UID), string(b.UID)))
 	})
-	if _, _, short := free.short(s); short || !t.fit() {
+	if _, _, short := s.short((*ledger).soonest, &free); short || !t.fit() {
 		return nil
 	}
 	var victims []*held
 	for _, h := range chosen {
 		t.move(h, -1)
 		free.add(s, h, job.queue, -1)
-		if _, _, short := free.short(s); short || !t.fit() {
+		if _, _, short := s.short((*ledger).soonest, &free); short || !t.fit() {
 			t.move(h, 1)
 			free.add(s, h, job.queue, 1)
 			victims = append(victims, h)

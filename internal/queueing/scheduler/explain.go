@@ -101,15 +101,15 @@ func (w *waiting) quotaMessage(s *scopes) string {
 	owner, limit, used := w.owner(), l.limit[w.sum], l.used[w.sum]
 	switch {
 	case w.verdict == tooMuchQuota:
-		return fmt.Sprintf("%s: requested %s exceeds the limit %s: raise the limit, or request less", owner, amountOf(w.sum, need), bare(w.sum, limit))
+		return fmt.Sprintf("%s: requested %s exceeds the limit %s: raise the limit, or request less", owner, amountOf(w.sum, need), bareSum(w.sum, limit))
 	case w.sum == jobs && w.at == ofCluster:
 		return fmt.Sprintf("%s: maxJobs reached (%d)", owner, used)
 	case w.sum == jobs:
 		return fmt.Sprintf("%s: maxConcurrency reached (%d)", owner, used)
 	}
-	message := fmt.Sprintf("%s: quota exceeded: requested %s, used %s, limit %s", owner, amountOf(w.sum, need), bare(w.sum, used), bare(w.sum, limit))
+	message := fmt.Sprintf("%s: quota exceeded: requested %s, used %s, limit %s", owner, amountOf(w.sum, need), bareSum(w.sum, used), bareSum(w.sum, limit))
 	if w.at == ofQueue && w.queue.cohort != nil && w.queue.nominal[w.sum] != limit {
-		message += fmt.Sprintf(" (quota %s, borrowing limit %s)", bare(w.sum, w.queue.nominal[w.sum]), bare(w.sum, limit-w.queue.nominal[w.sum]))
+		message += fmt.Sprintf(" (quota %s, borrowing limit %s)", bareSum(w.sum, w.queue.nominal[w.sum]), bareSum(w.sum, limit-w.queue.nominal[w.sum]))
 	}
 	return message
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 )
@@ -111,7 +112,8 @@ func (n *nodes) matching(in *cluster, group *Group) *class {
 	}
 	tolerated := make([]bool, len(n.taintSets))
 	for i, taints := range n.taintSets {
-		tolerated[i] = tolerates(group.Tolerations, taints)
+		_, refused := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Logger{}, taints, group.Tolerations, nil, false)
+		tolerated[i] = !refused
 	}
 	made := &class{nodes: make([]int32, 0, len(candidates)), has: make([]bool, len(n.all))}
 	var asNode corev1.Node
@@ -174,18 +176,6 @@ func within(some, others []int32) []int32 {
 		}
 	}
 	return both
-}
-
-func tolerates(tolerations []corev1.Toleration, taints []corev1.Taint) bool {
-	for t := range taints {
-		tolerated := func(one corev1.Toleration) bool {
-			return one.ToleratesTaint(klog.Logger{}, &taints[t], false)
-		}
-		if !slices.ContainsFunc(tolerations, tolerated) {
-			return false
-		}
-	}
-	return true
 }
 
 // byTopology are the class' nodes by the value of a label; nodes without it are in none.

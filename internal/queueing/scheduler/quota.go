@@ -67,10 +67,7 @@ func (l *ledger) short(need *amounts, used amounts) int {
 	return -1
 }
 
-// held is what jobs hold; now what counts as used for a job that would start at once; soonest for one that waits for those that
-// are being stopped.
-func (l *ledger) held() amounts { return l.used }
-
+// now is what counts as used for a job that would start at once; soonest for one that waits for those that are being stopped.
 func (l *ledger) now() amounts {
 	used := l.used
 	used.add(&l.claimed)
@@ -258,13 +255,17 @@ func scopesOf(job *Job, need *amounts, q *queue, in *cluster) scopes {
 	return s
 }
 
-// short is the narrowest level that has not enough, and the sum; false when all have.
-func (s *scopes) short(used func(*ledger) amounts) (level, int, bool) {
+// short is the narrowest level that has not enough, once so much of each is freed (nil for nothing), and the sum; false when all have.
+func (s *scopes) short(used func(*ledger) amounts, free *freed) (level, int, bool) {
 	for at := range s {
 		if s[at].ledger == nil {
 			continue
 		}
-		if sum := s[at].short(&s[at].need, used(s[at].ledger)); sum >= 0 {
+		holds := used(s[at].ledger)
+		if free != nil {
+			holds.subtract(&free[at])
+		}
+		if sum := s[at].short(&s[at].need, holds); sum >= 0 {
 			return level(at), sum, true
 		}
 	}

@@ -42,20 +42,14 @@ func (c *cycle) scan(s *shape) int32 {
 
 // refresh enters the nodes that have changed.
 func (c *cycle) refresh(s *shape) {
-	r := s.ranking
-	if r == nil || len(c.changed)-r.seen > len(s.class.nodes) {
+	r, changed := s.ranking, s.class.nodes
+	if r == nil || len(c.changed)-r.seen > len(changed) {
 		r = &ranking{heap: heap[choice]{less: better}}
-		for _, node := range s.class.nodes {
-			if row := c.usable.of(node); fits(row, s.request) {
-				r.items = append(r.items, choice{score(row, s.request), node})
-			}
-		}
-		r.order()
-		r.seen = len(c.changed)
 		s.ranking = r
-		return
+	} else {
+		changed = c.changed[r.seen:]
 	}
-	for _, node := range c.changed[r.seen:] {
+	for _, node := range changed {
 		if row := c.usable.of(node); s.class.has[node] && fits(row, s.request) {
 			r.push(choice{score(row, s.request), node})
 		}

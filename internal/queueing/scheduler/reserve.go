@@ -3,11 +3,6 @@ package scheduler
 // reservations is for how many jobs room is kept in a cycle, each on nodes of another class.
 const reservations = 8
 
-// beyond is the narrowest level whose limit a job exceeds by itself, and the sum.
-func (s *scopes) beyond() (level, int, bool) {
-	return s.short(func(*ledger) amounts { return amounts{} })
-}
-
 // isHopeless says whether a form does not even fit on nodes on which no job runs.
 func (c *cycle) isHopeless(f *form) bool {
 	if f.missing != "" {
@@ -17,8 +12,8 @@ func (c *cycle) isHopeless(f *form) bool {
 		if c.empty.all == nil {
 			c.empty = newRoom(len(c.nodes.all), c.layout.width)
 			for i, node := range c.nodes.all {
-				c.layout.add(c.empty.of(int32(i)), &node.Allocatable)
-				c.layout.subtract(c.empty.of(int32(i)), &node.Requested)
+				c.layout.add(c.empty.of(int32(i)), &node.Allocatable, 1)
+				c.layout.add(c.empty.of(int32(i)), &node.Requested, -1)
 			}
 		}
 		f.hopeless, f.known = !c.roomFor(f, c.empty), true
@@ -32,7 +27,7 @@ func (c *cycle) awaitGoing(job *waiting, s *scopes) bool {
 	if c.going == 0 || job.form.soonFull == c.victims {
 		return false
 	}
-	if _, _, short := s.short((*ledger).soonest); short {
+	if _, _, short := s.short((*ledger).soonest, nil); short {
 		return false
 	}
 	placed, ok := c.find(job.form, c.future, nil)

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,25 +34,17 @@ func layoutOf(pending []Job, nodes []Node) layout {
 			}
 		}
 	}
-	if len(offered) > 0 {
-		for i := range pending {
-			for g := range pending[i].Groups {
-				for name := range pending[i].Groups[g].Requests.Extended {
-					if _, ok := offered[name]; ok {
-						offered[name] = true
-					}
+	for i := range pending {
+		for g := range pending[i].Groups {
+			for name := range pending[i].Groups[g].Requests.Extended {
+				if _, ok := offered[name]; ok {
+					offered[name] = true
 				}
 			}
 		}
 	}
-	var names []corev1.ResourceName
-	for name, asked := range offered {
-		if asked {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return layout{names: names, width: extended + len(names)}
+	maps.DeleteFunc(offered, func(_ corev1.ResourceName, asked bool) bool { return !asked })
+	return layout{names: slices.Sorted(maps.Keys(offered)), width: extended + len(offered)}
 }
 
 // missing is the first by name of the extended resources in a request that no node offers; empty when there is none.
@@ -68,55 +61,37 @@ func (l *layout) missing(r *Resources) corev1.ResourceName {
 	return first
 }
 
-// add puts amounts on a row.
-func (l *layout) add(row []int64, r *Resources) {
-	row[cpu] += r.MilliCPU
-	row[memory] += r.Memory
-	row[storage] += r.EphemeralStorage
-	row[gpus] += r.GPUs
-	row[pods] += r.Pods
+// add puts amounts on a row, or takes them, with sign -1.
+func (l *layout) add(row []int64, r *Resources, sign int64) {
+	row[cpu] += sign * r.MilliCPU
+	row[memory] += sign * r.Memory
+	row[storage] += sign * r.EphemeralStorage
+	row[gpus] += sign * r.GPUs
+	row[pods] += sign * r.Pods
 	if len(r.Extended) > 0 {
 		for i, name := range l.names {
-			row[extended+i] += r.Extended[name]
-		}
-	}
-}
-
-// subtract takes amounts from a row.
-func (l *layout) subtract(row []int64, r *Resources) {
-	row[cpu] -= r.MilliCPU
-	row[memory] -= r.Memory
-	row[storage] -= r.EphemeralStorage
-	row[gpus] -= r.GPUs
-	row[pods] -= r.Pods
-	if len(r.Extended) > 0 {
-		for i, name := range l.names {
-			row[extended+i] -= r.Extended[name]
+			row[extended+i] += sign * r.Extended[name]
 		}
 	}
 }
 
 // member adds what one member of a group needs to a row: a member is a pod, even if its requests do not say so.
 func (l *layout) member(row []int64, r *Resources) {
-	l.add(row, r)
+	l.add(row, r, 1)
 	row[pods] = max(row[pods], 1)
 }
 
 // name of the resource at a place, as Kubernetes has it.
 func (l *layout) name(at int) string {
-	switch at {
-	case cpu:
-		return string(corev1.ResourceCPU)
-	case memory:
-		return string(corev1.ResourceMemory)
-	case storage:
-		return string(corev1.ResourceEphemeralStorage)
-	case gpus:
-		return gpuName
-	case pods:
-		return string(corev1.ResourcePods)
+	if at < extended {
+		return names[at]
 	}
 	return string(l.names[at-extended])
+}
+
+var names = [extended]string{
+	cpu: string(corev1.ResourceCPU), memory: string(corev1.ResourceMemory), storage: string(corev1.ResourceEphemeralStorage),
+	gpus: gpuName, pods: string(corev1.ResourcePods),
 }
 
 const gpuName = "nvidia.com/gpu"

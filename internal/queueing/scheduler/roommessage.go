@@ -92,7 +92,7 @@ func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) stri
 	if never {
 		for i := range request {
 			if at := scarceFirst(i, len(request)); request[at] > largest[at] {
-				return fmt.Sprintf("%s: requested %s on one node, largest matching node has %s", c.layout.name(at), c.layout.bare(at, request[at]), c.layout.bare(at, largest[at]))
+				return fmt.Sprintf("%s: requested %s on one node, largest matching node has %s", c.layout.name(at), bare(at, request[at]), bare(at, largest[at]))
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) stri
 			if never {
 				have = "total"
 			}
-			return fmt.Sprintf("%s: requested %s, %s %s %s", c.layout.name(at), c.layout.bare(at, need), have, c.layout.bare(at, free[at]), where)
+			return fmt.Sprintf("%s: requested %s, %s %s %s", c.layout.name(at), bare(at, need), have, bare(at, free[at]), where)
 		}
 	}
 	members := 0
@@ -117,7 +117,7 @@ func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) stri
 	}
 	for i := range request {
 		if at := scarceFirst(i, len(request)); request[at] > largest[at] {
-			return fmt.Sprintf("%s: requested %s on one node, at most %s available %s", c.layout.name(at), c.layout.bare(at, request[at]), c.layout.bare(at, largest[at]), where)
+			return fmt.Sprintf("%s: requested %s on one node, at most %s available %s", c.layout.name(at), bare(at, request[at]), bare(at, largest[at]), where)
 		}
 	}
 	return fmt.Sprintf("requested %s on one node: no matching node has all of it available", f.wants(&c.layout))
@@ -174,7 +174,7 @@ func (f *form) wants(l *layout) string {
 		for i := range p.shape.request {
 			at := scarceFirst(i, l.width)
 			if need := p.shape.request[at]; need > 0 && at != pods {
-				one = append(one, l.bare(at, need)+" "+l.name(at))
+				one = append(one, bare(at, need)+" "+l.name(at))
 			}
 		}
 		text := strings.Join(one, ", ")
@@ -190,7 +190,7 @@ func (f *form) wants(l *layout) string {
 }
 
 // bare is an amount of a resource, as users write it.
-func (l *layout) bare(at int, n int64) string {
+func bare(at int, n int64) string {
 	switch at {
 	case cpu:
 		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
@@ -200,27 +200,17 @@ func (l *layout) bare(at int, n int64) string {
 	return fmt.Sprint(n)
 }
 
-// amountOf a sum that is limited.
-func amountOf(sum int, n int64) string {
-	switch sum {
-	case gpuSum:
-		return fmt.Sprintf("%d %s", n, gpuName)
-	case cpuSum:
-		return bare(sum, n) + " cpu"
-	case memorySum:
-		return bare(sum, n) + " memory"
-	}
-	return plural(int(n), "job")
-}
+// resourceOf are the places of the sums that are limited among the resources.
+var resourceOf = [sums]int{jobs: pods, gpuSum: gpus, cpuSum: cpu, memorySum: memory}
 
-func bare(sum int, n int64) string {
-	switch sum {
-	case cpuSum:
-		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
-	case memorySum:
-		return resource.NewQuantity(n, resource.BinarySI).String()
+// bareSum is an amount of a sum that is limited, amountOf the same with its name.
+func bareSum(sum int, n int64) string { return bare(resourceOf[sum], n) }
+
+func amountOf(sum int, n int64) string {
+	if sum == jobs {
+		return plural(int(n), "job")
 	}
-	return fmt.Sprint(n)
+	return bareSum(sum, n) + " " + names[resourceOf[sum]]
 }
 
 func plural(n int, noun string) string {

@@ -94,11 +94,11 @@ func begin(s *Snapshot) *cycle {
 	c.free = newRoom(len(c.nodes.all), c.layout.width)
 	for i, node := range c.nodes.all {
 		row := c.free.of(int32(i))
-		c.layout.add(row, &node.Allocatable)
+		c.layout.add(row, &node.Allocatable, 1)
 		c.total[gpuSum] += node.Allocatable.GPUs
 		c.total[cpuSum] += node.Allocatable.MilliCPU
 		c.total[memorySum] += node.Allocatable.Memory
-		c.layout.subtract(row, &node.Requested)
+		c.layout.add(row, &node.Requested, -1)
 	}
 	c.running = runningOf(s.Running, &c.layout, c.nodes)
 	for i := range c.running.jobs {
@@ -168,8 +168,8 @@ func (c *cycle) cannot(job *waiting) verdict {
 		return noCluster
 	}
 	s := scopesOf(job.Job, &job.form.need, job.queue, job.form.cluster)
-	var beyond bool
-	if job.at, job.sum, beyond = s.beyond(); beyond {
+	var beyond bool // what the job exceeds by itself
+	if job.at, job.sum, beyond = s.short(func(*ledger) amounts { return amounts{} }, nil); beyond {
 		return tooMuchQuota
 	}
 	if !c.isHopeless(job.form) {
@@ -177,7 +177,7 @@ func (c *cycle) cannot(job *waiting) verdict {
 	}
 	// Nodes may be added for a job that lacks nothing else.
 	var short bool
-	if job.at, job.sum, short = s.short((*ledger).now); short {
+	if job.at, job.sum, short = s.short((*ledger).now, nil); short {
 		return overQuota
 	}
 	return tooMuchRoom
@@ -190,7 +190,7 @@ func (c *cycle) decide(job *waiting, borrows bool) verdict {
 		return afterOther
 	}
 	s := scopesOf(job.Job, &job.form.need, job.queue, job.form.cluster)
-	at, sum, short := s.short((*ledger).now)
+	at, sum, short := s.short((*ledger).now, nil)
 	if !short {
 		if placed, ok := c.place(job.form); ok {
 			c.hold(job.Job, &s, &job.form.need, job.queue, false)
@@ -227,7 +227,7 @@ func (c *cycle) refuse(job *waiting, s *scopes, at level, sum int, short bool) v
 		s.claim(job, at)
 		return overQuota
 	}
-	if s[at].claimant != nil && s[at].short(&s[at].need, s[at].held()) < 0 {
+	if s[at].short(&s[at].need, s[at].used) < 0 {
 		job.behind = s[at].claimant
 		return behind
 	}

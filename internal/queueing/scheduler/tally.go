@@ -1,5 +1,7 @@
 package scheduler
 
+import "slices"
+
 // tally counts how many members of a form fit while jobs give their room back one after the other: what a job changes is
 // counted on its nodes only.
 type tally struct {
@@ -22,9 +24,7 @@ func (c *cycle) tally(f *form, in room) *tally {
 	t := &tally{cycle: c, form: f, room: in, domain: make([]int32, len(c.nodes.all))}
 	domains := 1
 	if f.topology != "" && len(f.parts) > 0 {
-		for i := range t.domain {
-			t.domain[i] = -1
-		}
+		t.domain = slices.Repeat([]int32{-1}, len(c.nodes.all))
 		all := f.parts[0].shape.class.byTopology(c.nodes, f.topology)
 		domains = len(all)
 		for d := range all {
@@ -35,29 +35,17 @@ func (c *cycle) tally(f *form, in room) *tally {
 	}
 	t.enough = make([]int, domains)
 	for _, p := range f.parts {
-		members := make([]int, domains)
-		counts := make([]int32, len(c.nodes.all))
-		for i := range counts {
-			counts[i] = -1
-		}
+		counts := slices.Repeat([]int32{-1}, len(c.nodes.all))
 		for _, node := range p.shape.class.nodes {
-			if d := t.domain[node]; d >= 0 {
-				n := count(in.of(node), p.shape.request, p.count)
-				counts[node] = int32(n)
-				members[d] += n
-			}
+			counts[node] = 0
 		}
-		for d := range members {
-			if members[d] >= p.count {
-				t.enough[d]++
-			}
-		}
-		t.fits, t.members = append(t.fits, counts), append(t.members, members)
+		t.fits, t.members = append(t.fits, counts), append(t.members, make([]int, domains))
 	}
-	for _, parts := range t.enough {
-		if parts == len(f.parts) {
-			t.good++
-		}
+	if len(f.parts) == 0 {
+		t.good = domains
+	}
+	for node := range t.domain {
+		t.recount(int32(node))
 	}
 	return t
 }
@@ -65,17 +53,11 @@ func (c *cycle) tally(f *form, in room) *tally {
 // move gives the room of a job back, or takes it again, with sign -1.
 func (t *tally) move(h *held, sign int64) {
 	r := t.cycle.running
-	for m := h.from; m < h.to; m++ {
-		node := r.node[m]
-		if node < 0 {
-			continue
+	r.move(h, t.room, sign)
+	for _, node := range r.node[h.from:h.to] {
+		if node >= 0 {
+			t.recount(node)
 		}
-		row := t.room.of(node)
-		request := r.requests[r.request[m]:]
-		for i := range row {
-			row[i] += sign * request[i]
-		}
-		t.recount(node)
 	}
 }
 

@@ -45,21 +45,6 @@ func (f *freed) add(s *scopes, h *held, of *queue, sign int64) {
 	}
 }
 
-// short is the narrowest level that has still not enough.
-func (f *freed) short(s *scopes) (level, int, bool) {
-	for at := range s {
-		if s[at].ledger == nil {
-			continue
-		}
-		used := s[at].soonest()
-		used.subtract(&f[at])
-		if sum := s[at].short(&s[at].need, used); sum >= 0 {
-			return level(at), sum, true
-		}
-	}
-	return 0, 0, false
-}
-
 // helps says whether a running job holds something of what a level is short of.
 func (f *freed) helps(s *scopes, h *held, of *queue, at level, sum int) bool {
 	var one freed

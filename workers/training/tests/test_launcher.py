@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import WORKER_ROOT, free_port, wait_for
 
-LAUNCHER = WORKER_ROOT.parent.parent / "controllers" / "trainingjob" / "framework" / "launch" / "launcher.py"
+LAUNCHER = WORKER_ROOT.parent.parent / "controllers" / "trainingjob" / "framework" / "launcher.py"
 pytestmark = pytest.mark.skipif(not LAUNCHER.exists(), reason="the operator is not part of this copy")
 
 # A rank that adds up over all, says so, and goes on until it is told to stop, when asked to.

@@ -1,4 +1,4 @@
-package pytorch
+package framework
 
 import (
 	"testing"
@@ -6,11 +6,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/launch"
 )
 
-func TestEnvironment(t *testing.T) {
+func TestEnvironmentOfPyTorch(t *testing.T) {
 	index := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
 		APIVersion: "v1", FieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']",
 	}}
@@ -27,13 +25,13 @@ func TestEnvironment(t *testing.T) {
 			{Name: "PET_MASTER_PORT", Value: "29500"},
 		}
 	}
-	topology := launch.Topology{Workers: 3, MasterAddress: "a-training-0.a-headless", MasterPort: 29500, Backend: "gloo"}
+	topology := Topology{Workers: 3, MasterAddress: "a-training-0.a-headless", MasterPort: 29500}
 	local := []corev1.EnvVar{{Name: "LOCAL_RANK", Value: "0"}, {Name: "LOCAL_WORLD_SIZE", Value: "1"}}
 	for _, gpus := range []int32{0, 1} {
 		topology.GPUsPerWorker = gpus
-		assert.Empty(t, cmp.Diff(append(want("1"), local...), New().Env(topology)), "one process per worker with %d GPUs", gpus)
+		assert.Empty(t, cmp.Diff(append(want("1"), local...), pyTorch.Env(topology)), "one process per worker with %d GPUs", gpus)
 	}
 
 	topology.GPUsPerWorker = 4
-	assert.Empty(t, cmp.Diff(want("4"), New().Env(topology)), "torchrun starts a process per GPU and tells it its local rank")
+	assert.Empty(t, cmp.Diff(want("4"), pyTorch.Env(topology)), "torchrun starts a process per GPU and tells it its local rank")
 }

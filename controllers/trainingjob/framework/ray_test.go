@@ -1,4 +1,4 @@
-package ray
+package framework
 
 import (
 	"testing"
@@ -6,15 +6,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/launch"
 )
 
-func TestEnvironment(t *testing.T) {
-	topology := launch.Topology{ID: "uid", Workers: 3, GPUsPerWorker: 2, MasterAddress: "a-training-0.a-headless", MasterPort: 29500}
+func TestEnvironmentOfRay(t *testing.T) {
+	topology := Topology{ID: "uid", Workers: 3, GPUsPerWorker: 2, MasterAddress: "a-training-0.a-headless", MasterPort: 29500}
 	assert.Empty(t, cmp.Diff([]corev1.EnvVar{
 		{Name: "LAUNCH_REPLICAS", Value: "3"},
-		launch.ReplicaIndex("LAUNCH_REPLICA"),
+		ReplicaIndex("LAUNCH_REPLICA"),
 		{Name: "LAUNCH_ADDRESS", Value: "a-training-0.a-headless"},
 		{Name: "LAUNCH_PORT", Value: "29499"},
 		{Name: "LAUNCH_KEY", Value: "uid"},
@@ -25,38 +23,38 @@ func TestEnvironment(t *testing.T) {
 		{Name: "RAY_CLIENT_PORT", Value: "10001"},
 		{Name: "RAY_NUM_GPUS", Value: "2"},
 		{Name: "RAY_USAGE_STATS_ENABLED", Value: "0"},
-	}, New().Env(topology)))
+	}, ray.Env(topology)))
 }
 
 func TestTheDriverRunsUnderTheLauncher(t *testing.T) {
-	got := New().Program(launch.Program{Command: []string{"python", "train.py"}, Args: []string{"--epochs=3"}})
-	assert.Equal(t, launch.Program{
+	got := ray.Program(Program{Command: []string{"python", "train.py"}, Args: []string{"--epochs=3"}})
+	assert.Equal(t, Program{
 		Command: []string{"python3", "/etc/training/launcher.py"},
 		Args:    []string{"ray", "--", "python", "train.py", "--epochs=3"},
 	}, got)
-	assert.Contains(t, New().Files(launch.Topology{}), "launcher.py")
+	assert.Contains(t, ray.Files(), "launcher.py")
 }
 
 func TestWhatAJobMustSay(t *testing.T) {
-	driver := launch.Program{Command: []string{"python", "train.py"}}
+	driver := Program{Command: []string{"python", "train.py"}}
 	for name, test := range map[string]struct {
-		request launch.Request
+		request Request
 		want    string
 	}{
-		"nothing more": {request: launch.Request{Image: "rayproject/ray", Program: driver}},
+		"nothing more": {request: Request{Image: "rayproject/ray", Program: driver}},
 		"an image": {
-			request: launch.Request{Program: driver}, want: "spec.image: is missing: the operator's training worker has no Ray",
+			request: Request{Program: driver}, want: "spec.image: is missing: the operator's training worker has no Ray",
 		},
 		"a driver": {
-			request: launch.Request{Image: "rayproject/ray"}, want: "spec.command: is missing: ray needs the program that runs on the head",
+			request: Request{Image: "rayproject/ray"}, want: "spec.command: is missing: ray needs the program that runs on the head",
 		},
 		"other ports": {
-			request: launch.Request{Image: "rayproject/ray", Program: driver, Taken: map[string]int32{"spec.monitoring.metricsPort": 8265}},
+			request: Request{Image: "rayproject/ray", Program: driver, Taken: map[string]int32{"spec.monitoring.metricsPort": 8265}},
 			want:    "spec.monitoring.metricsPort: 8265 is the port dashboard of ray: choose another one",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := New().Check(test.request)
+			got := ray.Check(test.request)
 			if test.want == "" {
 				assert.Nil(t, got)
 				return

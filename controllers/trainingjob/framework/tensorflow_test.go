@@ -1,4 +1,4 @@
-package tensorflow
+package framework
 
 import (
 	"encoding/json"
@@ -8,18 +8,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework/launch"
 )
 
-var topology = launch.Topology{
+var tfTopology = Topology{
 	Workers: 2, Hosts: []string{"a-training-0.a-headless", "a-training-1.a-headless"}, MasterPort: 2222,
 }
 
 func TestEachWorkerReadsTheClusterAndItsTask(t *testing.T) {
-	env := New().Env(topology)
+	env := tensorFlow.Env(tfTopology)
 	require.Len(t, env, 2)
-	assert.Equal(t, launch.ReplicaIndex("TF_TASK_INDEX"), env[0], "comes first, so that TF_CONFIG can refer to it")
+	assert.Equal(t, ReplicaIndex("TF_TASK_INDEX"), env[0], "comes first, so that TF_CONFIG can refer to it")
 	assert.Equal(t, "TF_CONFIG", env[1].Name)
 
 	for task := range 2 {
@@ -39,7 +37,7 @@ func TestEachWorkerReadsTheClusterAndItsTask(t *testing.T) {
 	}
 }
 
-func TestAnImageIsNeeded(t *testing.T) {
-	assert.Nil(t, New().Check(launch.Request{Image: "tensorflow/tensorflow"}))
-	assert.ErrorContains(t, New().Check(launch.Request{}), "spec.image: is missing: the operator's training worker has no TensorFlow")
+func TestAnImageIsNeededForTensorFlow(t *testing.T) {
+	assert.Nil(t, tensorFlow.Check(Request{Image: "tensorflow/tensorflow"}))
+	assert.ErrorContains(t, tensorFlow.Check(Request{}), "spec.image: is missing: the operator's training worker has no TensorFlow")
 }
