@@ -63,8 +63,8 @@ type Agent struct {
 	Kubelet Kubelet
 	Clock   clock.PassiveClock
 
-	mutex sync.Mutex
-	busy  map[types.NamespacedName]bool
+	// busy has the pods that are being checkpointed: CRIU cannot take two checkpoints of a process at once.
+	busy sync.Map
 }
 
 // again is when to look at a pod again that another checkpoint keeps busy.
@@ -108,13 +108,16 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		return ctrl.Result{RequeueAfter: d.after}, nil
 	}
 	if o.pod != nil {
-		if !a.occupy(client.ObjectKeyFromObject(o.pod)) {
+		pod := client.ObjectKeyFromObject(o.pod)
+		if _, busy := a.busy.LoadOrStore(pod, true); busy {
 			return ctrl.Result{RequeueAfter: again}, nil
 		}
-		defer a.release(client.ObjectKeyFromObject(o.pod))
+		defer a.busy.Delete(pod)
 	}
 	// The cache may lag behind what was written last.
-	o, object, err := a.observe(ctx, request.NamespacedName, a.fresh)
+	o, object, err := a.observe(ctx, request.NamespacedName, func(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
+		return a.Backups.GetBy(ctx, a.Direct, key)
+	})
 	if err != nil {
 		return ctrl.Result{}, ignoreGone(err)
 	}
@@ -161,42 +164,6 @@ func (a *Agent) observe(ctx context.Context, key types.NamespacedName, get gette
 		o.graphics = graphics(o.backup, pod, a.Programs, a.Node)
 	}
 	return o, object, nil
-}
-
-// fresh reads from the API server.
-func (a *Agent) fresh(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
-	version, err := a.Backups.Version()
-	if err != nil {
-		return nil, err
-	}
-	if version == "" {
-		return nil, checkpointbackup.ErrNotServed
-	}
-	object := checkpointbackup.Object(version)
-	if err := a.Direct.Get(ctx, key, object); err != nil {
-		return nil, fmt.Errorf("read CheckpointBackup %s: %w", key, err)
-	}
-	return object, nil
-}
-
-// occupy takes a pod for one checkpoint, since CRIU cannot take two of a process at once.
-func (a *Agent) occupy(pod types.NamespacedName) bool {
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	if a.busy[pod] {
-		return false
-	}
-	if a.busy == nil {
-		a.busy = map[types.NamespacedName]bool{}
-	}
-	a.busy[pod] = true
-	return true
-}
-
-func (a *Agent) release(pod types.NamespacedName) {
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	delete(a.busy, pod)
 }
 
 // messageOf is a text for a status: without secrets, and cut where it gets too long.

@@ -13,15 +13,16 @@ import (
 // NewSpotConditions returns a collector of the conditions that are False, read from the cache. At most maxObjects objects
 // of each kind have figures; jobs that have ended have none.
 func NewSpotConditions(objects client.Reader, maxObjects int) prometheus.Collector {
-	ofVMs := prometheus.NewDesc("spotinstancevm_condition_false", "1 for each condition of a SpotInstanceVM that is False.",
-		[]string{"namespace", "spot_instance_vm", "condition", "reason"}, nil)
-	ofJobs := prometheus.NewDesc("spotinstancejob_condition_false", "1 for each condition of an unfinished SpotInstanceJob that is False.",
-		[]string{"namespace", "spot_instance_job", "condition", "reason"}, nil)
-	return &scraped{[]*prometheus.Desc{ofVMs, ofJobs}, func(ctx context.Context, send sender) error {
-		sendFalse := func(desc *prometheus.Desc, object client.Object, conditions []metav1.Condition) {
+	s := &scraped{}
+	ofVMs := s.gauge("spotinstancevm_condition_false", "1 for each condition of a SpotInstanceVM that is False.",
+		"namespace", "spot_instance_vm", "condition", "reason")
+	ofJobs := s.gauge("spotinstancejob_condition_false", "1 for each condition of an unfinished SpotInstanceJob that is False.",
+		"namespace", "spot_instance_job", "condition", "reason")
+	s.collect = func(ctx context.Context, send sender) error {
+		sendFalse := func(of figure, object client.Object, conditions []metav1.Condition) {
 			for _, condition := range conditions {
 				if condition.Status == metav1.ConditionFalse {
-					send(desc, prometheus.GaugeValue, 1, object.GetNamespace(), object.GetName(), condition.Type, condition.Reason)
+					send(of, 1, object.GetNamespace(), object.GetName(), condition.Type, condition.Reason)
 				}
 			}
 		}
@@ -44,5 +45,6 @@ func NewSpotConditions(objects client.Reader, maxObjects int) prometheus.Collect
 			}
 		}
 		return nil
-	}}
+	}
+	return s
 }

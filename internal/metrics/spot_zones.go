@@ -13,15 +13,14 @@ import (
 // NewSpotZones returns a collector of what the status of every SpotInstanceVM says of zones, read from the cache. There are at most 32 zones
 // for each, so that the number of series is bounded by that of the objects.
 func NewSpotZones(vms client.Reader) prometheus.Collector {
-	of := func(name, help string, more ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append([]string{"namespace", "spot_instance_vm", "zone", "machine_type"}, more...), nil)
-	}
-	preemptions := of("spot_zone_preemptions_total", "Spot instances that the provider took back.")
-	hours := of("spot_zone_instance_hours_total", "Hours that spot instances ran until they were taken back or deleted.")
-	rate := of("spot_zone_preemptions_per_hour", "Preemptions to be expected for each hour of a spot instance.")
-	price := of("spot_zone_price_per_hour", "Price of a spot instance for an hour, as the spec says it.", "currency")
-	stockout := of("spot_zone_stockout_timestamp_seconds", "When the zone last had no spot instance to give.")
-	return &scraped{[]*prometheus.Desc{preemptions, hours, rate, price, stockout}, func(ctx context.Context, send sender) error {
+	s := &scraped{}
+	labels := []string{"namespace", "spot_instance_vm", "zone", "machine_type"}
+	preemptions := s.counter("spot_zone_preemptions_total", "Spot instances that the provider took back.", labels...)
+	hours := s.counter("spot_zone_instance_hours_total", "Hours that spot instances ran until they were taken back or deleted.", labels...)
+	rate := s.gauge("spot_zone_preemptions_per_hour", "Preemptions to be expected for each hour of a spot instance.", labels...)
+	price := s.gauge("spot_zone_price_per_hour", "Price of a spot instance for an hour, as the spec says it.", append(labels, "currency")...)
+	stockout := s.gauge("spot_zone_stockout_timestamp_seconds", "When the zone last had no spot instance to give.", labels...)
+	s.collect = func(ctx context.Context, send sender) error {
 		var list spotv1alpha1.SpotInstanceVMList
 		if err := vms.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return err
@@ -31,20 +30,21 @@ func NewSpotZones(vms client.Reader) prometheus.Collector {
 			for j := range vm.Status.Zones {
 				zone := &vm.Status.Zones[j]
 				labels := []string{vm.Namespace, vm.Name, zone.Zone, zone.MachineType}
-				sendText := func(desc *prometheus.Desc, kind prometheus.ValueType, text string, more ...string) {
+				sendText := func(of figure, text string, more ...string) {
 					if value, err := strconv.ParseFloat(text, 64); err == nil {
-						send(desc, kind, value, append(labels[:4:4], more...)...)
+						send(of, value, append(labels[:4:4], more...)...)
 					}
 				}
-				send(preemptions, prometheus.CounterValue, float64(zone.Preemptions), labels...)
-				sendText(hours, prometheus.CounterValue, zone.InstanceHours)
-				sendText(rate, prometheus.GaugeValue, zone.RatePerHour)
-				sendText(price, prometheus.GaugeValue, zone.PricePerHour, vm.Spec.PriceCurrency)
+				send(preemptions, float64(zone.Preemptions), labels...)
+				sendText(hours, zone.InstanceHours)
+				sendText(rate, zone.RatePerHour)
+				sendText(price, zone.PricePerHour, vm.Spec.PriceCurrency)
 				if at, ok := timestamp(zone.LastStockoutTime); ok {
-					send(stockout, prometheus.GaugeValue, at, labels...)
+					send(stockout, at, labels...)
 				}
 			}
 		}
 		return nil
-	}}
+	}
+	return s
 }

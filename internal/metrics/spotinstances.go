@@ -12,37 +12,27 @@ import (
 
 // SpotInstances counts what happens to the instances of SpotInstanceVMs.
 type SpotInstances struct {
-	ready      *prometheus.HistogramVec
-	refused    *prometheus.CounterVec
-	preempted  *prometheus.CounterVec
-	orphaned   *prometheus.CounterVec
-	listed     *prometheus.CounterVec
-	listFailed *prometheus.CounterVec
-	listTook   prometheus.Histogram
+	ready                                            *prometheus.HistogramVec
+	refused, preempted, orphaned, listed, listFailed *prometheus.CounterVec
+	listTook                                         prometheus.Observer
 }
 
 // NewSpotInstances registers the metrics.
 func NewSpotInstances(registry prometheus.Registerer) *SpotInstances {
-	m := &SpotInstances{
-		ready: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "spotinstancevm_ready_seconds", Help: "Time from the creation of an instance until it was a ready node.",
-			Buckets: []float64{15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1800},
-		}, []string{"zone", "provisioning_model"}),
-		refused: counter("spotinstancevm_refusals_total",
+	all := in(registry)
+	return &SpotInstances{
+		ready: all.histogram("spotinstancevm_ready_seconds", "Time from the creation of an instance until it was a ready node.",
+			[]float64{15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1800}, "zone", "provisioning_model"),
+		refused: all.counter("spotinstancevm_refusals_total",
 			"Instances that the provider refused, by the class of its error: Stockout, Quota and others.", "zone", "machine_type", "class"),
-		preempted: counter("spotinstancevm_preemptions_total",
+		preempted: all.counter("spotinstancevm_preemptions_total",
 			"Instances that their provider took back, or that another than the operator ended.", "zone", "machine_type"),
-		orphaned: counter("spotinstancevm_orphans_total",
-			"Instances that were deleted because their SpotInstanceVM no longer exists.", "zone"),
-		listed:     counter("spotinstancevm_lists_total", "Lists of the instances of a zone.", "zone"),
-		listFailed: counter("spotinstancevm_list_failures_total", "Lists of the instances of a zone that failed.", "zone"),
-		listTook: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "spotinstancevm_list_seconds", Help: "Time that a list of the instances of a zone took.",
-			Buckets: prometheus.ExponentialBuckets(0.01, 3, 9),
-		}),
+		orphaned:   all.counter("spotinstancevm_orphans_total", "Instances that were deleted because their SpotInstanceVM no longer exists.", "zone"),
+		listed:     all.counter("spotinstancevm_lists_total", "Lists of the instances of a zone.", "zone"),
+		listFailed: all.counter("spotinstancevm_list_failures_total", "Lists of the instances of a zone that failed.", "zone"),
+		listTook: all.histogram("spotinstancevm_list_seconds", "Time that a list of the instances of a zone took.",
+			prometheus.ExponentialBuckets(0.01, 3, 9)).WithLabelValues(),
 	}
-	registry.MustRegister(m.ready, m.refused, m.preempted, m.orphaned, m.listed, m.listFailed, m.listTook)
-	return m
 }
 
 // Ready notes how long an instance took to become a ready node.
@@ -75,9 +65,9 @@ func (m *SpotInstances) Listed(zone string, took time.Duration, err error) {
 // NewSpotInstanceStatus returns a collector of the instances that are in the status of SpotInstanceVMs, read from the
 // cache.
 func NewSpotInstanceStatus(vms client.Reader) prometheus.Collector {
-	instances := prometheus.NewDesc("spotinstancevm_instances",
-		"Instances that exist or were asked for, by their state.", []string{"zone", "state", "provisioning_model"}, nil)
-	return &scraped{[]*prometheus.Desc{instances}, func(ctx context.Context, send sender) error {
+	s := &scraped{}
+	instances := s.gauge("spotinstancevm_instances", "Instances that exist or were asked for, by their state.", "zone", "state", "provisioning_model")
+	s.collect = func(ctx context.Context, send sender) error {
 		var list spotv1alpha1.SpotInstanceVMList
 		if err := vms.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return err
@@ -91,8 +81,9 @@ func NewSpotInstanceStatus(vms client.Reader) prometheus.Collector {
 			}
 		}
 		for of, count := range counts {
-			send(instances, prometheus.GaugeValue, float64(count), of.zone, of.state, of.model)
+			send(instances, float64(count), of.zone, of.state, of.model)
 		}
 		return nil
-	}}
+	}
+	return s
 }

@@ -10,16 +10,9 @@ import (
 
 // TrainingJobs counts what happens to training jobs.
 type TrainingJobs struct {
-	reconciliations *prometheus.CounterVec
-	durations       *prometheus.HistogramVec
-	errors          *prometheus.CounterVec
-	created         *prometheus.CounterVec
-	completed       *prometheus.CounterVec
-	failed          *prometheus.CounterVec
-	queueWait       *prometheus.HistogramVec
-	timeToRunning   *prometheus.HistogramVec
-	scrapes         prometheus.Histogram
-	scrapeFailures  *prometheus.CounterVec
+	reconciliations, errors, created, completed, failed, scrapeFailures *prometheus.CounterVec
+	durations, queueWait, timeToRunning                                 *prometheus.HistogramVec
+	scrapes                                                             prometheus.Observer
 
 	names *boundedNames
 }
@@ -33,46 +26,29 @@ const (
 // NewTrainingJobs registers the counters. At most maxJobs jobs get series of their own under the label training_job;
 // all others share the series whose label is empty, so that the number of series is bounded.
 func NewTrainingJobs(registry prometheus.Registerer, maxJobs int) *TrainingJobs {
-	perJob := []string{"namespace", "training_job"}
-	m := &TrainingJobs{
+	// moments are for what is over soon, waits for the times that a job waits, from a second to a day.
+	moments, waits := []float64{.001, .005, .025, .1, .5, 2.5}, []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
+	all := in(registry)
+	return &TrainingJobs{
 		names: &boundedNames{limit: maxJobs, known: map[jobName]bool{}},
-		reconciliations: counter("trainingjob_reconciliation_total",
-			"Reconciliations of training jobs, by result.", append(perJob, "result")...),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "trainingjob_reconciliation_duration_seconds",
-			Help:    "Time that a reconciliation of a training job took.",
-			Buckets: []float64{.001, .005, .025, .1, .5, 2.5},
-		}, perJob),
-		errors: counter("trainingjob_reconciliation_errors_total",
-			"Reconciliations of training jobs that ended with an error, by its type.", append(perJob, "error_type")...),
-		created:   counter("trainingjob_created_total", "Training jobs taken up.", "namespace"),
-		completed: counter("trainingjob_completed_total", "Training jobs that ended, by result: success or failure.", "namespace", "result"),
-		failed:    counter("trainingjob_failed_total", "Failed training jobs, by reason.", "namespace", "reason"),
-		queueWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trainingjob_queue_wait_seconds", Buckets: waitBuckets,
-			Help: "Time from the creation of a training job until it was admitted to its resources.",
-		}, []string{"namespace"}),
-		timeToRunning: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trainingjob_time_to_running_seconds", Buckets: waitBuckets,
-			Help: "Time from the creation of a training job until all its workers first ran.",
-		}, []string{"namespace"}),
-		scrapes: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "trainingjob_scrape_duration_seconds", Buckets: []float64{.001, .005, .025, .1, .5, 2.5},
-			Help: "Time that reading the figures of a running training job took.",
-		}),
-		scrapeFailures: counter("trainingjob_scrape_failures_total",
-			"Failed attempts to read the figures of a running training job.", perJob...),
+		reconciliations: all.counter("trainingjob_reconciliation_total",
+			"Reconciliations of training jobs, by result.", "namespace", "training_job", "result"),
+		durations: all.histogram("trainingjob_reconciliation_duration_seconds",
+			"Time that a reconciliation of a training job took.", moments, "namespace", "training_job"),
+		errors: all.counter("trainingjob_reconciliation_errors_total",
+			"Reconciliations of training jobs that ended with an error, by its type.", "namespace", "training_job", "error_type"),
+		created:   all.counter("trainingjob_created_total", "Training jobs taken up.", "namespace"),
+		completed: all.counter("trainingjob_completed_total", "Training jobs that ended, by result: success or failure.", "namespace", "result"),
+		failed:    all.counter("trainingjob_failed_total", "Failed training jobs, by reason.", "namespace", "reason"),
+		queueWait: all.histogram("trainingjob_queue_wait_seconds",
+			"Time from the creation of a training job until it was admitted to its resources.", waits, "namespace"),
+		timeToRunning: all.histogram("trainingjob_time_to_running_seconds",
+			"Time from the creation of a training job until all its workers first ran.", waits, "namespace"),
+		scrapes: all.histogram("trainingjob_scrape_duration_seconds",
+			"Time that reading the figures of a running training job took.", moments).WithLabelValues(),
+		scrapeFailures: all.counter("trainingjob_scrape_failures_total",
+			"Failed attempts to read the figures of a running training job.", "namespace", "training_job"),
 	}
-	registry.MustRegister(m.reconciliations, m.durations, m.errors, m.created, m.completed, m.failed,
-		m.queueWait, m.timeToRunning, m.scrapes, m.scrapeFailures)
-	return m
-}
-
-// waitBuckets are for the times that a job waits, from a second to a day.
-var waitBuckets = []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
-
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
 // Reconciled counts one reconciliation of a job. The error type is empty when there was no error.

@@ -16,14 +16,11 @@ import (
 // manager starts again. maxJobs jobs have figures of their own: unfinished jobs before finished ones, of the unfinished the oldest, of the
 // finished those that ended last. trainingjob_total counts all.
 func NewTrainingJobStatus(jobs client.Reader, maxJobs int, clock clock.PassiveClock) prometheus.Collector {
-	total := prometheus.NewDesc("trainingjob_total", "Training jobs that exist, by state.", []string{"namespace", "state"}, nil)
-	omitted := prometheus.NewDesc("trainingjob_series_omitted",
-		"Training jobs without figures of their own, because there are more than --metrics-max-jobs.", nil, nil)
-	descs, figures := []*prometheus.Desc{total, omitted}, newPerJob()
-	for _, f := range figures {
-		descs = append(descs, f.desc)
-	}
-	return &scraped{descs, func(ctx context.Context, send sender) error {
+	s := &scraped{}
+	total := s.gauge("trainingjob_total", "Training jobs that exist, by state.", "namespace", "state")
+	omitted := s.gauge("trainingjob_series_omitted", "Training jobs without figures of their own, because there are more than --metrics-max-jobs.")
+	figures := newJobFigures(s)
+	s.collect = func(ctx context.Context, send sender) error {
 		var list mlv1.TrainingJobList
 		if err := jobs.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return err
@@ -36,21 +33,18 @@ func NewTrainingJobStatus(jobs client.Reader, maxJobs int, clock clock.PassiveCl
 			counts[group{all[i].Namespace, string(all[i].Status.State)}]++
 		}
 		for of, count := range counts {
-			send(total, prometheus.GaugeValue, float64(count), of.namespace, of.state)
+			send(total, float64(count), of.namespace, of.state)
 		}
 		shown := min(len(all), max(maxJobs, 0))
-		send(omitted, prometheus.GaugeValue, float64(len(all)-shown))
+		send(omitted, float64(len(all)-shown))
 		slices.SortFunc(all, byImportance) // the cache has no order of its own
 		now := clock.Now()
 		for _, job := range all[:shown] {
-			for _, f := range figures {
-				if value, labels, ok := f.read(job, now); ok {
-					send(f.desc, f.kind, value, append([]string{job.Namespace, job.Name}, labels...)...)
-				}
-			}
+			figures.send(job, now, send)
 		}
 		return nil
-	}}
+	}
+	return s
 }
 
 // byImportance has the jobs first that are to have figures of their own.
