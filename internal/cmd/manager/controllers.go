@@ -1,10 +1,12 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,7 +60,8 @@ type controllerOptions struct {
 }
 
 func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.nodeAgentImage, "node-agent-image", envOr(nodeAgentImageVariable, envOr(agentImageVariable, "spot-training-operator:latest")),
+	flags.StringVar(&o.nodeAgentImage, "node-agent-image",
+		cmp.Or(os.Getenv(nodeAgentImageVariable), os.Getenv(agentImageVariable), "spot-training-operator:latest"),
 		"image of the agent on spot nodes: the manager's own (environment: "+nodeAgentImageVariable+")")
 	flags.StringVar(&o.nodeAgentMetadataURL, "node-agent-metadata-url", "",
 		"where the agent on spot nodes finds the instance's metadata server (default: Compute Engine's, by its address)")

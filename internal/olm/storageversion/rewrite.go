@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/dcnlab/spot-training-operator/internal/child"
@@ -126,10 +128,10 @@ func (r *round) note(ctx context.Context, object *metav1.PartialObjectMetadata, 
 	r.failed++
 	r.failuresInARow++
 	if len(r.problems) < maxNamed {
-		r.problems = append(r.problems, fmt.Sprintf("%s: %v", nameOf(object), err))
+		r.problems = append(r.problems, fmt.Sprintf("%s: %v", path.Join(object.Namespace, object.Name), err))
 	}
 	r.options.Metrics.Failed(r.crd)
-	ctrl.LoggerFrom(ctx).Error(err, "Cannot store an object in the newest version", "crd", r.crd, "object", nameOf(object))
+	ctrl.LoggerFrom(ctx).Error(err, "Cannot store an object in the newest version", "crd", r.crd, "object", path.Join(object.Namespace, object.Name))
 }
 
 func (r *round) tell() {
@@ -154,32 +156,20 @@ func (r *round) failure() error {
 // from what the API server would store now. It is tried a few times when the API server is busy.
 func (r *round) rewrite(ctx context.Context, object *metav1.PartialObjectMetadata) error {
 	backoff := wait.Backoff{Steps: 3, Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2}
-	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+	return retry.OnError(backoff, transient, func() error {
 		if err := r.limiter.Wait(ctx); err != nil {
-			return false, err
+			return err
 		}
-		_, last = r.resource.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, []byte("{}"),
+		_, err := r.resource.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, []byte("{}"),
 			metav1.PatchOptions{FieldManager: string(child.FieldOwner)})
-		if apierrors.IsNotFound(last) || apierrors.IsConflict(last) { // gone, or written by another meanwhile
-			last = nil
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or written by another meanwhile
+			return nil
 		}
-		return !transient(last), nil
-	})
-	if last == nil {
 		return err
-	}
-	return last
+	})
 }
 
 func transient(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServiceUnavailable(err)
-}
-
-func nameOf(object *metav1.PartialObjectMetadata) string {
-	if object.Namespace == "" {
-		return object.Name
-	}
-	return object.Namespace + "/" + object.Name
 }

@@ -1,9 +1,9 @@
 package progress
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -266,17 +266,9 @@ func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (
 }
 
 func (s *Scraper) fetch(ctx context.Context, url string) (Figures, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	text, err := s.call(ctx, http.MethodGet, url, http.StatusOK, maxBody)
 	if err != nil {
 		return Figures{}, fmt.Errorf("scrape %s: %w", url, err)
 	}
-	answer, err := s.client.Do(request)
-	if err != nil {
-		return Figures{}, fmt.Errorf("scrape %s: %w", url, err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return Figures{}, fmt.Errorf("scrape %s: answer is %s instead of 200", url, answer.Status)
-	}
-	return Parse(io.LimitReader(answer.Body, maxBody))
+	return Parse(bytes.NewReader(text))
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/restore"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/retention"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
 )
@@ -59,7 +58,7 @@ func (y *syncer) notePresent(area *store.Area, local map[string]*manifest.Manife
 			delete(local, name)
 		}
 	}
-	y.tellStore(area)
+	y.publish(retention.Valid(area.Checkpoints), area.Why)
 }
 
 // lookAndMark lists the job's area, reports what is in it, and sees to it that earlier attempts stop.
@@ -68,7 +67,7 @@ func (y *syncer) lookAndMark(ctx context.Context) (*store.Area, error) {
 	if err != nil {
 		return nil, err
 	}
-	y.tellStore(area)
+	y.publish(retention.Valid(area.Checkpoints), area.Why)
 	switch {
 	case area.Writer > y.Attempt:
 		return nil, store.ErrSuperseded
@@ -76,21 +75,6 @@ func (y *syncer) lookAndMark(ctx context.Context) (*store.Area, error) {
 		return area, y.Store.Mark(ctx, y.Attempt)
 	}
 	return area, nil
-}
-
-func (y *syncer) tellStore(area *store.Area) {
-	valid := retention.Valid(area.Checkpoints)
-	y.status.change(func(r *report.Report) {
-		r.Newest, r.Kept = nil, len(valid)
-		if len(valid) > 0 {
-			r.Newest = restore.Describe(valid[0].Manifest, y.Store.CheckpointURI(valid[0].Name))
-		}
-		r.Skipped = y.skipped(area.Why, y.Store.CheckpointURI)
-	})
-	y.answerRequest(func(name string) (string, bool) {
-		c, ok := area.Find(name)
-		return y.Store.CheckpointURI(name), ok && c.Valid
-	})
 }
 
 // lacking are the names of checkpoints in the directory that the store lacks and that are among the newest ones to keep,
@@ -190,7 +174,7 @@ func (y *syncer) pruneStore(ctx context.Context, area *store.Area) error {
 	}
 	area, err := y.Store.Look(ctx)
 	if err == nil {
-		y.tellStore(area)
+		y.publish(retention.Valid(area.Checkpoints), area.Why)
 	}
 	return err
 }

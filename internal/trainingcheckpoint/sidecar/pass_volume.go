@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/restore"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/retention"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
 )
@@ -40,15 +38,7 @@ func (y *syncer) passVolume(ctx context.Context, names []string, local map[strin
 	}
 	valid := retention.Valid(all)
 	y.protect(valid)
-	y.tellVolume(valid)
-	y.answerRequest(func(name string) (string, bool) {
-		for _, c := range valid {
-			if c.Name == name {
-				return y.Directory.Join(name), true
-			}
-		}
-		return "", false
-	})
+	y.publish(valid, nil)
 	if err := y.fenceVolume(); err != nil {
 		return err
 	}
@@ -57,7 +47,7 @@ func (y *syncer) passVolume(ctx context.Context, names []string, local map[strin
 	}
 	deleted, err := y.prune(all)
 	if deleted > 0 {
-		y.tellVolume(valid[:max(len(valid)-deleted, 1)])
+		y.publish(valid[:max(len(valid)-deleted, 1)], nil)
 	}
 	return err
 }
@@ -74,16 +64,6 @@ func (y *syncer) protect(valid []retention.Checkpoint) {
 			return
 		}
 	}
-}
-
-func (y *syncer) tellVolume(valid []retention.Checkpoint) {
-	y.status.change(func(r *report.Report) {
-		r.Newest, r.Kept = nil, len(valid)
-		if len(valid) > 0 {
-			r.Newest = restore.Describe(valid[0].Manifest, y.Directory.Join(valid[0].Name))
-		}
-		r.Skipped = y.skipped(nil, y.Directory.Join)
-	})
 }
 
 // fenceVolume returns ErrSuperseded when a later attempt writes to the volume.

@@ -61,7 +61,7 @@ func (s *Store) Upload(ctx context.Context, area *Area, attempt int, dir *os.Roo
 		return sent, err
 	}
 	// One has come since the look. It can be this very one, when the store's answer to a first try was lost.
-	came, err := s.Own(ctx, name)
+	came, err := s.Load(ctx, s.Own(name))
 	switch {
 	case err == nil && manifest.SameFiles(came.Manifest, m):
 		return sent, nil
