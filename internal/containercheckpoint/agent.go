@@ -100,7 +100,7 @@ func (a *Agent) backupsOf(ctx context.Context, pod client.Object) []reconcile.Re
 
 // Reconcile looks at one CheckpointBackup and does what there is to do, which may take minutes.
 func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	o, _, err := a.observe(ctx, request.NamespacedName, a.Backups.Get)
+	o, err := a.observe(ctx, request.NamespacedName, a.Backups.Get)
 	if err != nil {
 		return ctrl.Result{}, ignoreGone(err)
 	}
@@ -115,14 +115,14 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		defer a.busy.Delete(pod)
 	}
 	// The cache may lag behind what was written last.
-	o, object, err := a.observe(ctx, request.NamespacedName, func(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	o, err = a.observe(ctx, request.NamespacedName, func(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
 		return a.Backups.GetBy(ctx, a.Direct, key)
 	})
 	if err != nil {
 		return ctrl.Result{}, ignoreGone(err)
 	}
 	d := plan(o)
-	w := &work{agent: a, backup: o.backup, pod: o.pod, object: object}
+	w := &work{agent: a, backup: o.backup, pod: o.pod, object: o.object}
 	switch d.do {
 	case begin:
 		err = w.run(ctx, d.claim)
@@ -145,25 +145,25 @@ func ignoreGone(err error) error {
 
 type getter func(context.Context, types.NamespacedName) (*unstructured.Unstructured, error)
 
-func (a *Agent) observe(ctx context.Context, key types.NamespacedName, get getter) (observed, *unstructured.Unstructured, error) {
+func (a *Agent) observe(ctx context.Context, key types.NamespacedName, get getter) (observed, error) {
 	object, err := get(ctx, key)
 	if err != nil {
-		return observed{}, nil, err
+		return observed{}, err
 	}
 	o := observed{
-		now: a.Clock.Now(), node: a.Node, insecure: a.Insecure, yield: a.Yield,
+		now: a.Clock.Now(), node: a.Node, insecure: a.Insecure, yield: a.Yield, object: object,
 		backup: checkpointbackup.Decode(object), claim: readClaim(object.GetAnnotations()),
 	}
 	pod := &corev1.Pod{}
 	err = a.Client.Get(ctx, o.backup.Spec.Pod, pod)
 	if client.IgnoreNotFound(err) != nil {
-		return observed{}, nil, fmt.Errorf("read pod %s: %w", o.backup.Spec.Pod, err)
+		return observed{}, fmt.Errorf("read pod %s: %w", o.backup.Spec.Pod, err)
 	}
 	if err == nil && pod.Spec.NodeName == a.Node {
 		o.pod = pod
 		o.graphics = graphics(o.backup, pod, a.Programs, a.Node)
 	}
-	return o, object, nil
+	return o, nil
 }
 
 // messageOf is a text for a status: without secrets, and cut where it gets too long.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TrainingJobs counts what happens to training jobs.
@@ -14,7 +15,9 @@ type TrainingJobs struct {
 	durations, queueWait, timeToRunning                                 *prometheus.HistogramVec
 	scrapes                                                             prometheus.Observer
 
-	names *boundedNames
+	limit int
+	mu    sync.Mutex
+	known map[types.NamespacedName]bool // jobs that have series of their own
 }
 
 // Results of a reconciliation, as the label result.
@@ -30,7 +33,7 @@ func NewTrainingJobs(registry prometheus.Registerer, maxJobs int) *TrainingJobs 
 	moments, waits := []float64{.001, .005, .025, .1, .5, 2.5}, []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
 	all := in(registry)
 	return &TrainingJobs{
-		names: &boundedNames{limit: maxJobs, known: map[jobName]bool{}},
+		limit: maxJobs, known: map[types.NamespacedName]bool{},
 		reconciliations: all.counter("trainingjob_reconciliation_total",
 			"Reconciliations of training jobs, by result.", "namespace", "training_job", "result"),
 		durations: all.histogram("trainingjob_reconciliation_duration_seconds",
@@ -53,7 +56,7 @@ func NewTrainingJobs(registry prometheus.Registerer, maxJobs int) *TrainingJobs 
 
 // Reconciled counts one reconciliation of a job. The error type is empty when there was no error.
 func (m *TrainingJobs) Reconciled(namespace, name string, took time.Duration, errorType string) {
-	name = m.names.admit(namespace, name)
+	name = m.label(namespace, name)
 	result := ResultSuccess
 	if errorType != "" {
 		result = ResultError
@@ -91,13 +94,18 @@ func (m *TrainingJobs) Running(namespace string, waited time.Duration) {
 func (m *TrainingJobs) Scraped(namespace, name string, took time.Duration, failed bool) {
 	m.scrapes.Observe(took.Seconds())
 	if failed {
-		m.scrapeFailures.WithLabelValues(namespace, m.names.admit(namespace, name)).Inc()
+		m.scrapeFailures.WithLabelValues(namespace, m.label(namespace, name)).Inc()
 	}
 }
 
 // Forget drops the series of a job that no longer exists.
 func (m *TrainingJobs) Forget(namespace, name string) {
-	if !m.names.release(namespace, name) {
+	job := types.NamespacedName{Namespace: namespace, Name: name}
+	m.mu.Lock()
+	had := m.known[job]
+	delete(m.known, job)
+	m.mu.Unlock()
+	if !had {
 		return
 	}
 	for _, result := range []string{ResultSuccess, ResultError} {
@@ -108,34 +116,14 @@ func (m *TrainingJobs) Forget(namespace, name string) {
 	m.errors.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "training_job": name})
 }
 
-type jobName struct{ namespace, name string }
-
-// boundedNames is the set of jobs that have series of their own.
-type boundedNames struct {
-	mu    sync.Mutex
-	limit int
-	known map[jobName]bool
-}
-
-// admit returns the name for use as a label: itself when the job has a place in the set, else empty.
-func (b *boundedNames) admit(namespace, name string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	job := jobName{namespace, name}
-	if !b.known[job] {
-		if len(b.known) >= b.limit {
-			return ""
-		}
-		b.known[job] = true
+// label is the name for use as a label: itself when the job has series of its own, or there is room for them, else empty.
+func (m *TrainingJobs) label(namespace, name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	job := types.NamespacedName{Namespace: namespace, Name: name}
+	if !m.known[job] && len(m.known) >= m.limit {
+		return ""
 	}
+	m.known[job] = true
 	return name
-}
-
-func (b *boundedNames) release(namespace, name string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	job := jobName{namespace, name}
-	had := b.known[job]
-	delete(b.known, job)
-	return had
 }

@@ -53,11 +53,8 @@ type options struct {
 	progressInterval time.Duration
 	progressWorkers  int
 	migrationQPS     float32
-	workerImage      string
-	tensorBoardImage string
-	isolateJobs      bool
-	agentImage       string
 	logLevel         string
+	settings         build.Settings
 	webhooks         webhookOptions
 	controllers      controllerOptions
 }
@@ -96,13 +93,13 @@ func New() *cobra.Command {
 	flags.IntVar(&o.progressWorkers, "progress-workers", 20, "number of running jobs whose metrics are read at the same time")
 	flags.Float32Var(&o.migrationQPS, "storage-migration-qps", 100,
 		"objects rewritten per second when the storage version of their kind has changed")
-	flags.StringVar(&o.workerImage, "training-worker-image", cmp.Or(os.Getenv(workerImageVariable), "spot-training-operator-worker:latest"),
+	flags.StringVar(&o.settings.WorkerImage, "training-worker-image", cmp.Or(os.Getenv(workerImageVariable), "spot-training-operator-worker:latest"),
 		"image of workers whose job names none (environment: "+workerImageVariable+")")
-	flags.BoolVar(&o.isolateJobs, "isolate-jobs", false,
+	flags.BoolVar(&o.settings.IsolateJobs, "isolate-jobs", false,
 		"give each job whose spec.networking.isolation is not set a NetworkPolicy that closes its pods to the pods of others")
-	flags.StringVar(&o.agentImage, "agent-image", cmp.Or(os.Getenv(agentImageVariable), "spot-training-operator:latest"),
+	flags.StringVar(&o.settings.AgentImage, "agent-image", cmp.Or(os.Getenv(agentImageVariable), "spot-training-operator:latest"),
 		"image of the checkpoint agent in the workers' pods: the manager's own (environment: "+agentImageVariable+")")
-	flags.StringVar(&o.tensorBoardImage, "tensorboard-image", cmp.Or(os.Getenv(tensorBoardImageVariable), "tensorflow/tensorflow:2.19.0"),
+	flags.StringVar(&o.settings.TensorBoardImage, "tensorboard-image", cmp.Or(os.Getenv(tensorBoardImageVariable), "tensorflow/tensorflow:2.19.0"),
 		"image of TensorBoard beside jobs that ask for it and name none: any with the commands tensorboard and sh (environment: "+
 			tensorBoardImageVariable+")")
 	flags.StringVar(&o.logLevel, "log-level", cmp.Or(os.Getenv("LOG_LEVEL"), "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
@@ -158,14 +155,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	settings := build.Settings{
-		WorkerImage: o.workerImage, TensorBoardImage: o.tensorBoardImage, AgentImage: o.agentImage,
-		Namespace: o.webhooks.namespace, IsolateJobs: o.isolateJobs,
-	}
-	if err := addControllers(ctx, mgr, o, settings); err != nil {
+	o.settings.Namespace = o.webhooks.namespace
+	if err := addControllers(ctx, mgr, o); err != nil {
 		return err
 	}
-	if err := hooks.addTo(mgr, settings); err != nil {
+	if err := hooks.addTo(mgr, o.settings); err != nil {
 		return err
 	}
 	if err := addStorageMigration(mgr, o); err != nil {

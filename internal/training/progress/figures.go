@@ -4,7 +4,6 @@ package progress
 
 import (
 	"reflect"
-	"strconv"
 	"time"
 )
 
@@ -44,17 +43,3 @@ type Checkpoint struct {
 
 // Equal says whether two sets of figures tell the same.
 func (f Figures) Equal(other Figures) bool { return reflect.DeepEqual(f, other) }
-
-// significantDigits of a metric are kept: more only make figures hard to read, and a change of theirs is not reported.
-const significantDigits = 6
-
-// addMetric keeps a metric unless it is not finite, which JSON cannot hold, or there are too many.
-func addMetric(metrics map[string]float64, name string, value float64) {
-	if name == "" || !finite(value) || len(metrics) >= maxMetrics {
-		return
-	}
-	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', significantDigits, 64), 64)
-	if err == nil {
-		metrics[name] = rounded
-	}
-}

@@ -197,27 +197,20 @@ func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
 		return
 	}
 	var brought outcome
+	var agentFailed, workerFailed error
 	var asked sync.WaitGroup
-	agentFailed := false
 	if at.Agent != "" {
-		asked.Go(func() {
-			answer, err := s.askAgent(ctx, at)
-			brought.report, agentFailed = answer, err != nil
-		})
+		asked.Go(func() { brought.report, agentFailed = s.askAgent(ctx, at) })
 	}
 	if at.Metrics != "" {
 		start := s.options.Clock.Now()
-		figures, err := s.fetch(ctx, at.Metrics)
+		brought.figures, workerFailed = s.fetch(ctx, at.Metrics)
 		if s.options.Scraped != nil && ctx.Err() == nil {
-			s.options.Scraped(job, s.options.Clock.Since(start), err)
+			s.options.Scraped(job, s.options.Clock.Since(start), workerFailed)
 		}
-		if err == nil {
-			brought.figures = &figures
-		}
-		brought.failed = err != nil
 	}
 	asked.Wait()
-	brought.failed = brought.failed || agentFailed
+	brought.failed = agentFailed != nil || workerFailed != nil
 	again, changed := s.record(job, at, brought)
 	if again > 0 {
 		s.queue.AddAfter(job, again)
@@ -265,10 +258,14 @@ func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (
 	return again, changed
 }
 
-func (s *Scraper) fetch(ctx context.Context, url string) (Figures, error) {
+func (s *Scraper) fetch(ctx context.Context, url string) (*Figures, error) {
 	text, err := s.call(ctx, http.MethodGet, url, http.StatusOK, maxBody)
 	if err != nil {
-		return Figures{}, fmt.Errorf("scrape %s: %w", url, err)
+		return nil, fmt.Errorf("scrape %s: %w", url, err)
 	}
-	return Parse(bytes.NewReader(text))
+	figures, err := Parse(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	return &figures, nil
 }

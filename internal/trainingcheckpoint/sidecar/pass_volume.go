@@ -45,9 +45,10 @@ func (y *syncer) passVolume(ctx context.Context, names []string, local map[strin
 	if unread != nil { // what is newest is not known
 		return unread
 	}
-	deleted, err := y.prune(all)
-	if deleted > 0 {
-		y.publish(valid[:max(len(valid)-deleted, 1)], nil)
+	err := y.prune(all)
+	left := slices.DeleteFunc(slices.Clone(valid), func(c retention.Checkpoint) bool { return !y.Directory.Exists(c.Name) })
+	if len(left) < len(valid) {
+		y.publish(left, nil)
 	}
 	return err
 }
@@ -81,31 +82,21 @@ func (y *syncer) fenceVolume() error {
 	return y.Directory.Claim(y.Attempt)
 }
 
-// prune deletes checkpoints in the directory beyond the number to keep, and returns how many valid ones it deleted. What may
-// not be deleted by this user is left to the training, which has its own retention.
-func (y *syncer) prune(all []retention.Checkpoint) (int, error) {
-	valid := map[string]bool{}
-	for _, c := range all {
-		valid[c.Name] = c.Valid
-	}
-	deleted := 0
+// prune deletes checkpoints in the directory beyond the number to keep. What may not be deleted by this user is left to the
+// training, which has its own retention.
+func (y *syncer) prune(all []retention.Checkpoint) error {
 	for _, name := range retention.Surplus(all, y.Retention, func(name string) bool { return y.protected[name] }) {
 		err := y.Directory.Remove(name)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case err == nil:
+			y.Log.Info("checkpoint deleted", "checkpoint", name)
 		case errors.Is(err, fs.ErrPermission):
 			y.Log.Debug("checkpoint belongs to another user and is left to the training to delete", "checkpoint", name)
-			continue
-		case err != nil:
-			return deleted, err
-		default:
-			y.Log.Info("checkpoint deleted", "checkpoint", name)
-		}
-		if valid[name] {
-			deleted++
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
 		}
 	}
-	return deleted, nil
+	return nil
 }
 
 func (y *syncer) changed(name string) time.Time {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
 )
@@ -163,8 +162,4 @@ func because(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-func isPrecondition(err error) bool {
-	return err != nil && gcerrors.Code(err) == gcerrors.FailedPrecondition
 }
