@@ -64,9 +64,9 @@ type Spec struct {
 	// StopPod deletes the pod after the checkpoint.
 	StopPod bool
 	// Pod whose containers are checkpointed.
-	Pod types.NamespacedName
+	Pod types.NamespacedName `json:"podRef"`
 	// Resource is the workload of the pod, a Job.
-	Resource Resource
+	Resource Resource `json:"resourceRef"`
 	// Registry to which the images are pushed.
 	Registry Registry
 	// Containers to checkpoint, each with the image that its checkpoint becomes.
@@ -83,7 +83,7 @@ type Registry struct {
 	// URL is the host and, if need be, port; Repository the path below it.
 	URL, Repository string
 	// Secret of type kubernetes.io/dockerconfigjson; none when its name is empty.
-	Secret types.NamespacedName
+	Secret types.NamespacedName `json:"secretRef"`
 }
 
 // Container is a container and the image of its checkpoint.

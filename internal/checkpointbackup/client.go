@@ -68,9 +68,7 @@ func (c *Client) Create(ctx context.Context, b Backup, owners ...metav1.OwnerRef
 		return err
 	}
 	object := Encode(b, version)
-	for _, owner := range owners {
-		Owned(object, owner)
-	}
+	object.SetOwnerReferences(owners)
 	if err := c.writer.Create(ctx, object); err != nil {
 		return c.explain(fmt.Errorf("create CheckpointBackup %s: %w", b.Key, err), err)
 	}
@@ -79,12 +77,17 @@ func (c *Client) Create(ctx context.Context, b Backup, owners ...metav1.OwnerRef
 
 // Get reads one, in the version that the cluster serves.
 func (c *Client) Get(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	return c.GetBy(ctx, c.reader, key)
+}
+
+// GetBy is Get by another reader, such as one past the cache.
+func (c *Client) GetBy(ctx context.Context, reader client.Reader, key types.NamespacedName) (*unstructured.Unstructured, error) {
 	version, err := c.version()
 	if err != nil {
 		return nil, err
 	}
 	object := Object(version)
-	if err := c.reader.Get(ctx, key, object); err != nil {
+	if err := reader.Get(ctx, key, object); err != nil {
 		return nil, c.explain(fmt.Errorf("read CheckpointBackup %s: %w", key, err), err)
 	}
 	return object, nil

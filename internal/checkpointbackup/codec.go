@@ -1,21 +1,13 @@
 package checkpointbackup
 
 import (
+	"cmp"
+	"encoding/json"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-)
-
-// Fields that have two names: the first is the one of external agents in use, the second that of older ones. Both are
-// written, because a server drops what the schema of its version does not know, and either is read.
-const (
-	statusContainers  = "containers"
-	statusBuiltImages = "builtImages"
-	statusCompletion  = "completionTime"
-	statusLast        = "lastCheckpointTime"
 )
 
 // Object is an empty CheckpointBackup of a version.
@@ -25,59 +17,71 @@ func Object(version string) *unstructured.Unstructured {
 	return object
 }
 
+// wireStatus is the status in JSON, under the names of both kinds of agents.
+type wireStatus struct {
+	Phase              Phase
+	Message            string
+	CompletionTime     string
+	LastCheckpointTime string
+	Containers         []Container
+	BuiltImages        []struct{ ContainerName, ImageName string }
+}
+
 // Decode reads a CheckpointBackup of any version. What is missing or of another type than it should be counts as not set:
 // the object is another project's, and its agent is the one to complain.
 func Decode(object *unstructured.Unstructured) Backup {
-	spec, status := fields(object.Object).within("spec"), fields(object.Object).within("status")
 	b := Backup{
 		Key:     types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()},
 		Created: object.GetCreationTimestamp().Time,
 		Deleted: object.GetDeletionTimestamp() != nil,
 		Labels:  object.GetLabels(),
-		Spec:    decodeSpec(spec),
-		Status: Status{
-			Phase:     Phase(status.text("phase")),
-			Message:   status.text("message"),
-			Completed: status.time(statusCompletion),
-			Images:    status.containers(statusContainers, "name", "image"),
-		},
 	}
+	var status wireStatus
+	ReadField(object, &b.Spec, "spec")
+	ReadField(object, &status, "status")
+	b.Spec.Containers = named(b.Spec.Containers)
+	b.Status = Status{Phase: status.Phase, Message: status.Message, Images: named(status.Containers), Completed: timeOf(status.CompletionTime)}
 	if len(b.Status.Images) == 0 {
-		b.Status.Images = status.containers(statusBuiltImages, "containerName", "imageName")
+		for _, built := range status.BuiltImages {
+			b.Status.Images = append(b.Status.Images, Container{Name: built.ContainerName, Image: built.ImageName})
+		}
+		b.Status.Images = named(b.Status.Images)
 	}
 	if b.Status.Completed.IsZero() && b.Status.Phase.Ended() {
-		b.Status.Completed = status.time(statusLast)
+		b.Status.Completed = timeOf(status.LastCheckpointTime)
 	}
-	if b.Spec.Pod.Namespace == "" {
-		b.Spec.Pod.Namespace = b.Key.Namespace
+	spec := &b.Spec
+	spec.Pod.Namespace = cmp.Or(spec.Pod.Namespace, b.Key.Namespace)
+	if spec.Resource.Name != "" {
+		spec.Resource.Namespace = cmp.Or(spec.Resource.Namespace, b.Key.Namespace)
 	}
-	if b.Spec.Resource.Namespace == "" && b.Spec.Resource.Name != "" {
-		b.Spec.Resource.Namespace = b.Key.Namespace
-	}
-	if b.Spec.Registry.Secret.Namespace == "" && b.Spec.Registry.Secret.Name != "" {
-		b.Spec.Registry.Secret.Namespace = b.Key.Namespace
+	if secret := &spec.Registry.Secret; secret.Name != "" {
+		secret.Namespace = cmp.Or(secret.Namespace, b.Key.Namespace)
 	}
 	return b
 }
 
-func decodeSpec(spec fields) Spec {
-	pod, resource, registry := spec.within("podRef"), spec.within("resourceRef"), spec.within("registry")
-	secret := registry.within("secretRef")
-	stop, _ := spec["stopPod"].(bool)
-	return Spec{
-		Schedule: spec.text("schedule"),
-		StopPod:  stop,
-		Pod:      types.NamespacedName{Namespace: pod.text("namespace"), Name: pod.text("name")},
-		Resource: Resource{
-			APIVersion: resource.text("apiVersion"), Kind: resource.text("kind"),
-			Namespace: resource.text("namespace"), Name: resource.text("name"),
-		},
-		Registry: Registry{
-			URL: registry.text("url"), Repository: registry.text("repository"),
-			Secret: types.NamespacedName{Namespace: secret.text("namespace"), Name: secret.text("name")},
-		},
-		Containers: spec.containers("containers", "name", "image"),
+// ReadField reads what it can of a field of an object: the JSON decoder passes over values of another type.
+func ReadField(object *unstructured.Unstructured, into any, path ...string) {
+	value, _, _ := unstructured.NestedFieldNoCopy(object.Object, path...)
+	if text, err := json.Marshal(value); err == nil {
+		_ = json.Unmarshal(text, into)
 	}
+}
+
+// named leaves those out that have no name.
+func named(all []Container) (named []Container) {
+	for _, one := range all {
+		if one.Name != "" {
+			named = append(named, one)
+		}
+	}
+	return named
+}
+
+func timeOf(text string) time.Time {
+	at, _ := time.Parse(time.RFC3339Nano, text) // the zero time with an error
+	return at
 }
 
 // Encode writes what a user says of a CheckpointBackup, its name, labels and spec, in a version. The spec is the same in
@@ -112,58 +116,19 @@ func Encode(b Backup, version string) *unstructured.Unstructured {
 	return object
 }
 
-// EncodeStatus writes a status as both versions know it.
+// EncodeStatus writes a status as both versions know it. Two fields have two names: the first is the one of external agents in use,
+// the second that of older ones. Both are written, because a server drops what the schema of its version does not know.
 func EncodeStatus(s Status) map[string]any {
 	status := set("phase", string(s.Phase), "message", s.Message)
 	if !s.Completed.IsZero() {
 		at := s.Completed.UTC().Format(time.RFC3339)
-		status[statusCompletion], status[statusLast] = at, at
+		status["completionTime"], status["lastCheckpointTime"] = at, at
 	}
 	if len(s.Images) > 0 {
-		status[statusContainers] = list(s.Images, "name", "image")
-		status[statusBuiltImages] = list(s.Images, "containerName", "imageName")
+		status["containers"] = list(s.Images, "name", "image")
+		status["builtImages"] = list(s.Images, "containerName", "imageName")
 	}
 	return status
-}
-
-// Owned adds an owner, with which the CheckpointBackup is deleted.
-func Owned(object *unstructured.Unstructured, owner metav1.OwnerReference) {
-	object.SetOwnerReferences(append(object.GetOwnerReferences(), owner))
-}
-
-// fields of an object, read without complaints.
-type fields map[string]any
-
-func (f fields) within(name string) fields {
-	inner, _ := f[name].(map[string]any)
-	return inner
-}
-
-func (f fields) text(name string) string {
-	text, _ := f[name].(string)
-	return text
-}
-
-func (f fields) time(name string) time.Time {
-	at, err := time.Parse(time.RFC3339Nano, f.text(name))
-	if err != nil {
-		return time.Time{}
-	}
-	return at
-}
-
-// containers reads a list of pairs; one without a name is left out.
-func (f fields) containers(name, key, image string) []Container {
-	items, _ := f[name].([]any)
-	var all []Container
-	for _, item := range items {
-		entry, _ := item.(map[string]any)
-		one := Container{Name: fields(entry).text(key), Image: fields(entry).text(image)}
-		if one.Name != "" {
-			all = append(all, one)
-		}
-	}
-	return all
 }
 
 // set is an object of the names and values that are not empty.

@@ -63,8 +63,8 @@ type Agent struct {
 	Kubelet Kubelet
 	Clock   clock.PassiveClock
 
-	mutex sync.Mutex
-	busy  map[types.NamespacedName]bool
+	// busy has the pods that are being checkpointed: CRIU cannot take two checkpoints of a process at once.
+	busy sync.Map
 }
 
 // again is when to look at a pod again that another checkpoint keeps busy.
@@ -100,7 +100,7 @@ func (a *Agent) backupsOf(ctx context.Context, pod client.Object) []reconcile.Re
 
 // Reconcile looks at one CheckpointBackup and does what there is to do, which may take minutes.
 func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	o, _, err := a.observe(ctx, request.NamespacedName, a.Backups.Get)
+	o, err := a.observe(ctx, request.NamespacedName, a.Backups.Get)
 	if err != nil {
 		return ctrl.Result{}, ignoreGone(err)
 	}
@@ -108,18 +108,21 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		return ctrl.Result{RequeueAfter: d.after}, nil
 	}
 	if o.pod != nil {
-		if !a.occupy(client.ObjectKeyFromObject(o.pod)) {
+		pod := client.ObjectKeyFromObject(o.pod)
+		if _, busy := a.busy.LoadOrStore(pod, true); busy {
 			return ctrl.Result{RequeueAfter: again}, nil
 		}
-		defer a.release(client.ObjectKeyFromObject(o.pod))
+		defer a.busy.Delete(pod)
 	}
 	// The cache may lag behind what was written last.
-	o, object, err := a.observe(ctx, request.NamespacedName, a.fresh)
+	o, err = a.observe(ctx, request.NamespacedName, func(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
+		return a.Backups.GetBy(ctx, a.Direct, key)
+	})
 	if err != nil {
 		return ctrl.Result{}, ignoreGone(err)
 	}
 	d := plan(o)
-	w := &work{agent: a, backup: o.backup, pod: o.pod, object: object}
+	w := &work{agent: a, backup: o.backup, pod: o.pod, object: o.object}
 	switch d.do {
 	case begin:
 		err = w.run(ctx, d.claim)
@@ -142,61 +145,25 @@ func ignoreGone(err error) error {
 
 type getter func(context.Context, types.NamespacedName) (*unstructured.Unstructured, error)
 
-func (a *Agent) observe(ctx context.Context, key types.NamespacedName, get getter) (observed, *unstructured.Unstructured, error) {
+func (a *Agent) observe(ctx context.Context, key types.NamespacedName, get getter) (observed, error) {
 	object, err := get(ctx, key)
 	if err != nil {
-		return observed{}, nil, err
+		return observed{}, err
 	}
 	o := observed{
-		now: a.Clock.Now(), node: a.Node, insecure: a.Insecure, yield: a.Yield,
+		now: a.Clock.Now(), node: a.Node, insecure: a.Insecure, yield: a.Yield, object: object,
 		backup: checkpointbackup.Decode(object), claim: readClaim(object.GetAnnotations()),
 	}
 	pod := &corev1.Pod{}
 	err = a.Client.Get(ctx, o.backup.Spec.Pod, pod)
 	if client.IgnoreNotFound(err) != nil {
-		return observed{}, nil, fmt.Errorf("read pod %s: %w", o.backup.Spec.Pod, err)
+		return observed{}, fmt.Errorf("read pod %s: %w", o.backup.Spec.Pod, err)
 	}
 	if err == nil && pod.Spec.NodeName == a.Node {
 		o.pod = pod
 		o.graphics = graphics(o.backup, pod, a.Programs, a.Node)
 	}
-	return o, object, nil
-}
-
-// fresh reads from the API server.
-func (a *Agent) fresh(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
-	version, err := a.Backups.Version()
-	if err != nil {
-		return nil, err
-	}
-	if version == "" {
-		return nil, checkpointbackup.ErrNotServed
-	}
-	object := checkpointbackup.Object(version)
-	if err := a.Direct.Get(ctx, key, object); err != nil {
-		return nil, fmt.Errorf("read CheckpointBackup %s: %w", key, err)
-	}
-	return object, nil
-}
-
-// occupy takes a pod for one checkpoint, since CRIU cannot take two of a process at once.
-func (a *Agent) occupy(pod types.NamespacedName) bool {
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	if a.busy[pod] {
-		return false
-	}
-	if a.busy == nil {
-		a.busy = map[types.NamespacedName]bool{}
-	}
-	a.busy[pod] = true
-	return true
-}
-
-func (a *Agent) release(pod types.NamespacedName) {
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	delete(a.busy, pod)
+	return o, nil
 }
 
 // messageOf is a text for a status: without secrets, and cut where it gets too long.

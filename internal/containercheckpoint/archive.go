@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 )
 
 // archive is a file that the kubelet wrote.
@@ -31,15 +33,12 @@ var mustHave = []string{"spec.dump", "config.dump", "status.dump"}
 // recorded are the archives that the status of a CheckpointBackup names.
 func recorded(object *unstructured.Unstructured) map[string]archive {
 	files := map[string]archive{}
-	entries, _, _ := unstructured.NestedSlice(object.Object, "status", "checkpointFiles")
+	var entries []struct{ ContainerName, FilePath, CheckpointTime string }
+	checkpointbackup.ReadField(object, &entries, "status", "checkpointFiles")
 	for _, entry := range entries {
-		fields, _ := entry.(map[string]any)
-		container, _ := fields["containerName"].(string)
-		path, _ := fields["filePath"].(string)
-		at, _ := fields["checkpointTime"].(string)
-		when, err := time.Parse(time.RFC3339, at)
-		if container != "" && path != "" && err == nil {
-			files[container] = archive{name: filepath.Base(path), at: when}
+		at, err := time.Parse(time.RFC3339, entry.CheckpointTime)
+		if entry.ContainerName != "" && entry.FilePath != "" && err == nil {
+			files[entry.ContainerName] = archive{name: filepath.Base(entry.FilePath), at: at}
 		}
 	}
 	return files

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
@@ -40,6 +41,7 @@ func (c claim) String() string { return fmt.Sprintf("%s/%d", c.node, c.attempt) 
 type observed struct {
 	now    time.Time
 	node   string
+	object *unstructured.Unstructured // backup as it was read
 	backup checkpointbackup.Backup
 	claim  claim
 	// pod is nil when it does not exist or is not on this node.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -23,12 +24,7 @@ func kubeletProblem(node string, err error) error {
 	}
 	text := strings.ToLower(answer.text)
 	has := func(words ...string) bool {
-		for _, word := range words {
-			if strings.Contains(text, word) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 	}
 	advice := "see the logs of the kubelet and the container runtime on the node"
 	switch {

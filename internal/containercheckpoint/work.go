@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -55,11 +56,11 @@ func (w *work) run(ctx context.Context, mine claim) error {
 		return err // the archives stay, and it is taken up again
 	}
 	w.removeFiles(ctx)
-	if client.IgnoreNotFound(err) == nil && err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
 		logger.Info("CheckpointBackup was deleted during the checkpoint")
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		logger.Info("Checkpoint failed", "reason", messageOf(err.Error()))
 		return w.tell(ctx, checkpointbackup.Failed, messageOf(err.Error()))
 	}
@@ -81,34 +82,33 @@ func (w *work) checkpoint(ctx context.Context, began time.Time) error {
 		return err
 	}
 	for _, t := range all {
-		if err := w.tell(ctx, checkpointbackup.ImageBuilding, "container "+t.container); err != nil {
-			return err
-		}
-		built, err := w.build(t)
-		if err != nil {
-			return fmt.Errorf("make an image of container %s: %w", t.container, err)
-		}
-		if err := w.tell(ctx, checkpointbackup.ImageBuilt, "container "+t.container); err != nil {
-			return err
-		}
-		if err := w.tell(ctx, checkpointbackup.ImagePushing, "container "+t.container); err != nil {
-			return err
-		}
-		if err := built.push(ctx, keys, w.agent.PushTimeout, w.agent.Insecure); err != nil {
-			return pushProblem(t.image, w.backup.Spec.Registry.Secret.Name, err)
-		}
-		w.pushed(checkpointbackup.Container{Name: t.container, Image: t.image.Name()})
-		if err := w.tell(ctx, checkpointbackup.ImagePushed, "container "+t.container); err != nil {
+		if err := w.store(ctx, t, keys); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pushed notes an image, in the place of the one that the container had the time before.
-func (w *work) pushed(image checkpointbackup.Container) {
-	w.images = slices.DeleteFunc(w.images, func(other checkpointbackup.Container) bool { return other.Name == image.Name })
-	w.images = append(w.images, image)
+// store makes an image of a container's archive and pushes it. The image takes the place of the one that the container had the time before.
+func (w *work) store(ctx context.Context, t target, keys authn.Keychain) error {
+	if err := w.tell(ctx, checkpointbackup.ImageBuilding, "container "+t.container); err != nil {
+		return err
+	}
+	built, err := w.build(t)
+	if err != nil {
+		return fmt.Errorf("make an image of container %s: %w", t.container, err)
+	}
+	for _, phase := range []checkpointbackup.Phase{checkpointbackup.ImageBuilt, checkpointbackup.ImagePushing} {
+		if err := w.tell(ctx, phase, "container "+t.container); err != nil {
+			return err
+		}
+	}
+	if err := built.push(ctx, keys, w.agent.PushTimeout, w.agent.Insecure); err != nil {
+		return pushProblem(t.image, w.backup.Spec.Registry.Secret.Name, err)
+	}
+	w.images = slices.DeleteFunc(w.images, func(other checkpointbackup.Container) bool { return other.Name == t.container })
+	w.images = append(w.images, checkpointbackup.Container{Name: t.container, Image: t.image.Name()})
+	return w.tell(ctx, checkpointbackup.ImagePushed, "container "+t.container)
 }
 
 // takeAll has all containers checkpointed before any is pushed, so that the checkpoints lie as close together as can be.
@@ -200,10 +200,6 @@ func (w *work) write(ctx context.Context, status checkpointbackup.Status, lock b
 			told[key] = value
 		}
 	}
-	// When the last one ended stays known while the next one runs, as others expect.
-	if at := before["lastCheckpointTime"]; at != nil && told["lastCheckpointTime"] == nil {
-		told["lastCheckpointTime"] = at
-	}
 	if files := w.filesStatus(status.Phase); len(files) > 0 {
 		told["checkpointFiles"] = files
 	}
@@ -219,9 +215,10 @@ func (w *work) write(ctx context.Context, status checkpointbackup.Status, lock b
 	return nil
 }
 
-// ownField are the fields of the status that say nothing after the phase that they were written in.
+// ownField are the fields of the status that say nothing after the phase that they were written in. lastCheckpointTime is not among
+// them: when the last one ended stays known while the next one runs, as others expect.
 var ownField = map[string]bool{
-	"phase": true, "message": true, "containers": true, "builtImages": true, "completionTime": true, "lastCheckpointTime": true, "checkpointFiles": true,
+	"phase": true, "message": true, "containers": true, "builtImages": true, "completionTime": true, "checkpointFiles": true,
 }
 
 func locked(object *unstructured.Unstructured) client.Patch {
@@ -236,7 +233,7 @@ func (w *work) filesStatus(phase checkpointbackup.Phase) []any {
 	for _, container := range w.pod.Spec.Containers {
 		if file, ok := w.files[container.Name]; ok {
 			files = append(files, map[string]any{
-				"containerName": container.Name, "filePath": file.name, "checkpointTime": metav1.NewTime(file.at).UTC().Format(time.RFC3339),
+				"containerName": container.Name, "filePath": file.name, "checkpointTime": file.at.UTC().Format(time.RFC3339),
 			})
 		}
 	}

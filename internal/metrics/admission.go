@@ -9,31 +9,21 @@ import (
 
 // Admission measures the cycles that decide upon jobs.
 type Admission struct {
-	cycles              prometheus.Histogram
+	cycles              prometheus.Observer
 	pending             prometheus.Gauge
 	admitted, preempted prometheus.Counter
 }
 
 // NewAdmission registers the measures.
 func NewAdmission(registry prometheus.Registerer) *Admission {
-	m := &Admission{
-		cycles: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "admission_cycle_duration_seconds",
-			Help:    "Time that a cycle over the jobs that wait took.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
-		}),
-		pending: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "admission_pending_jobs", Help: "Jobs of all queues that waited in the last cycle and were not admitted.",
-		}),
-		admitted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "admission_admitted_total", Help: "Admissions of jobs.",
-		}),
-		preempted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "admission_preempted_total", Help: "Jobs that were preempted by one of higher priority.",
-		}),
+	all := in(registry)
+	return &Admission{
+		cycles: all.histogram("admission_cycle_duration_seconds", "Time that a cycle over the jobs that wait took.",
+			[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}).WithLabelValues(),
+		pending:   all.gauge("admission_pending_jobs", "Jobs of all queues that waited in the last cycle and were not admitted.").WithLabelValues(),
+		admitted:  all.counter("admission_admitted_total", "Admissions of jobs.").WithLabelValues(),
+		preempted: all.counter("admission_preempted_total", "Jobs that were preempted by one of higher priority.").WithLabelValues(),
 	}
-	registry.MustRegister(m.cycles, m.pending, m.admitted, m.preempted)
-	return m
 }
 
 // Cycle implements admission.Metrics.
@@ -46,11 +36,13 @@ func (m *Admission) Cycle(took time.Duration, pending, admitted, preempted int) 
 
 // NewQueueDepths returns a collector of the number of jobs that wait in each AIJobQueue.
 func NewQueueDepths(depths func() map[string]int) prometheus.Collector {
-	desc := prometheus.NewDesc("aijob_queue_depth", "Jobs that wait in the queue.", []string{"queue"}, nil)
-	return &scraped{[]*prometheus.Desc{desc}, func(_ context.Context, send sender) error {
+	s := &scraped{}
+	waiting := s.gauge("aijob_queue_depth", "Jobs that wait in the queue.", "queue")
+	s.collect = func(_ context.Context, send sender) error {
 		for queue, depth := range depths() {
-			send(desc, prometheus.GaugeValue, float64(depth), queue)
+			send(waiting, float64(depth), queue)
 		}
 		return nil
-	}}
+	}
+	return s
 }

@@ -12,25 +12,20 @@ import (
 type AIJobs struct {
 	submitted prometheus.Counter
 	completed *prometheus.CounterVec
-	dispatch  prometheus.Histogram
+	dispatch  prometheus.Observer
 	execution *prometheus.HistogramVec
 }
 
 // NewAIJobs registers the metrics.
 func NewAIJobs(registry prometheus.Registerer) *AIJobs {
+	all := in(registry)
 	m := &AIJobs{
-		submitted: prometheus.NewCounter(prometheus.CounterOpts{Name: "aijob_submitted_total", Help: "AIJobs taken up."}),
-		completed: counter("aijob_completed_total", "AIJobs that ended, by the phase that they ended in.", "status"),
-		dispatch: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "aijob_dispatch_latency_seconds",
-			Help:    "Time from when an AIJob was queued until it had a place for all its pods.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400},
-		}),
-		execution: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "aijob_execution_duration_seconds",
-			Help:    "Time from when all pods of the last try of an AIJob ran until the job ended, by job type.",
-			Buckets: []float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400},
-		}, []string{"job_type"}),
+		submitted: all.counter("aijob_submitted_total", "AIJobs taken up.").WithLabelValues(),
+		completed: all.counter("aijob_completed_total", "AIJobs that ended, by the phase that they ended in.", "status"),
+		dispatch: all.histogram("aijob_dispatch_latency_seconds", "Time from when an AIJob was queued until it had a place for all its pods.",
+			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}).WithLabelValues(),
+		execution: all.histogram("aijob_execution_duration_seconds", "Time from when all pods of the last try of an AIJob ran until the job ended, by job type.",
+			[]float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400}, "job_type"),
 	}
 	// An alert on growth misses the first of a series that begins with it.
 	for _, phase := range []aiplatformv1alpha1.AIJobPhase{
@@ -38,7 +33,6 @@ func NewAIJobs(registry prometheus.Registerer) *AIJobs {
 	} {
 		m.completed.WithLabelValues(string(phase))
 	}
-	registry.MustRegister(m.submitted, m.completed, m.dispatch, m.execution)
 	return m
 }
 

@@ -10,12 +10,13 @@ import (
 // NewCertificateExpiry returns a collector of the end of the webhooks' serving certificate. The function returns false
 // while there is none.
 func NewCertificateExpiry(notAfter func() (time.Time, bool)) prometheus.Collector {
-	desc := prometheus.NewDesc("webhook_certificate_expiry_timestamp_seconds",
-		"When the certificate ends that the webhooks are served with, in seconds since 1970.", nil, nil)
-	return &scraped{[]*prometheus.Desc{desc}, func(_ context.Context, send sender) error {
+	s := &scraped{}
+	expiry := s.gauge("webhook_certificate_expiry_timestamp_seconds", "When the certificate ends that the webhooks are served with, in seconds since 1970.")
+	s.collect = func(_ context.Context, send sender) error {
 		if at, ok := notAfter(); ok {
-			send(desc, prometheus.GaugeValue, float64(at.Unix()))
+			send(expiry, float64(at.Unix()))
 		}
 		return nil
-	}}
+	}
+	return s
 }

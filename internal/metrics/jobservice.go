@@ -14,11 +14,9 @@ import (
 
 // JobService are the metrics of the job service.
 type JobService struct {
-	submitted, completed *prometheus.CounterVec
-	dispatch             prometheus.Histogram
-	execution            *prometheus.HistogramVec
-	requests             *prometheus.HistogramVec
-	limited              *prometheus.CounterVec
+	submitted, completed, limited *prometheus.CounterVec
+	dispatch                      prometheus.Observer
+	execution, requests           *prometheus.HistogramVec
 
 	registry prometheus.Registerer
 	// observers by route and status, because to find one by its labels takes longer than to find it here.
@@ -32,31 +30,20 @@ type requestKey struct {
 
 // NewJobService registers the metrics of the job service.
 func NewJobService(registry prometheus.Registerer) *JobService {
+	all := in(registry)
 	m := &JobService{
-		registry: registry,
-		submitted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "aijob_submitted_total", Help: "Jobs that were accepted.",
-		}, []string{"job_type"}),
-		completed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "aijob_completed_total", Help: "Jobs that ended, by status: succeeded, failed, dead_letter or cancelled.",
-		}, []string{"status"}),
-		dispatch: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "aijob_dispatch_latency_seconds", Help: "Time from when a job was queued to when a worker got it.",
-			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 5, 30, 120, 600, 3600},
-		}),
-		execution: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "aijob_execution_duration_seconds", Help: "Time from when a job was started to when it ended.",
-			Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400},
-		}, []string{"job_type"}),
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "aijob_service_request_duration_seconds", Help: "Time until a request to the job service was answered, by route and HTTP status.",
-			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 10, 30},
-		}, []string{"route", "status"}),
-		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "aijob_service_requests_limited_total", Help: "Requests that were refused because a client sent more than it may, by class (create, list, tasks, other).",
-		}, []string{"class"}),
+		registry:  registry,
+		submitted: all.counter("aijob_submitted_total", "Jobs that were accepted.", "job_type"),
+		completed: all.counter("aijob_completed_total", "Jobs that ended, by status: succeeded, failed, dead_letter or cancelled.", "status"),
+		dispatch: all.histogram("aijob_dispatch_latency_seconds", "Time from when a job was queued to when a worker got it.",
+			[]float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 5, 30, 120, 600, 3600}).WithLabelValues(),
+		execution: all.histogram("aijob_execution_duration_seconds", "Time from when a job was started to when it ended.",
+			[]float64{.01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}, "job_type"),
+		requests: all.histogram("aijob_service_request_duration_seconds", "Time until a request to the job service was answered, by route and HTTP status.",
+			[]float64{.0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 10, 30}, "route", "status"),
+		limited: all.counter("aijob_service_requests_limited_total",
+			"Requests that were refused because a client sent more than it may, by class (create, list, tasks, other).", "class"),
 	}
-	registry.MustRegister(m.submitted, m.completed, m.dispatch, m.execution, m.requests, m.limited)
 	// Rates need a first value from which to count.
 	for _, status := range []jobs.Status{jobs.Succeeded, jobs.Failed, jobs.DeadLetter, jobs.Cancelled} {
 		m.completed.WithLabelValues(string(status))
@@ -80,31 +67,17 @@ func (m *JobService) Limited(class string) { m.limited.WithLabelValues(class).In
 // Store returns a store that counts what is done with another, which everything in the service must then use. It also
 // registers the depth of the store's queues.
 func (m *JobService) Store(store jobs.Store) jobs.Store {
-	m.registry.MustRegister(&queueDepth{store: store, desc: prometheus.NewDesc("aijob_queue_depth", "Jobs that wait.", []string{"queue"}, nil)})
+	s := &scraped{}
+	waiting := s.gauge("aijob_queue_depth", "Jobs that wait.", "queue")
+	s.collect = func(ctx context.Context, send sender) error {
+		queues, err := store.Queues(ctx)
+		for i := range queues {
+			send(waiting, float64(queues[i].Depth), queues[i].Name)
+		}
+		return err
+	}
+	m.registry.MustRegister(s)
 	return &countingStore{Store: store, metrics: m}
-}
-
-// queueDepth asks for the depth at the time of a scrape.
-type queueDepth struct {
-	store jobs.Store
-	desc  *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c *queueDepth) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
-
-// Collect implements prometheus.Collector.
-func (c *queueDepth) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
-	defer cancel()
-	queues, err := c.store.Queues(ctx)
-	if err != nil {
-		out <- prometheus.NewInvalidMetric(c.desc, err)
-		return
-	}
-	for i := range queues {
-		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(queues[i].Depth), queues[i].Name)
-	}
 }
 
 // countingStore counts what was acknowledged.

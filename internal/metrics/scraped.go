@@ -16,8 +16,28 @@ type scraped struct {
 	collect func(context.Context, sender) error
 }
 
-// sender sends the value of a figure.
-type sender func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string)
+// figure is a metric of a scraped collector.
+type figure struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+// sender sends a value of a figure.
+type sender func(of figure, value float64, labels ...string)
+
+func (s *scraped) gauge(name, help string, labels ...string) figure {
+	return s.add(prometheus.GaugeValue, name, help, labels)
+}
+
+func (s *scraped) counter(name, help string, labels ...string) figure {
+	return s.add(prometheus.CounterValue, name, help, labels)
+}
+
+func (s *scraped) add(kind prometheus.ValueType, name, help string, labels []string) figure {
+	desc := prometheus.NewDesc(name, help, labels, nil)
+	s.descs = append(s.descs, desc)
+	return figure{desc, kind}
+}
 
 // Describe implements prometheus.Collector.
 func (s *scraped) Describe(out chan<- *prometheus.Desc) {
@@ -30,8 +50,8 @@ func (s *scraped) Describe(out chan<- *prometheus.Desc) {
 func (s *scraped) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
-	err := s.collect(ctx, func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	err := s.collect(ctx, func(of figure, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(of.desc, of.kind, value, labels...)
 	})
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(s.descs[0], err)

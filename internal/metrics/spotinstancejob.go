@@ -13,26 +13,21 @@ import (
 
 // SpotInstanceJobs counts what happens to SpotInstanceJobs.
 type SpotInstanceJobs struct {
-	requested *prometheus.CounterVec
-	completed *prometheus.CounterVec
-	answers   *prometheus.HistogramVec
+	requested, completed *prometheus.CounterVec
+	answers              *prometheus.HistogramVec
 }
 
 // NewSpotInstanceJobs registers the counters.
 func NewSpotInstanceJobs(registry prometheus.Registerer) *SpotInstanceJobs {
-	m := &SpotInstanceJobs{
-		requested: counter("spotinstancejob_checkpoint_requests_total",
+	all := in(registry)
+	return &SpotInstanceJobs{
+		requested: all.counter("spotinstancejob_checkpoint_requests_total",
 			"Checkpoints that were asked for, by cause: schedule or preemption.", "namespace", "cause"),
-		completed: counter("spotinstancejob_checkpoints_completed_total",
-			"Checkpoints of spot instance jobs that were complete.", "namespace"),
-		answers: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "spotinstancejob_notice_to_checkpoint_request_seconds",
-			Help:    "Time from the notice that a node is taken back until the checkpoint of its replica was asked for.",
-			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 15, 30},
-		}, []string{"namespace"}),
+		completed: all.counter("spotinstancejob_checkpoints_completed_total", "Checkpoints of spot instance jobs that were complete.", "namespace"),
+		answers: all.histogram("spotinstancejob_notice_to_checkpoint_request_seconds",
+			"Time from the notice that a node is taken back until the checkpoint of its replica was asked for.",
+			[]float64{.05, .1, .25, .5, 1, 2.5, 5, 15, 30}, "namespace"),
 	}
-	registry.MustRegister(m.requested, m.completed, m.answers)
-	return m
 }
 
 // CheckpointRequested counts a checkpoint that was asked for, whether because of a preemption or by schedule.
@@ -57,16 +52,15 @@ func (m *SpotInstanceJobs) NoticeAnswered(namespace string, after time.Duration)
 // NewSpotInstanceJobStatus returns a collector of the figures in the status of SpotInstanceJobs, read from the cache. At
 // most maxJobs jobs that have not ended have figures of their own; spotinstancejob_total counts all.
 func NewSpotInstanceJobStatus(jobs client.Reader, maxJobs int) prometheus.Collector {
-	of := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, []string{"namespace", "spot_instance_job"}, nil)
-	}
-	total := prometheus.NewDesc("spotinstancejob_total", "Spot instance jobs that exist, by phase.", []string{"namespace", "phase"}, nil)
-	replicas := of("spotinstancejob_replicas", "Replicas that an unfinished job should have.")
-	active := of("spotinstancejob_active_replicas", "Replicas of an unfinished job that run.")
-	preemptions := of("spotinstancejob_preemptions_total", "Replicas of an unfinished job that were lost to preemption.")
-	restarts := of("spotinstancejob_restarts_total", "Starts of replicas of an unfinished job beyond the first of each.")
-	checkpoint := of("spotinstancejob_checkpoint_timestamp_seconds", "When the newest checkpoint of an unfinished job was complete.")
-	return &scraped{[]*prometheus.Desc{total, replicas, active, preemptions, restarts, checkpoint}, func(ctx context.Context, send sender) error {
+	s := &scraped{}
+	labels := []string{"namespace", "spot_instance_job"}
+	total := s.gauge("spotinstancejob_total", "Spot instance jobs that exist, by phase.", "namespace", "phase")
+	replicas := s.gauge("spotinstancejob_replicas", "Replicas that an unfinished job should have.", labels...)
+	active := s.gauge("spotinstancejob_active_replicas", "Replicas of an unfinished job that run.", labels...)
+	preemptions := s.counter("spotinstancejob_preemptions_total", "Replicas of an unfinished job that were lost to preemption.", labels...)
+	restarts := s.counter("spotinstancejob_restarts_total", "Starts of replicas of an unfinished job beyond the first of each.", labels...)
+	checkpoint := s.gauge("spotinstancejob_checkpoint_timestamp_seconds", "When the newest checkpoint of an unfinished job was complete.", labels...)
+	s.collect = func(ctx context.Context, send sender) error {
 		var list spotv1alpha1.SpotInstanceJobList
 		if err := jobs.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return err
@@ -84,17 +78,18 @@ func NewSpotInstanceJobStatus(jobs client.Reader, maxJobs int) prometheus.Collec
 			for j := range job.Status.JobStatuses {
 				started += job.Status.JobStatuses[j].RestartCount
 			}
-			send(replicas, prometheus.GaugeValue, float64(ptr.Deref(job.Spec.Replicas, 2)), job.Namespace, job.Name)
-			send(active, prometheus.GaugeValue, float64(job.Status.ActiveReplicas), job.Namespace, job.Name)
-			send(preemptions, prometheus.CounterValue, float64(job.Status.PreemptionCount), job.Namespace, job.Name)
-			send(restarts, prometheus.CounterValue, float64(started), job.Namespace, job.Name)
+			send(replicas, float64(ptr.Deref(job.Spec.Replicas, 2)), job.Namespace, job.Name)
+			send(active, float64(job.Status.ActiveReplicas), job.Namespace, job.Name)
+			send(preemptions, float64(job.Status.PreemptionCount), job.Namespace, job.Name)
+			send(restarts, float64(started), job.Namespace, job.Name)
 			if at := job.Status.LastCheckpointTime; at != nil {
-				send(checkpoint, prometheus.GaugeValue, float64(at.Unix()), job.Namespace, job.Name)
+				send(checkpoint, float64(at.Unix()), job.Namespace, job.Name)
 			}
 		}
 		for of, count := range counts {
-			send(total, prometheus.GaugeValue, float64(count), of.namespace, of.phase)
+			send(total, float64(count), of.namespace, of.phase)
 		}
 		return nil
-	}}
+	}
+	return s
 }

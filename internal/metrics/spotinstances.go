@@ -2,9 +2,11 @@ package metrics
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -12,37 +14,27 @@ import (
 
 // SpotInstances counts what happens to the instances of SpotInstanceVMs.
 type SpotInstances struct {
-	ready      *prometheus.HistogramVec
-	refused    *prometheus.CounterVec
-	preempted  *prometheus.CounterVec
-	orphaned   *prometheus.CounterVec
-	listed     *prometheus.CounterVec
-	listFailed *prometheus.CounterVec
-	listTook   prometheus.Histogram
+	ready                                            *prometheus.HistogramVec
+	refused, preempted, orphaned, listed, listFailed *prometheus.CounterVec
+	listTook                                         prometheus.Observer
 }
 
 // NewSpotInstances registers the metrics.
 func NewSpotInstances(registry prometheus.Registerer) *SpotInstances {
-	m := &SpotInstances{
-		ready: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "spotinstancevm_ready_seconds", Help: "Time from the creation of an instance until it was a ready node.",
-			Buckets: []float64{15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1800},
-		}, []string{"zone", "provisioning_model"}),
-		refused: counter("spotinstancevm_refusals_total",
+	all := in(registry)
+	return &SpotInstances{
+		ready: all.histogram("spotinstancevm_ready_seconds", "Time from the creation of an instance until it was a ready node.",
+			[]float64{15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1800}, "zone", "provisioning_model"),
+		refused: all.counter("spotinstancevm_refusals_total",
 			"Instances that the provider refused, by the class of its error: Stockout, Quota and others.", "zone", "machine_type", "class"),
-		preempted: counter("spotinstancevm_preemptions_total",
+		preempted: all.counter("spotinstancevm_preemptions_total",
 			"Instances that their provider took back, or that another than the operator ended.", "zone", "machine_type"),
-		orphaned: counter("spotinstancevm_orphans_total",
-			"Instances that were deleted because their SpotInstanceVM no longer exists.", "zone"),
-		listed:     counter("spotinstancevm_lists_total", "Lists of the instances of a zone.", "zone"),
-		listFailed: counter("spotinstancevm_list_failures_total", "Lists of the instances of a zone that failed.", "zone"),
-		listTook: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "spotinstancevm_list_seconds", Help: "Time that a list of the instances of a zone took.",
-			Buckets: prometheus.ExponentialBuckets(0.01, 3, 9),
-		}),
+		orphaned:   all.counter("spotinstancevm_orphans_total", "Instances that were deleted because their SpotInstanceVM no longer exists.", "zone"),
+		listed:     all.counter("spotinstancevm_lists_total", "Lists of the instances of a zone.", "zone"),
+		listFailed: all.counter("spotinstancevm_list_failures_total", "Lists of the instances of a zone that failed.", "zone"),
+		listTook: all.histogram("spotinstancevm_list_seconds", "Time that a list of the instances of a zone took.",
+			prometheus.ExponentialBuckets(0.01, 3, 9)).WithLabelValues(),
 	}
-	registry.MustRegister(m.ready, m.refused, m.preempted, m.orphaned, m.listed, m.listFailed, m.listTook)
-	return m
 }
 
 // Ready notes how long an instance took to become a ready node.
@@ -75,9 +67,9 @@ func (m *SpotInstances) Listed(zone string, took time.Duration, err error) {
 // NewSpotInstanceStatus returns a collector of the instances that are in the status of SpotInstanceVMs, read from the
 // cache.
 func NewSpotInstanceStatus(vms client.Reader) prometheus.Collector {
-	instances := prometheus.NewDesc("spotinstancevm_instances",
-		"Instances that exist or were asked for, by their state.", []string{"zone", "state", "provisioning_model"}, nil)
-	return &scraped{[]*prometheus.Desc{instances}, func(ctx context.Context, send sender) error {
+	s := &scraped{}
+	instances := s.gauge("spotinstancevm_instances", "Instances that exist or were asked for, by their state.", "zone", "state", "provisioning_model")
+	s.collect = func(ctx context.Context, send sender) error {
 		var list spotv1alpha1.SpotInstanceVMList
 		if err := vms.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return err
@@ -91,8 +83,87 @@ func NewSpotInstanceStatus(vms client.Reader) prometheus.Collector {
 			}
 		}
 		for of, count := range counts {
-			send(instances, prometheus.GaugeValue, float64(count), of.zone, of.state, of.model)
+			send(instances, float64(count), of.zone, of.state, of.model)
 		}
 		return nil
-	}}
+	}
+	return s
+}
+
+// NewSpotZones returns a collector of what the status of every SpotInstanceVM says of zones, read from the cache. There are at most 32 zones
+// for each, so that the number of series is bounded by that of the objects.
+func NewSpotZones(vms client.Reader) prometheus.Collector {
+	s := &scraped{}
+	labels := []string{"namespace", "spot_instance_vm", "zone", "machine_type"}
+	preemptions := s.counter("spot_zone_preemptions_total", "Spot instances that the provider took back.", labels...)
+	hours := s.counter("spot_zone_instance_hours_total", "Hours that spot instances ran until they were taken back or deleted.", labels...)
+	rate := s.gauge("spot_zone_preemptions_per_hour", "Preemptions to be expected for each hour of a spot instance.", labels...)
+	price := s.gauge("spot_zone_price_per_hour", "Price of a spot instance for an hour, as the spec says it.", append(labels, "currency")...)
+	stockout := s.gauge("spot_zone_stockout_timestamp_seconds", "When the zone last had no spot instance to give.", labels...)
+	s.collect = func(ctx context.Context, send sender) error {
+		var list spotv1alpha1.SpotInstanceVMList
+		if err := vms.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			vm := &list.Items[i]
+			for j := range vm.Status.Zones {
+				zone := &vm.Status.Zones[j]
+				labels := []string{vm.Namespace, vm.Name, zone.Zone, zone.MachineType}
+				sendText := func(of figure, text string, more ...string) {
+					if value, err := strconv.ParseFloat(text, 64); err == nil {
+						send(of, value, append(labels[:4:4], more...)...)
+					}
+				}
+				send(preemptions, float64(zone.Preemptions), labels...)
+				sendText(hours, zone.InstanceHours)
+				sendText(rate, zone.RatePerHour)
+				sendText(price, zone.PricePerHour, vm.Spec.PriceCurrency)
+				if at, ok := timestamp(zone.LastStockoutTime); ok {
+					send(stockout, at, labels...)
+				}
+			}
+		}
+		return nil
+	}
+	return s
+}
+
+// NewSpotConditions returns a collector of the conditions that are False, read from the cache. At most maxObjects objects
+// of each kind have figures; jobs that have ended have none.
+func NewSpotConditions(objects client.Reader, maxObjects int) prometheus.Collector {
+	s := &scraped{}
+	ofVMs := s.gauge("spotinstancevm_condition_false", "1 for each condition of a SpotInstanceVM that is False.",
+		"namespace", "spot_instance_vm", "condition", "reason")
+	ofJobs := s.gauge("spotinstancejob_condition_false", "1 for each condition of an unfinished SpotInstanceJob that is False.",
+		"namespace", "spot_instance_job", "condition", "reason")
+	s.collect = func(ctx context.Context, send sender) error {
+		sendFalse := func(of figure, object client.Object, conditions []metav1.Condition) {
+			for _, condition := range conditions {
+				if condition.Status == metav1.ConditionFalse {
+					send(of, 1, object.GetNamespace(), object.GetName(), condition.Type, condition.Reason)
+				}
+			}
+		}
+		var vms spotv1alpha1.SpotInstanceVMList
+		if err := objects.List(ctx, &vms, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		for i := range vms.Items[:min(len(vms.Items), maxObjects)] {
+			sendFalse(ofVMs, &vms.Items[i], vms.Items[i].Status.Conditions)
+		}
+		var jobs spotv1alpha1.SpotInstanceJobList
+		if err := objects.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		shown := 0
+		for i := range jobs.Items {
+			if job := &jobs.Items[i]; job.Status.CompletionTime == nil && shown < maxObjects {
+				shown++
+				sendFalse(ofJobs, job, job.Status.Conditions)
+			}
+		}
+		return nil
+	}
+	return s
 }

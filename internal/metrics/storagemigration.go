@@ -4,25 +4,18 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // StorageMigrations counts what the migration of stored objects to a new storage version does, by the name of the CRD.
 type StorageMigrations struct {
-	migrated  *prometheus.CounterVec
-	failures  *prometheus.CounterVec
-	remaining *prometheus.GaugeVec
+	migrated, failures *prometheus.CounterVec
+	remaining          *prometheus.GaugeVec
 }
 
 // NewStorageMigrations registers the metrics.
 func NewStorageMigrations(registry prometheus.Registerer) *StorageMigrations {
-	m := &StorageMigrations{
-		migrated: counter("storage_migration_objects_total",
-			"Objects rewritten in the storage version of their CRD.", "crd"),
-		failures: counter("storage_migration_failures_total",
-			"Failed attempts to rewrite an object, or to migrate a CRD at all.", "crd"),
-		remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "storage_migration_remaining_objects",
-			Help: "Objects that the migration in progress has yet to rewrite; 0 when there is none.",
-		}, []string{"crd"}),
+	all := in(registry)
+	return &StorageMigrations{
+		migrated:  all.counter("storage_migration_objects_total", "Objects rewritten in the storage version of their CRD.", "crd"),
+		failures:  all.counter("storage_migration_failures_total", "Failed attempts to rewrite an object, or to migrate a CRD at all.", "crd"),
+		remaining: all.gauge("storage_migration_remaining_objects", "Objects that the migration in progress has yet to rewrite; 0 when there is none.", "crd"),
 	}
-	registry.MustRegister(m.migrated, m.failures, m.remaining)
-	return m
 }
 
 // Migrated counts a rewritten object.

@@ -6,22 +6,18 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TrainingJobs counts what happens to training jobs.
 type TrainingJobs struct {
-	reconciliations *prometheus.CounterVec
-	durations       *prometheus.HistogramVec
-	errors          *prometheus.CounterVec
-	created         *prometheus.CounterVec
-	completed       *prometheus.CounterVec
-	failed          *prometheus.CounterVec
-	queueWait       *prometheus.HistogramVec
-	timeToRunning   *prometheus.HistogramVec
-	scrapes         prometheus.Histogram
-	scrapeFailures  *prometheus.CounterVec
+	reconciliations, errors, created, completed, failed, scrapeFailures *prometheus.CounterVec
+	durations, queueWait, timeToRunning                                 *prometheus.HistogramVec
+	scrapes                                                             prometheus.Observer
 
-	names *boundedNames
+	limit int
+	mu    sync.Mutex
+	known map[types.NamespacedName]bool // jobs that have series of their own
 }
 
 // Results of a reconciliation, as the label result.
@@ -33,51 +29,34 @@ const (
 // NewTrainingJobs registers the counters. At most maxJobs jobs get series of their own under the label training_job;
 // all others share the series whose label is empty, so that the number of series is bounded.
 func NewTrainingJobs(registry prometheus.Registerer, maxJobs int) *TrainingJobs {
-	perJob := []string{"namespace", "training_job"}
-	m := &TrainingJobs{
-		names: &boundedNames{limit: maxJobs, known: map[jobName]bool{}},
-		reconciliations: counter("trainingjob_reconciliation_total",
-			"Reconciliations of training jobs, by result.", append(perJob, "result")...),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "trainingjob_reconciliation_duration_seconds",
-			Help:    "Time that a reconciliation of a training job took.",
-			Buckets: []float64{.001, .005, .025, .1, .5, 2.5},
-		}, perJob),
-		errors: counter("trainingjob_reconciliation_errors_total",
-			"Reconciliations of training jobs that ended with an error, by its type.", append(perJob, "error_type")...),
-		created:   counter("trainingjob_created_total", "Training jobs taken up.", "namespace"),
-		completed: counter("trainingjob_completed_total", "Training jobs that ended, by result: success or failure.", "namespace", "result"),
-		failed:    counter("trainingjob_failed_total", "Failed training jobs, by reason.", "namespace", "reason"),
-		queueWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trainingjob_queue_wait_seconds", Buckets: waitBuckets,
-			Help: "Time from the creation of a training job until it was admitted to its resources.",
-		}, []string{"namespace"}),
-		timeToRunning: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trainingjob_time_to_running_seconds", Buckets: waitBuckets,
-			Help: "Time from the creation of a training job until all its workers first ran.",
-		}, []string{"namespace"}),
-		scrapes: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "trainingjob_scrape_duration_seconds", Buckets: []float64{.001, .005, .025, .1, .5, 2.5},
-			Help: "Time that reading the figures of a running training job took.",
-		}),
-		scrapeFailures: counter("trainingjob_scrape_failures_total",
-			"Failed attempts to read the figures of a running training job.", perJob...),
+	// moments are for what is over soon, waits for the times that a job waits, from a second to a day.
+	moments, waits := []float64{.001, .005, .025, .1, .5, 2.5}, []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
+	all := in(registry)
+	return &TrainingJobs{
+		limit: maxJobs, known: map[types.NamespacedName]bool{},
+		reconciliations: all.counter("trainingjob_reconciliation_total",
+			"Reconciliations of training jobs, by result.", "namespace", "training_job", "result"),
+		durations: all.histogram("trainingjob_reconciliation_duration_seconds",
+			"Time that a reconciliation of a training job took.", moments, "namespace", "training_job"),
+		errors: all.counter("trainingjob_reconciliation_errors_total",
+			"Reconciliations of training jobs that ended with an error, by its type.", "namespace", "training_job", "error_type"),
+		created:   all.counter("trainingjob_created_total", "Training jobs taken up.", "namespace"),
+		completed: all.counter("trainingjob_completed_total", "Training jobs that ended, by result: success or failure.", "namespace", "result"),
+		failed:    all.counter("trainingjob_failed_total", "Failed training jobs, by reason.", "namespace", "reason"),
+		queueWait: all.histogram("trainingjob_queue_wait_seconds",
+			"Time from the creation of a training job until it was admitted to its resources.", waits, "namespace"),
+		timeToRunning: all.histogram("trainingjob_time_to_running_seconds",
+			"Time from the creation of a training job until all its workers first ran.", waits, "namespace"),
+		scrapes: all.histogram("trainingjob_scrape_duration_seconds",
+			"Time that reading the figures of a running training job took.", moments).WithLabelValues(),
+		scrapeFailures: all.counter("trainingjob_scrape_failures_total",
+			"Failed attempts to read the figures of a running training job.", "namespace", "training_job"),
 	}
-	registry.MustRegister(m.reconciliations, m.durations, m.errors, m.created, m.completed, m.failed,
-		m.queueWait, m.timeToRunning, m.scrapes, m.scrapeFailures)
-	return m
-}
-
-// waitBuckets are for the times that a job waits, from a second to a day.
-var waitBuckets = []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
-
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
 // Reconciled counts one reconciliation of a job. The error type is empty when there was no error.
 func (m *TrainingJobs) Reconciled(namespace, name string, took time.Duration, errorType string) {
-	name = m.names.admit(namespace, name)
+	name = m.label(namespace, name)
 	result := ResultSuccess
 	if errorType != "" {
 		result = ResultError
@@ -115,13 +94,18 @@ func (m *TrainingJobs) Running(namespace string, waited time.Duration) {
 func (m *TrainingJobs) Scraped(namespace, name string, took time.Duration, failed bool) {
 	m.scrapes.Observe(took.Seconds())
 	if failed {
-		m.scrapeFailures.WithLabelValues(namespace, m.names.admit(namespace, name)).Inc()
+		m.scrapeFailures.WithLabelValues(namespace, m.label(namespace, name)).Inc()
 	}
 }
 
 // Forget drops the series of a job that no longer exists.
 func (m *TrainingJobs) Forget(namespace, name string) {
-	if !m.names.release(namespace, name) {
+	job := types.NamespacedName{Namespace: namespace, Name: name}
+	m.mu.Lock()
+	had := m.known[job]
+	delete(m.known, job)
+	m.mu.Unlock()
+	if !had {
 		return
 	}
 	for _, result := range []string{ResultSuccess, ResultError} {
@@ -132,34 +116,14 @@ func (m *TrainingJobs) Forget(namespace, name string) {
 	m.errors.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "training_job": name})
 }
 
-type jobName struct{ namespace, name string }
-
-// boundedNames is the set of jobs that have series of their own.
-type boundedNames struct {
-	mu    sync.Mutex
-	limit int
-	known map[jobName]bool
-}
-
-// admit returns the name for use as a label: itself when the job has a place in the set, else empty.
-func (b *boundedNames) admit(namespace, name string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	job := jobName{namespace, name}
-	if !b.known[job] {
-		if len(b.known) >= b.limit {
-			return ""
-		}
-		b.known[job] = true
+// label is the name for use as a label: itself when the job has series of its own, or there is room for them, else empty.
+func (m *TrainingJobs) label(namespace, name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	job := types.NamespacedName{Namespace: namespace, Name: name}
+	if !m.known[job] && len(m.known) >= m.limit {
+		return ""
 	}
+	m.known[job] = true
 	return name
-}
-
-func (b *boundedNames) release(namespace, name string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	job := jobName{namespace, name}
-	had := b.known[job]
-	delete(b.known, job)
-	return had
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dcnlab/spot-training-operator/internal/cmd/logging"
+	"github.com/dcnlab/spot-training-operator/internal/cmd/memory"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/sidecar"
 )
 
@@ -76,7 +77,7 @@ func run(ctx context.Context, role func(context.Context, sidecar.Settings) error
 		return exitError{err, exitSettings}
 	}
 	settings.Log = log
-	limitMemory()
+	memory.Limit(50, memoryLimit)
 	err = role(ctx, settings)
 	switch {
 	case errors.Is(err, sidecar.ErrNotFound):
@@ -85,14 +86,4 @@ func run(ctx context.Context, role func(context.Context, sidecar.Settings) error
 		return exitError{errors.New("stopped before the checkpoint was restored"), exitStopped}
 	}
 	return err
-}
-
-// limitMemory makes room for transfers and little else, unless GOMEMLIMIT and GOGC say otherwise.
-func limitMemory() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
-	}
 }

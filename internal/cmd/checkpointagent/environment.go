@@ -1,6 +1,7 @@
 package checkpointagent
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -30,10 +31,7 @@ const terminationPath = "/dev/termination-log"
 
 // fromEnvironment reads the settings. Its errors name the variable.
 func fromEnvironment(env func(string) string) (sidecar.Settings, error) {
-	s := sidecar.Settings{TerminationPath: env(envTermination)}
-	if s.TerminationPath == "" {
-		s.TerminationPath = terminationPath
-	}
+	s := sidecar.Settings{TerminationPath: cmp.Or(env(envTermination), terminationPath)}
 	if env(envReplica) == "" {
 		return s, fmt.Errorf("%s: is not set: it must be the number of the replica, from 0", envReplica)
 	}
@@ -41,18 +39,14 @@ func fromEnvironment(env func(string) string) (sidecar.Settings, error) {
 	if !filepath.IsAbs(env(envDirectory)) {
 		return s, fmt.Errorf("%s: %q is no absolute path: name the directory of the job's checkpoints", envDirectory, env(envDirectory))
 	}
+	var port int
 	var err error
-	if s.Retention, err = number(env, envRetention, 0); err != nil {
-		return s, err
+	for name, into := range map[string]*int{envRetention: &s.Retention, envAttempt: &s.Attempt, envPort: &port} {
+		if *into, err = strconv.Atoi(cmp.Or(env(name), "0")); err != nil || *into < 0 {
+			return s, fmt.Errorf("%s: %q is no number from 0", name, env(name))
+		}
 	}
-	if s.Attempt, err = number(env, envAttempt, 0); err != nil {
-		return s, err
-	}
-	port, err := number(env, envPort, report.Port)
-	if err != nil {
-		return s, err
-	}
-	s.Address = ":" + strconv.Itoa(port)
+	s.Address = ":" + strconv.Itoa(cmp.Or(port, report.Port))
 	if url := env(envStore); url != "" {
 		if s.Store, err = store.New(url, env(envCredentials)); err != nil {
 			return s, fmt.Errorf("%s: %w", envStore, err)
@@ -76,16 +70,4 @@ func resume(s *sidecar.Settings, env func(string) string) (err error) {
 		s.ResumePath = from
 	}
 	return nil
-}
-
-func number(env func(string) string, name string, otherwise int) (int, error) {
-	text := env(name)
-	if text == "" {
-		return otherwise, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s: %q is no number from 0", name, text)
-	}
-	return n, nil
 }

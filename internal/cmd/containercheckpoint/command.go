@@ -2,6 +2,7 @@
 package containercheckpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,6 @@ type options struct {
 	settings  containercheckpoint.Settings
 	kubelet   containercheckpoint.Kubelet
 	freeSpace string
-	insecure  []string
 	probes    string
 	logLevel  string
 }
@@ -58,26 +58,16 @@ func New() *cobra.Command {
 	flags.StringVar(&o.settings.Programs, "programs-directory", "/host/usr", "where the node's /usr is mounted, to look for CRIU's plugins for GPUs")
 	flags.StringVar(&o.freeSpace, "min-free-space", "1Gi", "space that must be free on the node's disk before a checkpoint is taken")
 	flags.DurationVar(&o.settings.PushTimeout, "push-timeout", 30*time.Minute, "how long pushing one image may take")
-	flags.StringSliceVar(&o.insecure, "insecure-registry", nil, "registry (host or host:port) to which plain HTTP is allowed; can be repeated")
-	flags.StringVar(&o.kubelet.Address, "kubelet-address", kubeletAddress(), "host:port of the node's kubelet (environment: HOST_IP)")
+	flags.StringSliceVar((*[]string)(&o.settings.Insecure), "insecure-registry", nil, "registry (host or host:port) to which plain HTTP is allowed; can be repeated")
+	flags.StringVar(&o.kubelet.Address, "kubelet-address", net.JoinHostPort(cmp.Or(os.Getenv("HOST_IP"), "127.0.0.1"), "10250"),
+		"host:port of the node's kubelet (environment: HOST_IP)")
 	flags.StringVar(&o.kubelet.TokenFile, "kubelet-token-file", serviceAccount+"token", "token for the kubelet")
 	flags.StringVar(&o.kubelet.AuthoritiesFile, "kubelet-authorities", serviceAccount+"ca.crt",
 		"certificate authorities of the kubelet; on the agent's own machine any certificate will do")
 	flags.DurationVar(&o.kubelet.Timeout, "checkpoint-timeout", 10*time.Minute, "how long the checkpoint of one container may take")
 	flags.StringVar(&o.probes, "health-probe-bind-address", "127.0.0.1:19652", "address of /healthz and /readyz")
-	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
+	flags.StringVar(&o.logLevel, "log-level", cmp.Or(os.Getenv("LOG_LEVEL"), "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
 	return command
-}
-
-func envOr(name, otherwise string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return otherwise
-}
-
-func kubeletAddress() string {
-	return net.JoinHostPort(envOr("HOST_IP", "127.0.0.1"), "10250")
 }
 
 // complete checks the flags and fills in the settings. Its errors name the flag.
@@ -104,7 +94,6 @@ func (o *options) complete() error {
 	if _, _, err := net.SplitHostPort(o.kubelet.Address); err != nil {
 		return fmt.Errorf("--kubelet-address: %q is not host:port: %w", o.kubelet.Address, err)
 	}
-	o.settings.Insecure = containercheckpoint.Insecure(o.insecure)
 	return nil
 }
 

@@ -1,10 +1,12 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,7 +28,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
-	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/controllers/workerpool"
 	"github.com/dcnlab/spot-training-operator/controllers/workflow"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
@@ -51,16 +52,16 @@ const (
 
 // controllerOptions are the flags of single controllers.
 type controllerOptions struct {
-	nodeAgentImage, nodeAgentMetadataURL string
-	gcpEndpoint                          string
-	cloudListInterval                    time.Duration
-	jobServiceURL                        string
+	nodeAgent                  nodeagent.Settings
+	gcpEndpoint, jobServiceURL string
+	cloudListInterval          time.Duration
 }
 
 func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.nodeAgentImage, "node-agent-image", envOr(nodeAgentImageVariable, envOr(agentImageVariable, "spot-training-operator:latest")),
+	flags.StringVar(&o.nodeAgent.Image, "node-agent-image",
+		cmp.Or(os.Getenv(nodeAgentImageVariable), os.Getenv(agentImageVariable), "spot-training-operator:latest"),
 		"image of the agent on spot nodes: the manager's own (environment: "+nodeAgentImageVariable+")")
-	flags.StringVar(&o.nodeAgentMetadataURL, "node-agent-metadata-url", "",
+	flags.StringVar(&o.nodeAgent.MetadataURL, "node-agent-metadata-url", "",
 		"where the agent on spot nodes finds the instance's metadata server (default: Compute Engine's, by its address)")
 	flags.StringVar(&o.gcpEndpoint, "gcp-endpoint", "", "URL of the Compute Engine API (default: Google's)")
 	flags.DurationVar(&o.cloudListInterval, "cloud-list-interval", 30*time.Second,
@@ -87,19 +88,18 @@ type setup struct {
 	ctrl.Manager
 	options
 
-	settings build.Settings
 	recorder events.EventRecorder
 	decider  *queueing.Service
 }
 
 // addControllers adds the controllers of all kinds.
-func addControllers(ctx context.Context, mgr ctrl.Manager, o options, settings build.Settings) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	s := setup{
-		Manager: mgr, options: o, settings: settings, recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")),
+		Manager: mgr, options: o, recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")),
 		decider: queueing.New(mgr, queueing.Options{Schedule: scheduler.Schedule, Metrics: metrics.NewAdmission(ctrlmetrics.Registry)}),
 	}
 	s.decider.Add(aijob.Source())
-	s.decider.Add(trainingjob.Source(settings, queueing.PriorityClasses(mgr.GetCache())))
+	s.decider.Add(trainingjob.Source(o.settings, queueing.PriorityClasses(mgr.GetCache())))
 	for _, controller := range []struct {
 		name string
 		add  func(context.Context) error
@@ -163,12 +163,8 @@ func (s *setup) addNodeAgent(context.Context) error {
 		s.GetLogger().Info("--namespace is not set: no node agent is put on spot nodes", "environment", namespaceVariable)
 		return nil
 	}
-	agents := &nodeagent.Reconciler{
-		Client: s.GetClient(), Direct: s.GetAPIReader(),
-		Settings: nodeagent.Settings{
-			Namespace: s.webhooks.namespace, Image: s.controllers.nodeAgentImage, MetadataURL: s.controllers.nodeAgentMetadataURL,
-		},
-	}
+	s.controllers.nodeAgent.Namespace = s.webhooks.namespace
+	agents := &nodeagent.Reconciler{Client: s.GetClient(), Direct: s.GetAPIReader(), Settings: s.controllers.nodeAgent}
 	return agents.SetupWithManager(s.Manager)
 }
 
@@ -244,7 +240,7 @@ func (s *setup) addWorkerPools(context.Context) error {
 	}
 	pools := &workerpool.Reconciler{
 		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{},
-		Settings: workerpool.Settings{Namespace: s.webhooks.namespace, WorkerImage: s.workerImage, JobServiceURL: address},
+		Settings: workerpool.Settings{Namespace: s.webhooks.namespace, WorkerImage: s.settings.WorkerImage, JobServiceURL: address},
 	}
 	return pools.SetupWithManager(s.Manager)
 }

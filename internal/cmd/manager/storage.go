@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/metadata"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -36,7 +35,7 @@ func addStorageMigration(mgr ctrl.Manager, o options) error {
 		return err
 	}
 	options := storageversion.Options{
-		CRDs: crds, Client: direct, Metadata: metadataClient, Clock: clock.RealClock{},
+		CRDs: crds, Client: direct, Metadata: metadataClient,
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Metrics: metrics.NewStorageMigrations(ctrlmetrics.Registry),
 		Progress: progress, QPS: o.migrationQPS, Resync: o.resync,
 	}
@@ -58,7 +57,7 @@ func addOperatorCondition(
 		return nil, err
 	}
 	keeper := operatorcondition.NewKeeper(operatorcondition.Options{
-		Key: key, Client: direct, Clock: clock.RealClock{},
+		Key: key, Client: direct,
 		Verdict: progress.Verdict, Changed: progress.Changed(), Resync: o.resync,
 	})
 	needed := func(ctx context.Context) (operatorcondition.Verdict, error) {

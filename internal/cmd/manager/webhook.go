@@ -132,6 +132,10 @@ func newWebhooks(o webhookOptions, config *rest.Config, scheme *runtime.Scheme) 
 		return webhooks{}, err
 	}
 	w := webhooks{cluster: cluster, trusted: o.trusted()}
+	serving := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // the server loads it again as it changes
+		pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"), filepath.Join(o.certDir, "tls.key"))
+		return &pair, err
+	}
 	options := webhook.Options{Host: o.host, Port: o.port, CertDir: o.certDir, TLSOpts: []func(*tls.Config){withoutHTTP2}}
 	if o.certMode == certificateSelf {
 		inCluster := fmt.Sprintf("%s.%s.svc", o.service, o.namespace)
@@ -140,10 +144,17 @@ func newWebhooks(o webhookOptions, config *rest.Config, scheme *runtime.Scheme) 
 			Secret: types.NamespacedName{Namespace: o.namespace, Name: o.certSecret}, Configuration: o.configuration,
 			Hosts: append([]string{o.service, inCluster, inCluster + ".cluster.local"}, o.certHosts...),
 		}
-		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = w.rotator.GetCertificate })
+		serving = w.rotator.GetCertificate
+		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = serving })
 	}
 	w.server = webhook.NewServer(options)
-	w.expires = metrics.NewCertificateExpiry(o.certificateEnd(w))
+	w.expires = metrics.NewCertificateExpiry(func() (time.Time, bool) {
+		pair, err := serving(nil)
+		if err != nil || pair.Leaf == nil {
+			return time.Time{}, false
+		}
+		return pair.Leaf.NotAfter, true
+	})
 	return w, nil
 }
 
@@ -173,26 +184,6 @@ func (w webhooks) addTo(mgr ctrl.Manager, settings build.Settings) error {
 		return fmt.Errorf("add the webhooks' readiness check: %w", err)
 	}
 	return nil
-}
-
-// certificateEnd returns what tells when the webhooks' certificate ends: that which the rotator serves or, in mode
-// files, that in the directory, which the server loads again as it changes.
-func (o *webhookOptions) certificateEnd(w webhooks) func() (time.Time, bool) {
-	return func() (time.Time, bool) {
-		if w.rotator != nil {
-			serving, err := w.rotator.GetCertificate(nil)
-			return endOf(serving, err)
-		}
-		pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"), filepath.Join(o.certDir, "tls.key"))
-		return endOf(&pair, err)
-	}
-}
-
-func endOf(pair *tls.Certificate, err error) (time.Time, bool) {
-	if err != nil || pair.Leaf == nil {
-		return time.Time{}, false
-	}
-	return pair.Leaf.NotAfter, true
 }
 
 // withoutHTTP2, which has had denial-of-service flaws; metrics and webhooks gain nothing from it.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/internal/cmd/logging"
+	"github.com/dcnlab/spot-training-operator/internal/cmd/memory"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice/metadata"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice/watcher"
 )
@@ -69,7 +69,7 @@ func run(ctx context.Context, o options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	limitMemory()
+	memory.Limit(50, memoryLimit)
 	log := logging.FromEnvironment()
 	c, err := newClient()
 	if err != nil {
@@ -113,14 +113,4 @@ func newClient() (client.Client, error) {
 		return nil, fmt.Errorf("set up the client of the API server: %w", err)
 	}
 	return c, nil
-}
-
-// limitMemory keeps the agent small, unless GOMEMLIMIT and GOGC say otherwise.
-func limitMemory() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
-	}
 }

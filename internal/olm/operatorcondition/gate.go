@@ -56,12 +56,10 @@ func (g *Gate) Start(ctx context.Context) error {
 		}
 		g.closed.Store(&err)
 		log.Error(err, "Not ready until OLM knows whether the operator may be upgraded, will try again")
-		timer := g.keeper.options.Clock.NewTimer(g.retry)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
-		case <-timer.C():
+		case <-time.After(g.retry):
 		}
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -138,7 +137,7 @@ func (o *opinion) set(verdict Verdict) {
 
 func (i *installation) keeper(o *opinion, changes ...func(*Options)) *Keeper {
 	options := Options{
-		Key: i.key, Client: i.asOperator, Clock: clock.RealClock{}, Verdict: o.get, Changed: o.changed,
+		Key: i.key, Client: i.asOperator, Verdict: o.get, Changed: o.changed,
 		Interval: time.Nanosecond, Retry: 50 * time.Millisecond,
 	}
 	for _, change := range changes {
@@ -255,7 +254,7 @@ func TestClusterWithoutOLM(t *testing.T) {
 		&operatorsv2.OperatorCondition{})
 	c, err := client.New(api.Config(t), client.Options{Scheme: elsewhere})
 	require.NoError(t, err)
-	keeper := NewKeeper(Options{Key: types.NamespacedName{Namespace: "default", Name: "any"}, Client: c, Clock: clock.RealClock{}})
+	keeper := NewKeeper(Options{Key: types.NamespacedName{Namespace: "default", Name: "any"}, Client: c})
 	assert.NoError(t, keeper.Hold(t.Context(), running))
 }
 

@@ -11,13 +11,12 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -38,8 +37,6 @@ type Options struct {
 	Client client.Client
 	// Metadata lists and patches the objects.
 	Metadata metadata.Interface
-	// Clock tells the time.
-	Clock clock.PassiveClock
 	// Recorder emits events about CRDs.
 	Recorder events.EventRecorder
 	// Metrics counts what happens.
@@ -166,7 +163,7 @@ func (m *Migrator) hold(ctx context.Context, name string, n need) error {
 func (m *Migrator) settling(crd *apiextensionsv1.CustomResourceDefinition) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.options.Clock.Now()
+	now := time.Now()
 	seen, ok := m.seen[crd.Name]
 	if !ok || seen.uid != crd.UID || seen.generation != crd.Generation {
 		seen = sighting{crd.UID, crd.Generation, now}
@@ -205,33 +202,30 @@ func (m *Migrator) migrate(ctx context.Context, crd *apiextensionsv1.CustomResou
 // trim takes the older versions off the CRD's list, unless its spec changed since the migration began. Others may write
 // the rest of the CRD at any time.
 func (m *Migrator) trim(ctx context.Context, before *apiextensionsv1.CustomResourceDefinition, n need) (again bool, err error) {
-	for {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		now := &apiextensionsv1.CustomResourceDefinition{}
-		if err := m.options.Client.Get(ctx, client.ObjectKeyFromObject(before), now); err != nil {
-			if apierrors.IsNotFound(err) {
-				return true, nil
-			}
-			return false, fmt.Errorf("read the CRD %s: %w", before.Name, err)
+		err := m.options.Client.Get(ctx, client.ObjectKeyFromObject(before), now)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read the CRD %s: %w", before.Name, err)
 		}
 		if now.UID != before.UID || now.Generation != before.Generation {
-			return true, nil
+			again = true
+			return nil
 		}
 		patch, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"resourceVersion": now.ResourceVersion},
 			"status":   map[string]any{"storedVersions": []string{n.to}},
 		})
 		if err != nil {
-			return false, err
+			return err
 		}
 		err = m.options.Client.Status().Patch(ctx, now, client.RawPatch(types.MergePatchType, patch), child.FieldOwner)
-		if apierrors.IsConflict(err) {
-			continue
-		}
 		if err != nil {
-			return false, fmt.Errorf("write status.storedVersions of the CRD %s: %w", before.Name, err)
+			return fmt.Errorf("write status.storedVersions of the CRD %s: %w", before.Name, err)
 		}
-		return false, nil
-	}
+		return nil
+	})
+	return again, err
 }
 
 // shorten keeps a text within what an event can hold.

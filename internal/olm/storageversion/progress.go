@@ -64,8 +64,8 @@ func (p *Progress) Verdict() (operatorcondition.Verdict, bool) {
 	return verdict(needed), true
 }
 
-// update changes what is known of a kind, and tells.
-func (p *Progress) update(crd string, change func(*kindProgress)) {
+// update changes what is known of a kind, tells, and returns it.
+func (p *Progress) update(crd string, change func(*kindProgress)) kindProgress {
 	p.mu.Lock()
 	kind := p.kinds[crd]
 	change(&kind)
@@ -75,6 +75,7 @@ func (p *Progress) update(crd string, change func(*kindProgress)) {
 	case p.changed <- struct{}{}:
 	default: // it will be seen with the change before
 	}
+	return kind
 }
 
 func verdict(needed map[string]kindProgress) operatorcondition.Verdict {

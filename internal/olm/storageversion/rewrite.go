@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
-	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/dcnlab/spot-training-operator/internal/child"
@@ -35,12 +37,12 @@ type round struct {
 	crd      string
 	resource metadata.Getter
 
-	mu     sync.Mutex // listing runs ahead of writing
-	listed int64      // objects in the pages so far
-	total  int64      // and those that the API server says follow
-
-	migrated, failed, failuresInARow int64
-	problems                         []string
+	// listed are the objects in the pages so far; listing runs ahead of writing.
+	listed int64
+	// now is how far the writing is.
+	now            kindProgress
+	failuresInARow int64
+	problems       []string
 }
 
 // rewriteAll has the API server rewrite every object of a kind, and returns how many there were. An object that
@@ -64,12 +66,12 @@ func (m *Migrator) rewriteAll(ctx context.Context, crd *apiextensionsv1.CustomRe
 		return r.visit(ctx, object)
 	})
 	if err != nil {
-		return r.migrated, fmt.Errorf("go through the objects of %s: %w", r.crd, err)
+		return r.now.migrated, fmt.Errorf("go through the objects of %s: %w", r.crd, err)
 	}
-	if r.failed > 0 {
-		return r.migrated, r.failure()
+	if r.now.failed > 0 {
+		return r.now.migrated, r.failure()
 	}
-	return r.migrated, nil
+	return r.now.migrated, nil
 }
 
 // page lists some objects. The API server forgets what a list was begun from after some minutes; it then offers to go on
@@ -83,13 +85,9 @@ func (r *round) page(ctx context.Context, options metav1.ListOptions) (runtime.O
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.listed += int64(len(list.Items))
-	r.total = r.listed
-	if list.RemainingItemCount != nil {
-		r.total += *list.RemainingItemCount
-	}
+	total := r.listed + ptr.Deref(list.RemainingItemCount, 0)
+	r.options.Progress.update(r.crd, func(kind *kindProgress) { kind.total = total })
 	return list, nil
 }
 
@@ -108,78 +106,58 @@ func (r *round) visit(ctx context.Context, object *metav1.PartialObjectMetadata)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	r.now = r.options.Progress.update(r.crd, func(kind *kindProgress) {
+		if err == nil {
+			kind.migrated++
+		} else {
+			kind.failed++
+		}
+	})
+	r.options.Metrics.Remaining(r.crd, max(0, r.now.total-r.now.migrated))
 	if err == nil {
-		r.migrated++
 		r.failuresInARow = 0
 		r.options.Metrics.Migrated(r.crd)
-	} else {
-		r.note(ctx, object, err)
+		return nil
 	}
-	r.tell()
+	r.failuresInARow++
+	name := path.Join(object.Namespace, object.Name)
+	if len(r.problems) < maxNamed {
+		r.problems = append(r.problems, fmt.Sprintf("%s: %v", name, err))
+	}
+	r.options.Metrics.Failed(r.crd)
+	ctrl.LoggerFrom(ctx).Error(err, "Cannot store an object in the newest version", "crd", r.crd, "object", name)
 	if r.failuresInARow >= maxFailuresInARow {
 		return fmt.Errorf("%d objects failed in a row: %w", r.failuresInARow, err)
 	}
 	return nil
 }
 
-func (r *round) note(ctx context.Context, object *metav1.PartialObjectMetadata, err error) {
-	r.failed++
-	r.failuresInARow++
-	if len(r.problems) < maxNamed {
-		r.problems = append(r.problems, fmt.Sprintf("%s: %v", nameOf(object), err))
-	}
-	r.options.Metrics.Failed(r.crd)
-	ctrl.LoggerFrom(ctx).Error(err, "Cannot store an object in the newest version", "crd", r.crd, "object", nameOf(object))
-}
-
-func (r *round) tell() {
-	r.mu.Lock()
-	total := r.total
-	r.mu.Unlock()
-	r.options.Metrics.Remaining(r.crd, max(0, total-r.migrated))
-	r.options.Progress.update(r.crd, func(kind *kindProgress) {
-		kind.migrated, kind.failed, kind.total = r.migrated, r.failed, total
-	})
-}
-
 func (r *round) failure() error {
 	text := strings.Join(r.problems, "; ")
-	if more := r.failed - int64(len(r.problems)); more > 0 {
+	if more := r.now.failed - int64(len(r.problems)); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
-	return fmt.Errorf("%d objects of %s failed: %s", r.failed, r.crd, text)
+	return fmt.Errorf("%d objects of %s failed: %s", r.now.failed, r.crd, text)
 }
 
 // rewrite has the API server rewrite an object: a patch that changes nothing is stored when what is stored differs
 // from what the API server would store now. It is tried a few times when the API server is busy.
 func (r *round) rewrite(ctx context.Context, object *metav1.PartialObjectMetadata) error {
 	backoff := wait.Backoff{Steps: 3, Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2}
-	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+	return retry.OnError(backoff, transient, func() error {
 		if err := r.limiter.Wait(ctx); err != nil {
-			return false, err
+			return err
 		}
-		_, last = r.resource.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, []byte("{}"),
+		_, err := r.resource.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, []byte("{}"),
 			metav1.PatchOptions{FieldManager: string(child.FieldOwner)})
-		if apierrors.IsNotFound(last) || apierrors.IsConflict(last) { // gone, or written by another meanwhile
-			last = nil
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or written by another meanwhile
+			return nil
 		}
-		return !transient(last), nil
-	})
-	if last == nil {
 		return err
-	}
-	return last
+	})
 }
 
 func transient(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServiceUnavailable(err)
-}
-
-func nameOf(object *metav1.PartialObjectMetadata) string {
-	if object.Namespace == "" {
-		return object.Name
-	}
-	return object.Namespace + "/" + object.Name
 }

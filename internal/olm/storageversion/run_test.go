@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,7 +45,7 @@ func (k *kind) start(traffic *traffic, changes ...func(*Options)) *run {
 	recorder := events.NewFakeRecorder(100)
 	r := &run{traffic: traffic, t: k.t, progress: NewProgress([]string{k.crd}), registry: prometheus.NewRegistry(), events: recorder.Events}
 	options := Options{
-		CRDs: []string{k.crd}, Client: direct, Metadata: objects, Clock: clock.RealClock{}, Recorder: recorder,
+		CRDs: []string{k.crd}, Client: direct, Metadata: objects, Recorder: recorder,
 		Metrics: metrics.NewStorageMigrations(r.registry), Progress: r.progress,
 		QPS: 1000, Settle: time.Second, PageSize: 7, Retry: 100 * time.Millisecond, RetryLimit: 200 * time.Millisecond,
 	}

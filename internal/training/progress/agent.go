@@ -24,15 +24,7 @@ const (
 // askAgent reads the report of a checkpoint agent, and asks it for the checkpoint that the target names unless it knows
 // of that request. The agent takes the same id again for the same request, so that a lost answer does no harm.
 func (s *Scraper) askAgent(ctx context.Context, at Target) (*report.Report, error) {
-	answer, err := s.call(ctx, http.MethodGet, at.Agent+report.StatusPath)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask %s: answer is %s instead of 200", at.Agent, answer.Status)
-	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReport))
+	text, err := s.call(ctx, http.MethodGet, at.Agent+report.StatusPath, http.StatusOK, maxReport)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", at.Agent, err)
 	}
@@ -43,31 +35,28 @@ func (s *Scraper) askAgent(ctx context.Context, at Target) (*report.Report, erro
 	if at.Request == "" || read.Phase != report.PhaseSyncing || read.Request != nil && read.Request.ID == at.Request {
 		return &read, nil
 	}
-	return &read, s.request(ctx, at)
-}
-
-func (s *Scraper) request(ctx context.Context, at Target) error {
-	answer, err := s.call(ctx, http.MethodPost, at.Agent+report.RequestPath+"?id="+url.QueryEscape(at.Request))
+	_, err = s.call(ctx, http.MethodPost, at.Agent+report.RequestPath+"?id="+url.QueryEscape(at.Request), http.StatusAccepted, 0)
 	if err != nil {
-		return err
+		err = fmt.Errorf("ask %s for a checkpoint: %w", at.Agent, err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("ask %s for a checkpoint: answer is %s instead of 202", at.Agent, answer.Status)
-	}
-	return nil
+	return &read, err
 }
 
-func (s *Scraper) call(ctx context.Context, method, address string) (*http.Response, error) {
+// call returns at most so many bytes of the answer to a request, which must have the status.
+func (s *Scraper) call(ctx context.Context, method, address string, status int, most int64) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", address, err)
+		return nil, err
 	}
 	answer, err := s.client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", address, err)
+		return nil, err
 	}
-	return answer, nil
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != status {
+		return nil, fmt.Errorf("answer is %s instead of %d", answer.Status, status)
+	}
+	return io.ReadAll(io.LimitReader(answer.Body, most))
 }
 
 // awaitsAnswer says whether the agent has not yet reported the outcome of the request.

@@ -3,9 +3,7 @@
 package progress
 
 import (
-	"maps"
-	"math"
-	"strconv"
+	"reflect"
 	"time"
 )
 
@@ -44,29 +42,4 @@ type Checkpoint struct {
 }
 
 // Equal says whether two sets of figures tell the same.
-func (f Figures) Equal(other Figures) bool {
-	return f.Epoch == other.Epoch && f.Epochs == other.Epochs && f.Reason == other.Reason && f.Message == other.Message &&
-		equalPointers(f.Ratio, other.Ratio) && equalPointers(f.GPUUtilizationPercent, other.GPUUtilizationPercent) &&
-		maps.Equal(f.Metrics, other.Metrics) && equalPointers(f.Checkpoint, other.Checkpoint)
-}
-
-func equalPointers[T comparable](a, b *T) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
-}
-
-// significantDigits of a metric are kept: more only make figures hard to read, and a change of theirs is not reported.
-const significantDigits = 6
-
-// addMetric keeps a metric unless it is not finite, which JSON cannot hold, or there are too many.
-func addMetric(metrics map[string]float64, name string, value float64) {
-	if name == "" || math.IsNaN(value) || math.IsInf(value, 0) || len(metrics) >= maxMetrics {
-		return
-	}
-	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', significantDigits, 64), 64)
-	if err == nil {
-		metrics[name] = rounded
-	}
-}
+func (f Figures) Equal(other Figures) bool { return reflect.DeepEqual(f, other) }

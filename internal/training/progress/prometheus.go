@@ -1,18 +1,16 @@
 package progress
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"time"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
-
-// maxMetrics bounds how many named metrics of one worker are kept, so that a worker cannot fill its job's status.
-const maxMetrics = 64
 
 // Parse reads Prometheus text and returns the figures in it. Families that are not part of the worker contract are
 // passed over. It returns an error when the text is not in the format.
@@ -22,74 +20,29 @@ func Parse(text io.Reader) (Figures, error) {
 	if err != nil {
 		return Figures{}, fmt.Errorf("parse metrics as Prometheus text: %w", err)
 	}
-	figures := Figures{
-		Epoch:                 int32(first(families, "training_epoch")),
-		Epochs:                int32(first(families, "training_epochs")),
-		Ratio:                 optional(families, "training_progress_ratio"),
-		GPUUtilizationPercent: optional(families, "training_gpu_utilization_percent"),
-		Metrics:               namedMetrics(families),
-		Checkpoint:            checkpoint(families),
-	}
-	return figures, nil
-}
-
-func namedMetrics(families map[string]*dto.MetricFamily) map[string]float64 {
-	metrics := map[string]float64{}
-	for family, name := range map[string]string{"training_loss": "loss", "training_accuracy": "accuracy"} {
-		if value := optional(families, family); value != nil {
-			addMetric(metrics, name, *value)
+	// The first sample of each family, in the form of a termination message.
+	message := map[string]any{}
+	for name, family := range families {
+		if value := sample(family.GetMetric()[0]); strings.HasPrefix(name, "training_") && finite(value) {
+			message[name] = value
 		}
 	}
+	named, path := map[string]float64{}, ""
 	for _, metric := range families["training_metric"].GetMetric() {
-		addMetric(metrics, label(metric, "name"), sample(metric))
+		if value := sample(metric); finite(value) {
+			named[label(metric, "name")] = value
+		}
 	}
-	if len(metrics) == 0 {
-		return nil
+	if info := families["training_checkpoint_info"].GetMetric(); len(info) > 0 {
+		path = label(info[0], "path")
 	}
-	return metrics
-}
-
-func checkpoint(families map[string]*dto.MetricFamily) *Checkpoint {
-	info := families["training_checkpoint_info"].GetMetric()
-	if len(info) == 0 {
-		return nil
+	message["training_metrics"], message["training_checkpoint_path"] = named, path
+	var reported termination
+	encoded, err := json.Marshal(message)
+	if err == nil {
+		err = json.Unmarshal(encoded, &reported)
 	}
-	made := &Checkpoint{
-		Path:      label(info[0], "path"),
-		Epoch:     int32(first(families, "training_checkpoint_epoch")),
-		Step:      int64(first(families, "training_checkpoint_step")),
-		SizeBytes: int64(first(families, "training_checkpoint_size_bytes")),
-	}
-	made.Time = seconds(first(families, "training_checkpoint_timestamp_seconds"))
-	return made
-}
-
-// seconds turns seconds since the epoch into a time in whole seconds, as the API stores it.
-func seconds(value float64) time.Time {
-	if value <= 0 {
-		return time.Time{}
-	}
-	return time.Unix(int64(value), 0).UTC()
-}
-
-func first(families map[string]*dto.MetricFamily, name string) float64 {
-	if value := optional(families, name); value != nil {
-		return *value
-	}
-	return 0
-}
-
-// optional returns the first sample of a family; nil when there is none or it is not finite, which JSON cannot hold.
-func optional(families map[string]*dto.MetricFamily, name string) *float64 {
-	metrics := families[name].GetMetric()
-	if len(metrics) == 0 {
-		return nil
-	}
-	value := sample(metrics[0])
-	if !finite(value) {
-		return nil
-	}
-	return &value
+	return reported.figures(), err
 }
 
 func sample(metric *dto.Metric) float64 {
@@ -103,6 +56,7 @@ func sample(metric *dto.Metric) float64 {
 	}
 }
 
+// finite says whether JSON can hold a value.
 func finite(value float64) bool {
 	return !math.IsNaN(value) && !math.IsInf(value, 0)
 }

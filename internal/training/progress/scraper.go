@@ -1,9 +1,9 @@
 package progress
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -197,27 +197,20 @@ func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
 		return
 	}
 	var brought outcome
+	var agentFailed, workerFailed error
 	var asked sync.WaitGroup
-	agentFailed := false
 	if at.Agent != "" {
-		asked.Go(func() {
-			answer, err := s.askAgent(ctx, at)
-			brought.report, agentFailed = answer, err != nil
-		})
+		asked.Go(func() { brought.report, agentFailed = s.askAgent(ctx, at) })
 	}
 	if at.Metrics != "" {
 		start := s.options.Clock.Now()
-		figures, err := s.fetch(ctx, at.Metrics)
+		brought.figures, workerFailed = s.fetch(ctx, at.Metrics)
 		if s.options.Scraped != nil && ctx.Err() == nil {
-			s.options.Scraped(job, s.options.Clock.Since(start), err)
+			s.options.Scraped(job, s.options.Clock.Since(start), workerFailed)
 		}
-		if err == nil {
-			brought.figures = &figures
-		}
-		brought.failed = err != nil
 	}
 	asked.Wait()
-	brought.failed = brought.failed || agentFailed
+	brought.failed = agentFailed != nil || workerFailed != nil
 	again, changed := s.record(job, at, brought)
 	if again > 0 {
 		s.queue.AddAfter(job, again)
@@ -265,18 +258,14 @@ func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (
 	return again, changed
 }
 
-func (s *Scraper) fetch(ctx context.Context, url string) (Figures, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func (s *Scraper) fetch(ctx context.Context, url string) (*Figures, error) {
+	text, err := s.call(ctx, http.MethodGet, url, http.StatusOK, maxBody)
 	if err != nil {
-		return Figures{}, fmt.Errorf("scrape %s: %w", url, err)
+		return nil, fmt.Errorf("scrape %s: %w", url, err)
 	}
-	answer, err := s.client.Do(request)
+	figures, err := Parse(bytes.NewReader(text))
 	if err != nil {
-		return Figures{}, fmt.Errorf("scrape %s: %w", url, err)
+		return nil, err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return Figures{}, fmt.Errorf("scrape %s: answer is %s instead of 200", url, answer.Status)
-	}
-	return Parse(io.LimitReader(answer.Body, maxBody))
+	return &figures, nil
 }

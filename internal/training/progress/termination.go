@@ -4,12 +4,21 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
-// terminationMessage is the JSON object that a worker leaves as its container's termination message. Its names are
-// those of the metrics.
-type terminationMessage struct {
+const (
+	// maxMetrics bounds how many named metrics of one worker are kept, so that a worker cannot fill its job's status.
+	maxMetrics = 64
+	// significantDigits of a metric are kept: more only make figures hard to read, and a change of theirs is not reported.
+	significantDigits = 6
+)
+
+// termination is the JSON object that a worker leaves as its container's termination message. Its names are those of the
+// metrics.
+type termination struct {
 	Epoch          float64            `json:"training_epoch"`
 	Epochs         float64            `json:"training_epochs"`
 	Ratio          *float64           `json:"training_progress_ratio"`
@@ -29,41 +38,49 @@ type terminationMessage struct {
 // ParseTermination reads a container's termination message. It returns false when the message is not the JSON object
 // of the worker contract, which is no error: a worker is free to leave none, or the kubelet to leave its last log lines.
 func ParseTermination(text string) (Figures, bool) {
-	text = strings.TrimSpace(text)
-	if !strings.HasPrefix(text, "{") {
+	var t termination
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") || json.Unmarshal([]byte(text), &t) != nil {
 		return Figures{}, false
 	}
-	var message terminationMessage
-	if err := json.Unmarshal([]byte(text), &message); err != nil {
-		return Figures{}, false
-	}
-	figures := Figures{
-		Epoch: int32(message.Epoch), Epochs: int32(message.Epochs), Ratio: message.Ratio,
-		GPUUtilizationPercent: message.GPUUtilization, Metrics: message.metrics(),
-		Reason: message.Reason, Message: message.Message,
-	}
-	if message.CheckpointPath != "" {
-		figures.Checkpoint = &Checkpoint{
-			Path: message.CheckpointPath, Epoch: int32(message.Checkpoint), Step: int64(message.CheckpointStep),
-			SizeBytes: int64(message.CheckpointSize), Time: seconds(message.CheckpointTime),
-		}
-	}
-	return figures, true
+	return t.figures(), true
 }
 
-func (m terminationMessage) metrics() map[string]float64 {
-	metrics := map[string]float64{}
-	if m.Loss != nil {
-		addMetric(metrics, "loss", *m.Loss)
+func (t *termination) figures() Figures {
+	figures := Figures{
+		Epoch: int32(t.Epoch), Epochs: int32(t.Epochs), Ratio: t.Ratio, GPUUtilizationPercent: t.GPUUtilization,
+		Metrics: t.metrics(), Reason: t.Reason, Message: t.Message,
 	}
-	if m.Accuracy != nil {
-		addMetric(metrics, "accuracy", *m.Accuracy)
+	if t.CheckpointPath != "" {
+		figures.Checkpoint = &Checkpoint{
+			Path: t.CheckpointPath, Epoch: int32(t.Checkpoint), Step: int64(t.CheckpointStep), SizeBytes: int64(t.CheckpointSize),
+		}
+		if t.CheckpointTime > 0 { // in whole seconds, as the API stores it
+			figures.Checkpoint.Time = time.Unix(int64(t.CheckpointTime), 0).UTC()
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.Metrics)) { // so that the same are left out each time
-		addMetric(metrics, name, m.Metrics[name])
+	return figures
+}
+
+// metrics are those with a name, nil when there are none; if there are too many, the same are left out each time.
+func (t *termination) metrics() map[string]float64 {
+	var metrics map[string]float64
+	add := func(name string, value float64) {
+		rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', significantDigits, 64), 64)
+		if name == "" || err != nil || len(metrics) >= maxMetrics {
+			return
+		}
+		if metrics == nil {
+			metrics = map[string]float64{}
+		}
+		metrics[name] = rounded
 	}
-	if len(metrics) == 0 {
-		return nil
+	for name, value := range map[string]*float64{"loss": t.Loss, "accuracy": t.Accuracy} {
+		if value != nil {
+			add(name, *value)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Metrics)) {
+		add(name, t.Metrics[name])
 	}
 	return metrics
 }

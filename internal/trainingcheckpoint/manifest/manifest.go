@@ -99,6 +99,11 @@ func (m *Manifest) SizeBytes() int64 {
 	return sum
 }
 
+// Brief is what orders a checkpoint among others.
+func (m *Manifest) Brief() *Manifest {
+	return &Manifest{Epoch: m.Epoch, Step: m.Step, Created: m.Created}
+}
+
 // Compare orders checkpoints by age: it is above 0 when a is newer than b, that is, has more steps; of equal ones the
 // one with more epochs, then the later time. When one counts only epochs and the other only steps, as made for programs that
 // write no manifest, the time alone tells.

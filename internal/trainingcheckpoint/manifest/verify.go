@@ -145,24 +145,15 @@ func Sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // Copy copies from r to w in big steps, until the end or until ctx is done.
 func Copy(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
-	buffer := make([]byte, bufferBytes)
-	var copied int64
-	for {
-		if err := ctx.Err(); err != nil {
-			return copied, context.Cause(ctx)
+	untilDone := reader(func(p []byte) (int, error) {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
 		}
-		n, err := r.Read(buffer)
-		if n > 0 {
-			if _, err := w.Write(buffer[:n]); err != nil {
-				return copied, err
-			}
-			copied += int64(n)
-		}
-		if errors.Is(err, io.EOF) {
-			return copied, nil
-		}
-		if err != nil {
-			return copied, err
-		}
-	}
+		return r.Read(p)
+	})
+	return io.CopyBuffer(struct{ io.Writer }{w}, untilDone, make([]byte, bufferBytes)) // a ReadFrom of w would have steps of its own
 }
+
+type reader func(p []byte) (int, error)
+
+func (r reader) Read(p []byte) (int, error) { return r(p) }

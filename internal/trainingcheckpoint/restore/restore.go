@@ -76,18 +76,15 @@ func own(ctx context.Context, s Settings, r *Result) error {
 	if err != nil {
 		return err
 	}
+	path := s.Directory.Join(name)
 	if s.Store != nil {
-		done, err := fromStore(ctx, s, local, r)
-		if err != nil || done {
+		if err := fromStore(ctx, s, local, r); err != nil || r.Restored != nil {
 			return err
 		}
+		path = s.Store.CheckpointURI(name)
 	}
 	if local != nil {
-		r.Name = name
-		r.Restored = Describe(local, s.Directory.Join(name))
-		if s.Store != nil {
-			r.Restored.Path = s.Store.CheckpointURI(name)
-		}
+		r.Name, r.Restored = name, Describe(local, path)
 	}
 	return nil
 }
@@ -95,7 +92,11 @@ func own(ctx context.Context, s Settings, r *Result) error {
 // newestLocal returns the newest valid checkpoint in the job's directory, and hides the damaged ones that a program would
 // take for newer.
 func newestLocal(ctx context.Context, s Settings, r *Result) (string, *manifest.Manifest, error) {
-	candidates, unreadable, err := readable(ctx, s.Directory)
+	names, err := s.Directory.Names()
+	if err != nil {
+		return "", nil, err
+	}
+	candidates, unreadable, err := readable(ctx, s.Directory, names)
 	if err != nil {
 		return "", nil, err
 	}
@@ -106,11 +107,8 @@ func newestLocal(ctx context.Context, s Settings, r *Result) (string, *manifest.
 	}
 	for _, c := range candidates {
 		m, err := s.Directory.Verify(ctx, c.name)
-		if err == nil {
-			return c.name, m, nil
-		}
 		if !manifest.IsInvalid(err) {
-			return "", nil, err
+			return c.name, m, err
 		}
 		if err := hide(s, c.name, err.Error(), r); err != nil {
 			return "", nil, err
@@ -149,12 +147,9 @@ type candidate struct {
 	why       string
 }
 
-// readable lists the checkpoints of a directory, the newest first, and those that cannot be read.
-func readable(ctx context.Context, d volume.Directory) (good, bad []candidate, err error) {
-	names, err := d.Names()
-	if err != nil {
-		return nil, nil, err
-	}
+// readable lists checkpoints of a directory, the newest first, and those that cannot be read. There may be very many, so that only what
+// orders them is kept of their manifests; the rest is read again of the one that is chosen.
+func readable(ctx context.Context, d volume.Directory, names []string) (good, bad []candidate, err error) {
 	for _, name := range names {
 		m, err := d.Read(ctx, name)
 		switch {
@@ -164,7 +159,7 @@ func readable(ctx context.Context, d volume.Directory) (good, bad []candidate, e
 		case err != nil:
 			return nil, nil, err
 		default:
-			good = append(good, candidate{directory: d, name: name, manifest: m})
+			good = append(good, candidate{directory: d, name: name, manifest: m.Brief()})
 		}
 	}
 	sortNewestFirst(good)
@@ -176,33 +171,40 @@ func sortNewestFirst(all []candidate) {
 }
 
 // fromStore brings the newest valid checkpoint of the job's area to its directory, unless the one there is as new.
-func fromStore(ctx context.Context, s Settings, local *manifest.Manifest, r *Result) (bool, error) {
+func fromStore(ctx context.Context, s Settings, local *manifest.Manifest, r *Result) error {
 	area, err := s.Store.Look(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	for name, why := range area.Why {
 		s.skipDamaged(r, s.Store.CheckpointURI(name), why)
 	}
 	for _, c := range retention.Valid(area.Checkpoints) {
 		if local != nil && manifest.Compare(local, c.Manifest) >= 0 {
-			return false, nil
+			break
 		}
-		remote, err := s.Store.Own(ctx, c.Name)
-		if err == nil {
-			err = fetch(ctx, s.Store, remote, s.Directory)
+		if done, err := s.bring(ctx, s.Store, s.Store.Own(c.Name), s.Directory, r); done || err != nil {
+			r.Name = c.Name
+			return err
 		}
-		if manifest.IsInvalid(err) {
-			s.skipDamaged(r, s.Store.CheckpointURI(c.Name), err.Error())
-			continue
-		}
-		if err != nil {
-			return false, err
-		}
-		r.Name, r.Restored = c.Name, Describe(remote.Manifest, s.Store.CheckpointURI(c.Name))
-		return true, nil
 	}
-	return false, nil
+	return nil
+}
+
+// bring brings a checkpoint of a store to a directory, to start from it; false when it is damaged.
+func (s Settings) bring(ctx context.Context, from *store.Store, remote store.Remote, to volume.Directory, r *Result) (done bool, err error) {
+	remote, err = from.Load(ctx, remote)
+	if err == nil {
+		err = fetch(ctx, from, remote, to)
+	}
+	if manifest.IsInvalid(err) {
+		s.skipDamaged(r, from.URIOf(remote), err.Error())
+		return false, nil
+	}
+	if err == nil {
+		r.Restored = Describe(remote.Manifest, from.URIOf(remote))
+	}
+	return err == nil, err
 }
 
 // fetch brings a checkpoint to a directory, unless it is there already.

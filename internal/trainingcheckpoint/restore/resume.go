@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -23,22 +22,13 @@ func resumeFromStore(ctx context.Context, s Settings, r *Result) error {
 		r.skip(bad.Path, bad.Message)
 	}
 	for _, remote := range found {
-		remote, err := s.ResumeStore.Load(ctx, remote)
-		if err == nil {
-			err = fetch(ctx, s.ResumeStore, remote, s.resumeDirectory())
-		}
-		if manifest.IsInvalid(err) {
-			s.skipDamaged(r, s.ResumeStore.URIOf(remote), err.Error())
-			continue
-		}
+		done, err := s.bring(ctx, s.ResumeStore, remote, s.resumeDirectory(), r)
 		if err != nil {
 			return err
 		}
-		if err := only(s.resumeDirectory(), remote.Name); err != nil {
-			return err
+		if done {
+			return only(s.resumeDirectory(), remote.Name)
 		}
-		r.Restored = Describe(remote.Manifest, s.ResumeStore.URIOf(remote))
-		return nil
 	}
 	return s.nothing(s.ResumeStore.String(), r)
 }
@@ -56,13 +46,12 @@ func only(d volume.Directory, name string) error {
 
 // resumeFromPath checks what RESUME_FROM names in a mounted volume. The training reads it there itself.
 func resumeFromPath(ctx context.Context, s Settings, r *Result) error {
-	here := volume.Directory{Path: filepath.Clean(s.ResumePath)}
-	candidates, err := namedByPath(here, r)
+	candidates, err := namedByPath(ctx, volume.Directory{Path: filepath.Clean(s.ResumePath), Foreign: true}, r)
 	if err != nil {
 		return err
 	}
 	for _, c := range candidates {
-		m, err := verifyInPlace(ctx, c.directory, c.name)
+		m, err := c.directory.Verify(ctx, c.name)
 		if err == nil {
 			r.Restored = Describe(m, c.directory.Join(c.name))
 			return nil
@@ -75,13 +64,11 @@ func resumeFromPath(ctx context.Context, s Settings, r *Result) error {
 	return s.nothing(s.ResumePath, r)
 }
 
-// namedByPath are the checkpoints that a path means: the one that it is, or those at most two levels below. The volume may
-// be read-only, and belong to another job: nothing is written there.
-func namedByPath(here volume.Directory, r *Result) ([]candidate, error) {
-	above := volume.Directory{Path: filepath.Dir(here.Path)}
-	name := filepath.Base(here.Path)
-	if manifest.IsName(name) || exists(here.Join(manifest.FileName)) {
-		return inPlace(above, []string{name}, r)
+// namedByPath are the checkpoints that a path means: the one that it is, or those at most two levels below.
+func namedByPath(ctx context.Context, here volume.Directory, r *Result) ([]candidate, error) {
+	if name := filepath.Base(here.Path); manifest.IsName(name) || here.Exists(manifest.FileName) {
+		above := volume.Directory{Path: filepath.Dir(here.Path), Foreign: true}
+		return inPlace(ctx, above, []string{name}, r)
 	}
 	folders, err := here.Below()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
@@ -99,7 +86,7 @@ func namedByPath(here volume.Directory, r *Result) ([]candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := inPlace(folder, names, r)
+		found, err := inPlace(ctx, folder, names, r)
 		if err != nil {
 			return nil, err
 		}
@@ -109,53 +96,12 @@ func namedByPath(here volume.Directory, r *Result) ([]candidate, error) {
 	return all, nil
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// inPlace reads the manifests of checkpoints without writing anything.
-func inPlace(d volume.Directory, names []string, r *Result) ([]candidate, error) {
-	var all []candidate
-	for _, name := range names {
-		root, err := d.Open(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		m, err := manifest.Read(root)
-		_ = root.Close()
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			r.skip(d.Join(name), "it has no "+manifest.FileName)
-		case manifest.IsInvalid(err):
-			r.skip(d.Join(name), err.Error())
-		case err != nil:
-			return nil, err
-		default: // there may be very many: the rest of the manifest is read again of the one that is chosen
-			brief := &manifest.Manifest{Epoch: m.Epoch, Step: m.Step, Created: m.Created}
-			all = append(all, candidate{directory: d, name: name, manifest: brief})
-		}
+func inPlace(ctx context.Context, d volume.Directory, names []string, r *Result) ([]candidate, error) {
+	good, bad, err := readable(ctx, d, names)
+	for _, c := range bad {
+		r.skip(d.Join(c.name), c.why)
 	}
-	return all, nil
-}
-
-func verifyInPlace(ctx context.Context, d volume.Directory, name string) (*manifest.Manifest, error) {
-	root, err := d.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	m, err := manifest.Read(root)
-	if errors.Is(err, fs.ErrNotExist) { // it has been deleted since it was found
-		err = manifest.Invalid("it has no %s", manifest.FileName)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return m, manifest.Verify(ctx, root, m)
+	return good, err
 }
 
 // nothing is the end of a search without result.

@@ -39,21 +39,17 @@ func Surplus(all []Checkpoint, keep int, spared func(name string) bool) []string
 	if keep <= 0 || len(valid) == 0 {
 		return nil
 	}
-	kept, surplus := valid[:min(keep, len(valid))], valid[min(keep, len(valid)):]
-	oldest := kept[0].Changed
-	for _, c := range kept {
-		if c.Changed.Before(oldest) {
-			oldest = c.Changed
+	kept := min(keep, len(valid))
+	oldest := slices.MinFunc(valid[:kept], func(a, b Checkpoint) int { return a.Changed.Compare(b.Changed) }).Changed
+	candidates := valid[kept:]
+	for _, c := range all {
+		if !c.Valid && c.Changed.Before(oldest) {
+			candidates = append(candidates, c)
 		}
 	}
 	var doomed []string
-	for _, c := range surplus {
+	for _, c := range candidates {
 		if !spared(c.Name) {
-			doomed = append(doomed, c.Name)
-		}
-	}
-	for _, c := range all {
-		if !c.Valid && c.Changed.Before(oldest) && !spared(c.Name) {
 			doomed = append(doomed, c.Name)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/restore"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/retention"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
 )
@@ -59,7 +58,7 @@ func (y *syncer) notePresent(area *store.Area, local map[string]*manifest.Manife
 			delete(local, name)
 		}
 	}
-	y.tellStore(area)
+	y.publish(retention.Valid(area.Checkpoints), area.Why)
 }
 
 // lookAndMark lists the job's area, reports what is in it, and sees to it that earlier attempts stop.
@@ -68,7 +67,7 @@ func (y *syncer) lookAndMark(ctx context.Context) (*store.Area, error) {
 	if err != nil {
 		return nil, err
 	}
-	y.tellStore(area)
+	y.publish(retention.Valid(area.Checkpoints), area.Why)
 	switch {
 	case area.Writer > y.Attempt:
 		return nil, store.ErrSuperseded
@@ -78,41 +77,26 @@ func (y *syncer) lookAndMark(ctx context.Context) (*store.Area, error) {
 	return area, nil
 }
 
-func (y *syncer) tellStore(area *store.Area) {
-	valid := retention.Valid(area.Checkpoints)
-	y.status.change(func(r *report.Report) {
-		r.Newest, r.Kept = nil, len(valid)
-		if len(valid) > 0 {
-			r.Newest = restore.Describe(valid[0].Manifest, y.Store.CheckpointURI(valid[0].Name))
-		}
-		r.Skipped = y.skipped(area.Why, y.Store.CheckpointURI)
-	})
-	y.answerRequest(func(name string) (string, bool) {
-		c, ok := area.Find(name)
-		return y.Store.CheckpointURI(name), ok && c.Valid
-	})
-}
-
 // lacking are the names of checkpoints in the directory that the store lacks and that are among the newest ones to keep,
 // the newest first.
 func (y *syncer) lacking(area *store.Area, local map[string]*manifest.Manifest) []string {
-	var all []retention.Checkpoint
-	for name, m := range local {
-		all = append(all, retention.Checkpoint{Name: name, Manifest: m, Valid: true})
+	lacks := func(name string) bool {
+		present, there := area.Find(name)
+		return !there || !present.Valid
 	}
-	for _, c := range area.Checkpoints {
-		if _, both := local[c.Name]; !both || c.Valid {
-			all = slices.DeleteFunc(all, func(other retention.Checkpoint) bool { return other.Name == c.Name })
-			all = append(all, c)
+	all := slices.Clone(area.Checkpoints)
+	for name, m := range local {
+		if lacks(name) {
+			all = append(all, retention.Checkpoint{Name: name, Manifest: m, Valid: true})
 		}
 	}
 	wanted := retention.Valid(all)
-	if y.Retention > 0 && len(wanted) > y.Retention {
-		wanted = wanted[:y.Retention]
+	if y.Retention > 0 {
+		wanted = wanted[:min(y.Retention, len(wanted))]
 	}
 	var lacking []string
 	for _, c := range wanted {
-		if present, there := area.Find(c.Name); local[c.Name] != nil && (!there || !present.Valid) {
+		if lacks(c.Name) {
 			lacking = append(lacking, c.Name)
 		}
 	}
@@ -133,12 +117,7 @@ func (y *syncer) upload(ctx context.Context, area *store.Area, name string, m *m
 	sent, err := y.Store.Upload(ctx, area, y.Attempt, dir, name, m)
 	switch {
 	case err == nil:
-	case manifest.IsInvalid(err):
-		if y.Directory.Exists(name) {
-			y.condemn(name, m, err)
-		}
-		return false, nil
-	case errors.Is(err, store.ErrOtherContent):
+	case errors.Is(err, store.ErrOtherContent), manifest.IsInvalid(err) && y.Directory.Exists(name):
 		y.condemn(name, m, err)
 		return false, nil
 	case !y.Directory.Exists(name): // the training has deleted it meanwhile
@@ -190,7 +169,7 @@ func (y *syncer) pruneStore(ctx context.Context, area *store.Area) error {
 	}
 	area, err := y.Store.Look(ctx)
 	if err == nil {
-		y.tellStore(area)
+		y.publish(retention.Valid(area.Checkpoints), area.Why)
 	}
 	return err
 }
@@ -198,13 +177,10 @@ func (y *syncer) pruneStore(ctx context.Context, area *store.Area) error {
 // pruneSent deletes checkpoints in the directory beyond the number to keep: those that are in the store, and those that
 // are too old to be sent.
 func (y *syncer) pruneSent(area *store.Area, local map[string]*manifest.Manifest) error {
-	pending := map[string]bool{}
-	for _, name := range y.lacking(area, local) {
-		pending[name] = true
-	}
+	pending := y.lacking(area, local)
 	var all []retention.Checkpoint
 	for name, m := range local {
-		if !pending[name] {
+		if !slices.Contains(pending, name) {
 			all = append(all, retention.Checkpoint{Name: name, Manifest: m, Valid: true, Changed: y.changed(name)})
 		}
 	}
@@ -239,6 +215,5 @@ func (y *syncer) pruneLocal(all []retention.Checkpoint) error {
 			all = append(all, retention.Checkpoint{Name: name, Changed: y.changed(name)})
 		}
 	}
-	_, err := y.prune(all)
-	return err
+	return y.prune(all)
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/restore"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/retention"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
 )
@@ -40,24 +38,17 @@ func (y *syncer) passVolume(ctx context.Context, names []string, local map[strin
 	}
 	valid := retention.Valid(all)
 	y.protect(valid)
-	y.tellVolume(valid)
-	y.answerRequest(func(name string) (string, bool) {
-		for _, c := range valid {
-			if c.Name == name {
-				return y.Directory.Join(name), true
-			}
-		}
-		return "", false
-	})
+	y.publish(valid, nil)
 	if err := y.fenceVolume(); err != nil {
 		return err
 	}
 	if unread != nil { // what is newest is not known
 		return unread
 	}
-	deleted, err := y.prune(all)
-	if deleted > 0 {
-		y.tellVolume(valid[:max(len(valid)-deleted, 1)])
+	err := y.prune(all)
+	left := slices.DeleteFunc(slices.Clone(valid), func(c retention.Checkpoint) bool { return !y.Directory.Exists(c.Name) })
+	if len(left) < len(valid) {
+		y.publish(left, nil)
 	}
 	return err
 }
@@ -76,16 +67,6 @@ func (y *syncer) protect(valid []retention.Checkpoint) {
 	}
 }
 
-func (y *syncer) tellVolume(valid []retention.Checkpoint) {
-	y.status.change(func(r *report.Report) {
-		r.Newest, r.Kept = nil, len(valid)
-		if len(valid) > 0 {
-			r.Newest = restore.Describe(valid[0].Manifest, y.Directory.Join(valid[0].Name))
-		}
-		r.Skipped = y.skipped(nil, y.Directory.Join)
-	})
-}
-
 // fenceVolume returns ErrSuperseded when a later attempt writes to the volume.
 func (y *syncer) fenceVolume() error {
 	newest, err := y.Directory.Newest()
@@ -101,31 +82,21 @@ func (y *syncer) fenceVolume() error {
 	return y.Directory.Claim(y.Attempt)
 }
 
-// prune deletes checkpoints in the directory beyond the number to keep, and returns how many valid ones it deleted. What may
-// not be deleted by this user is left to the training, which has its own retention.
-func (y *syncer) prune(all []retention.Checkpoint) (int, error) {
-	valid := map[string]bool{}
-	for _, c := range all {
-		valid[c.Name] = c.Valid
-	}
-	deleted := 0
+// prune deletes checkpoints in the directory beyond the number to keep. What may not be deleted by this user is left to the
+// training, which has its own retention.
+func (y *syncer) prune(all []retention.Checkpoint) error {
 	for _, name := range retention.Surplus(all, y.Retention, func(name string) bool { return y.protected[name] }) {
 		err := y.Directory.Remove(name)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case err == nil:
+			y.Log.Info("checkpoint deleted", "checkpoint", name)
 		case errors.Is(err, fs.ErrPermission):
 			y.Log.Debug("checkpoint belongs to another user and is left to the training to delete", "checkpoint", name)
-			continue
-		case err != nil:
-			return deleted, err
-		default:
-			y.Log.Info("checkpoint deleted", "checkpoint", name)
-		}
-		if valid[name] {
-			deleted++
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
 		}
 	}
-	return deleted, nil
+	return nil
 }
 
 func (y *syncer) changed(name string) time.Time {

@@ -1,7 +1,10 @@
 package sidecar
 
 import (
+	"slices"
+
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/retention"
 )
 
 // request asks the training for a checkpoint, unless it was asked for the same already.
@@ -34,9 +37,8 @@ func (y *syncer) adoptRequest() {
 	y.status.change(func(r *report.Report) { r.Request = &report.Request{ID: id, State: report.RequestPending} })
 }
 
-// answerRequest says how the last request has ended, once it has. find tells whether a checkpoint is in the storage, and
-// what its path is there.
-func (y *syncer) answerRequest(find func(name string) (string, bool)) {
+// answerRequest says how the last request has ended, once it has. Stored are the valid checkpoints in the storage.
+func (y *syncer) answerRequest(stored []retention.Checkpoint) {
 	y.requests.Lock()
 	defer y.requests.Unlock()
 	now := y.status.snapshot().Request
@@ -48,13 +50,12 @@ func (y *syncer) answerRequest(find func(name string) (string, bool)) {
 		return
 	}
 	outcome := report.Request{ID: now.ID}
-	path, stored := find(a.Checkpoint)
 	bad, damaged := y.bad[a.Checkpoint]
 	switch {
 	case a.Error != "" || a.Checkpoint == "":
 		outcome.State, outcome.Message = report.RequestFailed, cut("the training could not take it: "+a.Error, 500)
-	case stored:
-		outcome.State, outcome.Path = report.RequestDone, path
+	case slices.ContainsFunc(stored, func(c retention.Checkpoint) bool { return c.Name == a.Checkpoint }):
+		outcome.State, outcome.Path = report.RequestDone, y.path(a.Checkpoint)
 	case damaged:
 		outcome.State, outcome.Message = report.RequestFailed, cut("the training took "+a.Checkpoint+", but "+bad.why, 500)
 	case !y.Directory.Exists(a.Checkpoint):

@@ -2,13 +2,15 @@ package sidecar
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/restore"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/volume"
 )
 
 // ErrNotFound says that there is nothing to resume from. The report says where it was looked for.
@@ -55,10 +57,7 @@ func Restore(ctx context.Context, s Settings) error {
 func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.Result, error) {
 	backoff := s.newBackoff()
 	for {
-		result, err := restore.Run(ctx, restore.Settings{
-			Directory: s.Directory, Store: s.Store, ResumePath: s.ResumePath, ResumeStore: s.ResumeStore,
-			ResumeOptional: s.ResumeOptional, Log: s.Log,
-		})
+		result, err := restore.Run(ctx, s.Settings)
 		var none *restore.NotFoundError
 		if err == nil || errors.As(err, &none) {
 			status.problem(nil, time.Now())
@@ -75,7 +74,7 @@ func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.
 		if err := status.leave(s.TerminationPath); err != nil {
 			s.Log.Warn("the termination message cannot be written", "error", err.Error())
 		}
-		wait(ctx, backoff.next())
+		sleep(ctx, backoff.Step())
 		if ctx.Err() != nil {
 			return result, ctx.Err()
 		}
@@ -85,11 +84,13 @@ func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.
 // explain puts an error into words, by the store that is most likely its origin.
 func (s Settings) explain(err error) *store.Error {
 	var known *store.Error
-	switch {
-	case errors.As(err, &known):
+	if errors.As(err, &known) {
 		return known
-	case store.ExplainVolume(err) != nil:
-		return store.ExplainVolume(err)
+	}
+	if known = store.ExplainVolume(err); known != nil {
+		return known
+	}
+	switch {
 	case s.Store != nil:
 		return s.Store.Explain(err)
 	case s.ResumeStore != nil:
@@ -98,14 +99,33 @@ func (s Settings) explain(err error) *store.Error {
 	return &store.Error{Reason: report.ReasonStorageError, Message: cut(err.Error(), 500)}
 }
 
-// backoff is the pauses between tries.
-type backoff struct{ delay, most time.Duration }
+// restoredFile tells the sidecar what the init container of the same pod has restored.
+const restoredFile = ".agent-restored.json"
 
-func (s Settings) newBackoff() *backoff { return &backoff{s.Backoff, s.MaxBackoff} }
+type restored struct {
+	Attempt    int                `json:"attempt"`
+	Name       string             `json:"name,omitempty"`
+	Checkpoint *report.Checkpoint `json:"checkpoint,omitempty"`
+	Skipped    []report.Skipped   `json:"skipped,omitempty"`
+}
 
-// next is twice the pause before, and up to a quarter longer, so that the agents of many jobs do not ask all at once.
-func (b *backoff) next() time.Duration {
-	pause := b.delay + time.Duration(rand.Int64N(int64(b.delay)/4+1))
-	b.delay = min(2*b.delay, b.most)
-	return pause
+func remember(s Settings, r restore.Result) error {
+	if err := s.Directory.Create(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(restored{Attempt: s.Attempt, Name: r.Name, Checkpoint: r.Restored, Skipped: r.Skipped})
+	if err != nil {
+		return err
+	}
+	return volume.WriteFile(s.Directory.Path, restoredFile, text)
+}
+
+// recall returns what remember noted in the same attempt.
+func recall(s Settings) restored {
+	var r restored
+	text, err := os.ReadFile(s.Directory.Join(restoredFile))
+	if err != nil || json.Unmarshal(text, &r) != nil || r.Attempt != s.Attempt {
+		return restored{}
+	}
+	return r
 }

@@ -47,15 +47,13 @@ func serve(ctx context.Context, address string, s *status, request func(id strin
 			return
 		}
 		log.Warn("the agent's report cannot be served; trying again", "error", err.Error())
-		wait(ctx, 5*time.Second)
+		sleep(ctx, 5*time.Second)
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }

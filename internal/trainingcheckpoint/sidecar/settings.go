@@ -3,36 +3,30 @@
 package sidecar
 
 import (
-	"log/slog"
+	"cmp"
+	"math"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/volume"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/restore"
 )
 
 // Settings of an agent.
 type Settings struct {
-	// Directory of the job's checkpoints, as the training sees it.
-	Directory volume.Directory
-	// Store of the job's checkpoints; nil when they are kept in Directory.
-	Store *store.Store
+	// What is restored, and from where. Directory, Store and Log are for all that the agent does.
+	restore.Settings
+
 	// Retention is the number of checkpoints to keep; 0 keeps all.
 	Retention int
 	// Attempt of the job, by which an agent that was left over from an earlier one stops: a number that grows with every start
 	// of its workers, restarts and resumptions alike.
 	Attempt int
 
-	// ResumePath or ResumeStore is what RESUME_FROM names; empty and nil when it is not set.
-	ResumePath  string
-	ResumeStore *store.Store
-	// ResumeOptional: that there is nothing to resume from is no error.
-	ResumeOptional bool
-
 	// Address to serve at, for example :9464.
 	Address string
 	// TerminationPath is the file of the termination message.
 	TerminationPath string
-	Log             *slog.Logger
 
 	// Look is how often the storage is looked at when nothing happens.
 	Look time.Duration
@@ -54,12 +48,13 @@ const (
 )
 
 func (s Settings) withDefaults() Settings {
-	for value, otherwise := range map[*time.Duration]time.Duration{
-		&s.Look: DefaultLook, &s.Margin: DefaultMargin, &s.Backoff: DefaultBackoff, &s.MaxBackoff: DefaultMaxBackoff,
-	} {
-		if *value == 0 {
-			*value = otherwise
-		}
-	}
+	s.Look, s.Margin = cmp.Or(s.Look, DefaultLook), cmp.Or(s.Margin, DefaultMargin)
+	s.Backoff, s.MaxBackoff = cmp.Or(s.Backoff, DefaultBackoff), cmp.Or(s.MaxBackoff, DefaultMaxBackoff)
 	return s
+}
+
+// newBackoff returns the pauses between tries: each is twice the one before, and up to a quarter longer, so that the agents of many jobs
+// do not ask all at once.
+func (s Settings) newBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: s.Backoff, Factor: 2, Jitter: 0.25, Steps: math.MaxInt, Cap: s.MaxBackoff}
 }

@@ -47,13 +47,13 @@ func newerThan(m *manifest.Manifest, c *report.Checkpoint) bool {
 }
 
 // skipped are the damaged checkpoints that a report names, the newest first.
-func (y *syncer) skipped(elsewhere map[string]string, path func(name string) string) []report.Skipped {
+func (y *syncer) skipped(elsewhere map[string]string) []report.Skipped {
 	var all []report.Skipped
 	for _, name := range newestNames(maps.Keys(y.bad)) {
 		all = append(all, report.Skipped{Path: y.Directory.Join(name), Message: y.bad[name].why})
 	}
 	for _, name := range newestNames(maps.Keys(elsewhere)) {
-		all = append(all, report.Skipped{Path: path(name), Message: elsewhere[name]})
+		all = append(all, report.Skipped{Path: y.path(name), Message: elsewhere[name]})
 	}
 	for _, s := range y.restored.Skipped {
 		if !slices.ContainsFunc(all, func(known report.Skipped) bool { return known.Path == s.Path }) {

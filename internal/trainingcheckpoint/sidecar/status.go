@@ -43,17 +43,11 @@ func (s *status) change(f func(r *report.Report)) {
 // send notes which checkpoints are to be sent.
 func (s *status) send(names []string) { s.change(func(*report.Report) { s.sending = names }) }
 
-// snapshot is a copy of the report.
+// snapshot is the report as it is now. What it refers to is replaced by changes, and never written into.
 func (s *status) snapshot() report.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.copy()
-}
-
-func (s *status) copy() report.Report {
-	r := s.report
-	r.Skipped = slices.Clone(r.Skipped)
-	return r
+	return s.report
 }
 
 // problem sets what keeps the agent from its work, nil for nothing, and says whether that changed. The time since when
@@ -93,7 +87,7 @@ func (s *status) write(path string) error {
 	if path == "" {
 		return nil
 	}
-	last := s.copy()
+	last := s.report
 	if n := len(s.sending); n > 0 && last.Problem == nil && last.Phase != report.PhaseDone {
 		what := s.sending[0]
 		if n > 1 {
@@ -108,6 +102,7 @@ func (s *status) write(path string) error {
 // Message is a report as termination message, which has room for report.MaxTerminationBytes. What is least needed is
 // left out first.
 func Message(r report.Report) []byte {
+	r.Skipped = slices.Clone(r.Skipped)
 	for _, most := range []int{1000, 300, 100} {
 		for i := range r.Skipped {
 			r.Skipped[i].Message = cut(r.Skipped[i].Message, most)

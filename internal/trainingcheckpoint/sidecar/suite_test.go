@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/restore"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/sidecar"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/volume"
@@ -97,8 +98,8 @@ func in(t *testing.T, directory string) sidecar.Settings {
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
 	return sidecar.Settings{
-		Directory: volume.Directory{Path: directory}, Retention: 3, Address: listener.Addr().String(),
-		TerminationPath: filepath.Join(t.TempDir(), "termination-log"), Log: slog.New(slog.NewJSONHandler(&logs{}, nil)),
+		Settings:  restore.Settings{Directory: volume.Directory{Path: directory}, Log: slog.New(slog.NewJSONHandler(&logs{}, nil))},
+		Retention: 3, Address: listener.Addr().String(), TerminationPath: filepath.Join(t.TempDir(), "termination-log"),
 		Look: 200 * time.Millisecond, Backoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond,
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/restore"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/retention"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/volume"
 )
@@ -89,20 +91,17 @@ func (y *syncer) untilStopped(ctx, work context.Context) {
 		y.tell(err)
 		pause := y.Look
 		if err != nil {
-			pause = min(backoff.next(), y.Look)
+			pause = min(backoff.Step(), y.Look)
 		} else {
 			backoff = y.newBackoff()
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-y.wake:
-			timer.Stop()
 			if err != nil { // new checkpoints do not make a storage answer
-				wait(ctx, y.Backoff)
+				sleep(ctx, y.Backoff)
 			}
 		}
 		if ctx.Err() != nil {
@@ -129,7 +128,7 @@ func (y *syncer) finish(work context.Context) {
 		if !y.worthWaiting(err) {
 			return
 		}
-		wait(work, backoff.next())
+		sleep(work, backoff.Step())
 	}
 }
 
@@ -195,6 +194,26 @@ func (y *syncer) condemn(name string, m *manifest.Manifest, err error) {
 		y.Log.Warn("checkpoint does not count", "checkpoint", name, "why", err.Error())
 	}
 	y.bad[name] = damaged{why: err.Error(), manifest: m, other: errors.Is(err, store.ErrOtherContent)}
+}
+
+// publish reports the valid checkpoints in the storage, the newest first, and why others are not valid, by name. It answers the request
+// for a checkpoint.
+func (y *syncer) publish(valid []retention.Checkpoint, why map[string]string) {
+	y.status.change(func(r *report.Report) {
+		r.Newest, r.Kept, r.Skipped = nil, len(valid), y.skipped(why)
+		if len(valid) > 0 {
+			r.Newest = restore.Describe(valid[0].Manifest, y.path(valid[0].Name))
+		}
+	})
+	y.answerRequest(valid)
+}
+
+// path of a checkpoint in the storage.
+func (y *syncer) path(name string) string {
+	if y.Store != nil {
+		return y.Store.CheckpointURI(name)
+	}
+	return y.Directory.Join(name)
 }
 
 // tell reports how a pass went.

@@ -22,7 +22,7 @@ func watch(ctx context.Context, d volume.Directory, changed func(), log *slog.Lo
 	}
 	defer func() { _ = watcher.Close() }()
 	for watcher.Add(d.Path) != nil { // it is not there yet
-		wait(ctx, 2*time.Second)
+		sleep(ctx, 2*time.Second)
 		if ctx.Err() != nil {
 			return
 		}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
@@ -51,7 +50,7 @@ type Area struct {
 	corrupt map[string]bool
 	// refs are the blobs that manifests refer to.
 	refs map[string]bool
-	// unsure: a manifest was listed and could not be found, so that what it refers to is not known.
+	// unsure: a manifest is invalid, or was listed and could not be found, so that what it refers to is not known.
 	unsure bool
 	// marks are the times of the attempts' marks, by the store's clock.
 	marks map[int]time.Time
@@ -100,29 +99,22 @@ func (s *Store) Look(ctx context.Context) (*Area, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.manifests.forget(manifests)
+	read := map[object]parsed{}
 	for name, o := range manifests {
 		m, err := s.manifest(ctx, o)
-		switch {
-		case manifest.IsInvalid(err):
-			a.Why[name] = err.Error()
-		case isNotFound(err):
+		if isNotFound(err) {
 			a.unsure = true // deleted since it was listed, or the store lists and reads different things
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			return nil, err
-		default:
-			if why := a.wrong(m); why != "" {
-				a.Why[name] = why
-			}
 		}
-		if m != nil {
-			for _, f := range m.Files {
-				a.refs[f.SHA256] = true
-			}
-		}
-		a.Checkpoints = append(a.Checkpoints, retention.Checkpoint{Name: name, Manifest: m, Valid: a.Why[name] == "", Changed: o.changed})
+		read[o] = m
+		a.add(name, m, o.changed)
 	}
+	s.mu.Lock()
+	s.manifests = read
+	s.mu.Unlock()
 	now := a.now()
 	for name, since := range readers {
 		if now.Sub(since) < readerLasts {
@@ -130,6 +122,20 @@ func (s *Store) Look(ctx context.Context) (*Area, error) {
 		}
 	}
 	return a, nil
+}
+
+func (a *Area) add(name string, m parsed, changed time.Time) {
+	if m.err != nil {
+		a.Why[name], a.unsure = m.err.Error(), true
+	} else {
+		for _, f := range m.manifest.Files {
+			a.refs[f.SHA256] = true
+		}
+		if why := a.wrong(m.manifest); why != "" {
+			a.Why[name] = why
+		}
+	}
+	a.Checkpoints = append(a.Checkpoints, retention.Checkpoint{Name: name, Manifest: m.manifest, Valid: a.Why[name] == "", Changed: changed})
 }
 
 func (s *Store) note(a *Area, manifests map[string]object, readers map[string]time.Time, o object) {
@@ -170,7 +176,7 @@ func (s *Store) folderKey(folder string) string {
 
 // CheckpointURI names a checkpoint of the area for people and for resumeFrom.
 func (s *Store) CheckpointURI(name string) string {
-	return s.URI(path.Join(s.Prefix, folderCheckpoints, name))
+	return s.URIOf(s.Own(name))
 }
 
 func (s *Store) manifestKey(name string) string {
@@ -198,48 +204,27 @@ func (s *Store) Fence(ctx context.Context, attempt int) error {
 	return err
 }
 
-// manifestCache keeps manifests that were read, by key.
-type manifestCache struct {
-	mu    sync.Mutex
-	known map[string]cached
-}
-
-type cached struct {
-	object   object
+// parsed is a manifest without its text, which can be long and is only needed for what is restored, or why it is invalid.
+type parsed struct {
 	manifest *manifest.Manifest
 	err      error
 }
 
-func (s *Store) manifest(ctx context.Context, o object) (*manifest.Manifest, error) {
-	s.manifests.mu.Lock()
-	known, ok := s.manifests.known[o.key]
-	s.manifests.mu.Unlock()
-	if ok && known.object == o {
-		return known.manifest, known.err
+// manifest reads a manifest, unless it was read by the Look before.
+func (s *Store) manifest(ctx context.Context, o object) (parsed, error) {
+	s.mu.Lock()
+	known, ok := s.manifests[o]
+	s.mu.Unlock()
+	if ok {
+		return known, nil
 	}
 	text, err := s.read(ctx, o.key)
 	if err != nil {
-		return nil, err
+		return parsed{}, err
 	}
 	m, err := manifest.Parse(text)
 	if err == nil {
-		m.Text = nil // it can be long, and is only needed for what is restored
+		m.Text = nil
 	}
-	s.manifests.mu.Lock()
-	defer s.manifests.mu.Unlock()
-	if s.manifests.known == nil {
-		s.manifests.known = map[string]cached{}
-	}
-	s.manifests.known[o.key] = cached{object: o, manifest: m, err: err}
-	return m, err
-}
-
-func (c *manifestCache) forget(present map[string]object) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	keys := map[string]bool{}
-	for _, o := range present {
-		keys[o.key] = true
-	}
-	maps.DeleteFunc(c.known, func(key string, _ cached) bool { return !keys[key] })
+	return parsed{m, err}, nil
 }

@@ -24,39 +24,32 @@ func (s *Store) Collect(ctx context.Context, attempt int, margin time.Duration) 
 	}
 	var blobs []retention.Blob
 	for sum, o := range area.blobs {
-		blobs = append(blobs, retention.Blob{SHA256: sum, Changed: o.changed})
-	}
-	for _, c := range area.Checkpoints {
-		if c.Manifest == nil { // it may refer to any of them
-			blobs = nil
+		if !area.unsure { // what is not known to be referred to must not go on a single answer
+			blobs = append(blobs, retention.Blob{SHA256: sum, Changed: o.changed})
 		}
 	}
-	if area.unsure { // what the one that was not found refers to must not go on a single answer
-		blobs = nil
+	var doomed []string
+	for _, sum := range retention.Unreferenced(blobs, func(sum string) bool { return area.refs[sum] }, area.marks[attempt], margin) {
+		doomed = append(doomed, s.blobKey(sum))
 	}
-	doomed := retention.Unreferenced(blobs, func(sum string) bool { return area.refs[sum] }, area.marks[attempt], margin)
-	for i, sum := range doomed {
+	for sum := range area.corrupt {
+		if _, there := area.blobs[sum]; !there {
+			doomed = append(doomed, path.Join(s.Prefix, folderCorrupt, sum))
+		}
+	}
+	for other := range area.marks {
+		if other < attempt {
+			doomed = append(doomed, path.Join(s.Prefix, folderWriters, strconv.Itoa(other)))
+		}
+	}
+	for i, key := range doomed {
 		if i%16 == 0 {
 			if err := s.Fence(ctx, attempt); err != nil {
 				return err
 			}
 		}
-		if err := s.remove(ctx, s.blobKey(sum)); err != nil {
+		if err := s.remove(ctx, key); err != nil {
 			return err
-		}
-	}
-	for sum := range area.corrupt {
-		if _, there := area.blobs[sum]; !there {
-			if err := s.remove(ctx, path.Join(s.Prefix, folderCorrupt, sum)); err != nil {
-				return err
-			}
-		}
-	}
-	for other := range area.marks {
-		if other < attempt {
-			if err := s.remove(ctx, path.Join(s.Prefix, folderWriters, strconv.Itoa(other))); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

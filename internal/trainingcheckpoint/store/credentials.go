@@ -1,12 +1,12 @@
 package store
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
@@ -43,15 +43,6 @@ func readCredentials(folder string) (credentials, error) {
 	return c, nil
 }
 
-// print changes when a value does.
-func (c credentials) print() string {
-	h := sha256.New()
-	for _, key := range []string{keyAccessKeyID, keySecretAccessKey, keySessionToken, keyGoogle, keyAzureKey, keyAzureSAS} {
-		fmt.Fprintf(h, "%s %d %s ", key, len(c[key]), c[key])
-	}
-	return string(h.Sum(nil))
-}
-
 // redact takes the values out of a text, in case a provider repeats one.
 func (c credentials) redact(text string) string {
 	for key, value := range c {
@@ -64,22 +55,10 @@ func (c credentials) redact(text string) string {
 
 // missing says which of the keys that a store needs are not there.
 func (c credentials) missing(l Location) error {
-	var lacking []string
-	switch l.Scheme {
-	case schemeS3:
-		for _, key := range []string{keyAccessKeyID, keySecretAccessKey} {
-			if c[key] == "" {
-				lacking = append(lacking, key)
-			}
-		}
-	case schemeGCS:
-		if c[keyGoogle] == "" {
-			lacking = append(lacking, keyGoogle)
-		}
-	case schemeAzure:
-		if c[keyAzureKey] == "" && c[keyAzureSAS] == "" {
-			lacking = append(lacking, keyAzureKey+" or "+keyAzureSAS)
-		}
+	needed := map[string][]string{schemeS3: {keyAccessKeyID, keySecretAccessKey}, schemeGCS: {keyGoogle}}[l.Scheme]
+	lacking := slices.DeleteFunc(needed, func(key string) bool { return c[key] != "" })
+	if l.Scheme == schemeAzure && c[keyAzureKey] == "" && c[keyAzureSAS] == "" {
+		lacking = []string{keyAzureKey + " or " + keyAzureSAS}
 	}
 	if len(lacking) == 0 {
 		return nil

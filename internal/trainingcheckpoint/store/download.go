@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -69,10 +70,8 @@ func (s *Store) Download(ctx context.Context, r Remote, target string) error {
 func (s *Store) downloadFile(
 	ctx context.Context, bucket *blob.Bucket, r Remote, f manifest.File, root *os.Root, target string, buffers chan []byte,
 ) error {
-	if folder := path.Dir(f.Path); folder != "." {
-		if err := makeFolders(target, folder); err != nil {
-			return err
-		}
+	if err := (volume.Directory{Path: filepath.Join(target, filepath.FromSlash(path.Dir(f.Path)))}).Create(); err != nil {
+		return err
 	}
 	damaged, err := confirmed(ctx, func() error { return s.fetch(ctx, bucket, r, f, root, buffers) })
 	if damaged {
@@ -89,17 +88,6 @@ func confirmed(ctx context.Context, read func() error) (damaged bool, err error)
 	}
 	err = read()
 	return manifest.IsInvalid(err) && ctx.Err() == nil, err
-}
-
-// makeFolders makes the folders of a file within a checkpoint, with the mode of the checkpoint.
-func makeFolders(target, folder string) error {
-	if folder == "." {
-		return nil
-	}
-	if err := makeFolders(target, path.Dir(folder)); err != nil {
-		return err
-	}
-	return volume.MakeLike(filepath.Join(target, filepath.FromSlash(folder)))
 }
 
 // keys are where the content of a file may lie: with the blobs of its area, or beside the manifest.
@@ -150,15 +138,12 @@ type piece struct {
 
 // fetchPieces reads several pieces of an object at once and writes and hashes them in order.
 func fetchPieces(ctx context.Context, bucket *blob.Bucket, key string, f manifest.File, file *os.File, buffers chan []byte) error {
-	if f.Size == 0 {
-		return fetchEmpty(ctx, bucket, key, f)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	arriving := make(chan chan piece, parallelReads)
 	go func() {
 		defer close(arriving)
-		for offset := int64(0); offset < f.Size; offset += partBytes {
+		for offset := int64(0); offset == 0 || offset < f.Size; offset += partBytes {
 			var buffer []byte
 			select {
 			case buffer = <-buffers:
@@ -186,38 +171,23 @@ func fetchPieces(ctx context.Context, bucket *blob.Bucket, key string, f manifes
 		}
 		buffers <- p.data[:0:cap(p.data)]
 	}
-	if failed == nil {
-		failed = ctx.Err()
-	}
-	if failed == nil && manifest.Sum(h) != f.SHA256 {
+	if failed == nil && ctx.Err() == nil && manifest.Sum(h) != f.SHA256 {
 		failed = manifest.Mismatch(f.Path)
 	}
-	return failed
+	return cmp.Or(failed, ctx.Err())
 }
 
-// fetchEmpty sees whether an object without content is there. It is opened, because what a store answers to questions about
-// an object does not tell a missing object from a missing bucket.
-func fetchEmpty(ctx context.Context, bucket *blob.Bucket, key string, f manifest.File) error {
-	r, err := bucket.NewReader(ctx, key, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = r.Close() }()
-	switch {
-	case r.Size() != 0:
-		return manifest.Invalid("%s has %d bytes in the storage instead of 0", f.Path, r.Size())
-	case f.SHA256 != manifest.Sum(sha256.New()):
-		return manifest.Mismatch(f.Path)
-	}
-	return nil
-}
-
+// readPiece reads one piece. An object without content is opened as a whole to see whether it is there, because what a store answers
+// to questions about an object does not tell a missing object from a missing bucket.
 func readPiece(ctx context.Context, bucket *blob.Bucket, key string, f manifest.File, offset int64, buffer []byte) piece {
 	length := min(partBytes, f.Size-offset)
 	if int64(cap(buffer)) < length {
 		buffer = make([]byte, length)
 	}
 	buffer = buffer[:length]
+	if f.Size == 0 {
+		length = -1
+	}
 	r, err := bucket.NewRangeReader(ctx, key, offset, length, nil)
 	if err != nil {
 		return piece{buffer, err}

@@ -44,8 +44,7 @@ func (s *Store) Find(ctx context.Context) ([]Remote, []report.Skipped, error) {
 		case err != nil:
 			return nil, nil, err
 		default:
-			brief := &manifest.Manifest{Epoch: m.Epoch, Step: m.Step, Created: m.Created}
-			found = append(found, Remote{Name: nameOf(key, m), Manifest: brief, key: key})
+			found = append(found, Remote{Name: nameOf(key, m), Manifest: m.Brief(), key: key})
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Remote) int { return manifest.Compare(b.Manifest, a.Manifest) })
@@ -82,9 +81,9 @@ func nameOf(key string, m *manifest.Manifest) string {
 // URIOf names a checkpoint for people and for resumeFrom.
 func (s *Store) URIOf(r Remote) string { return s.URI(r.key) }
 
-// Own makes a checkpoint of the job's own area ready for a download.
-func (s *Store) Own(ctx context.Context, name string) (Remote, error) {
-	return s.Load(ctx, Remote{Name: name, key: path.Join(s.Prefix, folderCheckpoints, name)})
+// Own names a checkpoint of the job's own area, to be loaded.
+func (s *Store) Own(name string) Remote {
+	return Remote{Name: name, key: path.Join(s.Prefix, folderCheckpoints, name)}
 }
 
 // search returns the keys of folders that may be checkpoints.

@@ -30,9 +30,11 @@ func openGCS(ctx context.Context, l Location, c credentials, client *http.Client
 	if err != nil {
 		return nil, err
 	}
-	opened := signsGCS(c[keyGoogle])
-	opened.ClientOptions = options
-	return gcsblob.OpenBucket(ctx, authorized, l.Bucket, &opened)
+	opened := &gcsblob.Options{ClientOptions: options}
+	if key, err := google.JWTConfigFromJSON([]byte(c[keyGoogle])); err == nil { // URLs can be signed
+		opened.GoogleAccessID, opened.PrivateKey = key.Email, key.PrivateKey
+	}
+	return gcsblob.OpenBucket(ctx, authorized, l.Bucket, opened)
 }
 
 func authorizeGCS(ctx context.Context, l Location, c credentials, client *http.Client) (*gcp.HTTPClient, error) {

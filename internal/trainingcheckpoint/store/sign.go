@@ -2,14 +2,8 @@ package store
 
 import (
 	"context"
-	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/hex"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/url"
@@ -19,7 +13,6 @@ import (
 	"cloud.google.com/go/storage"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"gocloud.dev/blob"
-	"gocloud.dev/blob/gcsblob"
 	"gocloud.dev/gcerrors"
 	"golang.org/x/sync/errgroup"
 
@@ -124,30 +117,4 @@ func (s *Store) beforeSigningGCS(as func(any) bool) error {
 		options.Hostname, options.Insecure = path.Join(u.Host, u.Path), u.Scheme == "http"
 	}
 	return nil
-}
-
-// signsGCS are the options with which URLs can be signed with the key of a service account; none when it is no such key.
-func signsGCS(account string) gcsblob.Options {
-	var key struct {
-		Email   string `json:"client_email"`
-		Private string `json:"private_key"`
-	}
-	if json.Unmarshal([]byte(account), &key) != nil {
-		return gcsblob.Options{}
-	}
-	block, _ := pem.Decode([]byte(key.Private))
-	if block == nil || key.Email == "" {
-		return gcsblob.Options{}
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	private, ok := parsed.(*rsa.PrivateKey)
-	if err != nil || !ok {
-		return gcsblob.Options{}
-	}
-	return gcsblob.Options{GoogleAccessID: key.Email, MakeSignBytes: func(context.Context) gcsblob.SignBytesFunc {
-		return func(text []byte) ([]byte, error) {
-			sum := sha256.Sum256(text)
-			return rsa.SignPKCS1v15(rand.Reader, private, crypto.SHA256, sum[:])
-		}
-	}}
 }

@@ -3,13 +3,12 @@ package store
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
+	"maps"
 	"sync"
 	"time"
 
 	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
 )
@@ -24,12 +23,12 @@ type Store struct {
 	// before the store is used. Default 20 s.
 	StallAfter time.Duration
 
-	mu      sync.Mutex
-	bucket  *blob.Bucket
-	print   string
-	secrets credentials
-
-	manifests manifestCache
+	mu     sync.Mutex
+	bucket *blob.Bucket
+	// opened are the credentials that the bucket was opened with, secrets those that were read last; nil without a folder.
+	opened, secrets credentials
+	// manifests are those that the last Look has read.
+	manifests map[object]parsed
 }
 
 // New returns the store at a URL, with the credentials in a directory, which is read again whenever they change; empty for
@@ -46,19 +45,18 @@ func New(rawURL, credentialsFolder string) (*Store, error) {
 func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen := ""
 	if s.folder != "" {
 		c, err := readCredentials(s.folder)
 		if err != nil {
 			return nil, err
 		}
-		seen, s.secrets = c.print(), c
+		s.secrets = c
 		if err := c.missing(s.Location); err != nil {
 			s.bucket = nil
 			return nil, err
 		}
 	}
-	if s.bucket != nil && s.print == seen {
+	if s.bucket != nil && maps.Equal(s.opened, s.secrets) {
 		return s.bucket, nil
 	}
 	bucket, err := s.openBucket(ctx)
@@ -66,12 +64,12 @@ func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 		return nil, err
 	}
 	// The former one is not closed: transfers may still use it.
-	s.bucket, s.print = bucket, seen
+	s.bucket, s.opened = bucket, s.secrets
 	return bucket, nil
 }
 
 func (s *Store) openBucket(ctx context.Context) (*blob.Bucket, error) {
-	client := s.meter.client() // s.secrets is nil without a folder
+	client := s.meter.client()
 	switch s.Scheme {
 	case schemeGCS:
 		return openGCS(ctx, s.Location, s.secrets, client)
@@ -108,17 +106,11 @@ func (s *Store) list(ctx context.Context, prefix string, shallow bool, each func
 		options.Delimiter = "/"
 	}
 	return s.use(ctx, func(ctx context.Context, bucket *blob.Bucket) error {
-		objects := bucket.List(options)
-		for {
-			o, err := objects.Next(ctx)
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
+		objects, failed := bucket.List(options).All(ctx)
+		for o := range objects {
 			each(object{key: o.Key, size: o.Size, md5: string(o.MD5), changed: o.ModTime, folder: o.IsDir})
 		}
+		return failed()
 	})
 }
 
@@ -170,8 +162,4 @@ func because(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-func isPrecondition(err error) bool {
-	return err != nil && gcerrors.Code(err) == gcerrors.FailedPrecondition
 }

@@ -47,6 +47,14 @@ var started = time.Now()
 
 func (m *meter) touch() { m.last.Store(int64(time.Since(started))) }
 
+// moved passes on what a connection has done.
+func (m *meter) moved(bytes int, err error) (int, error) {
+	if bytes > 0 {
+		m.touch()
+	}
+	return bytes, err
+}
+
 func (m *meter) idle() time.Duration { return time.Since(started) - time.Duration(m.last.Load()) }
 
 // guard returns a context that ends with errStalled when nothing moves any more. The caller calls stop at the end.
@@ -114,21 +122,9 @@ type meteredConn struct {
 	meter *meter
 }
 
-func (c *meteredConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if n > 0 {
-		c.meter.touch()
-	}
-	return n, err
-}
+func (c *meteredConn) Read(p []byte) (int, error) { return c.meter.moved(c.Conn.Read(p)) }
 
-func (c *meteredConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	if n > 0 {
-		c.meter.touch()
-	}
-	return n, err
-}
+func (c *meteredConn) Write(p []byte) (int, error) { return c.meter.moved(c.Conn.Write(p)) }
 
 func (c *meteredConn) Close() error {
 	c.meter.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"path"
 
 	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
@@ -57,11 +58,11 @@ func (s *Store) Upload(ctx context.Context, area *Area, attempt int, dir *os.Roo
 	}
 	// One that is there and damaged is replaced.
 	err = s.write(ctx, s.manifestKey(name), m.Text, !there)
-	if !isPrecondition(err) {
+	if gcerrors.Code(err) != gcerrors.FailedPrecondition {
 		return sent, err
 	}
 	// One has come since the look. It can be this very one, when the store's answer to a first try was lost.
-	came, err := s.Own(ctx, name)
+	came, err := s.Load(ctx, s.Own(name))
 	switch {
 	case err == nil && manifest.SameFiles(came.Manifest, m):
 		return sent, nil

@@ -40,7 +40,7 @@ func TestAnUploadThatFindsItsCheckpointThereMeanwhile(t *testing.T) {
 		_, err = to.Upload(t.Context(), before, 0, otherDir, "checkpoint-epoch-1", other)
 		require.ErrorIs(t, err, store.ErrOtherContent)
 
-		kept, err := to.Own(t.Context(), "checkpoint-epoch-1")
+		kept, err := to.Load(t.Context(), to.Own("checkpoint-epoch-1"))
 		require.NoError(t, err)
 		assert.True(t, manifest.SameFiles(m, kept.Manifest), "what is there is not overwritten")
 		s.Put(bucket, prefix+"/checkpoints/checkpoint-epoch-1/manifest.json", []byte("{}"))

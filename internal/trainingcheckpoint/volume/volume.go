@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,7 +31,11 @@ const (
 )
 
 // Directory is a job's directory. It need not exist.
-type Directory struct{ Path string }
+type Directory struct {
+	Path string
+	// Foreign: it may belong to another job and be read-only, and nothing is written there.
+	Foreign bool
+}
 
 // Create makes the directory and those above it. Each gets the mode of the one above, because the training may run as
 // another user than the agent, and every user that may write to the volume must be able to write here.
@@ -51,23 +54,22 @@ func createLike(path string) error {
 	if err := createLike(parent); err != nil {
 		return err
 	}
-	return MakeLike(path)
+	return makeLike(path)
 }
 
-// MakeLike makes one directory with the mode of the one that it is in.
-func MakeLike(path string) error {
+// makeLike makes one directory with the mode of the one that it is in.
+func makeLike(path string) error {
 	info, err := os.Stat(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(path, 0o755); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return nil
-		}
+	if err := os.Mkdir(path, 0o755); errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	const inherited = fs.ModePerm | fs.ModeSetgid
-	if err := os.Chmod(path, info.Mode()&inherited); err != nil && !errors.Is(err, fs.ErrPermission) {
+	if err := os.Chmod(path, info.Mode()&inherited); !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	return nil
@@ -98,39 +100,40 @@ func (d Directory) Join(name string) string { return filepath.Join(d.Path, name)
 func (d Directory) Open(name string) (*os.Root, error) { return os.OpenRoot(d.Join(name)) }
 
 // Read reads the manifest of a checkpoint and checks the sizes. With a checkpoint that has none it makes one, since an
-// atomic rename has made the checkpoint visible complete, and writes it into the checkpoint.
+// atomic rename has made the checkpoint visible complete, and writes it into the checkpoint; in a foreign directory that is an InvalidError.
 func (d Directory) Read(ctx context.Context, name string) (*manifest.Manifest, error) {
+	return d.check(ctx, name, func(context.Context, *os.Root, *manifest.Manifest) error { return nil })
+}
+
+// Verify reads a checkpoint and compares the SHA-256 of all files.
+func (d Directory) Verify(ctx context.Context, name string) (*manifest.Manifest, error) {
+	return d.check(ctx, name, manifest.Verify)
+}
+
+func (d Directory) check(
+	ctx context.Context, name string, further func(context.Context, *os.Root, *manifest.Manifest) error,
+) (*manifest.Manifest, error) {
 	root, err := d.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
 	m, err := manifest.Read(root)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return m, err
-	}
-	m, err = manifest.Make(ctx, root, name)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && d.Foreign:
+		return nil, manifest.Invalid("it has no %s", manifest.FileName)
+	case errors.Is(err, fs.ErrNotExist):
+		m, err = manifest.Make(ctx, root, name)
+		if err != nil {
+			return nil, err
+		}
+		if err := WriteFile(d.Join(name), manifest.FileName, m.Text); err != nil {
+			return nil, fmt.Errorf("write the %s that %s lacks: %w", manifest.FileName, name, err)
+		}
+	case err != nil:
 		return nil, err
 	}
-	if err := WriteFile(d.Join(name), manifest.FileName, m.Text); err != nil {
-		return nil, fmt.Errorf("write the %s that %s lacks: %w", manifest.FileName, name, err)
-	}
-	return m, nil
-}
-
-// Verify reads a checkpoint and compares the SHA-256 of all files.
-func (d Directory) Verify(ctx context.Context, name string) (*manifest.Manifest, error) {
-	m, err := d.Read(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	root, err := d.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	return m, manifest.Verify(ctx, root, m)
+	return m, further(ctx, root, m)
 }
 
 // Exists says whether a checkpoint is there still: its program deletes old ones, too.
@@ -218,8 +221,8 @@ func (d Directory) Below() ([]Directory, error) {
 	all := []Directory{d}
 	for _, entry := range entries {
 		if entry.IsDir() && !strings.HasPrefix(entry.Name(), ".") && !manifest.IsName(entry.Name()) {
-			all = append(all, Directory{d.Join(entry.Name())})
+			all = append(all, Directory{Path: d.Join(entry.Name()), Foreign: d.Foreign})
 		}
 	}
-	return slices.Clip(all), nil
+	return all, nil
 }

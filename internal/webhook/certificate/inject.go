@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
@@ -16,8 +17,8 @@ import (
 
 // called is a webhook of a configuration.
 type called struct {
-	name   string
-	client admissionregistrationv1.WebhookClientConfig
+	Name         string
+	ClientConfig admissionregistrationv1.WebhookClientConfig
 }
 
 // inject has the API server trust the certificate. It is not complete when a configuration does not exist.
@@ -34,12 +35,16 @@ func (r *Rotator) inject(ctx context.Context, bundle []byte, logger logr.Logger)
 		if err != nil {
 			return false, fmt.Errorf("read the %T %s: %w", configuration, r.Configuration, err)
 		}
-		patch := injection(webhooksOf(configuration), bundle)
+		var seen struct{ Webhooks []called }
+		text, err := json.Marshal(configuration)
+		if err = errors.Join(err, json.Unmarshal(text, &seen)); err != nil {
+			return false, fmt.Errorf("read the webhooks of the %T %s: %w", configuration, r.Configuration, err)
+		}
+		patch := injection(seen.Webhooks, bundle)
 		if patch == nil {
 			continue
 		}
-		text, err := json.Marshal(patch)
-		if err != nil {
+		if text, err = json.Marshal(patch); err != nil {
 			return false, fmt.Errorf("encode the caBundle: %w", err)
 		}
 		if err := r.Client.Patch(ctx, configuration, client.RawPatch(types.JSONPatchType, text)); err != nil {
@@ -50,32 +55,17 @@ func (r *Rotator) inject(ctx context.Context, bundle []byte, logger logr.Logger)
 	return complete, nil
 }
 
-func webhooksOf(configuration client.Object) []called {
-	var list []called
-	switch c := configuration.(type) {
-	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		for _, webhook := range c.Webhooks {
-			list = append(list, called{webhook.Name, webhook.ClientConfig})
-		}
-	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		for _, webhook := range c.Webhooks {
-			list = append(list, called{webhook.Name, webhook.ClientConfig})
-		}
-	}
-	return list
-}
-
 // injection is the patch that gives every webhook the bundle; nil when all have it. It changes nothing else, so that
 // fields that this client does not know stay, and fails when the webhooks are no longer those that were seen.
 func injection(webhooks []called, bundle []byte) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	for i, webhook := range webhooks {
-		if bytes.Equal(webhook.client.CABundle, bundle) {
+		if bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
 			continue
 		}
 		at := fmt.Sprintf("/webhooks/%d", i)
 		patch = append(patch,
-			jsonpatch.NewOperation("test", at+"/name", webhook.name),
+			jsonpatch.NewOperation("test", at+"/name", webhook.Name),
 			jsonpatch.NewOperation("add", at+"/clientConfig/caBundle", bundle),
 		)
 	}

@@ -2,6 +2,7 @@ package certificate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -90,12 +92,10 @@ func (r *Rotator) Start(ctx context.Context) error {
 				logger.Error(err, "The webhooks' certificate could not be kept; trying again", "in", next.String())
 			}
 		}
-		timer := r.Clock.NewTimer(next)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
-		case <-timer.C():
+		case <-r.Clock.After(next):
 		}
 	}
 }
@@ -121,44 +121,31 @@ func (r *Rotator) look(ctx context.Context, logger logr.Logger) (complete bool, 
 }
 
 // ensure returns the certificate in the Secret, which it replaces when it is missing or due.
-func (r *Rotator) ensure(ctx context.Context, logger logr.Logger) (*pair, error) {
-	var secret corev1.Secret
-	err := r.Client.Get(ctx, r.Secret, &secret)
-	exists := !apierrors.IsNotFound(err)
-	if exists && err != nil {
-		return nil, fmt.Errorf("read the Secret: %w", err)
-	}
-	good, why := read(secret.Data, r.Hosts, r.Clock.Now())
-	if why == nil {
-		return good, nil
-	}
-	logger.Info("Making a certificate", "exists", exists, "why", why.Error())
-	validity := r.Validity
-	if validity == 0 {
-		validity = defaultValidity
-	}
-	data, err := issue(r.Hosts, validity, secret.Data, r.Clock.Now())
-	if err != nil {
-		return nil, err
-	}
-	if exists {
+func (r *Rotator) ensure(ctx context.Context, logger logr.Logger) (good *pair, err error) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.Secret.Namespace, Name: r.Secret.Name}}
+	_, err = controllerutil.CreateOrUpdate(ctx, r.Client, secret, func() error {
+		var why error
+		if good, why = read(secret.Data, r.Hosts, r.Clock.Now()); why == nil {
+			return nil
+		}
+		exists := secret.UID != ""
+		logger.Info("Making a certificate", "exists", exists, "why", why.Error())
+		data, err := issue(r.Hosts, cmp.Or(r.Validity, defaultValidity), secret.Data, r.Clock.Now())
+		if err != nil {
+			return err
+		}
+		if !exists {
+			secret.Type, secret.Labels = corev1.SecretTypeTLS, map[string]string{"app.kubernetes.io/name": "spot-training-operator"}
+		}
 		if secret.Data == nil {
 			secret.Data = map[string][]byte{}
 		}
 		maps.Copy(secret.Data, data)
-		err = r.Client.Update(ctx, &secret)
-	} else {
-		secret = corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: r.Secret.Namespace, Name: r.Secret.Name,
-				Labels: map[string]string{"app.kubernetes.io/name": "spot-training-operator"},
-			},
-			Type: corev1.SecretTypeTLS, Data: data,
-		}
-		err = r.Client.Create(ctx, &secret)
-	}
+		good, err = read(data, r.Hosts, r.Clock.Now())
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("write the Secret: %w", err)
+		return nil, fmt.Errorf("keep the certificate in the Secret: %w", err)
 	}
-	return read(data, r.Hosts, r.Clock.Now())
+	return good, nil
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
 // findings are the API server's answers.
@@ -21,8 +23,8 @@ type findings struct {
 	// missing are references to objects, or to keys of objects, that do not exist.
 	missing []missing
 	// quotas and ranges are those of the job's namespace.
-	quotas []corev1.ResourceQuota
-	ranges []corev1.LimitRange
+	quotas corev1.ResourceQuotaList
+	ranges corev1.LimitRangeList
 	// classes are the StorageClasses; nil when they were not asked for.
 	classes []metav1.PartialObjectMetadata
 	// refused is why the workers' Job could never be created.
@@ -43,7 +45,7 @@ type missing struct {
 type question struct {
 	// about is how the user knows what it is about.
 	about string
-	ask   func(context.Context, client.Client) error
+	ask   func(context.Context) error
 }
 
 // asKnown has the API server answer from what it holds in memory, at most some milliseconds old. For the newest it
@@ -54,34 +56,26 @@ func asKnown() client.ListOption {
 }
 
 // ask puts all questions at the same time. What has no answer when the context ends stays open.
-func (v *validator) ask(ctx context.Context, i inquiry, tryOut bool) findings {
+func (v *validator) ask(ctx context.Context, job *mlv1.TrainingJob, children []client.Object, tryOut bool) findings {
 	var found findings
-	absent := make([]*missing, len(i.references))
+	references := referencesOf(job, children)
+	absent := make([]*missing, len(references))
+	here := client.InNamespace(job.Namespace)
 	questions := []question{
-		{"the ResourceQuotas of the namespace", func(ctx context.Context, cluster client.Client) error {
-			var list corev1.ResourceQuotaList
-			err := cluster.List(ctx, &list, client.InNamespace(i.namespace), asKnown())
-			found.quotas = list.Items
-			return err
-		}},
-		{"the LimitRanges of the namespace", func(ctx context.Context, cluster client.Client) error {
-			var list corev1.LimitRangeList
-			err := cluster.List(ctx, &list, client.InNamespace(i.namespace), asKnown())
-			found.ranges = list.Items
-			return err
-		}},
+		{"the ResourceQuotas of the namespace", func(ctx context.Context) error { return v.cluster.List(ctx, &found.quotas, here, asKnown()) }},
+		{"the LimitRanges of the namespace", func(ctx context.Context) error { return v.cluster.List(ctx, &found.ranges, here, asKnown()) }},
 	}
-	for n, r := range i.references {
-		questions = append(questions, question{r.field, func(ctx context.Context, cluster client.Client) (err error) {
-			absent[n], err = look(ctx, cluster, r)
+	for n, r := range references {
+		questions = append(questions, question{r.field, func(ctx context.Context) (err error) {
+			absent[n], err = look(ctx, v.cluster, r)
 			return err
 		}})
 	}
-	if wantsClass(i.newClaim) {
-		questions = append(questions, question{"spec.checkpoint.storage.storageClassName", func(ctx context.Context, cluster client.Client) error {
+	if wantsClass(claimAmong(children)) {
+		questions = append(questions, question{"spec.checkpoint.storage.storageClassName", func(ctx context.Context) error {
 			var list metav1.PartialObjectMetadataList
 			list.SetGroupVersionKind(kindStorageClass.GroupVersion().WithKind("StorageClassList"))
-			err := cluster.List(ctx, &list, asKnown())
+			err := v.cluster.List(ctx, &list, asKnown())
 			if err == nil {
 				found.classes = append([]metav1.PartialObjectMetadata{}, list.Items...)
 			}
@@ -89,8 +83,8 @@ func (v *validator) ask(ctx context.Context, i inquiry, tryOut bool) findings {
 		}})
 	}
 	if tryOut {
-		questions = append(questions, question{"whether the workers can be created", func(ctx context.Context, cluster client.Client) error {
-			return tryWorkers(ctx, cluster, workersAmong(i.children), &found)
+		questions = append(questions, question{"whether the workers can be created", func(ctx context.Context) error {
+			return tryWorkers(ctx, v.cluster, workersAmong(children), &found)
 		}})
 	}
 	found.unchecked = v.askAll(ctx, questions)
@@ -112,7 +106,7 @@ func (v *validator) askAll(ctx context.Context, questions []question) []string {
 	failures := make([]error, len(questions))
 	var all sync.WaitGroup
 	for n, q := range questions {
-		all.Go(func() { failures[n] = q.ask(ctx, v.cluster) })
+		all.Go(func() { failures[n] = q.ask(ctx) })
 	}
 	all.Wait()
 	var open []string

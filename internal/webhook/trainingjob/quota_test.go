@@ -100,7 +100,9 @@ func TestQuotas(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := warn(test.job.Obj(), findings{quotas: []corev1.ResourceQuota{test.quota}, ranges: test.ranges})
+			got := warn(test.job.Obj(), findings{
+				quotas: corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{test.quota}}, ranges: corev1.LimitRangeList{Items: test.ranges},
+			})
 			assertWarnings(t, test.want, got)
 		})
 	}
@@ -134,12 +136,12 @@ func TestLimitRanges(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			assertWarnings(t, test.want, warn(job.Obj(), findings{ranges: []corev1.LimitRange{limitRange(test.item)}}))
+			assertWarnings(t, test.want, warn(job.Obj(), findings{ranges: corev1.LimitRangeList{Items: []corev1.LimitRange{limitRange(test.item)}}}))
 		})
 	}
-	claim := warn(builders.TrainingJob("bert").Checkpoints().Obj(), findings{ranges: []corev1.LimitRange{
+	claim := warn(builders.TrainingJob("bert").Checkpoints().Obj(), findings{ranges: corev1.LimitRangeList{Items: []corev1.LimitRange{
 		limitRange(corev1.LimitRangeItem{Type: "PersistentVolumeClaim", Max: amounts("storage", "1Gi")}),
-	}})
+	}}})
 	assertWarnings(t, []string{"spec.checkpoint.storage.size: the new claim asks for 10Gi of storage, but LimitRange sizes allows at most 1Gi for each claim"}, claim)
 }
 

@@ -36,36 +36,26 @@ var (
 	kindSpotInstanceVM = schema.GroupVersionKind{Group: "training.training.dcnlab.com", Version: "v1alpha1", Kind: "SpotInstanceVM"}
 )
 
-// inquiry is what the API server is to be asked about a job.
-type inquiry struct {
-	namespace  string
-	references []reference
-	// newClaim is the claim that the operator makes; nil when it makes none.
-	newClaim *corev1.PersistentVolumeClaim
-	children []client.Object
-}
-
-// inquire makes up the questions. Secrets are not among them: that one exists can only be seen with the permission to
-// read it, and the operator has none to read its users' Secrets.
-func inquire(job *mlv1.TrainingJob, children []client.Object) inquiry {
-	i := inquiry{namespace: job.Namespace, children: children}
+// referencesOf are what the API server is to be asked about. Secrets are not among them: that one exists can only be seen with the
+// permission to read it, and the operator has none to read its users' Secrets.
+func referencesOf(job *mlv1.TrainingJob, children []client.Object) []reference {
 	made := map[string]bool{}
 	for _, child := range children {
 		switch c := child.(type) {
 		case *corev1.PersistentVolumeClaim:
-			i.newClaim = c
 			made["claim "+c.Name] = true
 		case *corev1.ServiceAccount:
 			made["account "+c.Name] = true
 		}
 	}
+	var list []reference
 	add := func(r reference) {
 		r.namespace = job.Namespace
 		if r.kind == kindPriorityClass {
 			r.namespace = ""
 		}
-		if !slices.Contains(i.references, r) {
-			i.references = append(i.references, r)
+		if !slices.Contains(list, r) {
+			list = append(list, r)
 		}
 	}
 	pod := workersAmong(children).Spec.Template.Spec
@@ -98,7 +88,7 @@ func inquire(job *mlv1.TrainingJob, children []client.Object) inquiry {
 				until: "no spot instance is provisioned"})
 		}
 	}
-	return i
+	return list
 }
 
 // claimField is the field that names a claim.

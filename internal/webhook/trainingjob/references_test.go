@@ -55,7 +55,7 @@ func TestReferences(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := test.job.Obj()
 			var got []string
-			for _, r := range inquire(job, childrenOf(job)).references {
+			for _, r := range referencesOf(job, childrenOf(job)) {
 				line := r.field + " " + r.kind.Kind + " " + r.namespace + "/" + r.name
 				if r.key != "" {
 					line += " " + r.key

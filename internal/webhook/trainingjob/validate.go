@@ -53,7 +53,7 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 	defer cancel()
 	children := v.children(&job)
 	// Only a new job is tried out: one that is suspended because it is wrong must stay changeable.
-	found := v.ask(ctx, inquire(&job, children), request.Operation == admissionv1.Create)
+	found := v.ask(ctx, &job, children, request.Operation == admissionv1.Create)
 	if len(found.refused) > 0 {
 		return refusal(inTermsOf(&job, workersAmong(children), found.refused))
 	}

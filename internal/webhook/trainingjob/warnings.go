@@ -26,9 +26,9 @@ func warnings(job *mlv1.TrainingJob, children []client.Object, found findings) [
 		list = append(list, classWarnings(claim, found.classes)...)
 	}
 	workers := workersAmong(children)
-	pod := withDefaults(workers.Spec.Template.Spec, found.ranges)
-	list = append(list, rangeWarnings(pod, claim, found.ranges)...)
-	list = append(list, quotaWarnings(job, demandOf(job, pod, children), found.quotas)...)
+	pod := withDefaults(workers.Spec.Template.Spec, found.ranges.Items)
+	list = append(list, rangeWarnings(pod, claim, found.ranges.Items)...)
+	list = append(list, quotaWarnings(job, demandOf(job, pod, children), found.quotas.Items)...)
 	for _, said := range found.said {
 		list = append(list, "the workers' Job: "+said)
 	}
