@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"context"
 	"errors"
 	"strings"
 
@@ -17,10 +16,10 @@ const (
 	skipRange    = "olm.skipRange"
 )
 
-func upgradePath(_ context.Context, env *cluster.Env) error {
+func upgradePath(env *cluster.Env) {
 	csv := env.Bundle.CSV
 	env.Logf("%s: replaces %q, skips %q, %s %q", csv.Name, csv.Spec.Replaces, csv.Spec.Skips, skipRange, csv.Annotations[skipRange])
-	return errors.Join(pathProblems(csv)...)
+	env.Check(errors.Join(pathProblems(csv)...))
 }
 
 func pathProblems(csv *operatorsv1alpha1.ClusterServiceVersion) (wrong []error) {
