@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,10 +45,7 @@ var attachable = []string{"nvidia-tesla-t4", "nvidia-tesla-p4", "nvidia-tesla-v1
 var general = regexp.MustCompile(`^([a-z]\d)-(standard|highmem|highcpu)-(1|2|4|8|16|32|64|96)$`)
 
 // machineType finds a machine type by its name.
-func (s *Server) machineType(name string) (MachineType, bool) {
-	if found, ok := s.opts.MachineTypes[name]; ok {
-		return found, true
-	}
+func machineType(name string) (MachineType, bool) {
 	if found, ok := bundled[name]; ok {
 		return found, true
 	}
@@ -57,15 +53,12 @@ func (s *Server) machineType(name string) (MachineType, bool) {
 	if len(parts) != 4 || memoryPerCPU[parts[1]] == nil {
 		return MachineType{}, false
 	}
-	cpus, err := strconv.ParseInt(parts[3], 10, 64)
-	if err != nil {
-		return MachineType{}, false
-	}
+	cpus, _ := strconv.ParseInt(parts[3], 10, 64) // a number, as the expression has it
 	return MachineType{CPUs: cpus, MemoryMB: int64(float64(cpus) * memoryPerCPU[parts[1]][parts[2]])}, true
 }
 
 func (s *Server) getMachineType(c *call) (any, *refusal) {
-	found, ok := s.machineType(c.name)
+	found, ok := machineType(c.name)
 	if !ok {
 		return nil, refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/machineTypes/%s' was not found",
 			s.opts.Project, c.zone, c.name)
@@ -88,8 +81,6 @@ func (s *Server) MissImage(image string) {
 	defer s.mu.Unlock()
 	s.images[image] = true
 }
-
-func (s *Server) hasZone(zone string) bool { return slices.Contains(s.opts.Zones, zone) }
 
 // link is the URL of something in the project.
 func (s *Server) link(parts ...string) string {

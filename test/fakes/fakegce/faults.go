@@ -76,30 +76,25 @@ func (s *Server) Allow() {
 	clear(s.denied)
 }
 
-// fault is what goes wrong with a request; nil for nothing.
-func (s *Server) fault(c *call) *Fault {
+// fault is what goes wrong with a request; zero for nothing.
+func (s *Server) fault(c *call) Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.faults {
-		if f.removed || f.Method != "" && f.Method != c.method.ID || f.Zone != "" && f.Zone != c.zone {
+		if f.removed || f.Method != "" && f.Method != c.method.Id || f.Zone != "" && f.Zone != c.zone {
 			continue
 		}
 		f.seen++
-		if f.seen <= f.After || f.Times > 0 && f.happened >= f.Times {
-			continue
+		if f.seen > f.After && (f.Times == 0 || f.happened < f.Times) {
+			f.happened++
+			return *f
 		}
-		f.happened++
-		return f
 	}
-	return nil
+	return Fault{}
 }
 
-func (f *Fault) losesAnswer() bool  { return f != nil && f.LoseAnswer }
-func (f *Fault) losesRequest() bool { return f != nil && f.LoseRequest }
-func (f *Fault) twice() bool        { return f != nil && f.Twice }
-
-func (f *Fault) refusal() *refusal {
-	if f == nil || f.Status == 0 {
+func (f Fault) refusal() *refusal {
+	if f.Status == 0 {
 		return nil
 	}
 	return &refusal{status: f.Status, reason: f.Reason, message: f.Message, retryAfter: f.RetryAfter}

@@ -1,6 +1,8 @@
 package fakegce
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"path"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/api/compute/v1"
+	"k8s.io/utils/ptr"
 )
 
 var (
@@ -20,8 +23,8 @@ var (
 )
 
 func (s *Server) insertInstance(c *call) (any, *refusal) {
-	wish, err := c.instanceBody()
-	if err != nil {
+	wish := &compute.Instance{}
+	if err := json.Unmarshal(c.body, wish); err != nil {
 		return nil, refuse(http.StatusBadRequest, "parseError", "Parse Error: %v", err)
 	}
 	return s.once(c, wish.Name, func() (*operation, *refusal) {
@@ -43,7 +46,7 @@ func (s *Server) insertInstance(c *call) (any, *refusal) {
 func (s *Server) newInstance(zone string, wish *compute.Instance) *instance {
 	now := s.clock.Now()
 	i := &instance{
-		zone: zone, resource: wish, number: s.nextID(), created: now,
+		zone: zone, sent: sent[compute.Instance]{resource: wish}, number: s.nextID(), created: now,
 		guest: map[string]string{}, changed: make(chan struct{}),
 	}
 	wish.Kind, wish.Id, wish.Status = "compute#instance", i.number, "PROVISIONING"
@@ -54,9 +57,7 @@ func (s *Server) newInstance(zone string, wish *compute.Instance) *instance {
 	if wish.Scheduling == nil {
 		wish.Scheduling = &compute.Scheduling{}
 	}
-	if wish.Scheduling.ProvisioningModel == "" {
-		wish.Scheduling.ProvisioningModel = "STANDARD"
-	}
+	wish.Scheduling.ProvisioningModel = cmp.Or(wish.Scheduling.ProvisioningModel, "STANDARD")
 	wish.Scheduling.Preemptible = wish.Scheduling.ProvisioningModel == "SPOT"
 	s.addresses++
 	internal := fmt.Sprintf("10.128.%d.%d", s.addresses>>8&255, s.addresses&255)
@@ -132,7 +133,7 @@ func (s *Server) checkInstance(c *call, wish *compute.Instance) *refusal {
 	if !instanceName.MatchString(wish.Name) {
 		return invalid("resource.name", wish.Name, "Must be a match of regex '%s'", instanceName)
 	}
-	machine, ok := s.machineType(path.Base(wish.MachineType))
+	machine, ok := machineType(path.Base(wish.MachineType))
 	if !ok || !strings.Contains(wish.MachineType, "zones/"+c.zone+"/machineTypes/") {
 		return invalid("resource.machineType", wish.MachineType, "The referenced resource does not exist.")
 	}
@@ -205,10 +206,7 @@ func checkMetadata(wish *compute.Instance, invalid invalidField) *refusal {
 			return invalid("resource.metadata", item.Key, "Metadata has duplicate key")
 		}
 		seen[item.Key] = true
-		size := 0
-		if item.Value != nil {
-			size = len(*item.Value)
-		}
+		size := len(ptr.Deref(item.Value, ""))
 		total += len(item.Key) + size
 		if size > 256<<10 {
 			return invalid("resource.metadata.items", item.Key, "Value is too large: maximum size is 262144 characters.")
@@ -221,12 +219,8 @@ func checkMetadata(wish *compute.Instance, invalid invalidField) *refusal {
 }
 
 func checkScheduling(wish *compute.Instance, machine MachineType, invalid invalidField) *refusal {
-	scheduling := wish.Scheduling
-	if scheduling == nil {
-		scheduling = &compute.Scheduling{}
-	}
+	scheduling := cmp.Or(wish.Scheduling, &compute.Scheduling{})
 	spot := scheduling.ProvisioningModel == "SPOT"
-	restarts := scheduling.AutomaticRestart == nil || *scheduling.AutomaticRestart
 	migrates := scheduling.OnHostMaintenance != "TERMINATE"
 	gpus := machine.GPUs
 	for _, gpu := range wish.GuestAccelerators {
@@ -236,12 +230,12 @@ func checkScheduling(wish *compute.Instance, machine MachineType, invalid invali
 			return refuse(http.StatusBadRequest, "badRequest",
 				"[%s, %s] features are not compatible for creating instance.", path.Base(wish.MachineType), kind)
 		}
-		if gpu.AcceleratorCount != 1 && gpu.AcceleratorCount != 2 && gpu.AcceleratorCount != 4 && gpu.AcceleratorCount != 8 {
+		if !slices.Contains([]int64{1, 2, 4, 8}, gpu.AcceleratorCount) {
 			return refuse(http.StatusBadRequest, "badRequest", "The number of GPU cards and vCPU cores do not match.")
 		}
 	}
 	switch {
-	case spot && scheduling.AutomaticRestart != nil && restarts:
+	case spot && ptr.Deref(scheduling.AutomaticRestart, false):
 		return invalid("resource.scheduling", "", "Scheduling must have automaticRestart be false for a spot instance.")
 	case spot && scheduling.OnHostMaintenance == "MIGRATE":
 		return invalid("resource.scheduling", "", "Scheduling must have onHostMaintenance be TERMINATE for a spot instance.")
