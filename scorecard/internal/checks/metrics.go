@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -114,14 +115,11 @@ func lacking(families map[string]*dto.MetricFamily, job *mlv1.TrainingJob, want 
 }
 
 func hasJob(family *dto.MetricFamily, job *mlv1.TrainingJob) bool {
-	for _, metric := range family.Metric {
+	return slices.ContainsFunc(family.Metric, func(metric *dto.Metric) bool {
 		labels := map[string]string{}
 		for _, pair := range metric.Label {
 			labels[pair.GetName()] = pair.GetValue()
 		}
-		if labels["namespace"] == job.Namespace && labels["training_job"] == job.Name {
-			return true
-		}
-	}
-	return false
+		return labels["namespace"] == job.Namespace && labels["training_job"] == job.Name
+	})
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -47,12 +48,7 @@ func (env *Env) Example(kind, name string) *unstructured.Unstructured {
 
 // Create creates the object, which is deleted after the test. A refusal by the API server is a Failure.
 func (env *Env) Create(object client.Object) {
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[label] = env.Test
-	object.SetLabels(labels)
+	object.SetLabels(labels.Merge(object.GetLabels(), labels.Set{label: env.Test}))
 	err := env.Client.Create(env.Context, object)
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		env.Failf("the API server refuses %s: %v", env.describe(object), err)

@@ -43,15 +43,11 @@ func (s *Server) CredentialsJSON() []byte { return s.keyFile(accountKey()) }
 func (s *Server) RevokedCredentialsJSON() []byte { return s.keyFile(strangerKey()) }
 
 func (s *Server) keyFile(key *rsa.PrivateKey) []byte {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		panic(err)
-	}
 	file, err := json.MarshalIndent(map[string]string{
 		"type":           "service_account",
 		"project_id":     s.opts.Project,
 		"private_key_id": "0123456789abcdef",
-		"private_key":    string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"private_key":    string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
 		"client_email":   s.email(),
 		"client_id":      "100000000000000000001",
 		"token_uri":      s.url + tokenPath,
@@ -67,16 +63,14 @@ func (s *Server) email() string { return "operator@" + s.opts.Project + ".iam.gs
 
 // RevokeTokens lets all access tokens that were given so far end at once.
 func (s *Server) RevokeTokens() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	s.tokens = map[string]time.Time{}
 }
 
 // authorize says why a request's access token does not allow it.
 func (s *Server) authorize(r *http.Request, method string) *refusal {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	if until, ok := s.tokens[token]; token == "" || !ok || time.Now().After(until) {
 		return refuse(http.StatusUnauthorized, "authError", "Request had invalid authentication credentials. "+
 			"Expected OAuth 2 access token, login cookie or other valid authentication credential.")
@@ -104,8 +98,7 @@ func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 // grantToken makes an access token, in the form in which it is given.
 func (s *Server) grantToken() map[string]any {
 	token := "ya29." + rand.Text()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	s.tokens[token] = time.Now().Add(tokenLifetime)
 	return map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": int(tokenLifetime.Seconds())}
 }

@@ -1,7 +1,6 @@
 package fakegce
 
 import (
-	"net/http"
 	"path"
 	"regexp"
 	"strconv"
@@ -60,8 +59,7 @@ func machineType(name string) (MachineType, bool) {
 func (s *Server) getMachineType(c *call) (any, *refusal) {
 	found, ok := machineType(c.name)
 	if !ok {
-		return nil, refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/machineTypes/%s' was not found",
-			s.opts.Project, c.zone, c.name)
+		return nil, s.notFound(c, "machineTypes")
 	}
 	answer := &compute.MachineType{
 		Kind: "compute#machineType", Name: c.name, Zone: c.zone, GuestCpus: found.CPUs, MemoryMb: found.MemoryMB,
@@ -77,8 +75,7 @@ func (s *Server) getMachineType(c *call) (any, *refusal) {
 
 // MissImage lets an image not exist, for example projects/p/global/images/gone.
 func (s *Server) MissImage(image string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	s.images[image] = true
 }
 

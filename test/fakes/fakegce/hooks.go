@@ -115,10 +115,8 @@ func (i *instance) view() Instance {
 
 func metadataMap(m *compute.Metadata) map[string]string {
 	all := map[string]string{}
-	if m != nil {
-		for _, item := range m.Items {
-			all[item.Key] = ptr.Deref(item.Value, "")
-		}
+	for _, item := range ptr.Deref(m, compute.Metadata{}).Items {
+		all[item.Key] = ptr.Deref(item.Value, "")
 	}
 	return all
 }

@@ -126,13 +126,6 @@ func (s *Server) planPreemption(i *instance, now time.Time) {
 
 // checkInstance refuses what Google refuses at once, though the discovery document allows it.
 func (s *Server) checkInstance(c *call, wish *compute.Instance) *refusal {
-	invalid := func(field, value, format string, args ...any) *refusal {
-		return refuse(http.StatusBadRequest, "invalid", "Invalid value for field '%s': '%s'. %s", field, value,
-			fmt.Sprintf(format, args...))
-	}
-	if !instanceName.MatchString(wish.Name) {
-		return invalid("resource.name", wish.Name, "Must be a match of regex '%s'", instanceName)
-	}
 	machine, ok := machineType(path.Base(wish.MachineType))
 	if !ok || !strings.Contains(wish.MachineType, "zones/"+c.zone+"/machineTypes/") {
 		return invalid("resource.machineType", wish.MachineType, "The referenced resource does not exist.")
@@ -148,25 +141,19 @@ func (s *Server) checkInstance(c *call, wish *compute.Instance) *refusal {
 			return invalid("resource.labels", name+"="+value, "Labels are lower case letters, digits, _ and -, at most 63.")
 		}
 	}
-	if wish.Tags != nil {
-		for _, tag := range wish.Tags.Items {
-			if !instanceName.MatchString(tag) {
-				return invalid("resource.tags.items[0]", tag, "Must be a match of regex '%s'", instanceName)
-			}
+	for _, tag := range ptr.Deref(wish.Tags, compute.Tags{}).Items {
+		if !instanceName.MatchString(tag) {
+			return invalid("resource.tags.items[0]", tag, "Must be a match of regex '%s'", instanceName)
 		}
 	}
-	if no := s.checkDisks(wish, invalid); no != nil {
-		return no
-	}
-	if no := checkMetadata(wish, invalid); no != nil {
-		return no
-	}
-	return checkScheduling(wish, machine, invalid)
+	return cmp.Or(s.checkDisks(wish), checkMetadata(wish), checkScheduling(wish, machine))
 }
 
-type invalidField func(field, value, format string, args ...any) *refusal
+func invalid(field, value, format string, args ...any) *refusal {
+	return refuse(http.StatusBadRequest, "invalid", "Invalid value for field '%s': '%s'. %s", field, value, fmt.Sprintf(format, args...))
+}
 
-func (s *Server) checkDisks(wish *compute.Instance, invalid invalidField) *refusal {
+func (s *Server) checkDisks(wish *compute.Instance) *refusal {
 	boots := 0
 	for n, disk := range wish.Disks {
 		field := fmt.Sprintf("resource.disks[%d]", n)
@@ -195,13 +182,10 @@ func (s *Server) checkDisks(wish *compute.Instance, invalid invalidField) *refus
 	return nil
 }
 
-func checkMetadata(wish *compute.Instance, invalid invalidField) *refusal {
+func checkMetadata(wish *compute.Instance) *refusal {
 	total := 0
 	seen := map[string]bool{}
-	if wish.Metadata == nil {
-		return nil
-	}
-	for _, item := range wish.Metadata.Items {
+	for _, item := range ptr.Deref(wish.Metadata, compute.Metadata{}).Items {
 		if seen[item.Key] {
 			return invalid("resource.metadata", item.Key, "Metadata has duplicate key")
 		}
@@ -218,7 +202,7 @@ func checkMetadata(wish *compute.Instance, invalid invalidField) *refusal {
 	return nil
 }
 
-func checkScheduling(wish *compute.Instance, machine MachineType, invalid invalidField) *refusal {
+func checkScheduling(wish *compute.Instance, machine MachineType) *refusal {
 	scheduling := cmp.Or(wish.Scheduling, &compute.Scheduling{})
 	spot := scheduling.ProvisioningModel == "SPOT"
 	migrates := scheduling.OnHostMaintenance != "TERMINATE"

@@ -78,15 +78,16 @@ func (s *Server) byName(name string) *instance {
 	return nil
 }
 
-func (s *Server) notFound(c *call) *refusal {
-	return refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/instances/%s' was not found",
-		s.opts.Project, c.zone, c.name)
+// notFound is for what a request names of a collection.
+func (s *Server) notFound(c *call, collection string) *refusal {
+	return refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/%s/%s' was not found",
+		s.opts.Project, c.zone, collection, c.name)
 }
 
 func (s *Server) getInstance(c *call) (any, *refusal) {
 	instance := s.instances[key{c.zone, c.name}]
 	if instance == nil {
-		return nil, s.notFound(c)
+		return nil, s.notFound(c, "instances")
 	}
 	return instance.json(), nil
 }
@@ -119,11 +120,9 @@ func listOf[R interface{ json() map[string]any }](s *Server, c *call, title stri
 		"kind": "compute#" + kind + "List", "id": "projects/" + s.opts.Project + "/zones/" + c.zone + "/" + kind + "s",
 		"selfLink": s.link("zones", c.zone, kind+"s"),
 	}
-	items := make([]any, 0, len(names))
+	var items []any
 	for _, name := range names {
 		items = append(items, all[key{c.zone, name}].json())
-	}
-	if len(items) > 0 {
 		list["items"] = items
 	}
 	if next != "" {
@@ -160,7 +159,7 @@ func (s *Server) deleteInstance(c *call) (any, *refusal) {
 	return s.once(c, "", func() (*operation, *refusal) {
 		instance := s.instances[key{c.zone, c.name}]
 		if instance == nil {
-			return nil, s.notFound(c)
+			return nil, s.notFound(c, "instances")
 		}
 		op := s.newOperation(instance, "delete", s.email())
 		now := s.clock.Now()
@@ -170,21 +169,16 @@ func (s *Server) deleteInstance(c *call) (any, *refusal) {
 			delay = s.vary(s.opts.Latency.Accept)
 		}
 		instance.leaving = true
-		s.stop(instance)
+		if instance.resource.Status != "TERMINATED" {
+			instance.status("STOPPING")
+		}
+		instance.notify()
 		s.after(now, delay, func(now time.Time) {
 			s.remove(instance, now)
 			op.finish(now)
 		})
 		return op, nil
 	})
-}
-
-// stop lets a running instance go down; s.mu is held.
-func (s *Server) stop(i *instance) {
-	if i.resource.Status != "TERMINATED" {
-		i.status("STOPPING")
-	}
-	i.notify()
 }
 
 // remove ends an instance; s.mu is held.
@@ -250,7 +244,7 @@ func (s *Server) preempt(i *instance, now time.Time) {
 func (s *Server) getGuestAttributes(c *call) (any, *refusal) {
 	instance := s.instances[key{c.zone, c.name}]
 	if instance == nil {
-		return nil, s.notFound(c)
+		return nil, s.notFound(c, "instances")
 	}
 	query := c.query.Get("queryPath")
 	answer := &compute.GuestAttributes{

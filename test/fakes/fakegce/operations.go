@@ -89,8 +89,7 @@ func (s *Server) getOperation(c *call) (any, *refusal) {
 	if op := s.operations[key{c.zone, c.name}]; op != nil {
 		return op.json(), nil
 	}
-	return nil, refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/operations/%s' was not found",
-		s.opts.Project, c.zone, c.name)
+	return nil, s.notFound(c, "operations")
 }
 
 func (s *Server) listOperations(c *call) (any, *refusal) {

@@ -83,22 +83,25 @@ func (s *Server) run() {
 	for {
 		s.mu.Lock()
 		s.advance()
-		wait := time.Hour // or until something is planned
+		var due <-chan time.Time // never, until something is planned
+		stop := func() bool { return true }
 		if len(s.queue) > 0 {
-			wait = s.queue[0].at.Sub(s.clock.Now())
+			wait := s.queue[0].at.Sub(s.clock.Now())
+			if wait <= 0 {
+				s.mu.Unlock()
+				continue
+			}
+			timer := s.clock.NewTimer(wait)
+			due, stop = timer.C(), timer.Stop
 		}
 		s.mu.Unlock()
-		if wait <= 0 {
-			continue
-		}
-		timer := s.clock.NewTimer(wait)
 		select {
 		case <-s.closed:
-			timer.Stop()
+			stop()
 			return
-		case <-timer.C():
+		case <-due:
 		case <-s.wake:
-			timer.Stop()
+			stop()
 		}
 	}
 }

@@ -166,14 +166,12 @@ func (s *Server) enter() (leave func()) {
 
 // Violations are the requests that do not fit the discovery document, or that the server does not know.
 func (s *Server) Violations() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	return slices.Clone(s.violations)
 }
 
 func (s *Server) violate(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	s.violations = append(s.violations, fmt.Sprintf(format, args...))
 }
 
@@ -193,15 +191,13 @@ type Request struct {
 
 // Requests are all that the server got, in order.
 func (s *Server) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	return slices.Clone(s.requests)
 }
 
 // Calls counts the requests of a method in a zone; empty strings stand for all methods and all zones.
 func (s *Server) Calls(method, zone string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	count := 0
 	for i := range s.requests {
 		if (method == "" || s.requests[i].Method == method) && (zone == "" || s.requests[i].Zone == zone) {
@@ -213,8 +209,7 @@ func (s *Server) Calls(method, zone string) int {
 
 // ForgetCalls sets the counters to zero.
 func (s *Server) ForgetCalls() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	s.requests = nil
 }
 
