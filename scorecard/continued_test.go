@@ -34,9 +34,12 @@ func TestContinuedFromTheCheckpoint(t *testing.T) {
 	b := newBench(t)
 	l, err := cluster.Open(b.config, b.bundle, b.namespace)
 	require.NoError(t, err)
+	l.Context = t.Context()
 	judge := func(job string, saved int64) error {
-		return checks.ContinuedFrom(t.Context(), l, &mlv1.TrainingJob{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: job}},
-			&mlv1.CheckpointStatus{Path: "/checkpoint-step-46", Epoch: 2, Step: saved})
+		return l.Run(func(env *cluster.Env) {
+			checks.ContinuedFrom(env, &mlv1.TrainingJob{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: job}},
+				&mlv1.CheckpointStatus{Path: "/checkpoint-step-46", Epoch: 2, Step: saved})
+		})
 	}
 
 	require.ErrorContains(t, judge("gone", 46), "has no pod with the label replica-id=0")

@@ -77,7 +77,7 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 			want: killed(137, "worker 0 (pod bert-training-0-a0) was killed by signal 9 (exit code 137)"),
 		},
 		"too much memory": {
-			pods: []*corev1.Pod{pod(0).OutOfMemory().Obj()},
+			pods: []*corev1.Pod{pod(0).Failed(137).For("OOMKilled").Obj()},
 			want: &failure{End: podend.End{
 				Reason: reasons.OutOfMemory, ExitCode: 137,
 				Message: "worker 0 (pod bert-training-0-a0) was killed for using more memory than its limit (exit code 137)" +

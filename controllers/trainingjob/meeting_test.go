@@ -37,7 +37,7 @@ func TestAFailedElasticJobIsDeletedOnlyWhenThatIsWritten(t *testing.T) {
 func TestAFailureIsSeenWhileTheAgentStillSendsTheCheckpoint(t *testing.T) {
 	job := runningJob(t, elastic())
 	workers := builders.Workers(job).Obj()
-	cause := builders.Pod(workers, 0).OutOfMemory().Obj()
+	cause := builders.Pod(workers, 0).Failed(137).For("OOMKilled").Obj()
 	cause.Status.Phase = corev1.PodRunning // its sidecar runs
 	follower := builders.Pod(workers, 1).Failed(podend.ExitPeerLost).Obj()
 

@@ -1,6 +1,7 @@
 package nodejoin
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -66,19 +67,20 @@ func (c *Cluster) fromSecret(ctx context.Context, reader client.Reader, key clie
 	if !bootstraputil.IsValidBootstrapToken(c.Token) {
 		return fmt.Errorf("key %s of Secret %s is missing or not of the form abcdef.0123456789abcdef: %s", KeyToken, key.Name, createSecret)
 	}
-	if c.CACertHash == "" {
-		c.CACertHash = value(KeyCACertHash)
-		if c.CACertHash != "" && !validHash.MatchString(c.CACertHash) {
-			return fmt.Errorf("key %s of Secret %s is not sha256: followed by 64 hexadecimal digits: %s", KeyCACertHash, key.Name, createSecret)
-		}
+	hash, endpoint := value(KeyCACertHash), value(KeyControlPlaneEndpoint)
+	if c.CACertHash == "" && hash != "" && !validHash.MatchString(hash) {
+		return fmt.Errorf("key %s of Secret %s is not sha256: followed by 64 hexadecimal digits: %s", KeyCACertHash, key.Name, createSecret)
 	}
-	if c.Endpoint == "" {
-		c.Endpoint = value(KeyControlPlaneEndpoint)
-		if c.Endpoint != "" && !isEndpoint(c.Endpoint) {
-			return fmt.Errorf("key %s of Secret %s is not host:port: write for example 10.0.0.2:6443, without https://", KeyControlPlaneEndpoint, key.Name)
-		}
+	if c.Endpoint == "" && endpoint != "" && !isEndpoint(endpoint) {
+		return fmt.Errorf("key %s of Secret %s is not host:port: write for example 10.0.0.2:6443, without https://", KeyControlPlaneEndpoint, key.Name)
 	}
+	c.complete(endpoint, hash)
 	return nil
+}
+
+// complete sets what is missing.
+func (c *Cluster) complete(endpoint, hash string) {
+	c.Endpoint, c.CACertHash = cmp.Or(c.Endpoint, endpoint), cmp.Or(c.CACertHash, hash)
 }
 
 // fromClusterInfo completes what is missing.
@@ -95,12 +97,7 @@ func (c *Cluster) fromClusterInfo(ctx context.Context, reader client.Reader) err
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s: %w: correct it, or give spec.kubeadmJoinConfig.controlPlaneEndpoint and caCertHash", key, err)
 	}
-	if c.Endpoint == "" {
-		c.Endpoint = endpoint
-	}
-	if c.CACertHash == "" {
-		c.CACertHash = hash
-	}
+	c.complete(endpoint, hash)
 	return nil
 }
 
@@ -116,15 +113,11 @@ func parseClusterInfo(kubeconfig string) (endpoint, hash string, err error) {
 		if err != nil || server.Hostname() == "" {
 			return "", "", errors.New("its server is not an address")
 		}
-		port := server.Port()
-		if port == "" {
-			port = "443"
-		}
 		certificates, err := cert.ParseCertsPEM(cluster.CertificateAuthorityData)
 		if err != nil {
 			return "", "", fmt.Errorf("its certificate authority: %w", err)
 		}
-		return net.JoinHostPort(server.Hostname(), port), CACertHash(certificates[0]), nil
+		return net.JoinHostPort(server.Hostname(), cmp.Or(server.Port(), "443")), CACertHash(certificates[0]), nil
 	}
 	return "", "", errors.New("it names no cluster")
 }

@@ -5,6 +5,7 @@
 package nodejoin
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 
@@ -51,12 +53,7 @@ type Join struct {
 }
 
 // token with which the instance joins.
-func (j Join) token() string {
-	if j.Token != "" {
-		return j.Token
-	}
-	return j.Cluster.Token
-}
+func (j Join) token() string { return cmp.Or(j.Token, j.Cluster.Token) }
 
 // secret is the part of the token that must not be shown.
 func (j Join) secret() string {
@@ -81,12 +78,9 @@ func (j Join) validate() error {
 
 // nodeLabels are all labels that the node gives itself, sorted, as the kubelet takes them.
 func (j Join) nodeLabels() string {
-	labels := maps.Clone(j.Instance.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[spotv1alpha1.LabelSpotInstanceVM] = j.Instance.VM.Name
-	labels[spotv1alpha1.LabelSpotInstanceVMNamespace] = j.Instance.VM.Namespace
+	labels := labels.Merge(j.Instance.Labels, labels.Set{
+		spotv1alpha1.LabelSpotInstanceVM: j.Instance.VM.Name, spotv1alpha1.LabelSpotInstanceVMNamespace: j.Instance.VM.Namespace,
+	})
 	pairs := make([]string, 0, len(labels))
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		pairs = append(pairs, key+"="+labels[key])
@@ -94,53 +88,28 @@ func (j Join) nodeLabels() string {
 	return strings.Join(pairs, ",")
 }
 
-// joinConfiguration is kubeadm's JoinConfiguration, as far as it is used.
-type joinConfiguration struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Discovery  struct {
-		BootstrapToken struct {
-			APIServerEndpoint string   `json:"apiServerEndpoint"`
-			Token             string   `json:"token"`
-			CACertHashes      []string `json:"caCertHashes"`
-		} `json:"bootstrapToken"`
-	} `json:"discovery"`
-	NodeRegistration struct {
-		Name             string         `json:"name"`
-		Taints           []corev1.Taint `json:"taints,omitempty"`
-		KubeletExtraArgs any            `json:"kubeletExtraArgs"`
-	} `json:"nodeRegistration"`
-}
-
-// argument of the kubelet, as kubeadm.k8s.io/v1beta4 has it.
-type argument struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
-// configuration for kubeadm, in one line of JSON. Version v1beta4 came with kubeadm 1.31; before, arguments of the kubelet
-// were a map.
+// configuration is kubeadm's JoinConfiguration, as far as it is used, in one line of JSON. Version v1beta4 came with kubeadm
+// 1.31; before, arguments of the kubelet were a map.
 func (j Join) configuration(version string) (string, error) {
-	config := joinConfiguration{APIVersion: "kubeadm.k8s.io/" + version, Kind: "JoinConfiguration"}
-	token := &config.Discovery.BootstrapToken
-	token.APIServerEndpoint = j.Cluster.Endpoint
-	token.Token = j.token()
-	token.CACertHashes = []string{j.Cluster.CACertHash}
-	node := &config.NodeRegistration
-	node.Name = j.Instance.Name
-	node.Taints = j.Instance.Taints
-	arguments := []argument{{"node-labels", j.nodeLabels()}}
+	arguments := map[string]string{"node-labels": j.nodeLabels()}
 	if j.Instance.ProviderID != "" {
-		arguments = append(arguments, argument{"provider-id", j.Instance.ProviderID})
+		arguments["provider-id"] = j.Instance.ProviderID
 	}
-	node.KubeletExtraArgs = arguments
-	if version == "v1beta3" {
-		byName := map[string]string{}
-		for _, a := range arguments {
-			byName[a.Name] = a.Value
+	node := map[string]any{"name": j.Instance.Name, "kubeletExtraArgs": arguments}
+	if version != "v1beta3" {
+		var list []map[string]string
+		for _, name := range slices.Sorted(maps.Keys(arguments)) {
+			list = append(list, map[string]string{"name": name, "value": arguments[name]})
 		}
-		node.KubeletExtraArgs = byName
+		node["kubeletExtraArgs"] = list
 	}
-	text, err := json.Marshal(config)
+	if len(j.Instance.Taints) > 0 {
+		node["taints"] = j.Instance.Taints
+	}
+	token := map[string]any{"apiServerEndpoint": j.Cluster.Endpoint, "token": j.token(), "caCertHashes": []string{j.Cluster.CACertHash}}
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": "kubeadm.k8s.io/" + version, "kind": "JoinConfiguration",
+		"discovery": map[string]any{"bootstrapToken": token}, "nodeRegistration": node,
+	})
 	return string(text), err
 }

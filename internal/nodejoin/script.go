@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,11 +105,9 @@ func encode(script string) string {
 	}
 	text := base64.StdEncoding.EncodeToString([]byte(script))
 	const width = 120
-	var lines strings.Builder
-	for len(text) > width {
-		lines.WriteString(text[:width] + "\n")
-		text = text[width:]
+	var lines []string
+	for line := range slices.Chunk([]byte(text), width) {
+		lines = append(lines, string(line))
 	}
-	lines.WriteString(text)
-	return lines.String()
+	return strings.Join(lines, "\n")
 }

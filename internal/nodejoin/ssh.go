@@ -75,7 +75,7 @@ func (s SSH) login(ctx context.Context) (*ssh.Client, error) {
 	})
 	if err != nil {
 		_ = connection.Close()
-		return nil, s.failed(check.stageOf(ctx, err), check.explain(err))
+		return nil, s.failed(check.explain(ctx, err))
 	}
 	return ssh.NewClient(client, channels, requests), nil
 }
@@ -158,30 +158,22 @@ func (c *hostKeyCheck) callback(_ string, _ net.Addr, key ssh.PublicKey) error {
 	return errors.New("host key mismatch")
 }
 
-// stageOf says how far a handshake came.
-func (c *hostKeyCheck) stageOf(ctx context.Context, err error) Stage {
+// explain says how far a handshake came that failed, and why it did.
+func (c *hostKeyCheck) explain(ctx context.Context, err error) (Stage, error) {
 	negotiation := (*ssh.AlgorithmNegotiationError)(nil)
 	switch {
 	case ctx.Err() != nil:
-		return StageConnect
-	case c.refused != nil || errors.As(err, &negotiation):
-		return StageHostKey
-	case c.accepted && strings.Contains(err.Error(), "unable to authenticate"):
-		return StageLogin
-	}
-	return StageConnect
-}
-
-func (c *hostKeyCheck) explain(err error) error {
-	negotiation := (*ssh.AlgorithmNegotiationError)(nil)
-	switch {
+		return StageConnect, err
 	case c.refused != nil:
-		return fmt.Errorf("the host key %s is not one of those that the instance has published (%s): another machine answers at this address, "+
+		return StageHostKey, fmt.Errorf("the host key %s is not one of those that the instance has published (%s): another machine answers at this address, "+
 			"or the image replaces its host keys after the guest agent has published them; nothing was sent", fingerprint(c.refused), fingerprints(c.pinned))
 	case errors.As(err, &negotiation):
-		return fmt.Errorf("no algorithm in common, or the instance has no host key of the kinds that it has published (%s): %w", fingerprints(c.pinned), err)
+		return StageHostKey, fmt.Errorf("no algorithm in common, or the instance has no host key of the kinds that it has published (%s): %w",
+			fingerprints(c.pinned), err)
+	case c.accepted && strings.Contains(err.Error(), "unable to authenticate"):
+		return StageLogin, err
 	}
-	return err
+	return StageConnect, err
 }
 
 // parseHostKeys reads what an instance has published.

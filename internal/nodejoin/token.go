@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/labels"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
@@ -140,15 +140,17 @@ func tokenID(instance Instance, attempt int) string {
 	return fmt.Sprintf("%0*s", length, number.Text(letters))
 }
 
+// labelsOf are on the Secrets that are made for an instance.
+func labelsOf(instance Instance) labels.Set {
+	return labels.Set{
+		labelManager: manager, labelInstance: instance.Name,
+		spotv1alpha1.LabelSpotInstanceVM: instance.VM.Name, spotv1alpha1.LabelSpotInstanceVMNamespace: instance.VM.Namespace,
+	}
+}
+
 // ownSecret is an empty Secret for an instance.
 func ownSecret(instance Instance, namespace, name string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: name,
-		Labels: map[string]string{
-			labelManager: manager, labelInstance: instance.Name,
-			spotv1alpha1.LabelSpotInstanceVM: instance.VM.Name, spotv1alpha1.LabelSpotInstanceVMNamespace: instance.VM.Namespace,
-		},
-	}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labelsOf(instance)}}
 }
 
 // findSecret reads a Secret, or returns the one that is wanted, which has no UID, when there is none.
@@ -164,9 +166,7 @@ func findSecret(ctx context.Context, reader client.Reader, wanted *corev1.Secret
 
 // isOf says whether a Secret was made for an instance.
 func isOf(secret *corev1.Secret, instance Instance) bool {
-	labels := secret.Labels
-	vm := types.NamespacedName{Namespace: labels[spotv1alpha1.LabelSpotInstanceVMNamespace], Name: labels[spotv1alpha1.LabelSpotInstanceVM]}
-	return labels[labelManager] == manager && labels[labelInstance] == instance.Name && vm == instance.VM
+	return labels.SelectorFromSet(labelsOf(instance)).Matches(labels.Set(secret.Labels))
 }
 
 // explainToken adds the remedy to an error of the API server.

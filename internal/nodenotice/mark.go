@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
@@ -51,7 +52,7 @@ func change(ctx context.Context, c client.Client, nodeName string, edit func(*co
 		}
 		edited := node.DeepCopy()
 		edit(edited)
-		if hasSameMark(&node, edited) {
+		if equality.Semantic.DeepEqual(&node, edited) {
 			return nil
 		}
 		return c.Patch(ctx, edited, client.MergeFromWithOptions(&node, client.MergeFromWithOptimisticLock{}))
@@ -83,14 +84,3 @@ func unmark(node *corev1.Node, sources []Source) {
 }
 
 func isMark(taint corev1.Taint) bool { return taint.Key == spotv1alpha1.TaintPreemption }
-
-func hasSameMark(a, b *corev1.Node) bool {
-	for _, key := range []string{spotv1alpha1.AnnotationPreemptionNotice, spotv1alpha1.AnnotationPreemptionSource} {
-		before, had := a.Annotations[key]
-		after, has := b.Annotations[key]
-		if had != has || before != after {
-			return false
-		}
-	}
-	return slices.ContainsFunc(a.Spec.Taints, isMark) == slices.ContainsFunc(b.Spec.Taints, isMark)
-}

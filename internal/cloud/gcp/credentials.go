@@ -2,15 +2,14 @@ package gcp
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
+	"regexp"
 	"sync"
 
+	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
 	"google.golang.org/api/compute/v1"
@@ -18,63 +17,51 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
-// tokens keeps one access token until it runs out or is forgotten.
-type tokens struct {
-	mu     sync.Mutex
-	source func() oauth2.TokenSource
-	reused oauth2.TokenSource
-}
-
-// Token is the access token for the next call.
-func (t *tokens) Token() (*oauth2.Token, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.reused == nil {
-		t.reused = t.source()
-	}
-	token, err := t.reused.Token()
-	if err != nil {
-		return nil, &tokenError{err}
-	}
-	return token, nil
-}
-
-func (t *tokens) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.reused = nil
-}
-
 // tokenError says that it was the request for a token that failed, not the call.
 type tokenError struct{ error }
 
 func (e *tokenError) Unwrap() error { return e.error }
 
-// authTransport puts the access token on each call. It lets go of a token that Google refuses, so that the next call
-// comes with a new one.
+// authTransport puts the access token on each call, the same one until it runs out. It lets go of a token that Google
+// refuses, so that the next call comes with a new one.
 type authTransport struct {
-	tokens *tokens
-	base   http.RoundTripper
+	base      http.RoundTripper
+	newSource func() oauth2.TokenSource
+
+	mu     sync.Mutex
+	source oauth2.TokenSource
 }
 
 func (t *authTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	token, err := t.tokens.Token()
+	token, err := t.token()
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, err
+		return nil, &tokenError{err}
 	}
 	r = r.Clone(r.Context())
 	token.SetAuthHeader(r)
 	answer, err := t.base.RoundTrip(r)
 	if err == nil && answer.StatusCode == http.StatusUnauthorized {
-		t.tokens.forget()
+		t.mu.Lock()
+		t.source = nil
+		t.mu.Unlock()
 	}
 	return answer, err
 }
 
-func newTokens(ctx context.Context, opts Options) (*tokens, error) {
+func (t *authTransport) token() (*oauth2.Token, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.source == nil {
+		t.source = t.newSource()
+	}
+	return t.source.Token()
+}
+
+// newTokenSource returns what makes sources of access tokens.
+func newTokenSource(ctx context.Context, opts Options) (func() oauth2.TokenSource, error) {
 	if len(opts.Credentials) == 0 {
 		found, err := google.FindDefaultCredentials(ctx, compute.ComputeScope)
 		if err != nil {
@@ -83,7 +70,7 @@ func newTokens(ctx context.Context, opts Options) (*tokens, error) {
 				Message: "there are no credentials: name a Secret with the key credentials.json, or give the operator a workload identity",
 			}
 		}
-		return &tokens{source: func() oauth2.TokenSource { return found.TokenSource }}, nil
+		return func() oauth2.TokenSource { return found.TokenSource }, nil
 	}
 	if err := checkKey(opts.Credentials, opts.Endpoint); err != nil {
 		return nil, &cloud.Error{Class: cloud.Permission, Code: "InvalidCredentials", Message: err.Error(), Err: err}
@@ -95,7 +82,7 @@ func newTokens(ctx context.Context, opts Options) (*tokens, error) {
 	// The context of a token source lives as long as the source: it only carries an HTTP client.
 	client := &http.Client{Timeout: callTimeout}
 	background := context.WithValue(context.Background(), oauth2.HTTPClient, client)
-	return &tokens{source: func() oauth2.TokenSource { return config.TokenSource(background) }}, nil
+	return func() oauth2.TokenSource { return config.TokenSource(background) }, nil
 }
 
 // checkKey refuses all but a key of a service account that gets its tokens from Google, or from the endpoint that the
@@ -118,7 +105,7 @@ func checkKey(credentials []byte, endpoint string) error {
 	if key.Email == "" || key.PrivateKey == "" {
 		return errors.New("credentials.json lacks client_email or private_key: put the whole file of the key into the Secret")
 	}
-	if !isPrivateKey(key.PrivateKey) {
+	if _, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(key.PrivateKey)); err != nil {
 		// The cause may quote the key: it is left out.
 		return errors.New("private_key in credentials.json is no private key in PEM: put the whole file of the key into the Secret, unchanged")
 	}
@@ -126,18 +113,6 @@ func checkKey(credentials []byte, endpoint string) error {
 		return nil
 	}
 	return errors.New("token_uri in credentials.json is not Google's: use the file as Google gave it, with https://oauth2.googleapis.com/token")
-}
-
-func isPrivateKey(text string) bool {
-	block, _ := pem.Decode([]byte(text))
-	if block == nil {
-		return false
-	}
-	if _, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
-		return true
-	}
-	_, err := x509.ParsePKCS1PrivateKey(block.Bytes)
-	return err == nil
 }
 
 func isTrustedTokenURI(uri, endpoint string) bool {
@@ -154,11 +129,8 @@ func isTrustedTokenURI(uri, endpoint string) bool {
 
 // printable cuts a word of a user's file to what may stand in a message.
 func printable(word string) string {
-	word = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r == '_' {
-			return r
-		}
-		return -1
-	}, word)
+	word = strange.ReplaceAllString(word, "")
 	return word[:min(len(word), 40)]
 }
+
+var strange = regexp.MustCompile(`[^a-z_]`)

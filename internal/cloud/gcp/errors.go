@@ -1,10 +1,10 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -89,14 +89,9 @@ func classifyAnswer(what question, answer *googleapi.Error) *cloud.Error {
 		Code: strconv.Itoa(answer.Code), Message: answer.Message, RetryAfter: retryAfter(answer.Header), Err: answer,
 	}
 	if len(answer.Errors) > 0 {
-		e.Code = answer.Errors[0].Reason
-		if e.Message == "" {
-			e.Message = answer.Errors[0].Message
-		}
+		e.Code, e.Message = answer.Errors[0].Reason, cmp.Or(e.Message, answer.Errors[0].Message)
 	}
-	if e.Message == "" {
-		e.Message = http.StatusText(answer.Code)
-	}
+	e.Message = cmp.Or(e.Message, http.StatusText(answer.Code))
 	has := func(reasons []string) bool {
 		return slices.ContainsFunc(answer.Errors, func(item googleapi.ErrorItem) bool { return slices.Contains(reasons, item.Reason) })
 	}
@@ -129,13 +124,11 @@ func classifyAnswer(what question, answer *googleapi.Error) *cloud.Error {
 
 // notThere tells a missing instance from a missing project, zone or image.
 func notThere(what question, answer *googleapi.Error) cloud.Class {
-	switch {
-	case what == aboutInstance && strings.Contains(answer.Message, "/instances/"),
-		what == aboutOperation && strings.Contains(answer.Message, "/operations/"):
+	if what == aboutInstance && strings.Contains(answer.Message, "/instances/") ||
+		what == aboutOperation && strings.Contains(answer.Message, "/operations/") {
 		return cloud.NotFound
-	default:
-		return cloud.Invalid
 	}
+	return cloud.Invalid
 }
 
 // hasNoGuestAttributes says that an instance is there and has no guest attributes yet.
@@ -203,9 +196,7 @@ func classifyOperation(op *compute.Operation) error {
 			first = e
 		}
 	}
-	if first.Message == "" {
-		first.Message = fmt.Sprintf("operation %s failed", op.Name)
-	}
+	first.Message = cmp.Or(first.Message, "operation "+op.Name+" failed")
 	return first
 }
 

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"path"
@@ -24,33 +25,21 @@ const (
 
 // Create asks for an instance.
 func (p *Provider) Create(ctx context.Context, spec cloud.InstanceSpec) (cloud.Operation, error) {
-	var op *compute.Operation
-	err := p.do(ctx, aboutCreation, func(ctx context.Context) (err error) {
-		op, err = p.service.Instances.Insert(p.project, spec.Zone, instanceRequest(p.project, spec)).
-			RequestId(spec.RequestID).Fields(operationFields).Context(ctx).Do()
-		return err
-	})
+	op, err := ask(ctx, p, aboutCreation, p.service.Instances.Insert(p.project, spec.Zone, instanceRequest(p.project, spec)).
+		RequestId(spec.RequestID).Fields(operationFields).Context(ctx).Do)
 	return operationOf(spec.Zone, op), err
 }
 
 // Delete asks for the end of an instance.
 func (p *Provider) Delete(ctx context.Context, zone, name, requestID string) (cloud.Operation, error) {
-	var op *compute.Operation
-	err := p.do(ctx, aboutInstance, func(ctx context.Context) (err error) {
-		op, err = p.service.Instances.Delete(p.project, zone, name).
-			RequestId(requestID).Fields(operationFields).Context(ctx).Do()
-		return err
-	})
+	op, err := ask(ctx, p, aboutInstance, p.service.Instances.Delete(p.project, zone, name).
+		RequestId(requestID).Fields(operationFields).Context(ctx).Do)
 	return operationOf(zone, op), err
 }
 
 // Get reads one instance.
 func (p *Provider) Get(ctx context.Context, zone, name string) (*cloud.Instance, error) {
-	var found *compute.Instance
-	err := p.do(ctx, aboutInstance, func(ctx context.Context) (err error) {
-		found, err = p.service.Instances.Get(p.project, zone, name).Fields(instanceFields).Context(ctx).Do()
-		return err
-	})
+	found, err := ask(ctx, p, aboutInstance, p.service.Instances.Get(p.project, zone, name).Fields(instanceFields).Context(ctx).Do)
 	if err != nil {
 		return nil, err
 	}
@@ -60,30 +49,24 @@ func (p *Provider) Get(ctx context.Context, zone, name string) (*cloud.Instance,
 
 // List reads the instances of a zone that have all of the labels.
 func (p *Provider) List(ctx context.Context, zone string, labels map[string]string) ([]cloud.Instance, error) {
+	call := p.service.Instances.List(p.project, zone).MaxResults(500).
+		Fields("nextPageToken", googleapi.Field("items("+instanceFields+")")).Context(ctx)
+	if len(labels) > 0 {
+		call.Filter(labelFilter(labels))
+	}
 	var all []cloud.Instance
-	for token := ""; ; {
-		var page *compute.InstanceList
-		err := p.do(ctx, aboutCatalog, func(ctx context.Context) (err error) {
-			call := p.service.Instances.List(p.project, zone).MaxResults(500).
-				Fields("nextPageToken", googleapi.Field("items("+instanceFields+")")).Context(ctx)
-			if len(labels) > 0 {
-				call.Filter(labelFilter(labels))
-			}
-			if token != "" {
-				call.PageToken(token)
-			}
-			page, err = call.Do()
-			return err
-		})
+	for {
+		page, err := ask(ctx, p, aboutCatalog, call.Do)
 		if err != nil {
 			return nil, err
 		}
 		for _, item := range page.Items {
 			all = append(all, instanceOf(zone, item))
 		}
-		if token = page.NextPageToken; token == "" {
+		if page.NextPageToken == "" {
 			return all, nil
 		}
+		call.PageToken(page.NextPageToken)
 	}
 }
 
@@ -98,12 +81,8 @@ func labelFilter(labels map[string]string) string {
 
 // Operation reads how far an operation has come.
 func (p *Provider) Operation(ctx context.Context, operation cloud.Operation) (cloud.Operation, error) {
-	var op *compute.Operation
-	err := p.do(ctx, aboutOperation, func(ctx context.Context) (err error) {
-		op, err = p.service.ZoneOperations.Get(p.project, operation.Zone, operation.Name).
-			Fields(operationFields).Context(ctx).Do()
-		return err
-	})
+	op, err := ask(ctx, p, aboutOperation, p.service.ZoneOperations.Get(p.project, operation.Zone, operation.Name).
+		Fields(operationFields).Context(ctx).Do)
 	if err != nil {
 		return operation, err
 	}
@@ -112,45 +91,32 @@ func (p *Provider) Operation(ctx context.Context, operation cloud.Operation) (cl
 
 // Preemptions reads which instances of a zone were taken back since a time.
 func (p *Provider) Preemptions(ctx context.Context, zone string, since time.Time) ([]cloud.Preemption, error) {
+	call := p.service.ZoneOperations.List(p.project, zone).MaxResults(500).Filter(`operationType = "compute.instances.preempted"`).
+		Fields("nextPageToken", "items(targetLink,insertTime,startTime)").Context(ctx)
 	var all []cloud.Preemption
-	for token := ""; ; {
-		var page *compute.OperationList
-		err := p.do(ctx, aboutCatalog, func(ctx context.Context) (err error) {
-			call := p.service.ZoneOperations.List(p.project, zone).MaxResults(500).
-				Filter(`operationType = "compute.instances.preempted"`).
-				Fields("nextPageToken", "items(targetLink,insertTime,startTime)").Context(ctx)
-			if token != "" {
-				call.PageToken(token)
-			}
-			page, err = call.Do()
-			return err
-		})
+	for {
+		page, err := ask(ctx, p, aboutCatalog, call.Do)
 		if err != nil {
 			return nil, err
 		}
 		for _, op := range page.Items {
 			// The time is compared here: Google's filters compare it as text, with the offset of its own time zone.
-			at := parseTime(op.InsertTime)
-			if at.Before(since) {
-				continue
+			if at := parseTime(op.InsertTime); !at.Before(since) {
+				all = append(all, cloud.Preemption{Instance: path.Base(op.TargetLink), Time: at})
 			}
-			all = append(all, cloud.Preemption{Instance: path.Base(op.TargetLink), Time: at})
 		}
-		if token = page.NextPageToken; token == "" {
+		if page.NextPageToken == "" {
 			slices.SortStableFunc(all, func(a, b cloud.Preemption) int { return a.Time.Compare(b.Time) })
 			return all, nil
 		}
+		call.PageToken(page.NextPageToken)
 	}
 }
 
 // HostKeys reads the SSH host keys that an instance has published.
 func (p *Provider) HostKeys(ctx context.Context, zone, name string) ([]string, error) {
-	var found *compute.GuestAttributes
-	err := p.do(ctx, aboutInstance, func(ctx context.Context) (err error) {
-		found, err = p.service.Instances.GetGuestAttributes(p.project, zone, name).QueryPath("hostkeys/").
-			Fields("queryValue").Context(ctx).Do()
-		return err
-	})
+	found, err := ask(ctx, p, aboutInstance, p.service.Instances.GetGuestAttributes(p.project, zone, name).
+		QueryPath("hostkeys/").Fields("queryValue").Context(ctx).Do)
 	if hasNoGuestAttributes(err) {
 		return nil, nil
 	}
@@ -184,22 +150,15 @@ func instanceOf(zone string, i *compute.Instance) cloud.Instance {
 		Spot: i.Scheduling != nil && i.Scheduling.ProvisioningModel == "SPOT",
 	}
 	for _, network := range i.NetworkInterfaces {
-		if instance.InternalIP == "" {
-			instance.InternalIP = network.NetworkIP
-		}
+		instance.InternalIP = cmp.Or(instance.InternalIP, network.NetworkIP)
 		for _, access := range network.AccessConfigs {
-			if instance.ExternalIP == "" {
-				instance.ExternalIP = access.NatIP
-			}
+			instance.ExternalIP = cmp.Or(instance.ExternalIP, access.NatIP)
 		}
 	}
 	return instance
 }
 
 func parseTime(text string) time.Time {
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}
-	}
+	at, _ := time.Parse(time.RFC3339, text) // zero for what is none
 	return at.UTC()
 }

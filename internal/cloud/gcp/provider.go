@@ -2,6 +2,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 	"google.golang.org/api/compute/v1"
+	"google.golang.org/api/googleapi"
 	"google.golang.org/api/option"
 	"k8s.io/utils/clock"
 
@@ -65,11 +67,13 @@ var _ cloud.Provider = (*Provider)(nil)
 // the metadata server: whether the credentials are accepted shows with the first call. Credentials that cannot be used
 // are an Error of class Permission.
 func New(ctx context.Context, opts Options) (*Provider, error) {
-	tokens, err := newTokens(ctx, opts)
+	newSource, err := newTokenSource(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: &authTransport{tokens: tokens, base: newTransport()}}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = defaultBurst // as many as calls may go at once: a new connection costs more time than a call
+	client := &http.Client{Transport: &authTransport{base: transport, newSource: newSource}, Timeout: callTimeout}
 	with := []option.ClientOption{option.WithHTTPClient(client)}
 	if opts.Endpoint != "" {
 		endpoint, err := apiEndpoint(opts.Endpoint)
@@ -83,26 +87,11 @@ func New(ctx context.Context, opts Options) (*Provider, error) {
 		return nil, &cloud.Error{Class: cloud.Invalid, Code: "Endpoint", Message: err.Error(), Err: err}
 	}
 	service.UserAgent = opts.UserAgent
-	if opts.Rate == 0 {
-		opts.Rate = defaultRate
-	}
-	if opts.Burst == 0 {
-		opts.Burst = defaultBurst
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
 	return &Provider{
 		project: opts.Project, service: service,
-		limiter: rate.NewLimiter(opts.Rate, opts.Burst), clock: opts.Clock, shapes: map[shapeKey]cloud.Shape{},
+		limiter: rate.NewLimiter(cmp.Or(opts.Rate, defaultRate), cmp.Or(opts.Burst, defaultBurst)),
+		clock:   cmp.Or[clock.PassiveClock](opts.Clock, clock.RealClock{}), shapes: map[shapeKey]cloud.Shape{},
 	}, nil
-}
-
-// newTransport keeps as many connections as calls may go at once: a new one costs more time than the call.
-func newTransport() http.RoundTripper {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = defaultBurst
-	return transport
 }
 
 // apiEndpoint adds the path of the API to an address without one.
@@ -154,25 +143,20 @@ func (p *Provider) turn(ctx context.Context) error {
 	}
 }
 
-// do makes one call of the API and classifies its error.
-func (p *Provider) do(ctx context.Context, what question, call func(context.Context) error) error {
+// ask makes one call of the API and classifies its error.
+func ask[T any](ctx context.Context, p *Provider, what question, call func(...googleapi.CallOption) (T, error)) (answer T, err error) {
 	if err := p.turn(ctx); err != nil {
-		return err
+		return answer, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	err := call(ctx)
-	if err == nil {
-		return nil
+	if answer, err = call(); err == nil {
+		return answer, nil
 	}
 	classified := classify(what, err)
 	if classified.Class == cloud.RateLimited {
-		if classified.RetryAfter == 0 {
-			classified.RetryAfter = defaultPause
-		}
+		classified.RetryAfter = cmp.Or(classified.RetryAfter, defaultPause)
 		p.mu.Lock()
 		p.paused = p.clock.Now().Add(classified.RetryAfter)
 		p.mu.Unlock()
 	}
-	return classified
+	return answer, classified
 }

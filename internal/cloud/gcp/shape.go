@@ -3,8 +3,6 @@ package gcp
 import (
 	"context"
 
-	"google.golang.org/api/compute/v1"
-
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
@@ -19,12 +17,8 @@ func (p *Provider) Shape(ctx context.Context, zone, machineType string) (cloud.S
 	if known {
 		return shape, nil
 	}
-	var found *compute.MachineType
-	err := p.do(ctx, aboutCatalog, func(ctx context.Context) (err error) {
-		found, err = p.service.MachineTypes.Get(p.project, zone, machineType).
-			Fields("guestCpus,memoryMb,accelerators(guestAcceleratorCount)").Context(ctx).Do()
-		return err
-	})
+	found, err := ask(ctx, p, aboutCatalog, p.service.MachineTypes.Get(p.project, zone, machineType).
+		Fields("guestCpus,memoryMb,accelerators(guestAcceleratorCount)").Context(ctx).Do)
 	if err != nil {
 		return cloud.Shape{}, err
 	}

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -55,7 +56,8 @@ func (i *Inventory) Refresh(vm types.NamespacedName, name string) {
 		z.again = true
 		return
 	}
-	if at := later(i.all.options.Clock.Now(), z.tried.Add(refreshGap)); at.Before(z.due) {
+	at := slices.MaxFunc([]time.Time{i.all.options.Clock.Now(), z.tried.Add(refreshGap)}, time.Time.Compare)
+	if at.Before(z.due) {
 		z.due = at
 		i.all.poke()
 	}
@@ -146,26 +148,12 @@ func (z *zone) take(began time.Time, found []cloud.Instance, err error, cluster 
 
 // areAlike says whether two lists of instances say the same, in whatever order.
 func areAlike(before, after []cloud.Instance) bool {
-	if len(before) != len(after) {
-		return false
-	}
-	known := make(map[string]*cloud.Instance, len(before))
-	for i := range before {
-		known[before[i].Name] = &before[i]
-	}
-	for i := range after {
-		a, b := &after[i], known[after[i].Name]
-		if b == nil || a.ID != b.ID || a.State != b.State || a.StatusMessage != b.StatusMessage ||
-			a.InternalIP != b.InternalIP || a.ExternalIP != b.ExternalIP {
-			return false
+	told := func(instances []cloud.Instance) map[string][5]string {
+		byName := map[string][5]string{}
+		for _, i := range instances {
+			byName[i.Name] = [...]string{i.ID, i.State, i.StatusMessage, i.InternalIP, i.ExternalIP}
 		}
+		return byName
 	}
-	return true
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return maps.Equal(told(before), told(after))
 }

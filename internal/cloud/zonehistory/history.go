@@ -180,7 +180,7 @@ func entry(vm *spotv1alpha1.SpotInstanceVM, zone string, now time.Time) *spotv1a
 	}
 	for len(vm.Status.Zones) >= maxZones {
 		oldest := slices.MinFunc(vm.Status.Zones, func(a, b spotv1alpha1.ZoneHistory) int {
-			return timeOf(a.Time).Compare(timeOf(b.Time))
+			return ptr.Deref(a.Time, metav1.Time{}).Compare(ptr.Deref(b.Time, metav1.Time{}).Time)
 		})
 		vm.Status.Zones = slices.DeleteFunc(vm.Status.Zones, func(one spotv1alpha1.ZoneHistory) bool {
 			return one.Zone == oldest.Zone && one.MachineType == oldest.MachineType
@@ -195,13 +195,6 @@ func entry(vm *spotv1alpha1.SpotInstanceVM, zone string, now time.Time) *spotv1a
 	return find(vm, zone)
 }
 
-func timeOf(t *metav1.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
-}
-
 // number reads a decimal number of the status; 0 for what is none.
 func number(text string) float64 {
 	value, err := strconv.ParseFloat(text, 64)
@@ -212,12 +205,6 @@ func number(text string) float64 {
 }
 
 func decimal(value float64, digits int) string {
-	text := strconv.FormatFloat(value, 'f', digits, 64)
-	for len(text) > 1 && text[len(text)-1] == '0' {
-		text = text[:len(text)-1]
-	}
-	if text[len(text)-1] == '.' {
-		text = text[:len(text)-1]
-	}
-	return text
+	shift := math.Pow10(digits)
+	return strconv.FormatFloat(math.Round(value*shift)/shift, 'f', -1, 64)
 }

@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -11,17 +10,15 @@ import (
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
-func alertsComplete(_ context.Context, env *cluster.Env) error {
+func alertsComplete(env *cluster.Env) {
 	var rules []rule
 	for _, object := range env.Bundle.ObjectsOf("PrometheusRule") {
 		found, err := alertsOf(object.Object)
-		if err != nil {
-			return fmt.Errorf("read PrometheusRule %s of the bundle: %w", object.GetName(), err)
-		}
+		env.Checkf(err, "read PrometheusRule %s of the bundle", object.GetName())
 		rules = append(rules, found...)
 	}
 	env.Logf("the bundle has %d alerts", len(rules))
-	return errors.Join(alertProblems(rules)...)
+	env.Check(errors.Join(alertProblems(rules)...))
 }
 
 type rule struct {

@@ -1,8 +1,6 @@
 package checks
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -39,54 +37,28 @@ var badInputs = []badInput{
 	{"AgentWorkflow", "spec.stages", nil},
 }
 
-func badInputRejected(ctx context.Context, env *cluster.Env) error {
-	var all []error
-	for _, m := range badInputs {
-		all = append(all, m.isRejected(ctx, env))
-	}
-	return errors.Join(all...)
-}
+func badInputRejected(env *cluster.Env) { each(env, badInputs, badInput.isRejected) }
 
 // isRejected sends the wrong object as a dry run, so that nothing is stored even when it is accepted.
-func (m badInput) isRejected(ctx context.Context, env *cluster.Env) error {
-	object, err := m.object(env)
-	if err != nil {
-		return err
+func (m badInput) isRejected(env *cluster.Env) {
+	object := env.Example(m.kind, "invalid")
+	what, path := m.field, strings.Split(m.field, ".")
+	if m.value == nil {
+		what = "no " + what
+		unstructured.RemoveNestedField(object.Object, path...)
+	} else {
+		what = fmt.Sprintf("%s=%v", what, m.value)
+		env.Checkf(unstructured.SetNestedField(object.Object, m.value, path...), "put a wrong %s into the example of %s", m.field, m.kind)
 	}
-	err = env.Client.Create(ctx, object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	err := env.Client.Create(env.Context, object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	denied := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "denied the request")
 	switch {
 	case err == nil:
-		return cluster.Failf("%s with %s is accepted", m.kind, m)
-	case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) && !apierrors.IsForbidden(err):
-		return fmt.Errorf("try %s with %s: %w", m.kind, m, err)
-	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "denied the request"):
-		return fmt.Errorf("try %s with %s: %w", m.kind, m, err)
+		env.Failf("%s with %s is accepted", m.kind, what)
+	case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) && !denied:
+		env.Checkf(err, "try %s with %s", m.kind, what)
 	case !strings.Contains(err.Error(), m.field):
-		return cluster.Failf("%s with %s is rejected without naming the field: %v", m.kind, m, err)
+		env.Failf("%s with %s is rejected without naming the field: %v", m.kind, what, err)
 	}
-	env.Logf("%s with %s: %v", m.kind, m, err)
-	return nil
-}
-
-func (m badInput) object(env *cluster.Env) (*unstructured.Unstructured, error) {
-	object, err := env.Example(m.kind, "invalid")
-	if err != nil {
-		return nil, err
-	}
-	path := strings.Split(m.field, ".")
-	if m.value == nil {
-		unstructured.RemoveNestedField(object.Object, path...)
-		return object, nil
-	}
-	if err := unstructured.SetNestedField(object.Object, m.value, path...); err != nil {
-		return nil, fmt.Errorf("put a wrong %s into the example of %s: %w", m.field, m.kind, err)
-	}
-	return object, nil
-}
-
-func (m badInput) String() string {
-	if m.value == nil {
-		return "no " + m.field
-	}
-	return fmt.Sprintf("%s=%v", m.field, m.value)
+	env.Logf("%s with %s: %v", m.kind, what, err)
 }

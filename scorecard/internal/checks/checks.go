@@ -2,9 +2,9 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -30,8 +30,8 @@ type Test struct {
 	NeedsOLM bool
 	// Timeout defaults to DefaultTimeout.
 	Timeout time.Duration
-	// Run does the test. A cluster.Failure means that the test failed, any other error that it could not be run.
-	Run func(ctx context.Context, env *cluster.Env) error
+	// Run does the test: it passes unless it ends by env.Check.
+	Run func(env *cluster.Env)
 }
 
 // Suite is the label suite in the scorecard's configuration: the first word of the name.
@@ -50,22 +50,18 @@ func (t Test) Execute(ctx context.Context, open func() (*cluster.Env, error)) v1
 		return cluster.Status(t.Name, "", err)
 	}
 	env.Test = t.Name
-	timeout := t.Timeout
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(t.Timeout, DefaultTimeout))
 	defer cancel()
-	err = errors.Join(t.run(limited, env), env.CleanUp(ctx))
+	env.Context = limited
+	err = errors.Join(env.Run(t.Run), env.CleanUp())
 	return cluster.Status(t.Name, env.Log(), err)
 }
 
-// run turns a panic into an error, so that the log of the test's pod always has a result.
-func (t Test) run(ctx context.Context, env *cluster.Env) (err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("the test is broken: %v", reason)
-		}
-	}()
-	return t.Run(ctx, env)
+// each runs the check for all, one after another, and ends the test with the errors of all.
+func each[T any](env *cluster.Env, all []T, check func(T, *cluster.Env)) {
+	var wrong []error
+	for _, one := range all {
+		wrong = append(wrong, env.Run(func(env *cluster.Env) { check(one, env) }))
+	}
+	env.Check(errors.Join(wrong...))
 }

@@ -1,14 +1,12 @@
 package checks
 
 import (
+	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"strings"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -19,41 +17,38 @@ import (
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
+// endpoint has a client for each of those that may ask for the metrics.
 type endpoint struct {
-	url    string
-	token  string
-	client *http.Client
+	url              string
+	reader, stranger *http.Client
 }
 
-// newEndpoint uses the token of the configuration.
+// newEndpoint reads with the token of the configuration.
 func newEndpoint(config *rest.Config, url string) (*endpoint, error) {
-	token := config.BearerToken
-	if config.BearerTokenFile != "" {
-		text, err := os.ReadFile(config.BearerTokenFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the token of the ServiceAccount: %w", err)
-		}
-		token = strings.TrimSpace(string(text))
-	}
-	if token == "" {
+	if config.BearerToken == "" && config.BearerTokenFile == "" {
 		return nil, errors.New("the metrics are read with the token of a ServiceAccount: run this test in a pod")
 	}
-	transport := &http.Transport{
-		// The manager's certificate may be self-signed. The token may only read metrics and this namespace.
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec // see above
+	// The manager's certificate may be self-signed. The token may only read metrics and this namespace.
+	stranger := &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}, Timeout: 10 * time.Second}
+	reader := rest.CopyConfig(stranger)
+	reader.BearerToken, reader.BearerTokenFile = config.BearerToken, config.BearerTokenFile
+	e := &endpoint{url: url}
+	var err error
+	if e.stranger, err = rest.HTTPClientFor(stranger); err != nil {
+		return nil, fmt.Errorf("prepare to ask for %s: %w", url, err)
 	}
-	return &endpoint{url: url, token: token, client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}, nil
+	if e.reader, err = rest.HTTPClientFor(reader); err != nil {
+		return nil, fmt.Errorf("read the token of the ServiceAccount: %w", err)
+	}
+	return e, nil
 }
 
-func (e *endpoint) get(ctx context.Context, token string) (code int, body []byte, err error) {
+func (e *endpoint) get(ctx context.Context, as *http.Client) (code int, body []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("ask for %s: %w", e.url, err)
 	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := e.client.Do(request)
+	response, err := as.Do(request)
 	if err != nil {
 		return 0, nil, fmt.Errorf("ask for %s: %w", e.url, err)
 	}
@@ -66,7 +61,7 @@ func (e *endpoint) get(ctx context.Context, token string) (code int, body []byte
 }
 
 func (e *endpoint) scrape(ctx context.Context) (map[string]*dto.MetricFamily, error) {
-	code, body, err := e.get(ctx, e.token)
+	code, body, err := e.get(ctx, e.reader)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +70,7 @@ func (e *endpoint) scrape(ctx context.Context) (map[string]*dto.MetricFamily, er
 			Try("See that the test's ServiceAccount may get /metrics, and the manager's may review tokens.")
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(string(body)))
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
 	if err != nil {
 		return nil, cluster.Failf("%s is not in Prometheus' format: %v", e.url, err)
 	}

@@ -2,7 +2,6 @@ package checks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,13 +15,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
-func transitionsHaveEvents(ctx context.Context, env *cluster.Env) error {
-	var all []error
-	for _, s := range scenarios {
-		all = append(all, s.check(ctx, env))
-	}
-	return errors.Join(all...)
-}
+func transitionsHaveEvents(env *cluster.Env) { each(env, scenarios, scenario.check) }
 
 // scenario is a job that reaches a state, and the events that must report it.
 type scenario struct {
@@ -53,28 +46,23 @@ var scenarios = []scenario{
 	},
 }
 
-func (s scenario) check(ctx context.Context, env *cluster.Env) error {
-	job, err := startJob(ctx, env, s.name, s.change)
-	if err != nil {
-		return err
-	}
-	if _, err := reachState(ctx, env, job, s.end); err != nil {
-		return err
-	}
+func (s scenario) check(env *cluster.Env) {
+	job := startJob(env, s.name, s.change)
+	reachState(env, job, s.end)
 	// Events are sent in the background, and may be a moment behind the status.
-	soon, cancel := context.WithTimeout(ctx, 20*time.Second)
+	soon, cancel := context.WithTimeout(env.Context, 20*time.Second)
 	defer cancel()
 	var found []event
-	err = env.Until(soon, "the events of TrainingJob "+job.Name+" are there", func(ctx context.Context) (bool, error) {
+	err := env.Until(soon, "the events of TrainingJob "+job.Name+" are there", func(ctx context.Context) (bool, error) {
 		now, err := eventsOf(ctx, env, job)
 		found = now
 		return len(s.missing(now)) == 0, err
 	})
 	env.Logf("TrainingJob %s: events %v", job.Name, found)
 	if missing := s.missing(found); err != nil && len(missing) > 0 {
-		return cluster.Failf("TrainingJob %s is %s without the events %v; it has %v", job.Name, s.end, missing, found)
+		env.Failf("TrainingJob %s is %s without the events %v; it has %v", job.Name, s.end, missing, found)
 	}
-	return err
+	env.Check(err)
 }
 
 func (s scenario) missing(found []event) []event {

@@ -1,26 +1,16 @@
 package checks
 
 import (
-	"context"
 	"errors"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
-func trainingJobTrains(ctx context.Context, env *cluster.Env) error {
-	job, err := startJob(ctx, env, "trainingjob")
-	if err != nil {
-		return err
-	}
-	if _, err := reachState(ctx, env, job, mlv1.StateRunning); err != nil {
-		return err
-	}
-	done, err := reachState(ctx, env, job, mlv1.StateCompleted)
-	if err != nil {
-		return err
-	}
-	return errors.Join(missingInCompleted(done)...)
+func trainingJobTrains(env *cluster.Env) {
+	job := startJob(env, "trainingjob")
+	reachState(env, job, mlv1.StateRunning)
+	env.Check(errors.Join(missingInCompleted(reachState(env, job, mlv1.StateCompleted))...))
 }
 
 func missingInCompleted(job *mlv1.TrainingJob) (missing []error) {

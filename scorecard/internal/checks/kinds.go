@@ -89,16 +89,11 @@ func (p promise) fulfilled(now []metav1.Condition, generation int64) *metav1.Con
 	return nil
 }
 
-func (p promise) check(ctx context.Context, env *cluster.Env) error {
-	object, err := env.Example(p.kind, strings.ToLower(p.kind))
-	if err != nil {
-		return err
-	}
-	if err := env.Create(ctx, object); err != nil {
-		return err
-	}
+func (p promise) check(env *cluster.Env) {
+	object := env.Example(p.kind, strings.ToLower(p.kind))
+	env.Create(object)
 	var last []metav1.Condition
-	err = env.Until(ctx, fmt.Sprintf("%s %s has the condition %s", p.kind, object.GetName(), p.list()),
+	err := env.Until(env.Context, fmt.Sprintf("%s %s has the condition %s", p.kind, object.GetName(), p.list()),
 		func(ctx context.Context) (bool, error) {
 			if err := env.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 				return false, err
@@ -111,14 +106,13 @@ func (p promise) check(ctx context.Context, env *cluster.Env) error {
 			return p.fulfilled(now, object.GetGeneration()) != nil, nil
 		})
 	if err != nil {
-		return fmt.Errorf("%w; its conditions are %+v", err, last)
+		env.Check(fmt.Errorf("%w; its conditions are %+v", err, last))
 	}
 	found := p.fulfilled(last, object.GetGeneration())
 	env.Logf("%s=%s, %s: %s", found.Type, found.Status, found.Reason, found.Message)
 	if found.Message == "" {
-		return cluster.Failf("the condition %s of %s %s has no message", found.Type, p.kind, object.GetName())
+		env.Failf("the condition %s of %s %s has no message", found.Type, p.kind, object.GetName())
 	}
-	return nil
 }
 
 func conditionsOf(object *unstructured.Unstructured) ([]metav1.Condition, error) {

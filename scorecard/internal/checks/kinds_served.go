@@ -1,77 +1,59 @@
 package checks
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
-func kindsServed(ctx context.Context, env *cluster.Env) error {
+func kindsServed(env *cluster.Env) {
 	owned := env.Bundle.CSV.Spec.CustomResourceDefinitions.Owned
 	if len(owned) == 0 {
-		return cluster.Failf("ClusterServiceVersion %s owns no CustomResourceDefinition", env.Bundle.CSV.Name)
+		env.Failf("ClusterServiceVersion %s owns no CustomResourceDefinition", env.Bundle.CSV.Name)
 	}
-	var all []error
-	for _, description := range owned {
-		var crd apiextensionsv1.CustomResourceDefinition
-		err := env.Get(ctx, client.ObjectKey{Name: description.Name}, &crd)
-		switch {
-		case apierrors.IsNotFound(err):
-			all = append(all, cluster.Failf("CustomResourceDefinition %s does not exist", description.Name))
-			continue
-		case err != nil:
-			all = append(all, fmt.Errorf("read CustomResourceDefinition %s: %w", description.Name, err))
-			continue
-		}
-		if err := established(&crd); err != nil {
-			all = append(all, err)
-			continue
-		}
-		served, err := env.Discovery.ServerResourcesForGroupVersion(crd.Spec.Group + "/" + description.Version)
-		if err != nil && !apierrors.IsNotFound(err) {
-			all = append(all, fmt.Errorf("ask which kinds %s/%s has: %w", crd.Spec.Group, description.Version, err))
-			continue
-		}
-		all = append(all, serves(served, &crd, description.Kind, description.Version))
-		env.Logf("%s %s/%s: established", description.Kind, crd.Spec.Group, description.Version)
-	}
-	return errors.Join(all...)
+	each(env, owned, isServed)
 }
 
-func established(crd *apiextensionsv1.CustomResourceDefinition) error {
+func isServed(kind operatorsv1alpha1.CRDDescription, env *cluster.Env) {
+	var crd apiextensionsv1.CustomResourceDefinition
+	err := env.Get(env.Context, client.ObjectKey{Name: kind.Name}, &crd)
+	if apierrors.IsNotFound(err) {
+		env.Failf("CustomResourceDefinition %s does not exist", kind.Name)
+	}
+	env.Checkf(err, "read CustomResourceDefinition %s", kind.Name)
 	for _, want := range []apiextensionsv1.CustomResourceDefinitionConditionType{apiextensionsv1.NamesAccepted, apiextensionsv1.Established} {
-		at := slices.IndexFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool { return c.Type == want })
-		if at < 0 {
-			return cluster.Failf("CustomResourceDefinition %s has no condition %s", crd.Name, want)
+		found := apihelpers.FindCRDCondition(&crd, want)
+		if found == nil {
+			env.Failf("CustomResourceDefinition %s has no condition %s", crd.Name, want)
 		}
-		if c := crd.Status.Conditions[at]; c.Status != apiextensionsv1.ConditionTrue {
-			return cluster.Failf("CustomResourceDefinition %s: %s is %s: %s", crd.Name, want, c.Status, c.Message)
+		if found.Status != apiextensionsv1.ConditionTrue {
+			env.Failf("CustomResourceDefinition %s: %s is %s: %s", crd.Name, want, found.Status, found.Message)
 		}
 	}
-	return nil
-}
 
-func serves(list *metav1.APIResourceList, crd *apiextensionsv1.CustomResourceDefinition, kind, version string) error {
+	version := crd.Spec.Group + "/" + kind.Version
+	served, err := env.Discovery.ServerResourcesForGroupVersion(version)
+	if !apierrors.IsNotFound(err) {
+		env.Checkf(err, "ask which kinds %s has", version)
+	}
 	var names []string
-	if list != nil {
-		for _, resource := range list.APIResources {
-			if resource.Kind == kind {
+	if served != nil {
+		for _, resource := range served.APIResources {
+			if resource.Kind == kind.Kind {
 				names = append(names, resource.Name)
 			}
 		}
 	}
 	for _, want := range []string{crd.Spec.Names.Plural, crd.Spec.Names.Plural + "/status"} {
 		if !slices.Contains(names, want) {
-			return cluster.Failf("the API server does not serve %s in %s/%s", want, crd.Spec.Group, version)
+			env.Failf("the API server does not serve %s in %s", want, version)
 		}
 	}
-	return nil
+	env.Logf("%s %s: established", kind.Kind, version)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,56 +38,41 @@ type series struct {
 	ofAJob bool
 }
 
-func metricsServed(ctx context.Context, env *cluster.Env) error {
-	source, err := findEndpoint(ctx, env)
-	if err != nil {
-		return err
-	}
+func metricsServed(env *cluster.Env) {
+	source := findEndpoint(env)
 	env.Logf("the metrics are at %s", source.url)
-	if err := source.refusesStrangers(ctx); err != nil {
-		return err
-	}
+	env.Check(source.refusesStrangers(env.Context))
 	// There must be time to scrape while it runs.
-	job, err := startJob(ctx, env, "metrics", slow(4))
-	if err != nil {
-		return err
-	}
+	job := startJob(env, "metrics", slow(4))
 	for _, step := range []struct {
 		state mlv1.State
 		want  []series
 	}{{mlv1.StateRunning, whileRunning}, {mlv1.StateCompleted, whenCompleted}} {
-		if _, err := reachState(ctx, env, job, step.state); err != nil {
-			return err
-		}
-		if err := source.has(ctx, env, job, step.want); err != nil {
-			return fmt.Errorf("while the job is %s: %w", step.state, err)
-		}
+		reachState(env, job, step.state)
+		env.Checkf(source.has(env, job, step.want), "while the job is %s", step.state)
 	}
-	return nil
 }
 
 // findEndpoint uses the port named https of the bundle's Services.
-func findEndpoint(ctx context.Context, env *cluster.Env) (*endpoint, error) {
-	deployment, err := env.Deployment(ctx)
-	if err != nil {
-		return nil, err
-	}
+func findEndpoint(env *cluster.Env) *endpoint {
+	deployment := env.Deployment()
 	for _, object := range env.Bundle.ObjectsOf("Service") {
 		var service corev1.Service
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &service); err != nil {
-			return nil, fmt.Errorf("read Service %s of the bundle: %w", object.GetName(), err)
-		}
+		env.Checkf(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &service), "read Service %s of the bundle", object.GetName())
 		for _, port := range service.Spec.Ports {
 			if port.Name == "https" {
-				return newEndpoint(env.Config, fmt.Sprintf("https://%s.%s.svc:%d/metrics", service.Name, deployment.Namespace, port.Port))
+				found, err := newEndpoint(env.Config, fmt.Sprintf("https://%s.%s.svc:%d/metrics", service.Name, deployment.Namespace, port.Port))
+				env.Check(err)
+				return found
 			}
 		}
 	}
-	return nil, cluster.Failf("the bundle has no Service with a port named https for the metrics")
+	env.Failf("the bundle has no Service with a port named https for the metrics")
+	return nil
 }
 
 func (e *endpoint) refusesStrangers(ctx context.Context) error {
-	code, _, err := e.get(ctx, "")
+	code, _, err := e.get(ctx, e.stranger)
 	if err != nil {
 		return err
 	}
@@ -97,8 +83,8 @@ func (e *endpoint) refusesStrangers(ctx context.Context) error {
 }
 
 // has waits until the series are there: the manager reads the cache, which may be a moment behind.
-func (e *endpoint) has(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob, want []series) error {
-	soon, cancel := context.WithTimeout(ctx, 20*time.Second)
+func (e *endpoint) has(env *cluster.Env, job *mlv1.TrainingJob, want []series) error {
+	soon, cancel := context.WithTimeout(env.Context, 20*time.Second)
 	defer cancel()
 	var missing []error
 	err := env.Until(soon, e.url+" has the series", func(ctx context.Context) (bool, error) {
@@ -129,14 +115,11 @@ func lacking(families map[string]*dto.MetricFamily, job *mlv1.TrainingJob, want 
 }
 
 func hasJob(family *dto.MetricFamily, job *mlv1.TrainingJob) bool {
-	for _, metric := range family.Metric {
+	return slices.ContainsFunc(family.Metric, func(metric *dto.Metric) bool {
 		labels := map[string]string{}
 		for _, pair := range metric.Label {
 			labels[pair.GetName()] = pair.GetValue()
 		}
-		if labels["namespace"] == job.Namespace && labels["training_job"] == job.Name {
-			return true
-		}
-	}
-	return false
+		return labels["namespace"] == job.Namespace && labels["training_job"] == job.Name
+	})
 }

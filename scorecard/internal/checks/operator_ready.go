@@ -13,25 +13,24 @@ import (
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
-func operatorReady(ctx context.Context, env *cluster.Env) error {
-	deployment, err := env.Deployment(ctx)
-	if err != nil {
-		return err
-	}
+func operatorReady(env *cluster.Env) {
+	deployment := env.Deployment()
 	env.Logf("Deployment %s/%s has %d of %d replicas available", deployment.Namespace, deployment.Name,
 		deployment.Status.AvailableReplicas, ptr.Deref(deployment.Spec.Replicas, 1))
-	if err := available(deployment); err != nil {
-		return err
-	}
-	csv, err := env.ClusterServiceVersion(ctx, deployment.Namespace)
-	if err != nil {
-		return err
-	}
+	env.Check(available(deployment))
+	csv := env.ClusterServiceVersion(deployment.Namespace)
 	if csv == nil {
 		env.Logf("the operator was not installed by OLM")
-		return nil
+		return
 	}
-	return waitSucceeded(ctx, env, csv)
+	err := env.Until(env.Context, "ClusterServiceVersion "+csv.Name+" is Succeeded", func(ctx context.Context) (bool, error) {
+		err := env.Get(ctx, client.ObjectKeyFromObject(csv), csv)
+		return csv.Status.Phase == operatorsv1alpha1.CSVPhaseSucceeded, err
+	})
+	if err != nil {
+		env.Check(fmt.Errorf("%w: it is %s: %s", err, csv.Status.Phase, csv.Status.Message))
+	}
+	env.Logf("ClusterServiceVersion %s/%s is %s", csv.Namespace, csv.Name, csv.Status.Phase)
 }
 
 // available returns what a Deployment lacks; nil when all of its replicas are available and up to date.
@@ -52,17 +51,5 @@ func available(deployment *appsv1.Deployment) error {
 		return cluster.Failf("Deployment %s has %d of %d replicas available, %d up to date", name, status.AvailableReplicas, want, status.UpdatedReplicas).
 			Try("Wait until it is rolled out: kubectl -n " + deployment.Namespace + " rollout status deployment/" + deployment.Name)
 	}
-	return nil
-}
-
-func waitSucceeded(ctx context.Context, env *cluster.Env, csv *operatorsv1alpha1.ClusterServiceVersion) error {
-	err := env.Until(ctx, "ClusterServiceVersion "+csv.Name+" is Succeeded", func(ctx context.Context) (bool, error) {
-		err := env.Get(ctx, client.ObjectKeyFromObject(csv), csv)
-		return csv.Status.Phase == operatorsv1alpha1.CSVPhaseSucceeded, err
-	})
-	if err != nil {
-		return fmt.Errorf("%w: it is %s: %s", err, csv.Status.Phase, csv.Status.Message)
-	}
-	env.Logf("ClusterServiceVersion %s/%s is %s", csv.Namespace, csv.Name, csv.Status.Phase)
 	return nil
 }

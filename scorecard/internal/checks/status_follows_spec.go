@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -10,25 +9,18 @@ import (
 )
 
 // statusFollowsSpec needs no worker: the job is suspended.
-func statusFollowsSpec(ctx context.Context, env *cluster.Env) error {
-	job, err := startJob(ctx, env, "status", suspend)
-	if err != nil {
-		return err
-	}
-	for change := 1; ; change++ {
-		seen, err := reach(ctx, env, job, fmt.Sprintf("reports on generation %d", job.Generation), func(now *mlv1.TrainingJob) bool {
+func statusFollowsSpec(env *cluster.Env) {
+	job := startJob(env, "status", suspend)
+	for change := range 3 {
+		if change > 0 {
+			changeSpec(env, job, fmt.Sprintf(`{"ttlSecondsAfterFinished":%d}`, 1000+change))
+			job.Generation++
+		}
+		seen := reach(env, job, fmt.Sprintf("reports on generation %d", job.Generation), func(now *mlv1.TrainingJob) bool {
 			return now.Status.ObservedGeneration >= job.Generation && len(now.Status.Conditions) > 0
 		})
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(missingInConditions(seen)...); err != nil || change == 3 {
-			return err
-		}
-		if err := changeSpec(ctx, env, seen, fmt.Sprintf(`{"ttlSecondsAfterFinished":%d}`, 1000+change)); err != nil {
-			return err
-		}
-		job.Generation = seen.Generation + 1
+		env.Check(errors.Join(missingInConditions(seen)...))
+		job.Generation = seen.Generation
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -17,20 +18,18 @@ import (
 
 // startJob creates a TrainingJob from the bundle's example, after the changes. It is deleted after the test, and so is the
 // claim with its checkpoints.
-func startJob(ctx context.Context, env *cluster.Env, name string, changes ...func(*mlv1.TrainingJob)) (*mlv1.TrainingJob, error) {
-	example, err := env.Example("TrainingJob", name)
-	if err != nil {
-		return nil, err
-	}
+func startJob(env *cluster.Env, name string, changes ...func(*mlv1.TrainingJob)) *mlv1.TrainingJob {
+	example := env.Example("TrainingJob", name)
 	job := &mlv1.TrainingJob{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(example.Object, job, true); err != nil {
-		return nil, cluster.Failf("the example of a TrainingJob does not fit its API: %v", err)
+		env.Failf("the example of a TrainingJob does not fit its API: %v", err)
 	}
 	for _, change := range changes {
 		change(job)
 	}
 	env.Adopt(checkpointClaim(job))
-	return job, env.Create(ctx, job)
+	env.Create(job)
+	return job
 }
 
 // slow makes the job last at least the number of epochs times that of their steps times 100 ms, so that there is time to
@@ -55,8 +54,7 @@ func saveEvery(epochs int32) func(*mlv1.TrainingJob) {
 }
 
 func suspend(job *mlv1.TrainingJob) {
-	suspended := true
-	job.Spec.Suspend = &suspended
+	job.Spec.Suspend = ptr.To(true)
 }
 
 func checkpointClaim(job *mlv1.TrainingJob) *corev1.PersistentVolumeClaim {
@@ -66,34 +64,32 @@ func checkpointClaim(job *mlv1.TrainingJob) *corev1.PersistentVolumeClaim {
 }
 
 // readClaim returns the claim with the job's checkpoints. Its absence is a Failure.
-func readClaim(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob) (*corev1.PersistentVolumeClaim, error) {
+func readClaim(env *cluster.Env, job *mlv1.TrainingJob) *corev1.PersistentVolumeClaim {
 	found := checkpointClaim(job)
-	err := env.Get(ctx, client.ObjectKeyFromObject(found), found)
+	err := env.Get(env.Context, client.ObjectKeyFromObject(found), found)
 	if apierrors.IsNotFound(err) {
-		return nil, cluster.Failf("PersistentVolumeClaim %s does not exist", found.Name)
+		env.Failf("PersistentVolumeClaim %s does not exist", found.Name)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read PersistentVolumeClaim %s: %w", found.Name, err)
-	}
-	return found, nil
+	env.Checkf(err, "read PersistentVolumeClaim %s", found.Name)
+	return found
 }
 
-func reachState(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob, state mlv1.State) (*mlv1.TrainingJob, error) {
-	return reach(ctx, env, job, "is "+string(state), func(now *mlv1.TrainingJob) bool { return now.Status.State == state })
+func reachState(env *cluster.Env, job *mlv1.TrainingJob, state mlv1.State) *mlv1.TrainingJob {
+	return reach(env, job, "is "+string(state), func(now *mlv1.TrainingJob) bool { return now.Status.State == state })
 }
 
-func reachCheckpoint(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob) (*mlv1.TrainingJob, error) {
-	return reach(ctx, env, job, "has a checkpoint", func(now *mlv1.TrainingJob) bool {
+func reachCheckpoint(env *cluster.Env, job *mlv1.TrainingJob) *mlv1.TrainingJob {
+	return reach(env, job, "has a checkpoint", func(now *mlv1.TrainingJob) bool {
 		return now.Status.State == mlv1.StateRunning && now.Status.Checkpoint != nil && now.Status.Checkpoint.Epoch >= 1
 	})
 }
 
 // reach waits until the check holds for the job, and returns the job as it is then. A job that fails, or completes before
 // the check holds, is a Failure at once.
-func reach(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob, what string, check func(*mlv1.TrainingJob) bool) (*mlv1.TrainingJob, error) {
+func reach(env *cluster.Env, job *mlv1.TrainingJob, what string, check func(*mlv1.TrainingJob) bool) *mlv1.TrainingJob {
 	last := &mlv1.TrainingJob{}
 	seen := ""
-	err := env.Until(ctx, "TrainingJob "+job.Name+" "+what, func(ctx context.Context) (bool, error) {
+	err := env.Until(env.Context, "TrainingJob "+job.Name+" "+what, func(ctx context.Context) (bool, error) {
 		if err := env.Get(ctx, client.ObjectKeyFromObject(job), last); err != nil {
 			return false, err
 		}
@@ -113,9 +109,9 @@ func reach(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob, what st
 		return false, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w; last seen: %s", err, summary(last))
+		env.Check(fmt.Errorf("%w; last seen: %s", err, summary(last)))
 	}
-	return last, nil
+	return last
 }
 
 func summary(job *mlv1.TrainingJob) string {
@@ -134,15 +130,13 @@ func summary(job *mlv1.TrainingJob) string {
 }
 
 // changeSpec sends a merge patch of the job's spec, such as {"suspend":true}.
-func changeSpec(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob, spec string) error {
-	if err := env.Patch(ctx, job.DeepCopy(), specPatch(spec)); err != nil {
-		if apierrors.IsInvalid(err) {
-			return cluster.Failf("the API server refuses the change %s: %v", spec, err)
-		}
-		return fmt.Errorf("change the spec of TrainingJob %s to %s: %w", job.Name, spec, err)
+func changeSpec(env *cluster.Env, job *mlv1.TrainingJob, spec string) {
+	err := env.Patch(env.Context, job.DeepCopy(), specPatch(spec))
+	if apierrors.IsInvalid(err) {
+		env.Failf("the API server refuses the change %s: %v", spec, err)
 	}
+	env.Checkf(err, "change the spec of TrainingJob %s to %s", job.Name, spec)
 	env.Logf("changed the spec of TrainingJob %s: %s", job.Name, spec)
-	return nil
 }
 
 func specPatch(spec string) client.Patch {
@@ -150,12 +144,10 @@ func specPatch(spec string) client.Patch {
 }
 
 // workersOf returns the pods of the job's newest attempt that are not being deleted, by replica.
-func workersOf(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob) (map[string]corev1.Pod, error) {
+func workersOf(env *cluster.Env, job *mlv1.TrainingJob) map[string]corev1.Pod {
 	var all corev1.PodList
-	err := env.List(ctx, &all, client.InNamespace(job.Namespace), client.MatchingLabels{mlv1.LabelTrainingJob: job.Name})
-	if err != nil {
-		return nil, fmt.Errorf("list the workers of TrainingJob %s: %w", job.Name, err)
-	}
+	err := env.List(env.Context, &all, client.InNamespace(job.Namespace), client.MatchingLabels{mlv1.LabelTrainingJob: job.Name})
+	env.Checkf(err, "list the workers of TrainingJob %s", job.Name)
 	newest := 0
 	attempts := map[int]map[string]corev1.Pod{}
 	for _, pod := range all.Items {
@@ -169,5 +161,5 @@ func workersOf(ctx context.Context, env *cluster.Env, job *mlv1.TrainingJob) (ma
 		}
 		attempts[attempt][pod.Labels[mlv1.LabelReplicaID]] = pod
 	}
-	return attempts[newest], nil
+	return attempts[newest]
 }

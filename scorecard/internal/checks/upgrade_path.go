@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"context"
 	"errors"
 	"strings"
 
@@ -17,10 +16,10 @@ const (
 	skipRange    = "olm.skipRange"
 )
 
-func upgradePath(_ context.Context, env *cluster.Env) error {
+func upgradePath(env *cluster.Env) {
 	csv := env.Bundle.CSV
 	env.Logf("%s: replaces %q, skips %q, %s %q", csv.Name, csv.Spec.Replaces, csv.Spec.Skips, skipRange, csv.Annotations[skipRange])
-	return errors.Join(pathProblems(csv)...)
+	env.Check(errors.Join(pathProblems(csv)...))
 }
 
 func pathProblems(csv *operatorsv1alpha1.ClusterServiceVersion) (wrong []error) {
@@ -48,21 +47,15 @@ func pathProblems(csv *operatorsv1alpha1.ClusterServiceVersion) (wrong []error) 
 			wrong = append(wrong, cluster.Failf("ClusterServiceVersion %s replaces or skips %s, which is not earlier", csv.Name, name))
 		}
 	}
-	if versions != "" {
-		wrong = append(wrong, rangeProblems(versions, version)...)
-	}
-	return wrong
-}
-
-func rangeProblems(versions string, version semver.Version) []error {
 	within, err := semver.ParseRange(versions)
 	switch {
+	case versions == "":
 	case err != nil:
-		return []error{cluster.Failf("the annotation %s %q is not a range of versions: %v", skipRange, versions, err).
-			Try("Write it as '>=0.1.0 <" + version.String() + "'.")}
+		wrong = append(wrong, cluster.Failf("the annotation %s %q is not a range of versions: %v", skipRange, versions, err).
+			Try("Write it as '>=0.1.0 <"+version.String()+"'."))
 	case within(version):
-		return []error{cluster.Failf("the annotation %s %q contains the version %s itself", skipRange, versions, version).
-			Try("End it with '<" + version.String() + "'.")}
+		wrong = append(wrong, cluster.Failf("the annotation %s %q contains the version %s itself", skipRange, versions, version).
+			Try("End it with '<"+version.String()+"'."))
 	}
-	return nil
+	return wrong
 }

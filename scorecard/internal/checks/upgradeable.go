@@ -12,23 +12,17 @@ import (
 	"github.com/dcnlab/spot-training-operator/scorecard/internal/cluster"
 )
 
-func upgradeable(ctx context.Context, env *cluster.Env) error {
-	deployment, err := env.Deployment(ctx)
-	if err != nil {
-		return err
-	}
-	csv, err := env.ClusterServiceVersion(ctx, deployment.Namespace)
-	if err != nil {
-		return err
-	}
+func upgradeable(env *cluster.Env) {
+	namespace := env.Deployment().Namespace
+	csv := env.ClusterServiceVersion(namespace)
 	if csv == nil {
-		return cluster.Failf("the operator in %s was not installed by OLM from this bundle: there is no ClusterServiceVersion %s", deployment.Namespace, env.Bundle.CSV.Name).
-			Try("Install it from its catalog, or leave out the tests that need OLM: --selector 'needs!=olm'.")
+		env.Check(cluster.Failf("the operator in %s was not installed by OLM from this bundle: there is no ClusterServiceVersion %s", namespace, env.Bundle.CSV.Name).
+			Try("Install it from its catalog, or leave out the tests that need OLM: --selector 'needs!=olm'."))
 	}
 	// OLM names the OperatorCondition after the ClusterServiceVersion.
 	key := client.ObjectKey{Namespace: csv.Namespace, Name: csv.Name}
 	var condition operatorsv2.OperatorCondition
-	err = env.Until(ctx, "OperatorCondition "+key.String()+" says Upgradeable=True", func(ctx context.Context) (bool, error) {
+	err := env.Until(env.Context, "OperatorCondition "+key.String()+" says Upgradeable=True", func(ctx context.Context) (bool, error) {
 		if err := env.Get(ctx, key, &condition); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
@@ -37,10 +31,10 @@ func upgradeable(ctx context.Context, env *cluster.Env) error {
 			meta.IsStatusConditionTrue(condition.Status.Conditions, operatorsv2.Upgradeable), nil
 	})
 	if err != nil {
-		return fmt.Errorf("%w: the operator wrote %s, OLM took over %s", err, upgradeableText(condition.Spec.Conditions), upgradeableText(condition.Status.Conditions))
+		env.Check(fmt.Errorf("%w: the operator wrote %s, OLM took over %s", err,
+			upgradeableText(condition.Spec.Conditions), upgradeableText(condition.Status.Conditions)))
 	}
 	env.Logf("OperatorCondition %s: %s", key, upgradeableText(condition.Status.Conditions))
-	return nil
 }
 
 func upgradeableText(conditions []metav1.Condition) string {

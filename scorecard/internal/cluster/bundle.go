@@ -26,21 +26,13 @@ func ReadBundle(folder string) (Bundle, error) {
 	return Bundle{loaded}, nil
 }
 
-// Examples are the objects of the ClusterServiceVersion's annotation alm-examples.
-func (b Bundle) Examples() ([]unstructured.Unstructured, error) {
+// Example is the first example of the kind in the ClusterServiceVersion's annotation alm-examples, without its status; nil when
+// there is none.
+func (b Bundle) Example(kind string) (*unstructured.Unstructured, error) {
 	const annotation = "alm-examples"
 	var examples []unstructured.Unstructured
 	if err := json.Unmarshal([]byte(b.CSV.Annotations[annotation]), &examples); err != nil {
 		return nil, fmt.Errorf("read the annotation %s of ClusterServiceVersion %s: %w", annotation, b.CSV.Name, err)
-	}
-	return examples, nil
-}
-
-// Example is the first example of the kind, without its status; nil when there is none.
-func (b Bundle) Example(kind string) (*unstructured.Unstructured, error) {
-	examples, err := b.Examples()
-	if err != nil {
-		return nil, err
 	}
 	for i := range examples {
 		if examples[i].GetKind() == kind {

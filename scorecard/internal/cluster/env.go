@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,6 +25,8 @@ import (
 type Env struct {
 	client.Client
 
+	// Context ends when the test is stopped, or has taken too long.
+	Context context.Context
 	// Bundle under test.
 	Bundle Bundle
 	// Config reaches the cluster with the credentials of the test's ServiceAccount.
@@ -61,6 +64,43 @@ func Open(config *rest.Config, tested Bundle, namespace string) (*Env, error) {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	return env, nil
+}
+
+// stop is the panic by which Check ends a test.
+type stop struct{ error }
+
+// Check ends the test with the error; nil goes on. A Failure means that the test failed, any other error that it could not be
+// run.
+func (env *Env) Check(err error) {
+	if err != nil {
+		panic(stop{err})
+	}
+}
+
+// Checkf is Check with what was being done before the error.
+func (env *Env) Checkf(err error, doing string, args ...any) {
+	if err != nil {
+		env.Check(fmt.Errorf("%s: %w", fmt.Sprintf(doing, args...), err))
+	}
+}
+
+// Failf ends the test with a Failure.
+func (env *Env) Failf(format string, args ...any) { env.Check(Failf(format, args...)) }
+
+// Run runs a test, or a part of one, and returns the error with which it ended. A panic is one too, so that the log of the
+// test's pod always has a result.
+func (env *Env) Run(test func(*Env)) (err error) {
+	defer func() {
+		switch reason := recover().(type) {
+		case nil:
+		case stop:
+			err = reason.error
+		default:
+			err = fmt.Errorf("the test is broken: %v", reason)
+		}
+	}()
+	test(env)
+	return nil
 }
 
 // Logf adds a line to the test's log, which the scorecard shows.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -26,48 +27,35 @@ const (
 	label = "scorecard.ml.example.com/test"
 )
 
-// Name is a new name for an object of a test; short enough for a TrainingJob.
-func Name(test string) string { return "sc-" + test + "-" + utilrand.String(5) }
-
 // Example returns the bundle's example of the kind under a new name, in the test's namespace unless the kind is cluster-wide.
-func (env *Env) Example(kind, name string) (*unstructured.Unstructured, error) {
+func (env *Env) Example(kind, name string) *unstructured.Unstructured {
 	object, err := env.Bundle.Example(kind)
-	if err != nil {
-		return nil, err
-	}
+	env.Check(err)
 	if object == nil {
-		return nil, Failf("the annotation alm-examples has no %s", kind)
+		env.Failf("the annotation alm-examples has no %s", kind)
 	}
 	crd := env.Bundle.CRD(kind)
 	if crd == nil {
-		return nil, Failf("the bundle has no CustomResourceDefinition of %s", kind)
+		env.Failf("the bundle has no CustomResourceDefinition of %s", kind)
 	}
-	object.SetName(Name(name))
+	object.SetName("sc-" + name + "-" + utilrand.String(5)) // short enough for a TrainingJob
 	object.SetNamespace("")
 	if crd.Spec.Scope == apiextensionsv1.NamespaceScoped {
 		object.SetNamespace(env.Namespace)
 	}
-	return object, nil
+	return object
 }
 
 // Create creates the object, which is deleted after the test. A refusal by the API server is a Failure.
-func (env *Env) Create(ctx context.Context, object client.Object) error {
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[label] = env.Test
-	object.SetLabels(labels)
-	err := env.Client.Create(ctx, object)
+func (env *Env) Create(object client.Object) {
+	object.SetLabels(labels.Merge(object.GetLabels(), labels.Set{label: env.Test}))
+	err := env.Client.Create(env.Context, object)
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return Failf("the API server refuses %s: %v", env.describe(object), err)
+		env.Failf("the API server refuses %s: %v", env.describe(object), err)
 	}
-	if err != nil {
-		return fmt.Errorf("create %s: %w", env.describe(object), err)
-	}
+	env.Checkf(err, "create %s", env.describe(object))
 	env.Adopt(object)
 	env.Logf("created %s", env.describe(object))
-	return nil
 }
 
 // Adopt has the object deleted after the test, before those that were created earlier.
@@ -90,8 +78,8 @@ func (env *Env) Remove(ctx context.Context, object client.Object) error {
 }
 
 // CleanUp deletes what the test created, also when the test was interrupted.
-func (env *Env) CleanUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpPatience)
+func (env *Env) CleanUp() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(env.Context), cleanUpPatience)
 	defer cancel()
 	var all []error
 	for _, object := range slices.Backward(env.created) {

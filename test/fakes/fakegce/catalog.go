@@ -1,10 +1,8 @@
 package fakegce
 
 import (
-	"net/http"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,10 +44,7 @@ var attachable = []string{"nvidia-tesla-t4", "nvidia-tesla-p4", "nvidia-tesla-v1
 var general = regexp.MustCompile(`^([a-z]\d)-(standard|highmem|highcpu)-(1|2|4|8|16|32|64|96)$`)
 
 // machineType finds a machine type by its name.
-func (s *Server) machineType(name string) (MachineType, bool) {
-	if found, ok := s.opts.MachineTypes[name]; ok {
-		return found, true
-	}
+func machineType(name string) (MachineType, bool) {
 	if found, ok := bundled[name]; ok {
 		return found, true
 	}
@@ -57,18 +52,14 @@ func (s *Server) machineType(name string) (MachineType, bool) {
 	if len(parts) != 4 || memoryPerCPU[parts[1]] == nil {
 		return MachineType{}, false
 	}
-	cpus, err := strconv.ParseInt(parts[3], 10, 64)
-	if err != nil {
-		return MachineType{}, false
-	}
+	cpus, _ := strconv.ParseInt(parts[3], 10, 64) // a number, as the expression has it
 	return MachineType{CPUs: cpus, MemoryMB: int64(float64(cpus) * memoryPerCPU[parts[1]][parts[2]])}, true
 }
 
 func (s *Server) getMachineType(c *call) (any, *refusal) {
-	found, ok := s.machineType(c.name)
+	found, ok := machineType(c.name)
 	if !ok {
-		return nil, refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/machineTypes/%s' was not found",
-			s.opts.Project, c.zone, c.name)
+		return nil, s.notFound(c, "machineTypes")
 	}
 	answer := &compute.MachineType{
 		Kind: "compute#machineType", Name: c.name, Zone: c.zone, GuestCpus: found.CPUs, MemoryMb: found.MemoryMB,
@@ -84,12 +75,9 @@ func (s *Server) getMachineType(c *call) (any, *refusal) {
 
 // MissImage lets an image not exist, for example projects/p/global/images/gone.
 func (s *Server) MissImage(image string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	s.images[image] = true
 }
-
-func (s *Server) hasZone(zone string) bool { return slices.Contains(s.opts.Zones, zone) }
 
 // link is the URL of something in the project.
 func (s *Server) link(parts ...string) string {

@@ -4,130 +4,117 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/url"
+	"net/http"
 	"slices"
 	"sort"
 	"strconv"
+
+	"google.golang.org/api/discovery/v1"
 )
 
-// checkParameters says what is wrong with the values in the path and the query of a request.
-func (d *document) checkParameters(m *method, path map[string]string, query url.Values) []string {
-	var wrong []string
-	for name, value := range path {
-		if s := m.Parameters[name]; s != nil {
-			wrong = append(wrong, d.checkText(s, value, "path parameter "+name)...)
+// checker gathers what is wrong with a request for a method.
+type checker struct {
+	*document
+
+	method *discovery.RestMethod
+	wrong  []string
+}
+
+func (c *checker) add(format string, args ...any) {
+	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+}
+
+// problems in a fixed order.
+func (c *checker) problems() []string {
+	sort.Strings(c.wrong)
+	return c.wrong
+}
+
+// parameters checks the values in the path and the query of a request.
+func (c *checker) parameters(r *http.Request) {
+	query := r.URL.Query()
+	for name, s := range c.method.Parameters {
+		if s.Location == "path" {
+			c.value(&s, parameter(&s, r.PathValue(name)), "path parameter "+name)
+		} else if s.Required && !query.Has(name) {
+			c.add("query parameter %s: is required by %s", name, c.method.Id)
 		}
 	}
 	for name, values := range query {
-		s := m.Parameters[name]
-		if s == nil || s.Location != "query" {
-			s = d.Parameters[name]
+		s, ok := c.method.Parameters[name]
+		if !ok || s.Location != "query" {
+			s, ok = c.Parameters[name]
 		}
-		if s == nil {
-			wrong = append(wrong, "query parameter "+name+": "+m.ID+" has none of that name")
+		if !ok {
+			c.add("query parameter %s: %s has none of that name", name, c.method.Id)
 			continue
 		}
 		if len(values) > 1 && !s.Repeated {
-			wrong = append(wrong, "query parameter "+name+": is given more than once")
+			c.add("query parameter %s: is given more than once", name)
 		}
 		for _, value := range values {
-			wrong = append(wrong, d.checkText(s, value, "query parameter "+name)...)
+			c.value(&s, parameter(&s, value), "query parameter "+name)
 		}
 	}
-	for name, s := range m.Parameters {
-		if s.Required && s.Location == "query" && !query.Has(name) {
-			wrong = append(wrong, "query parameter "+name+": is required by "+m.ID)
-		}
-	}
-	sort.Strings(wrong)
-	return wrong
 }
 
-// checkText checks a value that stands in a URL.
-func (d *document) checkText(s *schema, value, where string) []string {
-	switch s.Type {
-	case "boolean":
-		if value != "true" && value != "false" {
-			return []string{fmt.Sprintf("%s: %q is neither true nor false", where, value)}
-		}
-	case "integer":
-		number, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return []string{fmt.Sprintf("%s: %q is no integer", where, value)}
-		}
-		if least, err := strconv.ParseInt(s.Minimum, 10, 64); err == nil && number < least {
-			return []string{fmt.Sprintf("%s: %d is less than %d", where, number, least)}
-		}
-		if most, err := strconv.ParseInt(s.Maximum, 10, 64); err == nil && number > most {
-			return []string{fmt.Sprintf("%s: %d is more than %d", where, number, most)}
-		}
-	default:
-		return d.checkString(s, value, where)
+// parameter is a value that stands in a URL, in the form that it has in JSON.
+func parameter(s *discovery.JsonSchema, text string) any {
+	if s.Type == "string" {
+		return text
 	}
-	return nil
+	if value, err := parse([]byte(text)); err == nil {
+		return value
+	}
+	return text
 }
 
-func (d *document) checkString(s *schema, value, where string) []string {
-	if s.Pattern != "" && !d.matches(s.Pattern, value) {
-		return []string{fmt.Sprintf("%s: %q does not match %s", where, value, s.Pattern)}
-	}
-	if len(s.Enum) > 0 && !slices.Contains(s.Enum, value) {
-		return []string{fmt.Sprintf("%s: %q is none of %v", where, value, s.Enum)}
-	}
-	return nil
-}
-
-// checkBody says what is wrong with a value that was sent as the body, or a part of the body, of a request.
-func (d *document) checkBody(m *method, s *schema, value any, where string) []string {
-	s = d.resolve(s)
+// value checks a value, and those in it, against the schema.
+func (c *checker) value(s *discovery.JsonSchema, value any, where string) {
+	s = c.resolve(s)
 	if s == nil || value == nil {
-		return nil
+		return
 	}
+	ok := true
 	switch s.Type {
 	case "object":
-		object, ok := value.(map[string]any)
-		if !ok {
-			return []string{where + ": is no object"}
+		var object map[string]any
+		if object, ok = value.(map[string]any); ok {
+			c.object(s, object, where)
 		}
-		return d.checkObject(m, s, object, where)
 	case "array":
-		array, ok := value.([]any)
-		if !ok {
-			return []string{where + ": is no list"}
+		var items []any
+		items, ok = value.([]any)
+		for i, item := range items {
+			c.value(s.Items, item, fmt.Sprintf("%s[%d]", where, i))
 		}
-		var wrong []string
-		for i, item := range array {
-			wrong = append(wrong, d.checkBody(m, s.Items, item, fmt.Sprintf("%s[%d]", where, i))...)
-		}
-		return wrong
 	case "string":
-		text, ok := value.(string)
-		if !ok {
-			return []string{where + ": is no string"}
+		var text string
+		if text, ok = value.(string); ok {
+			c.text(s, text, where)
 		}
-		return d.checkFormat(s, text, where)
 	case "boolean":
-		if _, ok := value.(bool); !ok {
-			return []string{where + ": is neither true nor false"}
-		}
+		_, ok = value.(bool)
 	case "integer":
-		number, ok := value.(json.Number)
-		if !ok {
-			return []string{where + ": is no number"}
+		var number json.Number
+		number, _ = value.(json.Number)
+		parsed, err := strconv.ParseInt(string(number), 10, 32)
+		ok = err == nil
+		if least, err := strconv.ParseInt(s.Minimum, 10, 64); ok && err == nil && parsed < least {
+			c.add("%s: %d is less than %d", where, parsed, least)
 		}
-		bits := 32
-		if _, err := strconv.ParseInt(number.String(), 10, bits); err != nil {
-			return []string{where + ": is no integer of 32 bits"}
+		if most, err := strconv.ParseInt(s.Maximum, 10, 64); ok && err == nil && parsed > most {
+			c.add("%s: %d is more than %d", where, parsed, most)
 		}
 	case "number":
-		if _, ok := value.(json.Number); !ok {
-			return []string{where + ": is no number"}
-		}
+		_, ok = value.(json.Number)
 	}
-	return nil
+	if !ok {
+		c.add("%s: is no %s", where, s.Type)
+	}
 }
 
-func (d *document) checkFormat(s *schema, text, where string) []string {
+func (c *checker) text(s *discovery.JsonSchema, text, where string) {
 	var err error
 	switch s.Format {
 	case "int64":
@@ -137,32 +124,33 @@ func (d *document) checkFormat(s *schema, text, where string) []string {
 	case "byte":
 		_, err = base64.StdEncoding.DecodeString(text)
 	}
-	if err != nil {
-		return []string{fmt.Sprintf("%s: %q is no %s", where, text, s.Format)}
+	switch {
+	case err != nil:
+		c.add("%s: %q is no %s", where, text, s.Format)
+	case s.Pattern != "" && !c.matches(s.Pattern, text):
+		c.add("%s: %q does not match %s", where, text, s.Pattern)
+	case len(s.Enum) > 0 && !slices.Contains(s.Enum, text):
+		c.add("%s: %q is none of %v", where, text, s.Enum)
 	}
-	return d.checkString(s, text, where)
 }
 
-func (d *document) checkObject(m *method, s *schema, object map[string]any, where string) []string {
-	var wrong []string
+func (c *checker) object(s *discovery.JsonSchema, object map[string]any, where string) {
 	for name, value := range object {
-		field := s.Properties[name]
+		field, ok := s.Properties[name]
 		switch {
-		case field == nil && s.Additional == nil:
-			wrong = append(wrong, where+"."+name+": there is no such field")
-		case field == nil:
-			wrong = append(wrong, d.checkBody(m, s.Additional, value, where+"."+name)...)
+		case !ok && s.AdditionalProperties == nil:
+			c.add("%s.%s: there is no such field", where, name)
+		case !ok:
+			c.value(s.AdditionalProperties, value, where+"."+name)
 		case field.ReadOnly:
-			wrong = append(wrong, where+"."+name+": is for answers only")
+			c.add("%s.%s: is for answers only", where, name)
 		default:
-			wrong = append(wrong, d.checkBody(m, field, value, where+"."+name)...)
+			c.value(&field, value, where+"."+name)
 		}
 	}
 	for name, field := range s.Properties {
-		if _, ok := object[name]; !ok && slices.Contains(field.Annotations.Required, m.ID) {
-			wrong = append(wrong, where+"."+name+": is required by "+m.ID)
+		if _, ok := object[name]; !ok && field.Annotations != nil && slices.Contains(field.Annotations.Required, c.method.Id) {
+			c.add("%s.%s: is required by %s", where, name, c.method.Id)
 		}
 	}
-	sort.Strings(wrong)
-	return wrong
 }

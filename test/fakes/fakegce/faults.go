@@ -2,6 +2,7 @@ package fakegce
 
 import (
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -28,19 +29,17 @@ type Fault struct {
 	Twice bool
 
 	seen, happened int
-	removed        bool
 }
 
 // Inject lets something go wrong until remove is called.
 func (s *Server) Inject(fault Fault) (remove func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	f := &fault
 	s.faults = append(s.faults, f)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		f.removed = true
+		s.faults = slices.DeleteFunc(s.faults, func(known *Fault) bool { return known == f })
 	}
 }
 
@@ -59,8 +58,7 @@ func (s *Server) LoseAnswers(method string, times int) (remove func()) {
 
 // Deny takes the permission for methods from the service account; for all methods when none is named.
 func (s *Server) Deny(methods ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	if len(methods) == 0 {
 		methods = []string{""}
 	}
@@ -71,35 +69,28 @@ func (s *Server) Deny(methods ...string) {
 
 // Allow gives all permissions back.
 func (s *Server) Allow() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	clear(s.denied)
 }
 
-// fault is what goes wrong with a request; nil for nothing.
-func (s *Server) fault(c *call) *Fault {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// fault is what goes wrong with a request; zero for nothing.
+func (s *Server) fault(c *call) Fault {
+	defer s.enter()()
 	for _, f := range s.faults {
-		if f.removed || f.Method != "" && f.Method != c.method.ID || f.Zone != "" && f.Zone != c.zone {
+		if f.Method != "" && f.Method != c.method.Id || f.Zone != "" && f.Zone != c.zone {
 			continue
 		}
 		f.seen++
-		if f.seen <= f.After || f.Times > 0 && f.happened >= f.Times {
-			continue
+		if f.seen > f.After && (f.Times == 0 || f.happened < f.Times) {
+			f.happened++
+			return *f
 		}
-		f.happened++
-		return f
 	}
-	return nil
+	return Fault{}
 }
 
-func (f *Fault) losesAnswer() bool  { return f != nil && f.LoseAnswer }
-func (f *Fault) losesRequest() bool { return f != nil && f.LoseRequest }
-func (f *Fault) twice() bool        { return f != nil && f.Twice }
-
-func (f *Fault) refusal() *refusal {
-	if f == nil || f.Status == 0 {
+func (f Fault) refusal() *refusal {
+	if f.Status == 0 {
 		return nil
 	}
 	return &refusal{status: f.Status, reason: f.Reason, message: f.Message, retryAfter: f.RetryAfter}

@@ -3,172 +3,131 @@ package fakegce
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"google.golang.org/api/discovery/v1"
 )
 
-// filter decides whether a resource, in the form of its JSON, is in a list.
-type filter func(resource map[string]any) bool
+var filterTokens = regexp.MustCompile(`\s*("(?:[^"\\]|\\.)*"|'[^']*'|[()]|!=|<=|>=|[=<>:]|[^\s()=<>:!"']+)\s*|.`)
 
-var filterTokens = regexp.MustCompile(`\s*("(?:[^"\\]|\\.)*"|'[^']*'|[()]|!=|<=|>=|[=<>:]|[^\s()=<>:!"']+)`)
+// filter says which resources are in a list, by an expression such as `(labels.a = "b") AND (status = RUNNING)`. It is
+// evaluated as it is read.
+type filter struct {
+	tokens []string
+	// at is the next token, resource what the expression is evaluated for, in the form of its JSON.
+	at       int
+	resource map[string]any
+	// err is the first error.
+	err error
+	// has says whether resources may have a field.
+	has func(path []string) bool
+}
 
-// parseFilter reads expressions such as `(labels.a = "b") AND (status = RUNNING)`; a field that the resource's schema
-// does not have is an error, since such a filter would never find anything.
-func (d *document) parseFilter(s *schema, text string) (filter, error) {
-	if strings.TrimSpace(text) == "" {
-		return func(map[string]any) bool { return true }, nil
-	}
-	p := &filterParser{doc: d, schema: s}
-	rest := strings.TrimSpace(text)
-	for rest != "" {
-		at := filterTokens.FindStringSubmatchIndex(rest)
-		if len(at) < 4 || at[0] != 0 {
-			return nil, fmt.Errorf("filter %q: cannot read %q", text, rest)
+// parseFilter reads an expression. A field that the resource's schema does not have is an error, since such a filter would
+// never find anything.
+func (d *document) parseFilter(s discovery.JsonSchema, text string) (*filter, error) {
+	f := &filter{has: func(path []string) bool { return d.has(s, path) }}
+	for _, found := range filterTokens.FindAllStringSubmatch(strings.TrimSpace(text), -1) {
+		if found[1] == "" {
+			return nil, fmt.Errorf("filter %q: cannot read %q", text, found[0])
 		}
-		p.tokens = append(p.tokens, rest[at[2]:at[3]])
-		rest = strings.TrimSpace(rest[at[1]:])
+		f.tokens = append(f.tokens, found[1])
 	}
-	f, err := p.or()
-	if err == nil && len(p.tokens) > 0 {
-		err = fmt.Errorf("unexpected %q", p.tokens[0])
+	f.keeps(nil)
+	f.has = func([]string) bool { return true }
+	if f.err == nil && f.at < len(f.tokens) {
+		f.fail("unexpected %q", f.peek())
 	}
-	if err != nil {
-		return nil, fmt.Errorf("filter %q: %w", text, err)
+	if f.err != nil {
+		return nil, fmt.Errorf("filter %q: %w", text, f.err)
 	}
 	return f, nil
 }
 
-type filterParser struct {
-	doc    *document
-	schema *schema
-	tokens []string
+// keeps says whether a resource is in the list.
+func (f *filter) keeps(resource map[string]any) bool {
+	f.at, f.resource = 0, resource
+	return len(f.tokens) == 0 || f.or()
 }
 
-func (p *filterParser) peek() string {
-	if len(p.tokens) == 0 {
+func (f *filter) fail(format string, args ...any) bool {
+	if f.err == nil {
+		f.err = fmt.Errorf(format, args...)
+	}
+	f.at = len(f.tokens)
+	return false
+}
+
+// peek returns the next token; empty at the end.
+func (f *filter) peek() string {
+	if f.at == len(f.tokens) {
 		return ""
 	}
-	return p.tokens[0]
+	return f.tokens[f.at]
 }
 
-func (p *filterParser) next() string {
-	token := p.peek()
+func (f *filter) next() string {
+	token := f.peek()
 	if token != "" {
-		p.tokens = p.tokens[1:]
+		f.at++
 	}
 	return token
 }
 
-func (p *filterParser) or() (filter, error) {
-	left, err := p.and()
-	for err == nil && p.peek() == "OR" {
-		p.next()
-		var right filter
-		before := left
-		right, err = p.and()
-		left = func(r map[string]any) bool { return before(r) || right(r) }
+// skip the next token if it is this one.
+func (f *filter) skip(token string) bool {
+	if f.peek() != token {
+		return false
 	}
-	return left, err
+	f.at++
+	return true
 }
 
-func (p *filterParser) and() (filter, error) {
-	left, err := p.term()
-	for err == nil && p.peek() != "" && p.peek() != ")" && p.peek() != "OR" {
-		if p.peek() == "AND" {
-			p.next()
-		}
-		var right filter
-		before := left
-		right, err = p.term()
-		left = func(r map[string]any) bool { return before(r) && right(r) }
+func (f *filter) or() bool {
+	is := f.and()
+	for f.skip("OR") {
+		is = f.and() || is
 	}
-	return left, err
+	return is
 }
 
-func (p *filterParser) term() (filter, error) {
-	if p.peek() != "(" {
-		return p.comparison()
+func (f *filter) and() bool {
+	is := f.term()
+	for !slices.Contains([]string{"", ")", "OR"}, f.peek()) {
+		f.skip("AND")
+		is = f.term() && is
 	}
-	p.next()
-	f, err := p.or()
-	if err == nil && p.next() != ")" {
-		err = fmt.Errorf("a closing parenthesis is missing")
-	}
-	return f, err
+	return is
 }
 
-func (p *filterParser) comparison() (filter, error) {
-	field, operator, value := p.next(), p.next(), p.next()
-	if value == "" {
-		return nil, fmt.Errorf("%s %s: a value is missing", field, operator)
+func (f *filter) term() bool {
+	if !f.skip("(") {
+		return f.comparison()
 	}
-	if err := p.known(field); err != nil {
-		return nil, err
+	is := f.or()
+	if !f.skip(")") {
+		return f.fail("a closing parenthesis is missing")
 	}
-	value = unquote(value)
+	return is
+}
+
+func (f *filter) comparison() bool {
+	field, operator, value := f.next(), f.next(), f.next()
 	path := strings.Split(field, ".")
-	switch operator {
-	case "=", "!=", "<", "<=", ">", ">=", ":":
-		return func(r map[string]any) bool { return compare(lookup(r, path), operator, value) }, nil
-	case "eq", "ne":
-		pattern, err := regexp.Compile("^(?:" + value + ")$")
-		if err != nil {
-			return nil, err
-		}
-		return func(r map[string]any) bool {
-			text, ok := lookup(r, path).(string)
-			return (ok && pattern.MatchString(text)) == (operator == "eq")
-		}, nil
+	if value == "" {
+		return f.fail("%s %s: a value is missing", field, operator)
 	}
-	return nil, fmt.Errorf("%q is no operator", operator)
-}
-
-func (p *filterParser) known(field string) error {
-	s := p.schema
-	for _, name := range strings.Split(field, ".") {
-		s = p.doc.resolve(s)
-		for s != nil && s.Type == "array" {
-			s = p.doc.resolve(s.Items)
-		}
-		if s == nil {
-			return fmt.Errorf("there is no field %s", field)
-		}
-		if s.Properties[name] == nil && s.Additional == nil {
-			return fmt.Errorf("there is no field %s", field)
-		}
-		if s.Properties[name] != nil {
-			s = s.Properties[name]
-		} else {
-			s = s.Additional
-		}
+	if !f.has(path) {
+		return f.fail("there is no field %s", field)
 	}
-	return nil
-}
-
-func unquote(value string) string {
-	if len(value) >= 2 && value[0] == '\'' {
-		return value[1 : len(value)-1]
-	}
-	if len(value) >= 2 && value[0] == '"' {
-		if text, err := strconv.Unquote(value); err == nil {
-			return text
-		}
-	}
-	return value
-}
-
-func lookup(value any, path []string) any {
+	want := unquote(value)
+	var have any = f.resource
 	for _, name := range path {
-		object, ok := value.(map[string]any)
-		if !ok {
-			return nil
-		}
-		value = object[name]
+		object, _ := have.(map[string]any)
+		have = object[name]
 	}
-	return value
-}
-
-func compare(have any, operator, want string) bool {
 	text := ""
 	if have != nil {
 		text = fmt.Sprint(have)
@@ -186,7 +145,24 @@ func compare(have any, operator, want string) bool {
 		return have != nil && text <= want
 	case ">":
 		return text > want
-	default:
+	case ">=":
 		return text >= want
+	case "eq", "ne":
+		pattern, err := regexp.Compile("^(?:" + want + ")$")
+		if err != nil {
+			return f.fail("%w", err)
+		}
+		return (have != nil && pattern.MatchString(text)) == (operator == "eq")
 	}
+	return f.fail("%q is no operator", operator)
+}
+
+func unquote(value string) string {
+	if len(value) >= 2 && value[0] == '\'' {
+		return value[1 : len(value)-1]
+	}
+	if text, err := strconv.Unquote(value); err == nil {
+		return text
+	}
+	return value
 }

@@ -1,13 +1,15 @@
 package fakegce
 
 import (
+	"cmp"
 	"maps"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/api/compute/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Instance is what a test sees of an instance.
@@ -15,13 +17,10 @@ type Instance struct {
 	Name, Zone, ID, State   string
 	MachineType             string
 	Spot                    bool
-	GPUType                 string
 	GPUs                    int64
 	Labels, Metadata        map[string]string
-	InternalIP, ExternalIP  string
+	InternalIP              string
 	Created, Running, Ended time.Time
-	// Preempted says that the provider takes it back.
-	Preempted bool
 }
 
 // Hooks are called one after another, in the order in which things happened, from a goroutine of the server's own.
@@ -46,7 +45,6 @@ func (s *Server) tell(hook func(Instance), instance *instance) {
 
 // callHooks calls the hooks until the server is closed.
 func (s *Server) callHooks() {
-	defer s.running.Done()
 	for {
 		s.mu.Lock()
 		for len(s.calls) == 0 && !s.ended {
@@ -70,22 +68,18 @@ func (s *Server) callHooks() {
 
 // Instances are those that exist, by name.
 func (s *Server) Instances() []Instance {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
+	defer s.enter()()
 	var all []Instance
 	for _, instance := range s.instances {
 		all = append(all, instance.view())
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	slices.SortFunc(all, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
 // Instance is one that exists.
 func (s *Server) Instance(name string) (Instance, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
+	defer s.enter()()
 	if instance := s.byName(name); instance != nil {
 		return instance.view(), true
 	}
@@ -95,9 +89,7 @@ func (s *Server) Instance(name string) (Instance, bool) {
 // History are all instances that ever were, in the order of their creation; Ended is zero for those that exist.
 // The sum of their lives is what is paid for.
 func (s *Server) History() []Instance {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
+	defer s.enter()()
 	all := make([]Instance, 0, len(s.history))
 	for _, instance := range s.history {
 		all = append(all, instance.view())
@@ -110,31 +102,21 @@ func (i *instance) view() Instance {
 	view := Instance{
 		Name: r.Name, Zone: i.zone, ID: i.id(), State: r.Status, MachineType: path.Base(r.MachineType),
 		Spot: i.spot(), Labels: maps.Clone(r.Labels), Metadata: metadataMap(r.Metadata),
-		Created: i.created, Running: i.running, Ended: i.ended, Preempted: i.preempted,
+		Created: i.created, Running: i.running, Ended: i.ended,
 	}
 	for _, gpu := range r.GuestAccelerators {
-		view.GPUType, view.GPUs = path.Base(gpu.AcceleratorType), view.GPUs+gpu.AcceleratorCount
+		view.GPUs += gpu.AcceleratorCount
 	}
 	for _, network := range r.NetworkInterfaces {
 		view.InternalIP = network.NetworkIP
-		for _, access := range network.AccessConfigs {
-			view.ExternalIP = access.NatIP
-		}
 	}
 	return view
 }
 
 func metadataMap(m *compute.Metadata) map[string]string {
 	all := map[string]string{}
-	if m == nil {
-		return all
-	}
-	for _, item := range m.Items {
-		if item.Value != nil {
-			all[item.Key] = *item.Value
-		} else {
-			all[item.Key] = ""
-		}
+	for _, item := range ptr.Deref(m, compute.Metadata{}).Items {
+		all[item.Key] = ptr.Deref(item.Value, "")
 	}
 	return all
 }

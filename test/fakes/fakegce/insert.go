@@ -1,6 +1,8 @@
 package fakegce
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"path"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/api/compute/v1"
+	"k8s.io/utils/ptr"
 )
 
 var (
@@ -20,8 +23,8 @@ var (
 )
 
 func (s *Server) insertInstance(c *call) (any, *refusal) {
-	wish, err := c.instanceBody()
-	if err != nil {
+	wish := &compute.Instance{}
+	if err := json.Unmarshal(c.body, wish); err != nil {
 		return nil, refuse(http.StatusBadRequest, "parseError", "Parse Error: %v", err)
 	}
 	return s.once(c, wish.Name, func() (*operation, *refusal) {
@@ -43,7 +46,7 @@ func (s *Server) insertInstance(c *call) (any, *refusal) {
 func (s *Server) newInstance(zone string, wish *compute.Instance) *instance {
 	now := s.clock.Now()
 	i := &instance{
-		zone: zone, resource: wish, number: s.nextID(), created: now,
+		zone: zone, sent: sent[compute.Instance]{resource: wish}, number: s.nextID(), created: now,
 		guest: map[string]string{}, changed: make(chan struct{}),
 	}
 	wish.Kind, wish.Id, wish.Status = "compute#instance", i.number, "PROVISIONING"
@@ -54,9 +57,7 @@ func (s *Server) newInstance(zone string, wish *compute.Instance) *instance {
 	if wish.Scheduling == nil {
 		wish.Scheduling = &compute.Scheduling{}
 	}
-	if wish.Scheduling.ProvisioningModel == "" {
-		wish.Scheduling.ProvisioningModel = "STANDARD"
-	}
+	wish.Scheduling.ProvisioningModel = cmp.Or(wish.Scheduling.ProvisioningModel, "STANDARD")
 	wish.Scheduling.Preemptible = wish.Scheduling.ProvisioningModel == "SPOT"
 	s.addresses++
 	internal := fmt.Sprintf("10.128.%d.%d", s.addresses>>8&255, s.addresses&255)
@@ -125,14 +126,7 @@ func (s *Server) planPreemption(i *instance, now time.Time) {
 
 // checkInstance refuses what Google refuses at once, though the discovery document allows it.
 func (s *Server) checkInstance(c *call, wish *compute.Instance) *refusal {
-	invalid := func(field, value, format string, args ...any) *refusal {
-		return refuse(http.StatusBadRequest, "invalid", "Invalid value for field '%s': '%s'. %s", field, value,
-			fmt.Sprintf(format, args...))
-	}
-	if !instanceName.MatchString(wish.Name) {
-		return invalid("resource.name", wish.Name, "Must be a match of regex '%s'", instanceName)
-	}
-	machine, ok := s.machineType(path.Base(wish.MachineType))
+	machine, ok := machineType(path.Base(wish.MachineType))
 	if !ok || !strings.Contains(wish.MachineType, "zones/"+c.zone+"/machineTypes/") {
 		return invalid("resource.machineType", wish.MachineType, "The referenced resource does not exist.")
 	}
@@ -147,25 +141,19 @@ func (s *Server) checkInstance(c *call, wish *compute.Instance) *refusal {
 			return invalid("resource.labels", name+"="+value, "Labels are lower case letters, digits, _ and -, at most 63.")
 		}
 	}
-	if wish.Tags != nil {
-		for _, tag := range wish.Tags.Items {
-			if !instanceName.MatchString(tag) {
-				return invalid("resource.tags.items[0]", tag, "Must be a match of regex '%s'", instanceName)
-			}
+	for _, tag := range ptr.Deref(wish.Tags, compute.Tags{}).Items {
+		if !instanceName.MatchString(tag) {
+			return invalid("resource.tags.items[0]", tag, "Must be a match of regex '%s'", instanceName)
 		}
 	}
-	if no := s.checkDisks(wish, invalid); no != nil {
-		return no
-	}
-	if no := checkMetadata(wish, invalid); no != nil {
-		return no
-	}
-	return checkScheduling(wish, machine, invalid)
+	return cmp.Or(s.checkDisks(wish), checkMetadata(wish), checkScheduling(wish, machine))
 }
 
-type invalidField func(field, value, format string, args ...any) *refusal
+func invalid(field, value, format string, args ...any) *refusal {
+	return refuse(http.StatusBadRequest, "invalid", "Invalid value for field '%s': '%s'. %s", field, value, fmt.Sprintf(format, args...))
+}
 
-func (s *Server) checkDisks(wish *compute.Instance, invalid invalidField) *refusal {
+func (s *Server) checkDisks(wish *compute.Instance) *refusal {
 	boots := 0
 	for n, disk := range wish.Disks {
 		field := fmt.Sprintf("resource.disks[%d]", n)
@@ -194,21 +182,15 @@ func (s *Server) checkDisks(wish *compute.Instance, invalid invalidField) *refus
 	return nil
 }
 
-func checkMetadata(wish *compute.Instance, invalid invalidField) *refusal {
+func checkMetadata(wish *compute.Instance) *refusal {
 	total := 0
 	seen := map[string]bool{}
-	if wish.Metadata == nil {
-		return nil
-	}
-	for _, item := range wish.Metadata.Items {
+	for _, item := range ptr.Deref(wish.Metadata, compute.Metadata{}).Items {
 		if seen[item.Key] {
 			return invalid("resource.metadata", item.Key, "Metadata has duplicate key")
 		}
 		seen[item.Key] = true
-		size := 0
-		if item.Value != nil {
-			size = len(*item.Value)
-		}
+		size := len(ptr.Deref(item.Value, ""))
 		total += len(item.Key) + size
 		if size > 256<<10 {
 			return invalid("resource.metadata.items", item.Key, "Value is too large: maximum size is 262144 characters.")
@@ -220,13 +202,9 @@ func checkMetadata(wish *compute.Instance, invalid invalidField) *refusal {
 	return nil
 }
 
-func checkScheduling(wish *compute.Instance, machine MachineType, invalid invalidField) *refusal {
-	scheduling := wish.Scheduling
-	if scheduling == nil {
-		scheduling = &compute.Scheduling{}
-	}
+func checkScheduling(wish *compute.Instance, machine MachineType) *refusal {
+	scheduling := cmp.Or(wish.Scheduling, &compute.Scheduling{})
 	spot := scheduling.ProvisioningModel == "SPOT"
-	restarts := scheduling.AutomaticRestart == nil || *scheduling.AutomaticRestart
 	migrates := scheduling.OnHostMaintenance != "TERMINATE"
 	gpus := machine.GPUs
 	for _, gpu := range wish.GuestAccelerators {
@@ -236,12 +214,12 @@ func checkScheduling(wish *compute.Instance, machine MachineType, invalid invali
 			return refuse(http.StatusBadRequest, "badRequest",
 				"[%s, %s] features are not compatible for creating instance.", path.Base(wish.MachineType), kind)
 		}
-		if gpu.AcceleratorCount != 1 && gpu.AcceleratorCount != 2 && gpu.AcceleratorCount != 4 && gpu.AcceleratorCount != 8 {
+		if !slices.Contains([]int64{1, 2, 4, 8}, gpu.AcceleratorCount) {
 			return refuse(http.StatusBadRequest, "badRequest", "The number of GPU cards and vCPU cores do not match.")
 		}
 	}
 	switch {
-	case spot && scheduling.AutomaticRestart != nil && restarts:
+	case spot && ptr.Deref(scheduling.AutomaticRestart, false):
 		return invalid("resource.scheduling", "", "Scheduling must have automaticRestart be false for a spot instance.")
 	case spot && scheduling.OnHostMaintenance == "MIGRATE":
 		return invalid("resource.scheduling", "", "Scheduling must have onHostMaintenance be TERMINATE for a spot instance.")

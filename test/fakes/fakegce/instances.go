@@ -2,8 +2,10 @@ package fakegce
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -12,11 +14,33 @@ import (
 	"google.golang.org/api/compute/v1"
 )
 
+// sent is a resource of the API.
+type sent[T any] struct {
+	resource *T
+	// form is the resource as it is sent; nil after a change.
+	form map[string]any
+}
+
+// set changes the resource; s.mu is held.
+func (r *sent[T]) set(change func(*T)) {
+	change(r.resource)
+	r.form = nil
+}
+
+// json is the resource as it is sent: never changed, and made once, since a client that watches hundreds of instances reads
+// each of them over and over. s.mu is held.
+func (r *sent[T]) json() map[string]any {
+	if r.form == nil {
+		r.form = generic(r.resource).(map[string]any)
+	}
+	return r.form
+}
+
 // instance is an instance with what only the provider knows of it.
 type instance struct {
-	zone     string
-	resource *compute.Instance
-	number   uint64
+	zone string
+	sent[compute.Instance]
+	number uint64
 	// granted says that there was stock and quota for it.
 	granted, preempted, gone bool
 	// leaving says that it stops and is deleted then.
@@ -24,8 +48,6 @@ type instance struct {
 	created, running, ended time.Time
 	// guest are the guest attributes, by namespace/key.
 	guest map[string]string
-	// form is the resource as it is sent; nil after a change.
-	form map[string]any
 	// changed is closed when something that the metadata server tells has changed.
 	changed chan struct{}
 }
@@ -37,23 +59,8 @@ func (i *instance) spot() bool {
 	return scheduling != nil && (scheduling.ProvisioningModel == "SPOT" || scheduling.Preemptible)
 }
 
-// set changes the resource; s.mu is held.
-func (i *instance) set(change func(r *compute.Instance)) {
-	change(i.resource)
-	i.form = nil
-}
-
 func (i *instance) status(status string) {
 	i.set(func(r *compute.Instance) { r.Status = status })
-}
-
-// json is the resource as it is sent: never changed, and made once, since a client that watches hundreds of instances reads
-// each of them over and over. s.mu is held.
-func (i *instance) json() map[string]any {
-	if i.form == nil {
-		i.form = generic(i.resource).(map[string]any)
-	}
-	return i.form
 }
 
 // notify tells those who wait for a change of the metadata; s.mu is held.
@@ -71,15 +78,16 @@ func (s *Server) byName(name string) *instance {
 	return nil
 }
 
-func (s *Server) notFound(c *call) *refusal {
-	return refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/instances/%s' was not found",
-		s.opts.Project, c.zone, c.name)
+// notFound is for what a request names of a collection.
+func (s *Server) notFound(c *call, collection string) *refusal {
+	return refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/%s/%s' was not found",
+		s.opts.Project, c.zone, collection, c.name)
 }
 
 func (s *Server) getInstance(c *call) (any, *refusal) {
 	instance := s.instances[key{c.zone, c.name}]
 	if instance == nil {
-		return nil, s.notFound(c)
+		return nil, s.notFound(c, "instances")
 	}
 	return instance.json(), nil
 }
@@ -90,17 +98,19 @@ func (s *Server) listInstances(c *call) (any, *refusal) {
 
 // listOf is one page of the resources of a kind, by name.
 func listOf[R interface{ json() map[string]any }](s *Server, c *call, title string, all map[key]R) (any, *refusal) {
-	keep, err := s.doc.parseFilter(s.doc.Schemas[title], c.query.Get("filter"))
+	wanted := c.query.Get("filter")
+	filter, err := s.doc.parseFilter(s.doc.Schemas[title], wanted)
 	if err != nil {
-		return nil, s.badFilter(c, err)
+		s.violations = append(s.violations, c.method.Id+": "+err.Error())
+		return nil, refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'filter': '%s'. Invalid list filter expression: %v", wanted, err)
 	}
 	var names []string
 	for at, resource := range all {
-		if at.zone == c.zone && keep(resource.json()) {
+		if at.zone == c.zone && filter.keeps(resource.json()) {
 			names = append(names, at.name)
 		}
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	names, next, no := page(c, names)
 	if no != nil {
 		return nil, no
@@ -110,23 +120,15 @@ func listOf[R interface{ json() map[string]any }](s *Server, c *call, title stri
 		"kind": "compute#" + kind + "List", "id": "projects/" + s.opts.Project + "/zones/" + c.zone + "/" + kind + "s",
 		"selfLink": s.link("zones", c.zone, kind+"s"),
 	}
-	items := make([]any, 0, len(names))
+	var items []any
 	for _, name := range names {
 		items = append(items, all[key{c.zone, name}].json())
-	}
-	if len(items) > 0 {
 		list["items"] = items
 	}
 	if next != "" {
 		list["nextPageToken"] = next
 	}
 	return list, nil
-}
-
-func (s *Server) badFilter(c *call, err error) *refusal {
-	s.violations = append(s.violations, c.method.ID+": "+err.Error())
-	return refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'filter': '%s'. Invalid list filter expression: %v",
-		c.query.Get("filter"), err)
 }
 
 // page cuts one page out of sorted names. The token of the next page is the last name of this one, so that pages stay
@@ -157,7 +159,7 @@ func (s *Server) deleteInstance(c *call) (any, *refusal) {
 	return s.once(c, "", func() (*operation, *refusal) {
 		instance := s.instances[key{c.zone, c.name}]
 		if instance == nil {
-			return nil, s.notFound(c)
+			return nil, s.notFound(c, "instances")
 		}
 		op := s.newOperation(instance, "delete", s.email())
 		now := s.clock.Now()
@@ -167,21 +169,16 @@ func (s *Server) deleteInstance(c *call) (any, *refusal) {
 			delay = s.vary(s.opts.Latency.Accept)
 		}
 		instance.leaving = true
-		s.stop(instance)
+		if instance.resource.Status != "TERMINATED" {
+			instance.status("STOPPING")
+		}
+		instance.notify()
 		s.after(now, delay, func(now time.Time) {
 			s.remove(instance, now)
 			op.finish(now)
 		})
 		return op, nil
 	})
-}
-
-// stop lets a running instance go down; s.mu is held.
-func (s *Server) stop(i *instance) {
-	if i.resource.Status != "TERMINATED" {
-		i.status("STOPPING")
-	}
-	i.notify()
 }
 
 // remove ends an instance; s.mu is held.
@@ -211,9 +208,7 @@ func (s *Server) halt(i *instance, now time.Time) {
 // Preempt takes an instance back: it gets the notice, and is off when the time of the notice is over. An instance that
 // does not run, or is no spot instance, is an error.
 func (s *Server) Preempt(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
+	defer s.enter()()
 	instance := s.byName(name)
 	if instance == nil || instance.resource.Status != "RUNNING" || !instance.spot() {
 		return fmt.Errorf("instance %s does not run, or is no spot instance", name)
@@ -246,47 +241,24 @@ func (s *Server) preempt(i *instance, now time.Time) {
 	})
 }
 
-// Crash ends an instance without a notice, as when its host fails: it is TERMINATED at once.
-func (s *Server) Crash(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
-	instance := s.byName(name)
-	if instance == nil || instance.resource.Status != "RUNNING" {
-		return fmt.Errorf("instance %s does not run", name)
-	}
-	now := s.clock.Now()
-	op := s.newOperation(instance, "compute.instances.hostError", "system")
-	op.start(now)
-	op.finish(now)
-	s.halt(instance, now)
-	instance.notify()
-	return nil
-}
-
 func (s *Server) getGuestAttributes(c *call) (any, *refusal) {
 	instance := s.instances[key{c.zone, c.name}]
 	if instance == nil {
-		return nil, s.notFound(c)
+		return nil, s.notFound(c, "instances")
 	}
 	query := c.query.Get("queryPath")
 	answer := &compute.GuestAttributes{
 		Kind: "compute#guestAttributes", QueryPath: query, QueryValue: &compute.GuestAttributesValue{},
 		SelfLink: s.link("zones", c.zone, "instances", c.name, "getGuestAttributes"),
 	}
-	var keys []string
-	for at := range instance.guest {
+	for _, at := range slices.Sorted(maps.Keys(instance.guest)) {
 		if strings.HasPrefix(at, query) {
-			keys = append(keys, at)
+			answer.QueryValue.Items = append(answer.QueryValue.Items, &compute.GuestAttributesEntry{
+				Namespace: path.Dir(at), Key: path.Base(at), Value: instance.guest[at],
+			})
 		}
 	}
-	sort.Strings(keys)
-	for _, at := range keys {
-		answer.QueryValue.Items = append(answer.QueryValue.Items, &compute.GuestAttributesEntry{
-			Namespace: path.Dir(at), Key: path.Base(at), Value: instance.guest[at],
-		})
-	}
-	if len(keys) == 0 {
+	if len(answer.QueryValue.Items) == 0 {
 		return nil, refuse(http.StatusNotFound, "notFound", "The resource '%s' of type 'Guest Attribute' was not found.", query)
 	}
 	return answer, nil
@@ -294,9 +266,7 @@ func (s *Server) getGuestAttributes(c *call) (any, *refusal) {
 
 // SetGuestAttribute lets an instance publish something, for example the namespace hostkeys and the key ssh-ed25519.
 func (s *Server) SetGuestAttribute(name, namespace, attribute, value string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
+	defer s.enter()()
 	instance := s.byName(name)
 	if instance == nil {
 		return fmt.Errorf("there is no instance %s", name)

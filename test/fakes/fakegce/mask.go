@@ -10,73 +10,61 @@ type mask map[string]mask
 
 // parseMask reads a mask such as "nextPageToken,items(name,scheduling/provisioningModel)".
 func parseMask(text string) (mask, error) {
-	m, rest, err := parseMaskList(text)
-	if err == nil && rest != "" {
-		err = fmt.Errorf("fields: %q: unexpected %q", text, rest)
+	paths, err := maskPaths(text)
+	m := mask{}
+	for _, path := range paths {
+		at := m
+		for name := range strings.SplitSeq(path, "/") {
+			if at[name] == nil {
+				at[name] = mask{}
+			}
+			at = at[name]
+		}
 	}
 	return m, err
 }
 
-func parseMaskList(text string) (mask, string, error) {
-	list := mask{}
-	for {
-		end := strings.IndexAny(text, ",()")
-		if end < 0 {
-			end = len(text)
-		}
-		path := strings.Split(text[:end], "/")
-		text = text[end:]
-		at := list
-		for i, name := range path {
-			if name == "" {
-				return nil, "", fmt.Errorf("fields: a name is missing before %q", text)
+// maskPaths are the paths in a mask, without parentheses.
+func maskPaths(text string) (paths []string, err error) {
+	depth, begin := 0, 0
+	for end, r := range text + "," {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth--
+		case r == ',' && depth == 0:
+			name, list, isList := strings.Cut(text[begin:end], "(")
+			begin = end + 1
+			if !isList {
+				paths = append(paths, name)
+				continue
 			}
-			if at[name] == nil {
-				at[name] = mask{}
-			}
-			if i < len(path)-1 || strings.HasPrefix(text, "(") {
-				at = at[name]
-			}
-		}
-		if strings.HasPrefix(text, "(") {
-			sub, rest, err := parseMaskList(text[1:])
+			below, err := maskPaths(strings.TrimSuffix(list, ")"))
 			if err != nil {
-				return nil, "", err
+				return nil, err
 			}
-			if !strings.HasPrefix(rest, ")") {
-				return nil, "", fmt.Errorf("fields: a closing parenthesis is missing")
+			for _, path := range below {
+				paths = append(paths, name+"/"+path)
 			}
-			for name, value := range sub {
-				at[name] = value
-			}
-			text = rest[1:]
 		}
-		if !strings.HasPrefix(text, ",") {
-			return list, text, nil
-		}
-		text = text[1:]
 	}
+	if depth != 0 {
+		return nil, fmt.Errorf("fields: %q: a parenthesis has no counterpart", text)
+	}
+	return paths, nil
 }
 
-// checkMask says which of the wanted fields an answer cannot have.
-func (d *document) checkMask(s *schema, m mask, where string) []string {
-	s = d.resolve(s)
-	for s != nil && s.Type == "array" {
-		s = d.resolve(s.Items)
-	}
-	if s == nil || s.Additional != nil {
-		return nil
-	}
-	var wrong []string
+// mask says which of the wanted fields an answer cannot have.
+func (c *checker) mask(m mask, before ...string) {
 	for name, sub := range m {
-		field := s.Properties[name]
-		if field == nil && name != "*" {
-			wrong = append(wrong, fmt.Sprintf("fields: %s%s: there is no such field", where, name))
+		path := append(before[:len(before):len(before)], name)
+		if !c.has(c.Schemas[c.method.Response.Ref], path) {
+			c.add("fields: %s: there is no such field", strings.Join(path, "/"))
 			continue
 		}
-		wrong = append(wrong, d.checkMask(field, sub, where+name+"/")...)
+		c.mask(sub, path...)
 	}
-	return wrong
 }
 
 // apply leaves of a value what the mask wants.

@@ -3,148 +3,87 @@ package fakegce
 import (
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"net/http"
+	"net/url"
 	"path"
-	"sort"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/dcnlab/spot-training-operator/test/fakes/metadataserver"
 )
 
-const metadataRoot = "/computeMetadata/v1/"
+const (
+	metadataRoot = "/computeMetadata/v1/"
+	// metadataToken is where programs on an instance find an access token of its service account.
+	metadataToken = "instance/service-accounts/default/token"
+)
 
 // Metadata is the metadata server of an instance, as programs on it see it at 169.254.169.254. When the instance is gone
 // its connections are cut.
 func (s *Server) Metadata(name string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+metadataRoot+"{key...}", func(w http.ResponseWriter, r *http.Request) {
+		read := func() metadataserver.Value { return s.metadata(name, r.PathValue("key"), r.URL.Query()) }
+		metadataserver.Answer(w, r, s.clock, read, func(int) {})
+	})
+	write := func(w http.ResponseWriter, r *http.Request) { s.writeMetadata(w, r, name) }
+	mux.HandleFunc("PUT "+metadataRoot+"instance/guest-attributes/{namespace}/{key}", write)
+	mux.HandleFunc("DELETE "+metadataRoot+"instance/guest-attributes/{namespace}/{key}", write)
+	guarded := metadataserver.Guard(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Metadata-Flavor", "Google")
 		w.Header().Set("Server", "Metadata Server for VM")
-		if r.Header.Get("Metadata-Flavor") != "Google" || r.Header.Get("X-Forwarded-For") != "" {
-			http.Error(w, "Missing required header: Metadata-Flavor", http.StatusForbidden)
-			return
-		}
-		at, ok := strings.CutPrefix(r.URL.Path, metadataRoot)
-		if !ok {
-			http.NotFound(w, r)
-			return
-		}
-		switch r.Method {
-		case http.MethodGet:
-			s.readMetadata(w, r, name, at)
-		case http.MethodPut, http.MethodDelete:
-			s.writeMetadata(w, r, name, at)
-		default:
-			http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
-		}
+		guarded.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) readMetadata(w http.ResponseWriter, r *http.Request, name, at string) {
-	query := r.URL.Query()
-	var timeout <-chan time.Time
-	waiting := query.Get("wait_for_change") == "true"
-	last := query.Get("last_etag")
-	if seconds, err := strconv.Atoi(query.Get("timeout_sec")); waiting && err == nil && seconds > 0 {
-		timer := s.clock.NewTimer(time.Duration(seconds) * time.Second)
-		defer timer.Stop()
-		timeout = timer.C()
+// metadata reads one value, or a folder.
+func (s *Server) metadata(name, at string, query url.Values) metadataserver.Value {
+	var token any
+	if at == metadataToken {
+		token = s.grantToken()
 	}
-	for {
-		text, kind, found, changed := s.metadata(name, at, query.Get("recursive") == "true", query.Get("alt"))
-		if changed == nil {
-			panic(http.ErrAbortHandler)
-		}
-		etag := etagOf(text)
-		if !waiting || last != "" && last != etag {
-			answerMetadata(w, text, kind, etag, found)
-			return
-		}
-		last = etag
-		select {
-		case <-changed:
-		case <-timeout:
-			waiting = false
-		case <-r.Context().Done():
-			return
-		case <-s.closed:
-			panic(http.ErrAbortHandler)
-		}
-	}
-}
-
-func answerMetadata(w http.ResponseWriter, text, kind, etag string, found bool) {
-	w.Header().Set("ETag", etag)
-	if !found {
-		http.Error(w, "Not Found", http.StatusNotFound)
-		return
-	}
-	w.Header().Set("Content-Type", kind)
-	_, _ = io.WriteString(w, text)
-}
-
-func etagOf(text string) string {
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(text))
-	return fmt.Sprintf("%016x", hash.Sum64())
-}
-
-// metadata reads one value, or a folder; changed is nil when the instance is gone.
-func (s *Server) metadata(name, at string, recursive bool, alt string) (text, kind string, found bool, changed <-chan struct{}) {
-	if at == "instance/service-accounts/default/token" {
-		return s.instanceToken(name)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
+	defer s.enter()()
 	i := s.byName(name)
-	if i == nil || i.ended != (time.Time{}) {
-		return "", "", false, nil
+	if s.ended || i == nil || !i.ended.IsZero() {
+		return metadataserver.Value{Fault: metadataserver.Reset}
 	}
+	answer := metadataserver.Value{Type: "application/text", Changed: i.changed}
 	var value any = s.tree(i)
-	for _, part := range strings.Split(strings.Trim(at, "/"), "/") {
-		if part == "" {
-			continue
-		}
-		folder, ok := value.(map[string]any)
-		if !ok || folder[part] == nil {
-			return "", "", false, i.changed
-		}
-		value = folder[part]
-	}
-	switch v := value.(type) {
-	case string:
-		if alt != "json" {
-			return v, "application/text", true, i.changed
-		}
-	case map[string]any:
-		if !recursive {
-			return listing(v), "application/text", true, i.changed
+	for part := range strings.SplitSeq(strings.Trim(at, "/"), "/") {
+		folder, _ := value.(map[string]any)
+		if part != "" {
+			value = folder[part]
 		}
 	}
-	content, err := json.Marshal(camel(value, path.Base(at)))
+	text, isText := value.(string)
+	folder, isFolder := value.(map[string]any)
+	switch {
+	case token != nil && len(i.resource.ServiceAccounts) > 0:
+		value = token
+	case value == nil:
+		answer.Missing = true
+		return answer
+	case isText && query.Get("alt") != "json":
+		answer.Text = text
+		return answer
+	case isFolder && query.Get("recursive") != "true":
+		answer.Text = listing(folder)
+		return answer
+	default:
+		value = camel(value, path.Base(at))
+	}
+	content, err := json.Marshal(value)
 	if err != nil {
 		panic(err)
 	}
-	return string(content), "application/json", true, i.changed
-}
-
-// instanceToken is an access token of the instance's service account: workload identity for programs on it.
-func (s *Server) instanceToken(name string) (text, kind string, found bool, changed <-chan struct{}) {
-	s.mu.Lock()
-	i := s.byName(name)
-	if i == nil {
-		s.mu.Unlock()
-		return "", "", false, nil
-	}
-	changed, found = i.changed, len(i.resource.ServiceAccounts) > 0
-	s.mu.Unlock()
-	if !found {
-		return "", "", false, changed
-	}
-	return fmt.Sprintf(`{"access_token":%q,"expires_in":%d,"token_type":"Bearer"}`, s.grantToken(), int(tokenLifetime.Seconds())),
-		"application/json", true, changed
+	answer.Text, answer.Type = string(content), "application/json"
+	return answer
 }
 
 // tree of all that the metadata server of an instance tells; s.mu is held.
@@ -184,7 +123,7 @@ func (s *Server) tree(i *instance) map[string]any {
 			"attributes":   attributes, "guest-attributes": guest, "service-accounts": accounts, "network-interfaces": network,
 			"scheduling": map[string]any{
 				"preemptible": yes[i.spot()], "on-host-maintenance": i.resource.Scheduling.OnHostMaintenance,
-				"automatic-restart": yes[i.resource.Scheduling.AutomaticRestart != nil && *i.resource.Scheduling.AutomaticRestart],
+				"automatic-restart": yes[ptr.Deref(i.resource.Scheduling.AutomaticRestart, false)],
 			},
 		},
 	}
@@ -199,7 +138,7 @@ func listing(folder map[string]any) string {
 		}
 		names = append(names, name+"\n")
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return strings.Join(names, "")
 }
 
@@ -220,40 +159,28 @@ func camel(value any, under string) any {
 	return turned
 }
 
+var afterDash = regexp.MustCompile(`-[a-z]`)
+
 func camelName(name string) string {
-	parts := strings.Split(name, "-")
-	for n, part := range parts[1:] {
-		if part != "" {
-			parts[n+1] = strings.ToUpper(part[:1]) + part[1:]
-		}
-	}
-	return strings.Join(parts, "")
+	return afterDash.ReplaceAllStringFunc(name, func(found string) string { return strings.ToUpper(found[1:]) })
 }
 
 // writeMetadata takes guest attributes.
-func (s *Server) writeMetadata(w http.ResponseWriter, r *http.Request, name, at string) {
+func (s *Server) writeMetadata(w http.ResponseWriter, r *http.Request, name string) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 256<<10))
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	attribute, ok := strings.CutPrefix(at, "instance/guest-attributes/")
-	if !ok || strings.Count(attribute, "/") != 1 {
-		http.Error(w, "Forbidden", http.StatusForbidden)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
+	defer s.enter()()
 	i := s.byName(name)
 	if i == nil {
 		panic(http.ErrAbortHandler)
 	}
+	attribute := r.PathValue("namespace") + "/" + r.PathValue("key")
 	if r.Method == http.MethodDelete {
 		delete(i.guest, attribute)
 		i.notify()
-		return
-	}
-	if err := i.setGuest(attribute, string(body)); err != nil {
+	} else if err := i.setGuest(attribute, string(body)); err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 	}
 }

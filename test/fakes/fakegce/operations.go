@@ -9,24 +9,8 @@ import (
 )
 
 type operation struct {
-	zone     string
-	resource *compute.Operation
-	// form is the resource as it is sent; nil after a change.
-	form map[string]any
-}
-
-// set changes the resource; s.mu is held.
-func (o *operation) set(change func(r *compute.Operation)) {
-	change(o.resource)
-	o.form = nil
-}
-
-// json is the resource as it is sent: never changed. s.mu is held.
-func (o *operation) json() map[string]any {
-	if o.form == nil {
-		o.form = generic(o.resource).(map[string]any)
-	}
-	return o.form
+	zone string
+	sent[compute.Operation]
 }
 
 // accepted is what a request id stands for.
@@ -46,9 +30,9 @@ func (s *Server) once(c *call, name string, do func() (*operation, *refusal)) (a
 		return nil, refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'requestId': '%s'. Must be a valid UUID.", id)
 	}
 	if before := s.requestIDs[id]; id != "" && before != nil {
-		if before.method != c.method.ID || before.zone != c.zone || before.name != name {
+		if before.method != c.method.Id || before.zone != c.zone || before.name != name {
 			s.violations = append(s.violations, fmt.Sprintf("%s of %s: request id %s was used for %s of %s before",
-				c.method.ID, name, id, before.method, before.name))
+				c.method.Id, name, id, before.method, before.name))
 			return nil, refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'requestId': '%s'. It was used for another request.", id)
 		}
 		return before.operation.json(), nil
@@ -59,7 +43,7 @@ func (s *Server) once(c *call, name string, do func() (*operation, *refusal)) (a
 	}
 	if id != "" {
 		op.set(func(r *compute.Operation) { r.ClientOperationId = id })
-		s.requestIDs[id] = &accepted{c.method.ID, c.zone, name, op}
+		s.requestIDs[id] = &accepted{c.method.Id, c.zone, name, op}
 	}
 	return op.json(), nil
 }
@@ -71,12 +55,12 @@ func (s *Server) newOperation(target *instance, kind, user string) *operation {
 	if user == "system" {
 		name = fmt.Sprintf("systemevent-%d-%016x", now.UnixMilli(), number)
 	}
-	op := &operation{zone: target.zone, resource: &compute.Operation{
+	op := &operation{zone: target.zone, sent: sent[compute.Operation]{resource: &compute.Operation{
 		Kind: "compute#operation", Id: number, Name: name, OperationType: kind, Status: "PENDING", User: user,
 		InsertTime: timestamp(now), Zone: s.link("zones", target.zone), TargetId: target.number,
 		TargetLink: s.link("zones", target.zone, "instances", target.resource.Name),
 		SelfLink:   s.link("zones", target.zone, "operations", name),
-	}}
+	}}}
 	s.operations[key{target.zone, name}] = op
 	return op
 }
@@ -105,24 +89,11 @@ func (s *Server) getOperation(c *call) (any, *refusal) {
 	if op := s.operations[key{c.zone, c.name}]; op != nil {
 		return op.json(), nil
 	}
-	return nil, refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/operations/%s' was not found",
-		s.opts.Project, c.zone, c.name)
+	return nil, s.notFound(c, "operations")
 }
 
 func (s *Server) listOperations(c *call) (any, *refusal) {
 	return listOf(s, c, "Operation", s.operations)
-}
-
-// ForgetOperations lets all operations that are done be unknown, as Google's are after some days.
-func (s *Server) ForgetOperations() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
-	for at, op := range s.operations {
-		if op.resource.Status == "DONE" {
-			delete(s.operations, at)
-		}
-	}
 }
 
 // timestamp in the form that Google writes, with the offset of its headquarters.

@@ -22,28 +22,21 @@ func refuse(status int, reason, format string, args ...any) *refusal {
 
 // write answers in the form that Google gives errors.
 func (r *refusal) write(w http.ResponseWriter) {
-	type item struct {
-		Message string `json:"message"`
-		Domain  string `json:"domain"`
-		Reason  string `json:"reason"`
-	}
-	var body struct {
-		Error struct {
-			Code    int    `json:"code"`
-			Message string `json:"message"`
-			Errors  []item `json:"errors"`
-		} `json:"error"`
-	}
 	domain := "global"
 	if r.reason == "rateLimitExceeded" || r.reason == "quotaExceeded" {
 		domain = "usageLimits"
 	}
-	body.Error.Code, body.Error.Message = r.status, r.message
-	body.Error.Errors = []item{{Message: r.message, Domain: domain, Reason: r.reason}}
 	if r.retryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(r.retryAfter.Seconds()))))
 	}
+	writeJSON(w, r.status, map[string]any{"error": map[string]any{
+		"code": r.status, "message": r.message,
+		"errors": []map[string]string{{"message": r.message, "domain": domain, "reason": r.reason}},
+	}})
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	w.WriteHeader(r.status)
+	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
 }

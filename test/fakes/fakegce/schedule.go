@@ -1,7 +1,8 @@
 package fakegce
 
 import (
-	"container/heap"
+	"cmp"
+	"slices"
 	"time"
 )
 
@@ -31,31 +32,19 @@ func RealisticLatency() Latency {
 
 // event is something that happens by itself at a time.
 type event struct {
-	at    time.Time
-	order uint64
-	do    func(now time.Time)
-}
-
-type events []event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return e[i].at.Before(e[j].at) || e[i].at.Equal(e[j].at) && e[i].order < e[j].order
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := len(*e) - 1
-	x := (*e)[last]
-	*e = (*e)[:last]
-	return x
+	at time.Time
+	do func(now time.Time)
 }
 
 // after plans something; s.mu is held. What is planned runs with s.mu held, at the planned time whenever it is that the
 // clock is looked at, so that a clock that jumps gives the same history as one that walks.
 func (s *Server) after(from time.Time, delay time.Duration, do func(now time.Time)) {
-	s.planned++
-	heap.Push(&s.queue, event{at: from.Add(delay), order: s.planned, do: do})
+	planned := event{at: from.Add(delay), do: do}
+	// Behind all of the same time.
+	at, _ := slices.BinarySearchFunc(s.queue, planned, func(known, planned event) int {
+		return cmp.Or(known.at.Compare(planned.at), -1)
+	})
+	s.queue = slices.Insert(s.queue, at, planned)
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -74,7 +63,8 @@ func (s *Server) vary(delay time.Duration) time.Duration {
 func (s *Server) advance() {
 	now := s.clock.Now()
 	for len(s.queue) > 0 && !s.queue[0].at.After(now) {
-		due := heap.Pop(&s.queue).(event)
+		due := s.queue[0]
+		s.queue = s.queue[1:]
 		due.do(due.at)
 	}
 }
@@ -82,9 +72,7 @@ func (s *Server) advance() {
 // Settle does all that is due by the clock and returns when the hooks for it have returned: for tests that step a clock
 // of their own.
 func (s *Server) Settle() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
+	defer s.enter()()
 	for (len(s.calls) > 0 || s.calling) && !s.ended {
 		s.told.Wait()
 	}
@@ -92,12 +80,11 @@ func (s *Server) Settle() {
 
 // run does what is due without a request, until the server is closed.
 func (s *Server) run() {
-	defer s.running.Done()
 	for {
 		s.mu.Lock()
 		s.advance()
-		var due <-chan time.Time
-		var stop func() bool
+		var due <-chan time.Time // never, until something is planned
+		stop := func() bool { return true }
 		if len(s.queue) > 0 {
 			wait := s.queue[0].at.Sub(s.clock.Now())
 			if wait <= 0 {
@@ -110,15 +97,11 @@ func (s *Server) run() {
 		s.mu.Unlock()
 		select {
 		case <-s.closed:
-			if stop != nil {
-				stop()
-			}
+			stop()
 			return
 		case <-due:
 		case <-s.wake:
-			if stop != nil {
-				stop()
-			}
+			stop()
 		}
 	}
 }

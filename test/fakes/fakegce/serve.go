@@ -2,18 +2,20 @@ package fakegce
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
-	"google.golang.org/api/compute/v1"
+	"google.golang.org/api/discovery/v1"
 )
 
 // call is a request that fits the discovery document.
 type call struct {
-	method *method
+	method *discovery.RestMethod
 	zone   string
 	// name of the instance, operation or machine type in the path.
 	name  string
@@ -33,41 +35,51 @@ var served = map[string]func(*Server, *call) (any, *refusal){
 	"compute.machineTypes.get":             (*Server).getMachineType,
 }
 
-// ServeHTTP answers requests of the API and for access tokens.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == tokenPath {
-		s.serveToken(w, r)
-		return
+// routes answers requests of the API and for access tokens.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(tokenPath, s.serveToken)
+	for _, method := range s.doc.zonal() {
+		mux.HandleFunc(method.HttpMethod+" /"+s.doc.ServicePath+method.Path, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, method) })
 	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.violate("%s %s: there is no such method", r.Method, r.URL.Path)
+		refuse(http.StatusNotFound, "notFound", "Not Found").write(w)
+	})
+	return mux
+}
+
+// serve answers a request for a method.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, method *discovery.RestMethod) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 4<<20))
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	request := Request{Time: s.clock.Now()}
-	c, m, no := s.understand(r, body)
-	if c != nil {
-		request.Method, request.Zone, request.Name = c.method.ID, c.zone, c.name
-		request.RequestID = c.query.Get("requestId")
+	c := &call{
+		method: method, query: r.URL.Query(), body: body, zone: r.PathValue("zone"),
+		name: cmp.Or(r.PathValue("instance"), r.PathValue("operation"), r.PathValue("machineType")),
 	}
-	var fault *Fault
+	request := Request{
+		Time: s.clock.Now(), Method: method.Id, Zone: c.zone, Name: c.name, RequestID: c.query.Get("requestId"), Status: http.StatusOK,
+	}
+	wanted, no := s.understand(r, c)
+	var fault Fault
 	if no == nil {
 		fault = s.fault(c)
 		no = fault.refusal()
 	}
 	var answer any
-	if no == nil && !fault.losesRequest() {
+	if no == nil && !fault.LoseRequest {
 		answer, no = s.handle(c)
-		if fault.twice() {
+		if fault.Twice {
 			answer, no = s.handle(c)
 		}
 	}
-	lost := fault.losesRequest() || fault.losesAnswer()
-	switch {
-	case lost:
-	case no != nil:
+	lost := fault.LoseRequest || fault.LoseAnswer
+	if lost {
+		request.Status = 0
+	} else if no != nil {
 		request.Status = no.status
-	default:
-		request.Status = http.StatusOK
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, request)
@@ -78,15 +90,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case no != nil:
 		no.write(w)
 	default:
-		writeAnswer(w, m.apply(generic(answer)))
+		writeJSON(w, http.StatusOK, wanted.apply(answer))
 	}
 }
 
 func (s *Server) handle(c *call) (any, *refusal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.advance()
-	answer, no := served[c.method.ID](s, c)
+	defer s.enter()()
+	answer, no := served[c.method.Id](s, c)
 	if no == nil {
 		// What is read is what was before: an operation that is done at once is still seen as pending.
 		answer = generic(answer)
@@ -96,71 +106,55 @@ func (s *Server) handle(c *call) (any, *refusal) {
 }
 
 // understand holds a request against the discovery document.
-func (s *Server) understand(r *http.Request, body []byte) (*call, mask, *refusal) {
-	path, ok := strings.CutPrefix(r.URL.Path, "/"+s.doc.ServicePath)
-	if !ok {
-		s.violate("%s %s: is not below /%s", r.Method, r.URL.Path, s.doc.ServicePath)
-		return nil, nil, refuse(http.StatusNotFound, "notFound", "Not Found")
+func (s *Server) understand(r *http.Request, c *call) (mask, *refusal) {
+	check := &checker{document: s.doc, method: c.method}
+	check.parameters(r)
+	if c.method.Request == nil && len(bytes.TrimSpace(c.body)) > 0 {
+		check.add("%s takes no body", c.method.Id)
 	}
-	m, values := s.doc.match(r.Method, path)
-	if m == nil {
-		s.violate("%s %s: there is no such method", r.Method, r.URL.Path)
-		return nil, nil, refuse(http.StatusNotFound, "notFound", "Not Found")
-	}
-	query := r.URL.Query()
-	c := &call{method: m, zone: values["zone"], query: query, body: body}
-	for _, name := range []string{"instance", "operation", "machineType"} {
-		if values[name] != "" {
-			c.name = values[name]
-		}
-	}
-	wrong := s.doc.checkParameters(m, values, query)
-	if m.Request == nil && len(bytes.TrimSpace(body)) > 0 {
-		wrong = append(wrong, m.ID+" takes no body")
-	}
-	if m.Request != nil {
-		var sent any
-		decoder := json.NewDecoder(bytes.NewReader(body))
-		decoder.UseNumber()
-		if err := decoder.Decode(&sent); err != nil {
-			wrong = append(wrong, "body: is no JSON: "+err.Error())
+	if c.method.Request != nil {
+		if sent, err := parse(c.body); err != nil {
+			check.add("body: is no JSON: %v", err)
 		} else {
-			wrong = append(wrong, s.doc.checkBody(m, m.Request, sent, m.Request.Ref)...)
+			check.value(&discovery.JsonSchema{Ref: c.method.Request.Ref}, sent, c.method.Request.Ref)
 		}
 	}
 	var wanted mask
-	if text := query.Get("fields"); text != "" {
+	if text := c.query.Get("fields"); text != "" {
 		var err error
 		if wanted, err = parseMask(text); err != nil {
-			wrong = append(wrong, err.Error())
+			check.add("%v", err)
 		}
-		wrong = append(wrong, s.doc.checkMask(m.Response, wanted, "")...)
+		check.mask(wanted)
 	}
-	if len(wrong) > 0 {
+	if wrong := check.problems(); len(wrong) > 0 {
 		for _, problem := range wrong {
-			s.violate("%s: %s", m.ID, problem)
+			s.violate("%s: %s", c.method.Id, problem)
 		}
-		return c, nil, refuse(http.StatusBadRequest, "invalid", "%s", strings.Join(wrong, "; "))
+		return nil, refuse(http.StatusBadRequest, "invalid", "%s", strings.Join(wrong, "; "))
 	}
-	if no := s.authorize(r, m); no != nil {
-		return c, nil, no
+	if no := s.authorize(r, c.method.Id); no != nil {
+		return nil, no
 	}
-	if served[m.ID] == nil {
-		s.violate("%s: the fake does not serve this method", m.ID)
-		return c, nil, refuse(http.StatusNotImplemented, "notImplemented", "%s is not served here", m.ID)
+	if served[c.method.Id] == nil {
+		s.violate("%s: the fake does not serve this method", c.method.Id)
+		return nil, refuse(http.StatusNotImplemented, "notImplemented", "%s is not served here", c.method.Id)
 	}
-	return c, wanted, s.place(values)
+	if project := r.PathValue("project"); project != s.opts.Project {
+		return nil, refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s' was not found", project)
+	}
+	if !slices.Contains(s.opts.Zones, c.zone) {
+		return nil, refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'zone': '%s'. Unknown zone.", c.zone)
+	}
+	return wanted, nil
 }
 
-// place says what is wrong with the project and the zone.
-func (s *Server) place(values map[string]string) *refusal {
-	if project := values["project"]; project != s.opts.Project {
-		return refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s' was not found", project)
-	}
-	if zone := values["zone"]; !s.hasZone(zone) {
-		return refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'zone': '%s'. Unknown zone.", zone)
-	}
-	return nil
+// parse reads JSON with its numbers as they are written.
+func parse(content []byte) (value any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.UseNumber()
+	err = decoder.Decode(&value)
+	return value, err
 }
 
 // generic is the JSON of a value, parsed.
@@ -172,22 +166,9 @@ func generic(value any) any {
 	if err != nil {
 		panic(err)
 	}
-	var parsed any
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.UseNumber()
-	if err := decoder.Decode(&parsed); err != nil {
+	parsed, err := parse(content)
+	if err != nil {
 		panic(err)
 	}
 	return parsed
-}
-
-func writeAnswer(w http.ResponseWriter, answer any) {
-	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	_ = json.NewEncoder(w).Encode(answer)
-}
-
-// instanceBody reads the instance that is to be inserted.
-func (c *call) instanceBody() (*compute.Instance, error) {
-	instance := &compute.Instance{}
-	return instance, json.Unmarshal(c.body, instance)
 }

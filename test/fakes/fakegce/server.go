@@ -1,6 +1,7 @@
 package fakegce
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -25,8 +26,6 @@ type Options struct {
 	Latency Latency
 	// Zones that exist. Default DefaultZones.
 	Zones []string
-	// MachineTypes that exist beside those that Google has (see catalog.go).
-	MachineTypes map[string]MachineType
 	// PreemptionsPerHour is how often a running spot instance is taken back by chance. Default never.
 	PreemptionsPerHour float64
 	// Address gives an instance its internal and external address, for tests that really connect to it.
@@ -57,8 +56,7 @@ type Server struct {
 	mu         sync.Mutex
 	told       *sync.Cond
 	ended      bool
-	queue      events
-	planned    uint64
+	queue      []event
 	calls      []func()
 	calling    bool
 	violations []string
@@ -89,19 +87,12 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.Project == "" {
-		opts.Project = "test-project"
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
+	opts.Project = cmp.Or(opts.Project, "test-project")
+	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
 	if len(opts.Zones) == 0 {
 		opts.Zones = DefaultZones
 	}
-	if opts.Listen == "" {
-		opts.Listen = "127.0.0.1:0"
-	}
-	listener, err := net.Listen("tcp", opts.Listen)
+	listener, err := net.Listen("tcp", cmp.Or(opts.Listen, "127.0.0.1:0"))
 	if err != nil {
 		return nil, err
 	}
@@ -114,17 +105,13 @@ func New(opts Options) (*Server, error) {
 		images: map[string]bool{}, tokens: map[string]time.Time{},
 	}
 	s.told = sync.NewCond(&s.mu)
-	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 30 * time.Second}
+	s.http = &http.Server{Handler: s.routes(), ReadHeaderTimeout: 30 * time.Second}
 	if opts.Wrap != nil {
-		s.http.Handler = opts.Wrap(s)
+		s.http.Handler = opts.Wrap(s.http.Handler)
 	}
-	s.running.Add(3)
-	go func() {
-		defer s.running.Done()
-		_ = s.http.Serve(listener)
-	}()
-	go s.run()
-	go s.callHooks()
+	s.running.Go(func() { _ = s.http.Serve(listener) })
+	s.running.Go(s.run)
+	s.running.Go(s.callHooks)
 	return s, nil
 }
 
@@ -155,6 +142,9 @@ func (s *Server) Close() {
 	}
 	s.ended = true
 	s.told.Broadcast()
+	for _, instance := range s.instances {
+		instance.notify()
+	}
 	s.mu.Unlock()
 	close(s.closed)
 	_ = s.http.Close()
@@ -167,16 +157,21 @@ func (s *Server) URL() string { return s.url }
 // Project that exists.
 func (s *Server) Project() string { return s.opts.Project }
 
+// enter locks the server and does what is due before anything else.
+func (s *Server) enter() (leave func()) {
+	s.mu.Lock()
+	s.advance()
+	return s.mu.Unlock
+}
+
 // Violations are the requests that do not fit the discovery document, or that the server does not know.
 func (s *Server) Violations() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	return slices.Clone(s.violations)
 }
 
 func (s *Server) violate(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	s.violations = append(s.violations, fmt.Sprintf(format, args...))
 }
 
@@ -196,15 +191,13 @@ type Request struct {
 
 // Requests are all that the server got, in order.
 func (s *Server) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	return slices.Clone(s.requests)
 }
 
 // Calls counts the requests of a method in a zone; empty strings stand for all methods and all zones.
 func (s *Server) Calls(method, zone string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	count := 0
 	for i := range s.requests {
 		if (method == "" || s.requests[i].Method == method) && (zone == "" || s.requests[i].Zone == zone) {
@@ -216,8 +209,7 @@ func (s *Server) Calls(method, zone string) int {
 
 // ForgetCalls sets the counters to zero.
 func (s *Server) ForgetCalls() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	s.requests = nil
 }
 

@@ -12,8 +12,8 @@ import (
 // Stock says how many instances of a kind a zone still gives.
 type Stock struct {
 	Zone string
-	// MachineType, GPUType and Model (SPOT or STANDARD) choose the kind; empty for all.
-	MachineType, GPUType, Model string
+	// Model (SPOT or STANDARD) chooses the kind; empty for all.
+	Model string
 	// Left is how many more instances of it there may be.
 	Left int
 	// Details makes the error ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS.
@@ -22,16 +22,9 @@ type Stock struct {
 
 // SetStock limits the instances of a kind; a later call for the same kind replaces an earlier one.
 func (s *Server) SetStock(stock Stock) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, known := range s.stock {
-		if known.Zone == stock.Zone && known.MachineType == stock.MachineType && known.GPUType == stock.GPUType &&
-			known.Model == stock.Model {
-			*known = stock
-			return
-		}
-	}
-	s.stock = append(s.stock, &stock)
+	defer s.enter()()
+	others := slices.DeleteFunc(s.stock, func(known *Stock) bool { return known.Zone == stock.Zone && known.Model == stock.Model })
+	s.stock = append(others, &stock)
 }
 
 // StockOut lets zones have nothing to give.
@@ -43,17 +36,8 @@ func (s *Server) StockOut(zones ...string) {
 
 // Restock lifts all limits of zones.
 func (s *Server) Restock(zones ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, zone := range zones {
-		kept := s.stock[:0]
-		for _, known := range s.stock {
-			if known.Zone != zone {
-				kept = append(kept, known)
-			}
-		}
-		s.stock = kept
-	}
+	defer s.enter()()
+	s.stock = slices.DeleteFunc(s.stock, func(known *Stock) bool { return slices.Contains(zones, known.Zone) })
 }
 
 type quotaKey struct{ region, metric string }
@@ -61,8 +45,7 @@ type quotaKey struct{ region, metric string }
 // SetQuota limits a metric in a region: INSTANCES, CPUS, PREEMPTIBLE_CPUS, NVIDIA_T4_GPUS, PREEMPTIBLE_NVIDIA_T4_GPUS
 // and the like. A limit below 0 lifts it.
 func (s *Server) SetQuota(region, metric string, limit float64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.enter()()
 	if limit < 0 {
 		delete(s.quotas, quotaKey{region, metric})
 		return
@@ -71,8 +54,8 @@ func (s *Server) SetQuota(region, metric string, limit float64) {
 }
 
 // usage of an instance, by metric.
-func (s *Server) usage(i *instance) map[string]float64 {
-	machine, _ := s.machineType(path.Base(i.resource.MachineType))
+func (i *instance) usage() map[string]float64 {
+	machine, _ := machineType(path.Base(i.resource.MachineType))
 	cpus := "CPUS"
 	if i.spot() {
 		cpus = "PREEMPTIBLE_CPUS"
@@ -90,7 +73,7 @@ func (s *Server) usage(i *instance) map[string]float64 {
 // overQuota says which quota an instance that is being provisioned exceeds; s.mu is held.
 func (s *Server) overQuota(i *instance) *compute.OperationErrorErrors {
 	region := regionOf(i.zone)
-	usage := s.usage(i)
+	usage := i.usage()
 	for _, metric := range slices.Sorted(maps.Keys(usage)) {
 		wanted := usage[metric]
 		limit, limited := s.quotas[quotaKey{region, metric}]
@@ -100,7 +83,7 @@ func (s *Server) overQuota(i *instance) *compute.OperationErrorErrors {
 		used := wanted
 		for _, other := range s.instances {
 			if other != i && other.granted && regionOf(other.zone) == region && other.resource.Status != "TERMINATED" {
-				used += s.usage(other)[metric]
+				used += other.usage()[metric]
 			}
 		}
 		if used > limit {
@@ -143,19 +126,5 @@ func (s *Server) outOfStock(i *instance) *compute.OperationErrorErrors {
 }
 
 func (k *Stock) covers(i *instance) bool {
-	if k.Zone != "" && k.Zone != i.zone || k.MachineType != "" && k.MachineType != path.Base(i.resource.MachineType) {
-		return false
-	}
-	if k.Model != "" && (k.Model == "SPOT") != i.spot() {
-		return false
-	}
-	if k.GPUType == "" {
-		return true
-	}
-	for _, gpu := range i.resource.GuestAccelerators {
-		if path.Base(gpu.AcceleratorType) == k.GPUType {
-			return true
-		}
-	}
-	return false
+	return (k.Zone == "" || k.Zone == i.zone) && (k.Model == "" || (k.Model == "SPOT") == i.spot())
 }

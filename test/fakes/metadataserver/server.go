@@ -3,15 +3,15 @@
 package metadataserver
 
 import (
-	"context"
 	"errors"
-	"hash/fnv"
 	"net"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // Fault of the server in a request.
@@ -60,7 +60,7 @@ func Start(address string) (*Server, error) {
 		URL: "http://" + listener.Addr().String(), serving: make(chan error, 1), changed: make(chan struct{}),
 		values: map[string]string{"instance/preempted": "FALSE", "instance/maintenance-event": "NONE"},
 	}
-	s.server = &http.Server{Handler: http.HandlerFunc(s.answer), ReadHeaderTimeout: time.Minute}
+	s.server = &http.Server{Handler: Guard(http.HandlerFunc(s.answer)), ReadHeaderTimeout: time.Minute}
 	go func() { s.serving <- s.server.Serve(listener) }()
 	return s, nil
 }
@@ -111,7 +111,7 @@ func (s *Server) Hanging() int {
 func (s *Server) ETags() []string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return append([]string(nil), s.etags...)
+	return slices.Clone(s.etags)
 }
 
 func (s *Server) change(change func()) {
@@ -122,14 +122,6 @@ func (s *Server) change(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// state that a request sees, and what is closed when it changes.
-func (s *Server) state(key string) (value string, there bool, fault Fault, changed chan struct{}) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	value, there = s.values[key]
-	return value, there, s.fault, s.changed
-}
-
 func (s *Server) answer(w http.ResponseWriter, request *http.Request) {
 	s.mutex.Lock()
 	s.requests++
@@ -137,82 +129,16 @@ func (s *Server) answer(w http.ResponseWriter, request *http.Request) {
 		s.etags = append(s.etags, last)
 	}
 	s.mutex.Unlock()
-	if request.Header.Get("Metadata-Flavor") != "Google" {
-		http.Error(w, "Missing Metadata-Flavor:Google header.", http.StatusForbidden)
-		return
-	}
 	key := strings.TrimPrefix(request.URL.Path, "/computeMetadata/v1/")
-	ctx, cancel := held(request)
-	defer cancel()
-	for {
-		value, there, fault, changed := s.state(key)
-		switch fault {
-		case Silent:
-			s.hang(request.Context(), changed)
-			continue
-		case Reset:
-			panic(http.ErrAbortHandler)
-		case Foreign:
-			http.NotFound(w, request)
-			return
-		}
-		w.Header().Set("Metadata-Flavor", "Google")
-		switch {
-		case fault == Unavailable:
-			http.Error(w, "try again", http.StatusServiceUnavailable)
-			return
-		case !there:
-			http.NotFound(w, request)
-			return
-		}
-		if fault != WithoutETag {
-			w.Header().Set("ETag", etag(value))
-			if request.URL.Query().Get("last_etag") == etag(value) && s.hang(ctx, changed) {
-				continue
-			}
-		}
-		w.Header().Set("Content-Type", "application/text")
-		_, _ = w.Write([]byte(value)) // the client may have gone
-		return
+	read := func() Value {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		text, there := s.values[key]
+		return Value{Text: text, Type: "application/text", Missing: !there, Fault: s.fault, Changed: s.changed}
 	}
-}
-
-// held is the context of a request that may hang, which ends when it has hung long enough.
-func held(request *http.Request) (context.Context, context.CancelFunc) {
-	query := request.URL.Query()
-	seconds, err := strconv.Atoi(query.Get("timeout_sec"))
-	if query.Get("wait_for_change") != "true" {
-		seconds, err = 0, nil
-	}
-	if err != nil {
-		return context.WithCancel(request.Context())
-	}
-	return context.WithTimeout(request.Context(), time.Duration(seconds)*time.Second)
-}
-
-// hang until something changed, and say whether that was so.
-func (s *Server) hang(ctx context.Context, changed chan struct{}) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	s.count(1)
-	defer s.count(-1)
-	select {
-	case <-changed:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (s *Server) count(n int) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.hanging += n
-}
-
-func etag(value string) string {
-	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(value)) // never fails
-	return strconv.FormatUint(sum.Sum64(), 16)
+	Answer(w, request, clock.RealClock{}, read, func(more int) {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		s.hanging += more
+	})
 }

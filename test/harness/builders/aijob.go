@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -19,9 +18,7 @@ type AIJobBuilder struct{ job aiplatformv1alpha1.AIJob }
 // AIJob begins an inference job of one pod in no queue, with the defaults that the API server fills in.
 func AIJob(name string) *AIJobBuilder {
 	return &AIJobBuilder{aiplatformv1alpha1.AIJob{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: Namespace, UID: types.UID("uid-of-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(Noon),
-		},
+		ObjectMeta: stored(name),
 		Spec: aiplatformv1alpha1.AIJobSpec{
 			JobType: aiplatformv1alpha1.JobInference, Priority: ptr.To[int32](50), Preemptible: ptr.To(true),
 			Image: "registry.example.com/infer:1",

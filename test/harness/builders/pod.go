@@ -121,12 +121,6 @@ func (b *PodBuilder) Stopped(reason, message string) *PodBuilder {
 	return b
 }
 
-// OutOfMemory has the kernel kill the container for its memory.
-func (b *PodBuilder) OutOfMemory() *PodBuilder {
-	b.Failed(137).ended().Reason = "OOMKilled"
-	return b
-}
-
 // FailedWithoutContainer fails the pod before any container ran, for example evicted by the kubelet.
 func (b *PodBuilder) FailedWithoutContainer(reason, message string) *PodBuilder {
 	b.pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message}

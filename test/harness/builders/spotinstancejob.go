@@ -6,7 +6,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -19,9 +18,7 @@ type SpotInstanceJobBuilder struct{ job spotv1alpha1.SpotInstanceJob }
 // server fills in.
 func SpotInstanceJob(name string) *SpotInstanceJobBuilder {
 	return &SpotInstanceJobBuilder{spotv1alpha1.SpotInstanceJob{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: Namespace, UID: types.UID("uid-of-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(Noon),
-		},
+		ObjectMeta: stored(name),
 		Spec: spotv1alpha1.SpotInstanceJobSpec{
 			Replicas: ptr.To[int32](2),
 			JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{

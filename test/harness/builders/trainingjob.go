@@ -18,16 +18,20 @@ const Namespace = "default"
 // Noon is the time at which built objects were made.
 var Noon = time.Date(2030, time.January, 2, 12, 0, 0, 0, time.UTC)
 
+// stored is the metadata of an object that the API server has stored.
+func stored(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: Namespace, UID: types.UID("uid-of-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(Noon),
+	}
+}
+
 // TrainingJobBuilder builds a TrainingJob.
 type TrainingJobBuilder struct{ job mlv1.TrainingJob }
 
 // TrainingJob begins a job of one worker without GPUs, with the defaults that the API server fills in.
 func TrainingJob(name string) *TrainingJobBuilder {
 	return &TrainingJobBuilder{mlv1.TrainingJob{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: Namespace, UID: types.UID("uid-of-" + name), Generation: 1,
-			CreationTimestamp: metav1.NewTime(Noon),
-		},
+		ObjectMeta: stored(name),
 		Spec: mlv1.TrainingJobSpec{
 			Model: "resnet50", Dataset: "cifar10", NumWorkers: 1, GPUsPerWorker: ptr.To[int32](0),
 			Framework:  mlv1.FrameworkPyTorch,
