@@ -3,14 +3,7 @@ package cluster
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-)
-
-// Tests of scale must measure the product, not the rate limits of Kubernetes' own clients.
-const (
-	clientQPS   = "1000"
-	clientBurst = "1000"
 )
 
 func controlPlane(layout Layout, options Options) []daemon {
@@ -23,7 +16,7 @@ func etcd(layout Layout, options Options) daemon {
 	client := fmt.Sprintf("https://127.0.0.1:%d", options.Ports.Etcd)
 	peer := fmt.Sprintf("http://127.0.0.1:%d", options.Ports.EtcdPeer)
 	return daemon{
-		name: "etcd", program: "etcd", phase: storing,
+		name: "etcd", phase: storing,
 		args: flags(
 			"name", "default",
 			"data-dir", layout.data("etcd"),
@@ -64,7 +57,7 @@ func apiServer(layout Layout, options Options) daemon {
 		"enable-admission-plugins", "NodeRestriction",
 		"enable-bootstrap-token-auth", "true",
 		"service-account-issuer", "https://kubernetes.default.svc.cluster.local",
-		"service-account-key-file", layout.pki("service-account.pub"),
+		"service-account-key-file", layout.pki("service-account.key"),
 		"service-account-signing-key-file", layout.pki("service-account.key"),
 		"requestheader-client-ca-file", layout.pki("front-proxy-ca.crt"),
 		"requestheader-allowed-names", "front-proxy-client",
@@ -93,55 +86,43 @@ func apiServer(layout Layout, options Options) daemon {
 			"audit-log-format", "json",
 		)...)
 	}
-	return daemon{name: "kube-apiserver", program: "kube-apiserver", phase: serving, args: args, grace: 20 * time.Second}
+	return daemon{name: "kube-apiserver", phase: serving, args: args, grace: 20 * time.Second}
 }
 
 func controllerManager(layout Layout, options Options) daemon {
-	kubeconfig := layout.kubeconfig("kube-controller-manager")
-	return daemon{
-		name: "kube-controller-manager", program: "kube-controller-manager", phase: controlling,
-		args: flags(
-			"bind-address", "127.0.0.1",
-			"secure-port", strconv.Itoa(options.Ports.ControllerManager),
-			"tls-cert-file", layout.pki("kube-controller-manager.crt"),
-			"tls-private-key-file", layout.pki("kube-controller-manager.key"),
-			"kubeconfig", kubeconfig,
-			"authentication-kubeconfig", kubeconfig,
-			"authorization-kubeconfig", kubeconfig,
-			"client-ca-file", layout.pki("ca.crt"),
-			"requestheader-client-ca-file", layout.pki("front-proxy-ca.crt"),
-			"root-ca-file", layout.pki("ca.crt"),
-			"service-account-private-key-file", layout.pki("service-account.key"),
-			"cluster-signing-cert-file", layout.pki("ca.crt"),
-			"cluster-signing-key-file", layout.pki("ca.key"),
-			"use-service-account-credentials", "true",
-			// Alone, it needs no election, and must not give up when the machine is busy.
-			"leader-elect", "false",
-			"controllers", strings.Join([]string{"*", "bootstrapsigner", "tokencleaner"}, ","),
-			"kube-api-qps", clientQPS,
-			"kube-api-burst", clientBurst,
-			"concurrent-job-syncs", "20",
-		),
-	}
+	return controller(layout, "kube-controller-manager", options.Ports.ControllerManager,
+		"root-ca-file", layout.pki("ca.crt"),
+		"service-account-private-key-file", layout.pki("service-account.key"),
+		"cluster-signing-cert-file", layout.pki("ca.crt"),
+		"cluster-signing-key-file", layout.pki("ca.key"),
+		"use-service-account-credentials", "true",
+		"controllers", "*,bootstrapsigner,tokencleaner",
+		"concurrent-job-syncs", "20",
+	)
 }
 
 func scheduler(layout Layout, options Options) daemon {
-	kubeconfig := layout.kubeconfig("kube-scheduler")
-	return daemon{
-		name: "kube-scheduler", program: "kube-scheduler", phase: controlling,
-		args: flags(
-			"bind-address", "127.0.0.1",
-			"secure-port", strconv.Itoa(options.Ports.Scheduler),
-			"tls-cert-file", layout.pki("kube-scheduler.crt"),
-			"tls-private-key-file", layout.pki("kube-scheduler.key"),
-			"kubeconfig", kubeconfig,
-			"authentication-kubeconfig", kubeconfig,
-			"authorization-kubeconfig", kubeconfig,
-			"client-ca-file", layout.pki("ca.crt"),
-			"requestheader-client-ca-file", layout.pki("front-proxy-ca.crt"),
-			"leader-elect", "false",
-			"kube-api-qps", clientQPS,
-			"kube-api-burst", clientBurst,
-		),
-	}
+	return controller(layout, "kube-scheduler", options.Ports.Scheduler)
+}
+
+// controller is a program of control loops, with a certificate and a kubeconfig of its name.
+func controller(layout Layout, name string, port int, more ...string) daemon {
+	kubeconfig := layout.kubeconfig(name)
+	args := flags(
+		"bind-address", "127.0.0.1",
+		"secure-port", strconv.Itoa(port),
+		"tls-cert-file", layout.pki(name+".crt"),
+		"tls-private-key-file", layout.pki(name+".key"),
+		"kubeconfig", kubeconfig,
+		"authentication-kubeconfig", kubeconfig,
+		"authorization-kubeconfig", kubeconfig,
+		"client-ca-file", layout.pki("ca.crt"),
+		"requestheader-client-ca-file", layout.pki("front-proxy-ca.crt"),
+		// Alone, it needs no election, and must not give up when the machine is busy.
+		"leader-elect", "false",
+		// Tests of scale must measure the product, not the rate limits of Kubernetes' own clients.
+		"kube-api-qps", "1000",
+		"kube-api-burst", "1000",
+	)
+	return daemon{name: name, phase: controlling, args: append(args, flags(more...)...)}
 }

@@ -2,14 +2,13 @@ package cluster
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
 type daemon struct {
 	// name is the name of the record and of the log.
 	name string
-	// program is the name of a file in the binary folder, or a path.
+	// program is the path of the executable; empty for the file called name in the binary folder.
 	program string
 	args    []string
 	env     []string
@@ -43,7 +42,10 @@ func daemons(layout Layout, options Options) []daemon {
 	}
 	list = append(list, provisioner(layout))
 	for i := range list {
-		list[i].args = append(list[i].args, options.ExtraArgs[list[i].program]...)
+		list[i].args = append(list[i].args, options.ExtraArgs[list[i].name]...)
+		if list[i].program == "" {
+			list[i].program = layout.program(list[i].name)
+		}
 		if list[i].grace == 0 {
 			list[i].grace = 10 * time.Second
 		}
@@ -66,10 +68,4 @@ func flags(pairs ...string) []string {
 		args = append(args, fmt.Sprintf("--%s=%s", pairs[i], pairs[i+1]))
 	}
 	return args
-}
-
-// searchPath is a PATH with the cluster's programs first (containerd finds its shim there, runc a
-// criu), then the caller's, then the system folders that an ordinary user's PATH lacks.
-func searchPath(layout Layout, callers string) string {
-	return strings.Join([]string{layout.Bin, callers, "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"}, ":")
 }

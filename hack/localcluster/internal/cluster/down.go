@@ -70,17 +70,15 @@ func (c Cluster) stop(ctx context.Context) error {
 	}
 	endLeftovers(c.Layout)
 
-	var problems []error
 	if os.Geteuid() == 0 && !c.Options.Simulate {
 		removeShimSockets()
-		problems = append(problems, host.UnmountBelow(c.Layout.run()), host.UnmountBelow(c.Layout.data()))
+		err := errors.Join(host.UnmountBelow(c.Layout.run()), host.UnmountBelow(c.Layout.data()))
 		removeCgroups()
 		removeKubeletTraces(c.Layout)
-		problems = append(problems, tearDownNetwork(ctx, c.Layout)...)
-	}
-	if err := errors.Join(problems...); err != nil {
-		// run/ stays, so that the next attempt knows what is left to do.
-		return err
+		if err := errors.Join(err, tearDownNetwork(ctx, c.Layout)); err != nil {
+			// run/ stays, so that the next attempt knows what is left to do.
+			return err
+		}
 	}
 	return os.RemoveAll(c.Layout.run())
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"text/template"
@@ -50,7 +51,7 @@ type values struct {
 }
 
 func templateValues(layout Layout, options Options, kubernetesVersion string) values {
-	runc, err := host.Find("runc")
+	runc, err := exec.LookPath("runc")
 	if err != nil {
 		runc = "runc" // simulation does not use it
 	}
@@ -116,11 +117,7 @@ func writeConfig(layout Layout, options Options, kubernetesVersion string) error
 		if err != nil {
 			return err
 		}
-		path := layout.run(file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
+		if err := host.WriteFile(layout.run(file), content, 0o644); err != nil {
 			return err
 		}
 	}

@@ -144,7 +144,7 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 			return err
 		}
 	}
-	if err := component.CopySelf(c.Layout.self()); err != nil {
+	if err := copySelf(c.Layout.self()); err != nil {
 		return err
 	}
 	version, err := c.Layout.Version("kubernetes")
@@ -152,6 +152,20 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 		return err
 	}
 	return writeConfig(c.Layout, c.Options, version)
+}
+
+// copySelf puts the running executable into the file target, so that background processes do not
+// depend on where it was started from ("go run" deletes its executable).
+func copySelf(target string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(self)
+	if err != nil {
+		return fmt.Errorf("read own executable: %w", err)
+	}
+	return host.WriteFile(target, content, 0o755)
 }
 
 func (c Cluster) build(ctx context.Context) error {
@@ -198,43 +212,31 @@ func (c Cluster) start(ctx context.Context, missing []daemon) error {
 
 func (c Cluster) launch(d daemon) error {
 	_, err := process.Start(process.Spec{
-		Name: d.name, Program: c.Layout.program(d.program), Args: d.args, Env: d.env,
+		Name: d.name, Program: d.program, Args: d.args, Env: d.env,
 		Log: c.Layout.log(d.name), Owner: c.Layout.State,
 	}, c.Layout.processes())
 	return err
 }
 
+// ports are those that the daemons in list will serve.
 func (c Cluster) ports(list []daemon) []host.Port {
-	p := c.Options.Ports
-	all := map[string][]host.Port{
-		"etcd": {
-			bind("etcd", "etcd-port", "127.0.0.1", p.Etcd), bind("etcd (peers)", "etcd-peer-port", "127.0.0.1", p.EtcdPeer),
-		},
-		"kube-apiserver":          {bind("the API server", "api-port", c.Options.address(), p.API)},
-		"kube-controller-manager": {bind("the controller manager", "controller-manager-port", "127.0.0.1", p.ControllerManager)},
-		"kube-scheduler":          {bind("the scheduler", "scheduler-port", "127.0.0.1", p.Scheduler)},
-		"kwok":                    {bind("kwok", "kwok-port", "127.0.0.1", p.Kwok)},
-		"registry":                {bind("the image registry", "registry-port", c.Options.NodeIP, p.Registry)},
-		"coredns": {
-			bind("the name server", "", c.Options.NodeIP, 53),
-			bind("the name server (health)", "", "127.0.0.1", p.DNSHealth), bind("the name server (ready)", "", "127.0.0.1", p.DNSReady),
-		},
-		"kube-proxy": {
-			bind("kube-proxy (health)", "", "127.0.0.1", p.ProxyHealth), bind("kube-proxy (metrics)", "", "127.0.0.1", p.ProxyMetrics),
-		},
-		"kubelet": {
-			bind("the kubelet", "kubelet-port", c.Options.NodeIP, p.Kubelet), bind("the kubelet (health)", "", "127.0.0.1", p.KubeletHealth),
-		},
-	}
+	ports := c.Options.Ports
+	all := append(ports.All(), Port{Daemon: "coredns", What: "the name server", OnNode: true, Number: new(53)})
 	var needed []host.Port
 	for _, d := range list {
-		needed = append(needed, all[d.name]...)
+		for _, port := range all {
+			if port.Daemon != d.name {
+				continue
+			}
+			address := "127.0.0.1"
+			if port.OnNode {
+				address = c.Options.address()
+			}
+			bound := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(*port.Number))
+			needed = append(needed, host.Port{Purpose: port.What, Flag: port.Flag, Address: bound})
+		}
 	}
 	return needed
-}
-
-func bind(purpose, flag, address string, port int) host.Port {
-	return host.Port{Purpose: purpose, Flag: flag, Address: netip.AddrPortFrom(netip.MustParseAddr(address), uint16(port))}
 }
 
 func (c Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
@@ -248,5 +250,3 @@ func (c Cluster) sayWhere() {
 	}
 	c.say("  kubectl     %s --kubeconfig %s", c.Layout.program("kubectl"), c.Layout.Kubeconfig())
 }
-
-func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -142,10 +142,8 @@ func (s *Service) Down(ctx context.Context) error {
 			}
 		}
 	}
-	if len(s.before) > 0 {
-		if err := s.delete(ctx, s.before...); err != nil {
-			return err
-		}
+	if err := s.delete(ctx, s.before...); err != nil {
+		return err
 	}
 	for _, name := range s.remove {
 		content, err := s.render(name, s.constants)
@@ -163,10 +161,8 @@ func (s *Service) Down(ctx context.Context) error {
 	if err := s.delete(ctx, crds...); err != nil {
 		return fmt.Errorf("delete the kinds of %s: %w", s.title, err)
 	}
-	if len(s.after) > 0 {
-		if err := s.delete(ctx, s.after...); err != nil {
-			return err
-		}
+	if err := s.delete(ctx, s.after...); err != nil {
+		return err
 	}
 	fmt.Fprintf(s.cluster.Out, "%s removed in %s\n", s.title, since(begin))
 	return nil
@@ -258,6 +254,9 @@ func (s *Service) apply(ctx context.Context, names []string, v values) error {
 }
 
 func (s *Service) delete(ctx context.Context, args ...string) error {
+	if len(args) == 0 {
+		return nil
+	}
 	_, err := s.cluster.Kubectl(ctx, nil, append([]string{"delete", "--ignore-not-found", "--timeout=120s"}, args...)...)
 	return err
 }
