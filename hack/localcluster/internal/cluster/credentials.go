@@ -36,7 +36,7 @@ func writeCredentials(layout Layout, options Options) error {
 		request         pki.Request
 	}{
 		{"kube-apiserver", "ca", pki.Request{CommonName: "kube-apiserver", Hosts: []string{
-			options.address(), "127.0.0.1", serviceIP, "localhost", "kubernetes", "kubernetes.default",
+			options.Address(), "127.0.0.1", serviceIP, "localhost", "kubernetes", "kubernetes.default",
 			"kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 		}}},
 		{"kube-apiserver-kubelet-client", "ca", pki.Request{CommonName: "kube-apiserver-kubelet-client"}},

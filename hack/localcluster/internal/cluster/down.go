@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
@@ -56,8 +57,11 @@ func (c Cluster) stop(ctx context.Context) error {
 			return err
 		}
 	}
-	list := daemons(c.Layout, c.Options)
-	for p := phases - 1; p >= storing; p-- {
+	list, err := daemons(c.Layout, c.Options)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Backward(phases) {
 		if p == serving && !c.Options.Simulate {
 			// The kubelet, which would start them again, is gone; containerd, which owns them, is not yet.
 			endContainers(c.Layout)
@@ -83,14 +87,14 @@ func (c Cluster) stop(ctx context.Context) error {
 	return os.RemoveAll(c.Layout.run())
 }
 
-func (c Cluster) stopPhase(p phase, list []daemon, records []process.Record) {
+func (c Cluster) stopPhase(phase string, list []daemon, records []process.Record) {
 	var wait time.Duration
 	var stopping []process.Record
 	for _, d := range list {
 		for _, record := range records {
-			if d.phase == p && record.Name == d.name && record.Alive() {
+			if d.Phase == phase && record.Name == d.Name && record.Alive() {
 				stopping = append(stopping, record)
-				wait = max(wait, d.grace)
+				wait = max(wait, d.grace())
 			}
 		}
 	}

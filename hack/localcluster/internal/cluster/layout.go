@@ -26,6 +26,9 @@ func (l Layout) Version(name string) (string, error) {
 	return component.Named(name).Version(filepath.Join(l.Source, name))
 }
 
+// Path is the path of what has a relative one in the state folder.
+func (l Layout) Path(relative string) string { return filepath.Join(l.State, relative) }
+
 // PKI is the folder of keys and certificates.
 func (l Layout) PKI() string { return l.data("pki") }
 

@@ -153,8 +153,8 @@ var registryName = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?$|^[a
 // extendable are the programs that Options.ExtraArgs may name.
 var extendable = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "etcd", "kwok"}
 
-// address is where the API server and the node's servers listen.
-func (o Options) address() string {
+// Address is where the API server and the node's servers listen.
+func (o Options) Address() string {
 	if o.Simulate {
 		return "127.0.0.1"
 	}
@@ -162,7 +162,7 @@ func (o Options) address() string {
 }
 
 // APIServer is the URL of the API server.
-func (o Options) APIServer() string { return fmt.Sprintf("https://%s:%d", o.address(), o.Ports.API) }
+func (o Options) APIServer() string { return fmt.Sprintf("https://%s:%d", o.Address(), o.Ports.API) }
 
 // Registry is the host and port of the image registry.
 func (o Options) Registry() string { return fmt.Sprintf("%s:%d", o.NodeIP, o.Ports.Registry) }

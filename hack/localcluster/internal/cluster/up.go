@@ -45,7 +45,10 @@ func (c Cluster) Up(ctx context.Context) error {
 	if err := c.agreesWithRunning(); err != nil {
 		return err
 	}
-	list := daemons(c.Layout, c.Options)
+	list, err := daemons(c.Layout, c.Options)
+	if err != nil {
+		return err
+	}
 	missing, err := c.notRunning(list)
 	if err != nil {
 		return err
@@ -97,7 +100,7 @@ func (c Cluster) notRunning(list []daemon) ([]daemon, error) {
 	table := c.Layout.processes()
 	var missing []daemon
 	for _, d := range list {
-		record, ok, err := table.Get(d.name)
+		record, ok, err := table.Get(d.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -187,9 +190,9 @@ func (c Cluster) Builder() component.Builder {
 }
 
 func (c Cluster) start(ctx context.Context, missing []daemon) error {
-	for p := storing; p < phases; p++ {
+	for _, p := range phases {
 		for _, d := range missing {
-			if d.phase != p {
+			if d.Phase != p {
 				continue
 			}
 			if err := c.launch(d); err != nil {
@@ -212,8 +215,8 @@ func (c Cluster) start(ctx context.Context, missing []daemon) error {
 
 func (c Cluster) launch(d daemon) error {
 	_, err := process.Start(process.Spec{
-		Name: d.name, Program: d.program, Args: d.args, Env: d.env,
-		Log: c.Layout.log(d.name), Owner: c.Layout.State,
+		Name: d.Name, Program: d.Program, Args: d.Args, Env: d.Env,
+		Log: c.Layout.log(d.Name), Owner: c.Layout.State,
 	}, c.Layout.processes())
 	return err
 }
@@ -225,12 +228,12 @@ func (c Cluster) ports(list []daemon) []host.Port {
 	var needed []host.Port
 	for _, d := range list {
 		for _, port := range all {
-			if port.Daemon != d.name {
+			if port.Daemon != d.Name {
 				continue
 			}
 			address := "127.0.0.1"
 			if port.OnNode {
-				address = c.Options.address()
+				address = c.Options.Address()
 			}
 			bound := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(*port.Number))
 			needed = append(needed, host.Port{Purpose: port.What, Flag: port.Flag, Address: bound})

@@ -113,7 +113,7 @@ func (s *Service) Up(ctx context.Context) error {
 	if err := errors.Join(<-kinds, err); err != nil {
 		return err
 	}
-	if err := s.apply(ctx, s.install, v); err != nil {
+	if err := s.kubectl(ctx, s.install, v, "apply", "--server-side", "--force-conflicts"); err != nil {
 		return err
 	}
 	for _, condition := range s.conditions(s) {
@@ -121,7 +121,7 @@ func (s *Service) Up(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.apply(ctx, s.complete, v); err != nil {
+	if err := s.kubectl(ctx, s.complete, v, "apply", "--server-side", "--force-conflicts"); err != nil {
 		return err
 	}
 	fmt.Fprintf(s.cluster.Out, "%s %s ready: %s to start, %s in all\n", s.title, v.Version, since(starting), since(begin))
@@ -145,14 +145,8 @@ func (s *Service) Down(ctx context.Context) error {
 	if err := s.delete(ctx, s.before...); err != nil {
 		return err
 	}
-	for _, name := range s.remove {
-		content, err := s.render(name, s.constants)
-		if err != nil {
-			return err
-		}
-		if _, err := s.cluster.Kubectl(ctx, bytes.NewReader(content), "delete", "--ignore-not-found", "--timeout=120s", "-f", "-"); err != nil {
-			return err
-		}
+	if err := s.kubectl(ctx, s.remove, s.constants, "delete", "--ignore-not-found", "--timeout=120s"); err != nil {
+		return err
 	}
 	crds, err := s.crdFiles(ctx)
 	if err != nil {
@@ -240,13 +234,14 @@ func (s *Service) applyKinds(ctx context.Context, files []string) error {
 	return err
 }
 
-func (s *Service) apply(ctx context.Context, names []string, v values) error {
+// kubectl runs a command of kubectl on the objects of each of the templates.
+func (s *Service) kubectl(ctx context.Context, names []string, v values, args ...string) error {
 	for _, name := range names {
 		content, err := s.render(name, v)
 		if err != nil {
 			return err
 		}
-		if _, err := s.cluster.Kubectl(ctx, bytes.NewReader(content), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		if _, err := s.cluster.Kubectl(ctx, bytes.NewReader(content), append(args, "-f", "-")...); err != nil {
 			return err
 		}
 	}
