@@ -112,7 +112,6 @@ lint: $(GOLANGCI_LINT) lint-workflows ## Run golangci-lint over all Go code, hac
 	go run ./hack/words
 	$(GOLANGCI_LINT) run ./...
 	cd hack/localcluster && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
-	cd hack/catalog && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
 	@if command -v shellcheck >/dev/null; then set -x; shellcheck -x hack/*.sh .ci/run; fi
 
 .PHONY: lint-workflows
@@ -293,9 +292,9 @@ $(OPERATOR_SDK): $(COMPONENTS)/operator-sdk/go.mod $(COMPONENTS)/operator-sdk/go
 $(OPM): $(COMPONENTS)/opm/go.mod $(COMPONENTS)/opm/go.sum
 	$(call build_tool,github.com/operator-framework/operator-registry/cmd/opm,CGO_ENABLED=0,-trimpath -tags json1$(COMMA)containers_image_openpgp)
 
-$(CATALOG): hack/catalog/go.mod hack/catalog/go.sum $(shell find hack/catalog -name '*.go' -not -name '*_test.go')
+$(CATALOG): go.mod go.sum $(shell find hack/catalog -name '*.go' -not -name '*_test.go')
 	@echo "building $(notdir $@)"
-	@go build -C hack/catalog -o $@ .
+	@go build -o $@ ./hack/catalog
 
 # Kueue's manager, which a test of queued TrainingJobs runs.
 $(KUEUE): hack/kueue/go.mod hack/kueue/go.sum

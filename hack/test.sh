@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make test: the Python workers' tests, the tests of the local cluster and the catalog, and all Go tests that need no live node. Parts run
+# make test: the Python workers' tests, the tests of the local cluster, and all Go tests that need no live node. Parts run
 # beside each other, since most tests wait for servers. A part that fails does not keep the others from running, but makes the whole
 # fail. Installs the Debian packages that it needs. TEST_ARGS: more arguments for go test. TEST_RERUNS: how often a test that failed is
 # run again. TEST_RACE=all: run every package with the race detector, not only those with concurrency of their own.
@@ -47,8 +47,6 @@ main() {
   go_tests $(grep -x -F "$concurrent" <<<"$(with_budgets)") -- -run '^TestBudget' || FAILED+=("budgets")
   say "local cluster (Go)"
   (cd hack/localcluster && go_tests ./... --) || FAILED+=("local cluster")
-  say "catalog (Go)"
-  (cd hack/catalog && go_tests ./... --) || FAILED+=("catalog")
   show workers || FAILED+=("workers")
 
   if ((${#FAILED[@]})); then

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -14,20 +15,17 @@ func export(ctx context.Context, root, commit, folder string, paths ...string) e
 	if git(ctx, root, "cat-file", "-e", commit+"^{commit}").Run() != nil {
 		return missing(ctx, root, commit)
 	}
-	archive, err := os.CreateTemp("", "catalog-*.tar")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(archive.Name())
-	defer archive.Close()
-	args := append([]string{"archive", "--output=" + archive.Name(), commit, "--"}, paths...)
-	if output, err := git(ctx, root, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("read %s of commit %s: %w: %s", strings.Join(paths, ", "), commit, err, strings.TrimSpace(string(output)))
+	var archive, message bytes.Buffer
+	pack := git(ctx, root, append([]string{"archive", "--format=tar", commit, "--"}, paths...)...)
+	pack.Stdout, pack.Stderr = &archive, &message
+	if err := pack.Run(); err != nil {
+		return fmt.Errorf("read %s of commit %s: %w: %s", strings.Join(paths, ", "), commit, err, strings.TrimSpace(message.String()))
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	extract := exec.CommandContext(ctx, "tar", "--extract", "--no-same-owner", "--file", archive.Name(), "--directory", folder)
+	extract := exec.CommandContext(ctx, "tar", "--extract", "--no-same-owner", "--directory", folder)
+	extract.Stdin = &archive
 	if output, err := extract.CombinedOutput(); err != nil {
 		return fmt.Errorf("extract commit %s: %w: %s", commit, err, strings.TrimSpace(string(output)))
 	}

@@ -29,7 +29,7 @@ func run(arguments []string) error {
 	if len(arguments) == 0 {
 		return fmt.Errorf("no command\n%s", usage)
 	}
-	commands := map[string]func(crd map[string]any, argument string) error{"trim": trim, "bound": bound, "retire-version": retire}
+	commands := map[string]func(crd map[string]any, argument string) error{"trim": inField(trim), "bound": inField(bound), "retire-version": retire}
 	command, ok := commands[arguments[0]]
 	if !ok {
 		return fmt.Errorf("there is no command %q\n%s", arguments[0], usage)

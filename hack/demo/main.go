@@ -15,10 +15,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -45,7 +43,7 @@ func main() {
 }
 
 type demo struct {
-	client.WithWatch
+	client.Client
 
 	pods kubernetes.Interface
 	view view
@@ -86,7 +84,7 @@ func connect() (*demo, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), mlv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	objects, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	objects, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
@@ -94,7 +92,7 @@ func connect() (*demo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	return &demo{WithWatch: objects, pods: pods}, nil
+	return &demo{Client: objects, pods: pods}, nil
 }
 
 func readJob(file string) (*mlv1.TrainingJob, error) {
@@ -123,46 +121,26 @@ func (d *demo) replace(ctx context.Context, job *mlv1.TrainingJob) error {
 	return nil
 }
 
+// follow shows the job until it has finished.
 func (d *demo) follow(ctx context.Context, job *mlv1.TrainingJob) (*mlv1.TrainingJob, error) {
-	for {
-		events, err := d.Watch(ctx, &mlv1.TrainingJobList{}, client.InNamespace(job.Namespace),
-			client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", job.Name)})
-		if err != nil {
-			return nil, fmt.Errorf("watch the job: %w", err)
+	var last *mlv1.TrainingJob
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		last = &mlv1.TrainingJob{}
+		if err := d.Get(ctx, client.ObjectKeyFromObject(job), last); err != nil {
+			return false, err
 		}
-		last, err := d.show(ctx, events)
-		events.Stop()
-		if last != nil || err != nil {
-			return last, err
+		if d.view.update(last) {
+			kubectl(ctx, "get", "trainingjob", job.Name, "-n", job.Namespace)
 		}
+		return last.Status.State == mlv1.StateCompleted || last.Status.State == mlv1.StateFailed, nil
+	})
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("the job did not finish in time: see kubectl describe trainingjob: %w", ctx.Err())
 	}
-}
-
-// show returns the job once it has finished, or nil when the watch ended before.
-func (d *demo) show(ctx context.Context, events watch.Interface) (*mlv1.TrainingJob, error) {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the job did not finish in time: see kubectl describe trainingjob: %w", ctx.Err())
-		case event, open := <-events.ResultChan():
-			if !open {
-				return nil, nil
-			}
-			if event.Type == watch.Error {
-				return nil, apierrors.FromObject(event.Object)
-			}
-			job, ok := event.Object.(*mlv1.TrainingJob)
-			if !ok || event.Type == watch.Deleted {
-				continue
-			}
-			if d.view.update(job) {
-				kubectl(ctx, "get", "trainingjob", job.Name, "-n", job.Namespace)
-			}
-			if job.Status.State == mlv1.StateCompleted || job.Status.State == mlv1.StateFailed {
-				return job, nil
-			}
-		}
+	if err != nil {
+		return nil, fmt.Errorf("watch the job: %w", err)
 	}
+	return last, nil
 }
 
 // kubectl shows what a user would see; without kubectl it shows nothing.

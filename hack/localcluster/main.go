@@ -15,6 +15,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// An ordinary user's PATH lacks the system's folders, where some of the programs are.
+	_ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
 	err := cli.New().ExecuteContext(ctx)
 	if errors.Is(err, cli.ErrNotReady) {
 		os.Exit(1)

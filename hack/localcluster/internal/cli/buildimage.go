@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
@@ -19,12 +20,11 @@ import (
 )
 
 type imageFlags struct {
-	spec                             image.Spec
-	files, labels, annotations, tags []string
-	labelFiles                       []string
-	entrypoint, cmd                  string
-	output                           string
-	load, push                       bool
+	spec       image.Spec
+	tags       []string
+	fileLabels map[string]string
+	output     string
+	load, push bool
 }
 
 func buildImageCommand(f *folders) *cobra.Command {
@@ -35,33 +35,46 @@ func buildImageCommand(f *folders) *cobra.Command {
 			"    --user 65532:65532 --passwd-nonroot --with-ca-certificates --load",
 		RunE: func(cmd *cobra.Command, _ []string) error { return i.run(cmd.Context(), f) },
 	}
-	flags := cmd.Flags()
-	flags.StringArrayVar(&i.tags, "tag", nil, "name of the image; may be repeated")
+	i.register(cmd.Flags())
+	return cmd
+}
+
+func (i *imageFlags) register(flags *pflag.FlagSet) {
+	i.spec.Labels, i.spec.Annotations, i.fileLabels = map[string]string{}, map[string]string{}, map[string]string{}
+	flags.Func("tag", "`name` of the image; may be repeated", func(tag string) error {
+		i.tags = append(i.tags, tag)
+		_, err := image.FullName(tag)
+		return err
+	})
 	flags.StringVar(&i.spec.RootFS, "rootfs", "", "folder or tar file with the root file system to start from")
-	flags.StringArrayVar(&i.files, "file", nil, "file or folder to add, source:/path[:mode[:user:group]], with an owner folders keep their permissions; may be repeated")
-	flags.StringVar(&i.entrypoint, "entrypoint", "", "entrypoint: a path, or a JSON list of program and arguments")
-	flags.StringVar(&i.cmd, "cmd", "", "default arguments: a word, or a JSON list")
+	flags.Func("file", "file or folder to add, `source:/path[:mode[:user:group]]`, with an owner folders keep their permissions; may be repeated",
+		func(text string) error {
+			file, err := image.ParseFile(text)
+			i.spec.Files = append(i.spec.Files, file)
+			return err
+		})
+	flags.Func("entrypoint", "entrypoint: a path, or a `JSON list` of program and arguments", words(&i.spec.Entrypoint))
+	flags.Func("cmd", "default arguments: a word, or a `JSON list`", words(&i.spec.Cmd))
 	flags.StringVar(&i.spec.User, "user", "", "user or user:group to run as")
 	flags.StringArrayVar(&i.spec.Env, "env", nil, "environment variable NAME=value; may be repeated")
-	flags.StringArrayVar(&i.labels, "label", nil, "label name=value; may be repeated")
-	flags.StringArrayVar(&i.labelFiles, "labels-from", nil, "annotations.yaml of a bundle whose annotations become labels, which --label overrides; may be repeated")
-	flags.StringArrayVar(&i.annotations, "annotation", nil, "annotation of the manifest, name=value; may be repeated")
+	flags.Func("label", "label `name=value`; may be repeated", assign(i.spec.Labels))
+	flags.Func("labels-from", "annotations.yaml `file` of a bundle whose annotations become labels, which --label overrides; may be repeated", i.labelsFrom)
+	flags.Func("annotation", "annotation of the manifest, `name=value`; may be repeated", assign(i.spec.Annotations))
 	flags.StringVar(&i.spec.WorkDir, "workdir", "", "folder to start in")
 	flags.BoolVar(&i.spec.CACertificates, "with-ca-certificates", false, "add this machine's trusted certificates")
 	flags.BoolVar(&i.spec.Accounts, "passwd-nonroot", false, "add accounts nonroot (65532) and trainer (1000), and a /tmp that all can write")
 	flags.StringVar(&i.output, "output", "", "write the image to this tar file")
 	flags.BoolVar(&i.load, "load", false, "load the image into the running cluster's node")
 	flags.BoolVar(&i.push, "push", false, "push the image to the running cluster's registry, also under a name of a mirrored one (up --mirror)")
-	return cmd
 }
 
 func (i imageFlags) run(ctx context.Context, f *folders) error {
 	begin := time.Now()
-	spec, err := i.resolve()
-	if err != nil {
+	if err := i.validate(); err != nil {
 		return err
 	}
 	var c cluster.Cluster
+	var err error
 	if i.load || i.push {
 		if c, err = f.open(); err != nil {
 			return err
@@ -70,7 +83,8 @@ func (i imageFlags) run(ctx context.Context, f *folders) error {
 			return cluster.ErrSimulated
 		}
 	}
-	built, err := image.Build(spec)
+	i.spec.Labels = i.labels()
+	built, err := image.Build(i.spec)
 	if err != nil {
 		return err
 	}
@@ -106,76 +120,55 @@ func (i imageFlags) run(ctx context.Context, f *folders) error {
 	return nil
 }
 
-func (i imageFlags) resolve() (image.Spec, error) {
-	spec := i.spec
+func (i imageFlags) validate() error {
 	if len(i.tags) == 0 {
-		return spec, errors.New("--tag is needed")
+		return errors.New("--tag is needed")
 	}
 	if i.output == "" && !i.load && !i.push {
-		return spec, errors.New("one of --output, --load and --push is needed")
+		return errors.New("one of --output, --load and --push is needed")
 	}
-	for _, tag := range i.tags {
-		if _, err := image.FullName(tag); err != nil {
-			return spec, err
-		}
-	}
-	for _, text := range i.files {
-		file, err := image.ParseFile(text)
-		if err != nil {
-			return spec, err
-		}
-		spec.Files = append(spec.Files, file)
-	}
-	var err error
-	if spec.Labels, err = i.allLabels(); err != nil {
-		return spec, err
-	}
-	if spec.Annotations, err = split("annotation", i.annotations); err != nil {
-		return spec, err
-	}
-	if spec.Entrypoint, err = words("entrypoint", i.entrypoint); err != nil {
-		return spec, err
-	}
-	spec.Cmd, err = words("cmd", i.cmd)
-	return spec, err
+	return nil
 }
 
-func (i imageFlags) allLabels() (map[string]string, error) {
-	labels := map[string]string{}
-	for _, path := range i.labelFiles {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("--labels-from: %w", err)
-		}
-		var file struct {
-			Annotations map[string]string `json:"annotations"`
-		}
-		if err := yaml.Unmarshal(content, &file); err != nil {
-			return nil, fmt.Errorf("--labels-from %s: %w", path, err)
-		}
-		if len(file.Annotations) == 0 {
-			return nil, fmt.Errorf("--labels-from %s: want a YAML file with a map named annotations, as a bundle has in metadata/annotations.yaml", path)
-		}
-		maps.Copy(labels, file.Annotations)
+// labels are those of files and of flags, which count more.
+func (i imageFlags) labels() map[string]string {
+	labels := maps.Clone(i.fileLabels)
+	maps.Copy(labels, i.spec.Labels)
+	return labels
+}
+
+// labelsFrom adds the labels of a file.
+func (i *imageFlags) labelsFrom(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
 	}
-	given, err := split("label", i.labels)
-	maps.Copy(labels, given)
-	return labels, err
+	var file struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := yaml.Unmarshal(content, &file); err != nil {
+		return err
+	}
+	if len(file.Annotations) == 0 {
+		return errors.New("want a YAML file with a map named annotations, as a bundle has in metadata/annotations.yaml")
+	}
+	maps.Copy(i.fileLabels, file.Annotations)
+	return nil
 }
 
 // words reads a JSON list, or takes the whole text as one word.
-func words(flag, text string) ([]string, error) {
-	if text == "" {
-		return nil, nil
+func words(list *[]string) func(text string) error {
+	return func(text string) error {
+		switch {
+		case text == "":
+			*list = nil
+		case strings.HasPrefix(text, "["):
+			return json.Unmarshal([]byte(text), list)
+		default:
+			*list = []string{text}
+		}
+		return nil
 	}
-	if !strings.HasPrefix(text, "[") {
-		return []string{text}, nil
-	}
-	var list []string
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, fmt.Errorf("--%s %q: %w", flag, text, err)
-	}
-	return list, nil
 }
 
 func writeFile(path string, built *image.Image, tags []string) error {

@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/image"
 )
 
 func TestFoldersAreFoundFromInsideTheRepository(t *testing.T) {
@@ -51,14 +54,14 @@ func TestRealPathResolvesLinks(t *testing.T) {
 }
 
 func TestUpOptions(t *testing.T) {
-	cmd := upCommand(&folders{})
-	if err := cmd.ParseFlags([]string{"--simulate", "--port-offset=100", "--etcd-port=9000"}); err != nil {
-		t.Fatal(err)
+	parse := func(args ...string) (cluster.Options, error) {
+		var u upFlags
+		flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
+		u.register(flags)
+		err := flags.Parse(args)
+		return u.resolve(), err
 	}
-	u := upFlags{offset: 100, extraArgs: []string{"etcd=--v=1"}, resources: []string{"nvidia.com/gpu=8"}}
-	u.options.Simulate = true
-	u.ports.Etcd = 9000
-	got, err := u.resolve()
+	got, err := parse("--simulate", "--port-offset=100", "--etcd-port=9000", "--extra-arg=etcd=--v=1", "--node-resource=nvidia.com/gpu=8")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,27 +73,37 @@ func TestUpOptions(t *testing.T) {
 	if !reflect.DeepEqual(got.ExtraArgs, map[string][]string{"etcd": {"--v=1"}}) || got.Simulation.Resources["nvidia.com/gpu"] != "8" {
 		t.Errorf("extra arguments %v, resources %v", got.ExtraArgs, got.Simulation.Resources)
 	}
-	for _, bad := range []upFlags{{extraArgs: []string{"etcd"}}, {resources: []string{"=8"}}, {labels: []string{"zone"}}} {
-		if _, err := bad.resolve(); err == nil {
-			t.Errorf("%+v: no error", bad)
+	for _, bad := range []string{"--extra-arg=etcd", "--node-resource==8", "--node-label=zone"} {
+		if _, err := parse(bad); err == nil {
+			t.Errorf("%s: no error", bad)
 		}
 	}
 }
 
+func parseImage(args ...string) (image.Spec, error) {
+	var i imageFlags
+	flags := pflag.NewFlagSet("build-image", pflag.ContinueOnError)
+	i.register(flags)
+	if err := flags.Parse(args); err != nil {
+		return image.Spec{}, err
+	}
+	i.spec.Labels = i.labels()
+	return i.spec, i.validate()
+}
+
 func TestImageFlags(t *testing.T) {
-	good := imageFlags{tags: []string{"demo:dev"}, output: "x.tar", entrypoint: `["/a", "b"]`, cmd: "c"}
-	spec, err := good.resolve()
+	spec, err := parseImage("--tag=demo:dev", "--output=x.tar", `--entrypoint=["/a", "b"]`, "--cmd=c")
 	if err != nil || !reflect.DeepEqual(spec.Entrypoint, []string{"/a", "b"}) || !reflect.DeepEqual(spec.Cmd, []string{"c"}) {
 		t.Errorf("got %+v, error %v", spec, err)
 	}
-	for want, flags := range map[string]imageFlags{
-		"--tag is needed":  {output: "x.tar"},
-		"--output, --load": {tags: []string{"demo:dev"}},
-		"--entrypoint":     {tags: []string{"demo:dev"}, load: true, entrypoint: "[broken"},
-		"image name":       {tags: []string{"DEMO"}, load: true},
-		"octal":            {tags: []string{"demo"}, load: true, files: []string{"a:/b:rwx"}},
+	for want, args := range map[string][]string{
+		"--tag is needed":  {"--output=x.tar"},
+		"--output, --load": {"--tag=demo:dev"},
+		"--entrypoint":     {"--tag=demo:dev", "--load", "--entrypoint=[broken"},
+		"image name":       {"--tag=DEMO", "--load"},
+		"octal":            {"--tag=demo", "--load", "--file=a:/b:rwx"},
 	} {
-		if _, err := flags.resolve(); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseImage(args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one that says %q", err, want)
 		}
 	}
@@ -107,15 +120,13 @@ func TestLabelsFromABundle(t *testing.T) {
 		return path
 	}
 	annotations := write("annotations.yaml", "annotations:\n  a: from the file\n  b: from the file\n")
-	flags := imageFlags{tags: []string{"demo:dev"}, load: true, labelFiles: []string{annotations}, labels: []string{"b=from the flag", "c=d"}}
-	spec, err := flags.resolve()
+	spec, err := parseImage("--tag=demo:dev", "--load", "--label=b=from the flag", "--label=c=d", "--labels-from="+annotations)
 	want := map[string]string{"a": "from the file", "b": "from the flag", "c": "d"}
 	if err != nil || !reflect.DeepEqual(spec.Labels, want) {
 		t.Errorf("got %v, error %v; want %v", spec.Labels, err, want)
 	}
 	for _, path := range []string{filepath.Join(dir, "none.yaml"), write("other.yaml", "a: b\n"), write("broken.yaml", "annotations: [1\n")} {
-		flags.labelFiles = []string{path}
-		if _, err := flags.resolve(); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := parseImage("--tag=demo:dev", "--load", "--labels-from="+path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: error %v, want one that names the file", path, err)
 		}
 	}

@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -19,8 +17,49 @@ func machineCommand(f *folders) *cobra.Command {
 			"runtime and a kubelet that is not yet part of any cluster. It does at its start what an instance of Google Cloud does:\n" +
 			"it asks a metadata server for SSH keys and a startup script, publishes its host keys and runs the script.",
 	}
-	cmd.AddCommand(machineUpCommand(f), machinePreemptCommand(f), machineDownCommand(f), machineListCommand(f))
-	cmd.AddCommand(machineInternalCommands()...)
+	cmd.AddCommand(
+		machineUpCommand(f),
+		&cobra.Command{
+			Use: "preempt NAME", Short: "Power a machine off at once; its disk stays, and up starts it again", Args: cobra.ExactArgs(1),
+			RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
+				return c.MachinePreempt(ctx, args[0])
+			}),
+		},
+		&cobra.Command{
+			Use: "down NAME...", Short: "Power machines off and remove them; their nodes stay in the cluster", Args: cobra.MinimumNArgs(1),
+			RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
+				for _, name := range args {
+					if err := c.MachineDown(ctx, name); err != nil {
+						return err
+					}
+				}
+				return nil
+			}),
+		},
+		&cobra.Command{
+			Use: "list", Short: "Show the machines", Args: cobra.NoArgs,
+			RunE: f.onCluster(func(_ context.Context, c cluster.Cluster, _ []string) error { return c.MachineList() }),
+		},
+		// These run inside of a machine.
+		&cobra.Command{
+			Use: "init DISK", Hidden: true, Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error { return guest.Init(args[0]) },
+		},
+		&cobra.Command{
+			Use: "supervise DISK", Hidden: true, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error { return guest.Supervise(cmd.Context(), args[0]) },
+		},
+		&cobra.Command{
+			Use: "systemctl -- ARGS", Hidden: true, Args: cobra.ArbitraryArgs,
+			RunE: func(_ *cobra.Command, args []string) error {
+				code, err := guest.Systemctl(args, os.Stdout)
+				if err == nil && code != 0 {
+					os.Exit(code)
+				}
+				return err
+			},
+		},
+	)
 	return cmd
 }
 
@@ -39,63 +78,4 @@ func machineUpCommand(f *folders) *cobra.Command {
 	flags.StringVar(&options.StartupScript, "startup-script", "", "script that a machine without metadata server runs at each start")
 	flags.StringArrayVar(&options.Images, "image", nil, "one of the node's images that a new machine gets, too; may be repeated (it can pull what was pushed)")
 	return cmd
-}
-
-func machinePreemptCommand(f *folders) *cobra.Command {
-	return &cobra.Command{
-		Use: "preempt NAME", Short: "Power a machine off at once; its disk stays, and up starts it again", Args: cobra.ExactArgs(1),
-		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
-			return c.MachinePreempt(ctx, args[0])
-		}),
-	}
-}
-
-func machineDownCommand(f *folders) *cobra.Command {
-	return &cobra.Command{
-		Use: "down NAME...", Short: "Power machines off and remove them; their nodes stay in the cluster", Args: cobra.MinimumNArgs(1),
-		RunE: f.onCluster(func(ctx context.Context, c cluster.Cluster, args []string) error {
-			for _, name := range args {
-				if err := c.MachineDown(ctx, name); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-	}
-}
-
-func machineListCommand(f *folders) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "Show the machines", Args: cobra.NoArgs,
-		RunE: f.onCluster(func(_ context.Context, c cluster.Cluster, _ []string) error {
-			return c.MachineList()
-		}),
-	}
-}
-
-func machineInternalCommands() []*cobra.Command {
-	return []*cobra.Command{
-		{
-			Use: "init DISK", Hidden: true, Args: cobra.ExactArgs(1),
-			RunE: func(_ *cobra.Command, args []string) error { return guest.Init(args[0]) },
-		},
-		{
-			Use: "supervise DISK", Hidden: true, Args: cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM)
-				defer stop()
-				return guest.Supervise(ctx, args[0])
-			},
-		},
-		{
-			Use: "systemctl -- ARGS", Hidden: true, Args: cobra.ArbitraryArgs,
-			RunE: func(_ *cobra.Command, args []string) error {
-				code, err := guest.Systemctl(args, os.Stdout)
-				if err == nil && code != 0 {
-					os.Exit(code)
-				}
-				return err
-			},
-		},
-	}
 }

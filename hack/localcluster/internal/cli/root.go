@@ -4,10 +4,10 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -145,14 +145,14 @@ func (f *folders) onCluster(run func(ctx context.Context, c cluster.Cluster, arg
 	}
 }
 
-func split(flag string, assignments []string) (map[string]string, error) {
-	values := map[string]string{}
-	for _, assignment := range assignments {
-		name, value, ok := cut(assignment)
-		if !ok {
-			return nil, fmt.Errorf("--%s %q: want name=value", flag, assignment)
+// assign takes assignments name=value, one in each call.
+func assign(values map[string]string) func(assignment string) error {
+	return func(assignment string) error {
+		name, value, ok := strings.Cut(assignment, "=")
+		if !ok || name == "" {
+			return errors.New("want name=value")
 		}
 		values[name] = value
+		return nil
 	}
-	return values, nil
 }

@@ -68,39 +68,25 @@ func containerCgroups(tasks string) []string {
 	return groups
 }
 
-// cgroupProcesses returns the ids of the processes in a control group, in whichever hierarchy it is.
+// cgroupProcesses returns the ids of the processes in a control group and in those below it, in whichever hierarchy it is.
 func cgroupProcesses(group string) []int {
-	seen := map[int]bool{}
 	var pids []int
 	for _, hierarchy := range hierarchies() {
-		content, err := os.ReadFile(filepath.Join(hierarchy, group, "cgroup.procs"))
-		if err != nil {
-			continue
-		}
-		for field := range strings.FieldsSeq(string(content)) {
-			// Zero stands for a process of another PID namespace, which cannot be signalled by number.
-			if pid, err := strconv.Atoi(field); err == nil && pid > 1 && !seen[pid] {
-				seen[pid] = true
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
-}
-
-func cgroupProcessesBelow(group string) int {
-	count := 0
-	for _, hierarchy := range hierarchies() {
 		_ = filepath.WalkDir(filepath.Join(hierarchy, group), func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.Name() == "cgroup.procs" {
-				if content, err := os.ReadFile(path); err == nil {
-					count += len(strings.Fields(string(content)))
+			if err != nil || entry.Name() != "cgroup.procs" {
+				return nil
+			}
+			content, _ := os.ReadFile(path)
+			for field := range strings.FieldsSeq(string(content)) {
+				// Zero stands for a process of another PID namespace, which cannot be signalled by number.
+				if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+					pids = append(pids, pid)
 				}
 			}
 			return nil
 		})
 	}
-	return count
+	return pids
 }
 
 // removeCgroups removes the control groups that the kubelet made. A group that still holds processes,

@@ -2,74 +2,57 @@ package cluster
 
 import (
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
+// daemon is a process of the cluster, as templates/daemons.yaml describes it.
 type daemon struct {
-	// name is the name of the record and of the log.
-	name string
-	// program is the name of a file in the binary folder, or a path.
-	program string
-	args    []string
-	env     []string
-	// phase orders starting; daemons of one phase start together, and stop together in reverse order.
-	phase phase
-	// grace is how long it may take to end before it is killed.
-	grace time.Duration
+	// Name is the name of the record and of the log.
+	Name string
+	// Program is the path of the executable; empty for the file called Name in the binary folder.
+	Program string
+	// Args and Flags, by name, are the arguments; the command line has them in this order.
+	Args  []string
+	Flags map[string]string
+	Env   []string
+	// Phase orders starting; daemons of one phase start together, and stop together in reverse order.
+	Phase string
+	// GraceSeconds is how long it may take to end before it is killed.
+	GraceSeconds int
 }
 
-// phase is a step of the start; each needs the one before.
-type phase int
+// The phases of a start in their order.
+const serving = "serving"
 
-const (
-	// storing is etcd: it outlives the API server, which without it does not end on SIGTERM.
-	storing phase = iota
-	// serving is what others talk to: the API server, the container runtime, the registry.
-	serving
-	// controlling needs a ready API server.
-	controlling
-	// working runs pods and serves them.
-	working
-	phases = working + 1
-)
+var phases = []string{"storing", serving, "controlling", "working"}
 
-func daemons(layout Layout, options Options) []daemon {
-	list := controlPlane(layout, options)
-	if options.Simulate {
-		list = append(list, simulator(layout, options))
-	} else {
-		list = append(list, node(layout, options)...)
+func daemons(layout Layout, options Options) ([]daemon, error) {
+	content, err := render("daemons.yaml", templateValues(layout, options, ""))
+	if err != nil {
+		return nil, err
 	}
-	list = append(list, provisioner(layout))
+	var list []daemon
+	if err := yaml.UnmarshalStrict(content, &list); err != nil {
+		return nil, fmt.Errorf("read the processes of the cluster: %w", err)
+	}
 	for i := range list {
-		list[i].args = append(list[i].args, options.ExtraArgs[list[i].program]...)
-		if list[i].grace == 0 {
-			list[i].grace = 10 * time.Second
+		d := &list[i]
+		for _, name := range slices.Sorted(maps.Keys(d.Flags)) {
+			d.Args = append(d.Args, fmt.Sprintf("--%s=%s", name, d.Flags[name]))
+		}
+		d.Args = append(d.Args, options.ExtraArgs[d.Name]...)
+		if d.Program == "" {
+			d.Program = layout.program(d.Name)
+		}
+		if d.GraceSeconds == 0 {
+			d.GraceSeconds = 10
 		}
 	}
-	return list
+	return list, nil
 }
 
-// provisioner makes the volumes of the default StorageClass. It is this command itself.
-func provisioner(layout Layout) daemon {
-	return daemon{
-		name: "provisioner", program: layout.self(), phase: working,
-		args: []string{"provisioner", "--kubeconfig", layout.Kubeconfig(), "--volumes", layout.data("volumes"), "--name", Provisioner},
-	}
-}
-
-// flags turns pairs of name and value into arguments, sorted as given.
-func flags(pairs ...string) []string {
-	args := make([]string, 0, len(pairs)/2)
-	for i := 0; i+1 < len(pairs); i += 2 {
-		args = append(args, fmt.Sprintf("--%s=%s", pairs[i], pairs[i+1]))
-	}
-	return args
-}
-
-// searchPath is a PATH with the cluster's programs first (containerd finds its shim there, runc a
-// criu), then the caller's, then the system folders that an ordinary user's PATH lacks.
-func searchPath(layout Layout, callers string) string {
-	return strings.Join([]string{layout.Bin, callers, "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"}, ":")
-}
+func (d daemon) grace() time.Duration { return time.Duration(d.GraceSeconds) * time.Second }

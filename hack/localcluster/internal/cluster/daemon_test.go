@@ -8,13 +8,16 @@ import (
 
 func byName(t *testing.T, options Options) map[string]daemon {
 	t.Helper()
-	list := daemons(Layout{State: "/state", Bin: "/bin"}, options)
+	list, err := daemons(Layout{State: "/state", Bin: "/bin"}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := map[string]daemon{}
 	for _, d := range list {
-		if _, twice := all[d.name]; twice {
-			t.Errorf("two processes are called %s", d.name)
+		if _, twice := all[d.Name]; twice {
+			t.Errorf("two processes are called %s", d.Name)
 		}
-		all[d.name] = d
+		all[d.Name] = d
 	}
 	return all
 }
@@ -39,7 +42,7 @@ func TestDaemonsOfEachKind(t *testing.T) {
 					t.Errorf("no process %s", name)
 				}
 			}
-			if all["etcd"].phase >= all["kube-apiserver"].phase {
+			if slices.Index(phases, all["etcd"].Phase) >= slices.Index(phases, all["kube-apiserver"].Phase) {
 				t.Error("etcd would be stopped before the API server, which then does not end")
 			}
 		})
@@ -70,12 +73,12 @@ func TestArguments(t *testing.T) {
 		{"own stages", staged, "kwok", "--config=/my/stages.yaml"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := byName(t, test.options)[test.daemon].args; !slices.Contains(got, test.want) {
+			if got := byName(t, test.options)[test.daemon].Args; !slices.Contains(got, test.want) {
 				t.Errorf("%s lacks in %v", test.want, got)
 			}
 		})
 	}
-	for _, arg := range byName(t, live())["kube-apiserver"].args {
+	for _, arg := range byName(t, live())["kube-apiserver"].Args {
 		if strings.HasPrefix(arg, "--audit") {
 			t.Errorf("%s although no audit log was asked for", arg)
 		}
@@ -118,7 +121,10 @@ func TestValidate(t *testing.T) {
 func TestPortsOfLiveAndSimulatedDoNotMeet(t *testing.T) {
 	taken := map[uint16]bool{}
 	for _, options := range []Options{live(), simulated()} {
-		list := daemons(Layout{State: "/state"}, options)
+		list, err := daemons(Layout{State: "/state"}, options)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, port := range (Cluster{Options: options}).ports(list) {
 			if taken[port.Address.Port()] {
 				t.Errorf("port %d of %s is used twice", port.Address.Port(), port.Purpose)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
@@ -56,8 +57,11 @@ func (c Cluster) stop(ctx context.Context) error {
 			return err
 		}
 	}
-	list := daemons(c.Layout, c.Options)
-	for p := phases - 1; p >= storing; p-- {
+	list, err := daemons(c.Layout, c.Options)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Backward(phases) {
 		if p == serving && !c.Options.Simulate {
 			// The kubelet, which would start them again, is gone; containerd, which owns them, is not yet.
 			endContainers(c.Layout)
@@ -70,29 +74,27 @@ func (c Cluster) stop(ctx context.Context) error {
 	}
 	endLeftovers(c.Layout)
 
-	var problems []error
 	if os.Geteuid() == 0 && !c.Options.Simulate {
 		removeShimSockets()
-		problems = append(problems, host.UnmountBelow(c.Layout.run()), host.UnmountBelow(c.Layout.data()))
+		err := errors.Join(host.UnmountBelow(c.Layout.run()), host.UnmountBelow(c.Layout.data()))
 		removeCgroups()
 		removeKubeletTraces(c.Layout)
-		problems = append(problems, tearDownNetwork(ctx, c.Layout)...)
-	}
-	if err := errors.Join(problems...); err != nil {
-		// run/ stays, so that the next attempt knows what is left to do.
-		return err
+		if err := errors.Join(err, tearDownNetwork(ctx, c.Layout)); err != nil {
+			// run/ stays, so that the next attempt knows what is left to do.
+			return err
+		}
 	}
 	return os.RemoveAll(c.Layout.run())
 }
 
-func (c Cluster) stopPhase(p phase, list []daemon, records []process.Record) {
+func (c Cluster) stopPhase(phase string, list []daemon, records []process.Record) {
 	var wait time.Duration
 	var stopping []process.Record
 	for _, d := range list {
 		for _, record := range records {
-			if d.phase == p && record.Name == d.name && record.Alive() {
+			if d.Phase == phase && record.Name == d.Name && record.Alive() {
 				stopping = append(stopping, record)
-				wait = max(wait, d.grace)
+				wait = max(wait, d.grace())
 			}
 		}
 	}

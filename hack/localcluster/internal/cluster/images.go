@@ -54,16 +54,11 @@ func Running(layout Layout) (Options, error) {
 }
 
 func (c Cluster) loadPause(ctx context.Context) error {
-	built, err := image.Build(image.Spec{
+	_, err := c.EnsureImage(ctx, PauseImage, image.Spec{
 		Files:      []image.File{{Source: c.Layout.program("pause"), Path: "/pause", Mode: 0o755}},
 		Entrypoint: []string{"/pause"},
 		User:       "65535:65535",
 	})
-	if err != nil {
-		return fmt.Errorf("build the pause image: %w", err)
-	}
-	defer built.Close()
-	_, err = c.LoadBuilt(ctx, built, []string{PauseImage})
 	return err
 }
 

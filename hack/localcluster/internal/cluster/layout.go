@@ -26,6 +26,9 @@ func (l Layout) Version(name string) (string, error) {
 	return component.Named(name).Version(filepath.Join(l.Source, name))
 }
 
+// Path is the path of what has a relative one in the state folder.
+func (l Layout) Path(relative string) string { return filepath.Join(l.State, relative) }
+
 // PKI is the folder of keys and certificates.
 func (l Layout) PKI() string { return l.data("pki") }
 
@@ -36,13 +39,7 @@ func (l Layout) run(elem ...string) string { return l.path("run", elem) }
 func (l Layout) data(elem ...string) string { return l.path("data", elem) }
 func (l Layout) log(name string) string     { return filepath.Join(l.State, "logs", name+".log") }
 
-func (l Layout) program(name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(l.Bin, name)
-}
-
+func (l Layout) program(name string) string    { return filepath.Join(l.Bin, name) }
 func (l Layout) self() string                  { return l.run("bin", "localcluster") }
 func (l Layout) kubeconfig(name string) string { return l.run("kubeconfig", name) }
 func (l Layout) containerdSocket() string      { return l.run("containerd.sock") }

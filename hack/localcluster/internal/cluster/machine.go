@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/guest"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
@@ -14,16 +15,9 @@ import (
 // Machine is a simulated VM beside the node: processes in their own namespaces, without a connection to the cluster until they
 // join it.
 type Machine struct {
-	// Name is its host name.
-	Name string `json:"name"`
+	guest.Config
 	// Number gives it its addresses: the last part of its own, and its network of pods.
 	Number int `json:"number"`
-	// Address is its own.
-	Address string `json:"address"`
-	// PodCIDR is the network of its pods.
-	PodCIDR string `json:"podCIDR"`
-	// Metadata is the host and port of its metadata server.
-	Metadata string `json:"metadata,omitempty"`
 }
 
 // MachineOptions say what a new machine is like.
@@ -71,8 +65,6 @@ func addressesOf(options Options, number int) (address, pods string, err error) 
 	return netip.AddrFrom4(bytes).String(), netip.PrefixFrom(netip.AddrFrom4(first), 24).String(), nil
 }
 
-func (m Machine) cgroup() string { return "/localcluster-" + m.Name }
-
 // device is the host's end of the veth pair to the machine.
 func (m Machine) device() string    { return fmt.Sprintf("lcm%d", m.Number) }
 func (m Machine) namespace() string { return "localcluster-" + m.Name }
@@ -85,7 +77,7 @@ func (c Cluster) machineProcess(m Machine) (record process.Record, ok bool) {
 }
 
 func (c Cluster) machines() ([]Machine, error) {
-	files, err := filepath.Glob(c.Layout.machine("*", "machine.json"))
+	files, err := filepath.Glob(c.Layout.machine("*", guest.DiskConfig))
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +93,12 @@ func (c Cluster) machines() ([]Machine, error) {
 }
 
 func (c Cluster) getMachine(name string) (m Machine, ok bool, err error) {
-	ok, err = jsonfile.Load(c.Layout.machine(name, "machine.json"), &m)
+	ok, err = jsonfile.Load(c.Layout.machine(name, guest.DiskConfig), &m)
 	return m, ok, err
 }
 
 func (c Cluster) saveMachine(m Machine) error {
-	return jsonfile.Save(c.Layout.machine(m.Name, "machine.json"), m)
+	return jsonfile.Save(c.Layout.machine(m.Name, guest.DiskConfig), m)
 }
 
 // lockMachines keeps two commands from taking the same number; the second waits.

@@ -71,9 +71,7 @@ func TestMetadataServerMustBeReachable(t *testing.T) {
 
 // What kubeadm reads must be whole: each ConfigMap names what it is about.
 func TestJoiningIsWhatKubeadmReads(t *testing.T) {
-	content, err := render("joining.yaml", values{
-		NodeIP: "10.77.0.1", PodCIDR: "10.78.0.0/16", ServiceCIDR: "10.96.0.0/16", APIServer: "https://10.77.0.1:6443", CAPEM: "Q0E=", KubernetesVersion: "v1.36.3",
-	})
+	content, err := render("joining.yaml", values{Options: live(), NodeIP: "10.77.0.1", CAPEM: "Q0E=", KubernetesVersion: "v1.36.3"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"runtime"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/guest"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/pki"
 )
 
@@ -22,24 +23,12 @@ func (c Cluster) writeDisk(m Machine, options MachineOptions) error {
 	if err := guest.MakeFolders(disk); err != nil {
 		return err
 	}
-	config := guest.Config{
-		Name: m.Name, Disk: disk, Programs: c.Layout.Bin, State: c.Layout.State,
-		Address: m.Address + "/24", Gateway: c.Options.NodeIP, PodCIDR: m.PodCIDR, ClusterCIDR: c.Options.PodCIDR,
-		Metadata: m.Metadata, CgroupRoot: m.cgroup(),
-	}
-	if err := config.Save(); err != nil {
-		return err
-	}
 	files, err := c.machineFiles(m)
 	if err != nil {
 		return err
 	}
 	for path, content := range files {
-		path = filepath.Join(guest.Upper(disk, "/etc"), path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
+		if err := host.WriteFile(filepath.Join(guest.Upper(disk, "/etc"), path), content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -74,7 +63,7 @@ func (c Cluster) machineFiles(m Machine) (map[string][]byte, error) {
 		"hosts":       fmt.Appendf(nil, "127.0.0.1 localhost\n%s %s\n", m.Address, m.Name),
 		"resolv.conf": fmt.Appendf(nil, "nameserver %s\n", c.Options.NodeIP),
 		// Control groups are shared with the host, where another kubelet has its own.
-		"default/kubelet": fmt.Appendf(nil, "KUBELET_EXTRA_ARGS=\"--cgroup-root=%s --node-ip=%s\"\n", m.cgroup(), m.Address),
+		"default/kubelet": fmt.Appendf(nil, "KUBELET_EXTRA_ARGS=\"--cgroup-root=%s --node-ip=%s\"\n", m.CgroupRoot, m.Address),
 	}
 	for path, name := range templates {
 		content, err := render(name, v)
@@ -95,11 +84,8 @@ func (c Cluster) machineCredentials(m Machine) error {
 		return err
 	}
 	disk := c.Layout.machine(m.Name)
-	pair, err := ca.Issue(pki.Request{CommonName: "system:node:" + m.Name, Hosts: []string{m.Address, m.Name, "127.0.0.1"}})
-	if err != nil {
-		return err
-	}
-	if err := pair.Write(filepath.Join(disk, guest.DiskKubeletPKI), "kubelet"); err != nil {
+	request := pki.Request{CommonName: "system:node:" + m.Name, Hosts: []string{m.Address, m.Name, "127.0.0.1"}}
+	if err := ca.IssueFiles(filepath.Join(disk, guest.DiskKubeletPKI), "kubelet", request); err != nil {
 		return err
 	}
 	kubeconfig, err := os.ReadFile(c.Layout.kubeconfig("kube-proxy"))
@@ -133,21 +119,21 @@ func (c Cluster) copyImage(ctx context.Context, name, socket string) error {
 	if err != nil {
 		return err
 	}
-	reader, writer := io.Pipe()
 	// Without --local the client may end before it has written all that the runtime streams to it.
 	export := c.ctrCommand(ctx, c.Layout.containerdSocket(), "images", "export", "--local", "--platform", "linux/"+runtime.GOARCH, "-", name)
 	var problem bytes.Buffer
-	export.Stdout, export.Stderr = writer, &problem
-	exported := make(chan error, 1)
-	go func() {
-		err := export.Run()
-		writer.CloseWithError(err)
-		exported <- err
-	}()
-	_, err = c.ctrAt(ctx, socket, reader, "images", "import", "-")
-	reader.Close()
-	if failed := <-exported; failed != nil {
-		return fmt.Errorf("%w: %s", failed, bytes.TrimSpace(problem.Bytes()))
+	export.Stderr = &problem
+	archive, err := export.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := export.Start(); err != nil {
+		return err
+	}
+	_, err = c.ctrAt(ctx, socket, archive, "images", "import", "-")
+	archive.Close() // so that the export ends also when the import has failed
+	if failed := export.Wait(); failed != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %s", failed, bytes.TrimSpace(problem.Bytes())))
 	}
 	return err
 }

@@ -48,7 +48,7 @@ func (c Cluster) powerOff(ctx context.Context, m Machine) error {
 		// With the first process of their namespace all others end, and with the last of them the mounts.
 		process.Kill(record.Identity)
 	}
-	if err := waitEmpty(ctx, m.cgroup()); err != nil {
+	if err := waitEmpty(ctx, m.CgroupRoot); err != nil {
 		return err
 	}
 	if err := c.disconnect(ctx, m); err != nil {
@@ -61,7 +61,7 @@ func waitEmpty(ctx context.Context, group string) error {
 	const limit = 10 * time.Second
 	left := 0
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
-		left = cgroupProcessesBelow(group)
+		left = len(cgroupProcesses(group))
 		return left == 0, nil
 	})
 	if err != nil {

@@ -62,7 +62,7 @@ func (c Cluster) disconnect(ctx context.Context, m Machine) error {
 		problems = append(problems, host.Run(ctx, "ip", "netns", "delete", m.namespace()))
 	}
 	for _, hierarchy := range hierarchies() {
-		removeCgroup(filepath.Join(hierarchy, m.cgroup()))
+		removeCgroup(filepath.Join(hierarchy, m.CgroupRoot))
 	}
 	return errors.Join(problems...)
 }

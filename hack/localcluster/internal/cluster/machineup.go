@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -39,10 +38,10 @@ func (c Cluster) MachineUp(ctx context.Context, name string, options MachineOpti
 		return err
 	}
 	record, err := process.Start(process.Spec{
-		Name: m.record(), Program: c.Layout.self(), Args: []string{"machine", "init", c.Layout.machine(name)},
+		// nsenter becomes the program that it is given.
+		Name: m.record(), Program: "nsenter", Args: []string{"--net=/run/netns/" + m.namespace(), c.Layout.self(), "machine", "init", c.Layout.machine(name)},
 		Log: c.Layout.log(m.record()), Owner: c.Layout.State,
-		NetworkNamespace: filepath.Join("/run/netns", m.namespace()),
-		CloneFlags:       syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		CloneFlags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 	}, c.Layout.processes())
 	if err != nil {
 		return err
@@ -91,7 +90,7 @@ func (c Cluster) provide(ctx context.Context, name string, options MachineOption
 	if err := c.saveMachine(m); err != nil {
 		return m, false, err
 	}
-	if err := makeCgroup(m.cgroup()); err != nil {
+	if err := makeCgroup(m.CgroupRoot); err != nil {
 		return m, false, err
 	}
 	return m, fresh, c.connect(ctx, m)
@@ -112,19 +111,17 @@ func (c Cluster) newMachine(name string, options MachineOptions) (Machine, error
 		if err != nil {
 			return Machine{}, err
 		}
-		if options.Address != "" && options.Address != address {
-			continue
+		other := taken[number]
+		switch {
+		case options.Address != "" && options.Address != address, address == c.Options.NodeIP:
+		case other == "":
+			return Machine{Number: number, Config: guest.Config{
+				Name: name, Disk: c.Layout.machine(name), Programs: c.Layout.Bin, State: c.Layout.State,
+				Address: address, Gateway: c.Options.NodeIP, PodCIDR: pods, ClusterCIDR: c.Options.PodCIDR, CgroupRoot: "/localcluster-" + name,
+			}}, nil
+		case options.Address != "":
+			return Machine{}, fmt.Errorf("--address %s: machine %s has it", options.Address, other)
 		}
-		if address == c.Options.NodeIP {
-			continue
-		}
-		if other := taken[number]; other != "" {
-			if options.Address != "" {
-				return Machine{}, fmt.Errorf("--address %s: machine %s has it", options.Address, other)
-			}
-			continue
-		}
-		return Machine{Name: name, Number: number, Address: address, PodCIDR: pods}, nil
 	}
 	if options.Address != "" {
 		return Machine{}, fmt.Errorf("--address %s: want one of the node's network with a last part of %d to %d", options.Address, firstMachine, lastMachine)

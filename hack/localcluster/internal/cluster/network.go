@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -33,13 +34,11 @@ func setUpNetwork(ctx context.Context, layout Layout, options Options) error {
 			return fmt.Errorf("make network device %s: %w", bridge, err)
 		}
 	}
-	if err := host.Run(ctx, "ip", "address", "replace", options.NodeIP+"/32", "dev", bridge); err != nil {
-		return fmt.Errorf("give %s to %s: %w", options.NodeIP, bridge, err)
-	}
-	if err := host.Run(ctx, "ip", "link", "set", bridge, "up"); err != nil {
-		return fmt.Errorf("set %s up: %w", bridge, err)
-	}
-	if err := writeSysctl("net.ipv4.ip_forward", "1"); err != nil {
+	if err := errors.Join(
+		host.Run(ctx, "ip", "address", "replace", options.NodeIP+"/32", "dev", bridge),
+		host.Run(ctx, "ip", "link", "set", bridge, "up"),
+		writeSysctl("net.ipv4.ip_forward", "1"),
+	); err != nil {
 		return err
 	}
 	for _, rule := range firewallRules(options) {
@@ -104,17 +103,10 @@ func refuseForeignNetwork(options Options) error {
 }
 
 // tearDownNetwork removes what setUpNetwork, kube-proxy, kubelet and the CNI plugins left on the host.
-func tearDownNetwork(ctx context.Context, layout Layout) []error {
-	var problems []error
-	for _, family := range []string{"iptables", "ip6tables"} {
-		if err := cleanFirewall(ctx, family); err != nil {
-			problems = append(problems, err)
-		}
-	}
+func tearDownNetwork(ctx context.Context, layout Layout) error {
+	problems := []error{cleanFirewall(ctx, "iptables"), cleanFirewall(ctx, "ip6tables")}
 	if _, err := net.InterfaceByName(bridge); err == nil {
-		if err := host.Run(ctx, "ip", "link", "delete", bridge); err != nil {
-			problems = append(problems, fmt.Errorf("delete network device %s: %w", bridge, err))
-		}
+		problems = append(problems, host.Run(ctx, "ip", "link", "delete", bridge))
 	}
 	// The CNI library keeps results here, with no way to choose another place.
 	results, _ := filepath.Glob(filepath.Join("/var/lib/cni/results", networkName+"-*"))
@@ -123,15 +115,12 @@ func tearDownNetwork(ctx context.Context, layout Layout) []error {
 	}
 	_ = os.Remove("/var/lib/cni/results") // fails when others use it, as intended
 	_ = os.Remove("/var/lib/cni")
-	if err := restoreSysctls(layout.run("sysctl.json")); err != nil {
-		problems = append(problems, err)
-	}
-	return problems
+	return errors.Join(append(problems, restoreSysctls(layout.run("sysctl.json")))...)
 }
 
 // cleanFirewall loads the rules of one address family without those that belong to the cluster.
 func cleanFirewall(ctx context.Context, family string) error {
-	save, err := host.Find(family + "-save")
+	save, err := exec.LookPath(family + "-save")
 	if err != nil {
 		return nil // never installed, so there are no rules
 	}

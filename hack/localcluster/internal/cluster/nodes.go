@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 func simulatedNode(s Simulation, i int) (*corev1.Node, error) {
@@ -35,11 +36,7 @@ func simulatedNode(s Simulation, i int) (*corev1.Node, error) {
 }
 
 // makeNodes makes those of the simulated nodes that do not exist, several at a time.
-func (c Cluster) makeNodes(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
+func (c Cluster) makeNodes(ctx context.Context, client kubernetes.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for i := range c.Options.Simulation.Nodes {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,27 +85,38 @@ func DefaultPorts(simulate bool) Ports {
 
 // Offset returns the ports with n added to each.
 func (p Ports) Offset(n int) Ports {
-	for _, port := range []*int{
-		&p.API, &p.Etcd, &p.EtcdPeer, &p.ControllerManager, &p.Scheduler, &p.Kubelet, &p.KubeletHealth,
-		&p.ProxyHealth, &p.ProxyMetrics, &p.DNSHealth, &p.DNSReady, &p.Registry, &p.Kwok,
-	} {
-		*port += n
+	for _, port := range p.All() {
+		*port.Number += n
 	}
 	return p
 }
 
-// ChosenPort is a port with a flag of its own.
-type ChosenPort struct {
-	Flag, What string
-	Port       *int
+// Port is a TCP port that a daemon serves.
+type Port struct {
+	Daemon, What string
+	// Flag chooses it; empty when only --port-offset changes it.
+	Flag string
+	// OnNode says that it is on the node's address, and not on the loopback only.
+	OnNode bool
+	Number *int
 }
 
-// Chosen returns the ports that users may choose one by one.
-func (p *Ports) Chosen() []ChosenPort {
-	return []ChosenPort{
-		{"api-port", "the API server", &p.API}, {"etcd-port", "etcd", &p.Etcd}, {"etcd-peer-port", "etcd for its peers", &p.EtcdPeer},
-		{"controller-manager-port", "the controller manager", &p.ControllerManager}, {"scheduler-port", "the scheduler", &p.Scheduler},
-		{"kubelet-port", "the kubelet", &p.Kubelet}, {"registry-port", "the image registry", &p.Registry}, {"kwok-port", "kwok", &p.Kwok},
+// All returns all ports.
+func (p *Ports) All() []Port {
+	return []Port{
+		{"kube-apiserver", "the API server", "api-port", true, &p.API},
+		{"etcd", "etcd", "etcd-port", false, &p.Etcd},
+		{"etcd", "etcd (peers)", "etcd-peer-port", false, &p.EtcdPeer},
+		{"kube-controller-manager", "the controller manager", "controller-manager-port", false, &p.ControllerManager},
+		{"kube-scheduler", "the scheduler", "scheduler-port", false, &p.Scheduler},
+		{"kubelet", "the kubelet", "kubelet-port", true, &p.Kubelet},
+		{"kubelet", "the kubelet (health)", "", false, &p.KubeletHealth},
+		{"kube-proxy", "kube-proxy (health)", "", false, &p.ProxyHealth},
+		{"kube-proxy", "kube-proxy (metrics)", "", false, &p.ProxyMetrics},
+		{"coredns", "the name server (health)", "", false, &p.DNSHealth},
+		{"coredns", "the name server (ready)", "", false, &p.DNSReady},
+		{"registry", "the image registry", "registry-port", true, &p.Registry},
+		{"kwok", "kwok", "kwok-port", false, &p.Kwok},
 	}
 }
 
@@ -127,8 +139,8 @@ func (o Options) Validate() error {
 		return errors.New("--nodes: want at least 1")
 	}
 	for program := range o.ExtraArgs {
-		if !extendable[program] {
-			return fmt.Errorf("--extra-arg %s=...: no such program; known are kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, etcd, kwok", program)
+		if !slices.Contains(extendable, program) {
+			return fmt.Errorf("--extra-arg %s=...: no such program; known are %s", program, strings.Join(extendable, ", "))
 		}
 	}
 	return nil
@@ -139,13 +151,10 @@ func (o Options) Validate() error {
 var registryName = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?$|^[a-z0-9-]+:[0-9]+$`)
 
 // extendable are the programs that Options.ExtraArgs may name.
-var extendable = map[string]bool{
-	"kube-apiserver": true, "kube-controller-manager": true, "kube-scheduler": true, "kubelet": true,
-	"kube-proxy": true, "etcd": true, "kwok": true,
-}
+var extendable = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "etcd", "kwok"}
 
-// address is where the API server and the node's servers listen.
-func (o Options) address() string {
+// Address is where the API server and the node's servers listen.
+func (o Options) Address() string {
 	if o.Simulate {
 		return "127.0.0.1"
 	}
@@ -153,7 +162,7 @@ func (o Options) address() string {
 }
 
 // APIServer is the URL of the API server.
-func (o Options) APIServer() string { return fmt.Sprintf("https://%s:%d", o.address(), o.Ports.API) }
+func (o Options) APIServer() string { return fmt.Sprintf("https://%s:%d", o.Address(), o.Ports.API) }
 
 // Registry is the host and port of the image registry.
 func (o Options) Registry() string { return fmt.Sprintf("%s:%d", o.NodeIP, o.Ports.Registry) }

@@ -16,12 +16,17 @@ import (
 
 // waitServing waits for what the control loops and the node need.
 func (c Cluster) waitServing(ctx context.Context) error {
-	conditions := []condition{
-		{what: "the API server is ready", daemons: []string{"kube-apiserver", "etcd"}, check: c.apiReady},
+	client, err := c.client()
+	if err != nil {
+		return err
 	}
+	conditions := []condition{apiReady(client)}
 	if !c.Options.Simulate {
 		conditions = append(conditions,
-			condition{what: "containerd serves", daemons: []string{"containerd"}, check: c.containerdServes},
+			condition{what: "containerd serves", daemons: []string{"containerd"}, check: func(ctx context.Context) error {
+				_, err := c.ctr(ctx, nil, "version")
+				return err
+			}},
 			condition{what: "the image registry answers", daemons: []string{"registry"}, check: c.registryAnswers},
 		)
 	}
@@ -32,27 +37,43 @@ func (c Cluster) waitServing(ctx context.Context) error {
 }
 
 func (c Cluster) waitReady(ctx context.Context) error {
-	if c.Options.Simulate {
-		if err := c.makeNodes(ctx); err != nil {
-			return err
-		}
+	client, err := c.client()
+	if err != nil {
+		return err
 	}
 	runner := "kubelet"
 	if c.Options.Simulate {
 		runner = "kwok"
+		if err := c.makeNodes(ctx, client); err != nil {
+			return err
+		}
 	}
 	conditions := []condition{
-		{what: "the API server is ready", daemons: []string{"kube-apiserver", "etcd"}, check: c.apiReady},
-		{what: "all nodes are ready", daemons: []string{runner, "kube-controller-manager", "kube-scheduler"}, check: c.nodesReady},
-		{what: "the default service account exists", daemons: []string{"kube-controller-manager"}, check: c.serviceAccountExists},
+		apiReady(client),
+		{what: "all nodes are ready", daemons: []string{runner, "kube-controller-manager", "kube-scheduler"}, check: func(ctx context.Context) error {
+			return c.nodesReady(ctx, client)
+		}},
+		// Every pod in the default namespace needs it to be admitted.
+		{what: "the default service account exists", daemons: []string{"kube-controller-manager"}, check: func(ctx context.Context) error {
+			_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+			return err
+		}},
 	}
 	if !c.Options.Simulate {
 		conditions = append(conditions,
-			condition{what: "names of services resolve", daemons: []string{"coredns"}, check: c.dnsResolves},
+			condition{what: "names of services resolve", daemons: []string{"coredns"}, check: func(ctx context.Context) error {
+				return lookup(ctx, c.Options.NodeIP, "kubernetes.default.svc.cluster.local.")
+			}},
 			condition{what: "cluster IPs are reachable", daemons: []string{"kube-proxy"}, check: c.serviceReachable},
 		)
 	}
 	return c.wait(ctx, conditions...)
+}
+
+func apiReady(client kubernetes.Interface) condition {
+	return condition{what: "the API server is ready", daemons: []string{"kube-apiserver", "etcd"}, check: func(ctx context.Context) error {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	}}
 }
 
 func (c Cluster) client() (*kubernetes.Clientset, error) {
@@ -61,19 +82,6 @@ func (c Cluster) client() (*kubernetes.Clientset, error) {
 		return nil, err
 	}
 	return kubernetes.NewForConfig(config)
-}
-
-func (c Cluster) apiReady(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-}
-
-func (c Cluster) containerdServes(ctx context.Context) error {
-	_, err := c.ctr(ctx, nil, "version")
-	return err
 }
 
 func (c Cluster) registryAnswers(ctx context.Context) error {
@@ -93,11 +101,7 @@ func (c Cluster) registryAnswers(ctx context.Context) error {
 }
 
 // nodesReady checks that every node is ready and free of the taints that keep pods off a new node.
-func (c Cluster) nodesReady(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
+func (c Cluster) nodesReady(ctx context.Context, client kubernetes.Interface) error {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -150,20 +154,6 @@ func nodeReady(node corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-// serviceAccountExists checks what every pod in the default namespace needs to be admitted.
-func (c Cluster) serviceAccountExists(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	_, err = client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
-	return err
-}
-
-func (c Cluster) dnsResolves(ctx context.Context) error {
-	return lookup(ctx, c.Options.NodeIP, "kubernetes.default.svc.cluster.local.")
 }
 
 // serviceReachable connects to the API server by its cluster IP, which only works when kube-proxy has

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"text/template"
@@ -33,45 +34,41 @@ const (
 
 // values is what the configuration templates may use.
 type values struct {
-	NodeName, NodeIP, PodCIDR, NetworkName                              string
-	Ports                                                               Ports
-	CA, KubeletCert, KubeletKey                                         string
-	ContainerdRoot, ContainerdState, ContainerdSocket, ContainerdOpt    string
-	PauseImage, RegistryHosts, Runc, RuncRoot, CNIConf, IPAMData        string
-	CNIBin, Upstream                                                    []string
-	ResolvConf, VolumePlugins, PodLogs                                  string
-	ProxyKubeconfig, DNSKubeconfig, Registry, RegistryData, Provisioner string
-	Mirrors                                                             []string
-	KubernetesVersion                                                   string
+	Layout
+	Options
+
+	NodeName, NetworkName, PauseImage, Provisioner string
+	// NodeIP is that of a machine in the files of a machine.
+	NodeIP string
 	// NodePodCIDR is the part of PodCIDR that the node's own pods are in; machines have the rest.
-	NodePodCIDR string
-	// APIServer, CAPEM and ServiceCIDR are what a joining node reads.
-	APIServer, CAPEM, ServiceCIDR string
+	NodePodCIDR                                                      string
+	ContainerdRoot, ContainerdState, ContainerdSocket, ContainerdOpt string
+	RegistryHosts, Runc, RuncRoot, CNIConf, IPAMData                 string
+	CNIBin, Upstream                                                 []string
+	ProxyKubeconfig, KubernetesVersion                               string
+	// SearchPath has the cluster's programs first: containerd finds its shim there, runc a criu.
+	SearchPath string
+	// CAPEM is the certificate that a joining node reads.
+	CAPEM string
 }
 
 func templateValues(layout Layout, options Options, kubernetesVersion string) values {
-	runc, err := host.Find("runc")
+	runc, err := exec.LookPath("runc")
 	if err != nil {
 		runc = "runc" // simulation does not use it
 	}
 	return values{
-		NodeName: NodeName, NodeIP: options.NodeIP, PodCIDR: options.PodCIDR, NetworkName: networkName,
-		Ports:       options.Ports,
-		CA:          layout.pki("ca.crt"),
-		KubeletCert: layout.pki("kubelet.crt"), KubeletKey: layout.pki("kubelet.key"),
+		Layout: layout, Options: options,
+		NodeName: NodeName, NetworkName: networkName, PauseImage: PauseImage, Provisioner: Provisioner,
+		NodeIP: options.NodeIP, NodePodCIDR: nodePodCIDR(options.PodCIDR),
 		ContainerdRoot: layout.data("containerd"), ContainerdState: layout.run("containerd"),
 		ContainerdSocket: layout.containerdSocket(), ContainerdOpt: layout.data("containerd-opt"),
-		PauseImage: PauseImage, RegistryHosts: layout.run("registry-hosts"),
-		Runc: runc, RuncRoot: layout.run("runc"),
+		RegistryHosts: layout.run("registry-hosts"), Runc: runc, RuncRoot: layout.run("runc"),
 		CNIConf: layout.run("cni"), CNIBin: []string{cniBin}, IPAMData: layout.run("ipam"),
-		Upstream:   upstreamNameservers("/etc/resolv.conf"),
-		ResolvConf: layout.run("resolv.conf"), VolumePlugins: layout.data("volume-plugins"), PodLogs: layout.data("pod-logs"),
-		ProxyKubeconfig: layout.kubeconfig("kube-proxy"), DNSKubeconfig: layout.kubeconfig("coredns"),
-		Registry: options.Registry(), RegistryData: layout.data("registry"), Provisioner: Provisioner,
-		Mirrors:           options.Mirrors,
-		KubernetesVersion: kubernetesVersion,
-		NodePodCIDR:       nodePodCIDR(options.PodCIDR),
-		APIServer:         options.APIServer(), CAPEM: readCA(layout), ServiceCIDR: options.ServiceCIDR,
+		Upstream:        upstreamNameservers("/etc/resolv.conf"),
+		ProxyKubeconfig: layout.kubeconfig("kube-proxy"), KubernetesVersion: kubernetesVersion,
+		SearchPath: layout.Bin + ":" + os.Getenv("PATH"),
+		CAPEM:      readCA(layout),
 	}
 }
 
@@ -116,11 +113,7 @@ func writeConfig(layout Layout, options Options, kubernetesVersion string) error
 		if err != nil {
 			return err
 		}
-		path := layout.run(file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
+		if err := host.WriteFile(layout.run(file), content, 0o644); err != nil {
 			return err
 		}
 	}

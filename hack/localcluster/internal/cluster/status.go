@@ -18,7 +18,10 @@ func (c Cluster) Status(ctx context.Context) (ready bool, err error) {
 		return false, nil
 	}
 	c.Options = saved
-	list := daemons(c.Layout, saved)
+	list, err := daemons(c.Layout, saved)
+	if err != nil {
+		return false, err
+	}
 	running, err := c.printProcesses(list)
 	if err != nil {
 		return false, err
@@ -47,17 +50,17 @@ func (c Cluster) printProcesses(list []daemon) (running int, err error) {
 	out := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "PROCESS\tPID\tSINCE\tLOG")
 	for _, d := range list {
-		record, ok, err := c.Layout.processes().Get(d.name)
+		record, ok, err := c.Layout.processes().Get(d.Name)
 		if err != nil {
 			return 0, err
 		}
 		if !ok || !record.Alive() {
-			fmt.Fprintf(out, "%s\t-\tnot running\t%s\n", d.name, c.Layout.log(d.name))
+			fmt.Fprintf(out, "%s\t-\tnot running\t%s\n", d.Name, c.Layout.log(d.Name))
 			continue
 		}
 		running++
 		since := time.Since(record.Started).Round(time.Second)
-		fmt.Fprintf(out, "%s\t%d\t%s\t%s\n", d.name, record.PID, since, record.Log)
+		fmt.Fprintf(out, "%s\t%d\t%s\t%s\n", d.Name, record.PID, since, record.Log)
 	}
 	return running, out.Flush()
 }

@@ -45,7 +45,10 @@ func (c Cluster) Up(ctx context.Context) error {
 	if err := c.agreesWithRunning(); err != nil {
 		return err
 	}
-	list := daemons(c.Layout, c.Options)
+	list, err := daemons(c.Layout, c.Options)
+	if err != nil {
+		return err
+	}
 	missing, err := c.notRunning(list)
 	if err != nil {
 		return err
@@ -97,7 +100,7 @@ func (c Cluster) notRunning(list []daemon) ([]daemon, error) {
 	table := c.Layout.processes()
 	var missing []daemon
 	for _, d := range list {
-		record, ok, err := table.Get(d.name)
+		record, ok, err := table.Get(d.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +147,7 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 			return err
 		}
 	}
-	if err := component.CopySelf(c.Layout.self()); err != nil {
+	if err := copySelf(c.Layout.self()); err != nil {
 		return err
 	}
 	version, err := c.Layout.Version("kubernetes")
@@ -152,6 +155,20 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 		return err
 	}
 	return writeConfig(c.Layout, c.Options, version)
+}
+
+// copySelf puts the running executable into the file target, so that background processes do not
+// depend on where it was started from ("go run" deletes its executable).
+func copySelf(target string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(self)
+	if err != nil {
+		return fmt.Errorf("read own executable: %w", err)
+	}
+	return host.WriteFile(target, content, 0o755)
 }
 
 func (c Cluster) build(ctx context.Context) error {
@@ -173,9 +190,9 @@ func (c Cluster) Builder() component.Builder {
 }
 
 func (c Cluster) start(ctx context.Context, missing []daemon) error {
-	for p := storing; p < phases; p++ {
+	for _, p := range phases {
 		for _, d := range missing {
-			if d.phase != p {
+			if d.Phase != p {
 				continue
 			}
 			if err := c.launch(d); err != nil {
@@ -198,43 +215,31 @@ func (c Cluster) start(ctx context.Context, missing []daemon) error {
 
 func (c Cluster) launch(d daemon) error {
 	_, err := process.Start(process.Spec{
-		Name: d.name, Program: c.Layout.program(d.program), Args: d.args, Env: d.env,
-		Log: c.Layout.log(d.name), Owner: c.Layout.State,
+		Name: d.Name, Program: d.Program, Args: d.Args, Env: d.Env,
+		Log: c.Layout.log(d.Name), Owner: c.Layout.State,
 	}, c.Layout.processes())
 	return err
 }
 
+// ports are those that the daemons in list will serve.
 func (c Cluster) ports(list []daemon) []host.Port {
-	p := c.Options.Ports
-	all := map[string][]host.Port{
-		"etcd": {
-			bind("etcd", "etcd-port", "127.0.0.1", p.Etcd), bind("etcd (peers)", "etcd-peer-port", "127.0.0.1", p.EtcdPeer),
-		},
-		"kube-apiserver":          {bind("the API server", "api-port", c.Options.address(), p.API)},
-		"kube-controller-manager": {bind("the controller manager", "controller-manager-port", "127.0.0.1", p.ControllerManager)},
-		"kube-scheduler":          {bind("the scheduler", "scheduler-port", "127.0.0.1", p.Scheduler)},
-		"kwok":                    {bind("kwok", "kwok-port", "127.0.0.1", p.Kwok)},
-		"registry":                {bind("the image registry", "registry-port", c.Options.NodeIP, p.Registry)},
-		"coredns": {
-			bind("the name server", "", c.Options.NodeIP, 53),
-			bind("the name server (health)", "", "127.0.0.1", p.DNSHealth), bind("the name server (ready)", "", "127.0.0.1", p.DNSReady),
-		},
-		"kube-proxy": {
-			bind("kube-proxy (health)", "", "127.0.0.1", p.ProxyHealth), bind("kube-proxy (metrics)", "", "127.0.0.1", p.ProxyMetrics),
-		},
-		"kubelet": {
-			bind("the kubelet", "kubelet-port", c.Options.NodeIP, p.Kubelet), bind("the kubelet (health)", "", "127.0.0.1", p.KubeletHealth),
-		},
-	}
+	ports := c.Options.Ports
+	all := append(ports.All(), Port{Daemon: "coredns", What: "the name server", OnNode: true, Number: new(53)})
 	var needed []host.Port
 	for _, d := range list {
-		needed = append(needed, all[d.name]...)
+		for _, port := range all {
+			if port.Daemon != d.Name {
+				continue
+			}
+			address := "127.0.0.1"
+			if port.OnNode {
+				address = c.Options.Address()
+			}
+			bound := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(*port.Number))
+			needed = append(needed, host.Port{Purpose: port.What, Flag: port.Flag, Address: bound})
+		}
 	}
 	return needed
-}
-
-func bind(purpose, flag, address string, port int) host.Port {
-	return host.Port{Purpose: purpose, Flag: flag, Address: netip.AddrPortFrom(netip.MustParseAddr(address), uint16(port))}
 }
 
 func (c Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
@@ -248,5 +253,3 @@ func (c Cluster) sayWhere() {
 	}
 	c.say("  kubectl     %s --kubeconfig %s", c.Layout.program("kubectl"), c.Layout.Kubeconfig())
 }
-
-func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

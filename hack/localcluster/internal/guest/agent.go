@@ -28,39 +28,43 @@ func (m *machine) runAgent(ctx context.Context) error {
 		return err
 	}
 	m.sshd.start()
+	script, err := m.startupScript(ctx)
+	if err != nil || script == "" {
+		return err
+	}
+	return runStartupScript(ctx, script)
+}
+
+// startupScript returns the script that the metadata server has, after doing what else it asks for, or the one on the disk; empty
+// when there is none.
+func (m *machine) startupScript(ctx context.Context) (string, error) {
 	if m.config.Metadata == "" {
 		script, err := os.ReadFile(filepath.Join(m.config.Disk, DiskScript))
 		if errors.Is(err, os.ErrNotExist) {
-			return nil
+			err = nil
 		}
-		if err != nil {
-			return err
-		}
-		return runStartupScript(ctx, string(script))
+		return string(script), err
 	}
 	if err := waitForMetadata(ctx); err != nil {
-		return err
+		return "", err
 	}
 	keys, err := attribute(ctx, "ssh-keys")
 	if err == nil {
 		err = makeAccounts(ctx, keys)
 	}
 	if err != nil && !errors.Is(err, errNoAttribute) {
-		return err
+		return "", err
 	}
 	if enabled, err := attribute(ctx, "enable-guest-attributes"); err == nil && strings.EqualFold(enabled, "true") {
 		if err := publishHostKeys(ctx); err != nil {
-			return err
+			return "", err
 		}
 	}
 	script, err := attribute(ctx, "startup-script")
 	if errors.Is(err, errNoAttribute) {
-		return nil
+		err = nil
 	}
-	if err != nil {
-		return err
-	}
-	return runStartupScript(ctx, script)
+	return script, err
 }
 
 func waitForMetadata(ctx context.Context) error {

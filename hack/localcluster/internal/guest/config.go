@@ -10,7 +10,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 )
 
-// Config is the machine's configuration, which the host writes onto the machine's disk.
+// Config is the machine's configuration, which the host writes onto the machine's disk, and knows the machine by.
 type Config struct {
 	// Name is the machine's host name.
 	Name string `json:"name"`
@@ -19,7 +19,7 @@ type Config struct {
 	// Programs is the folder of the cluster's programs, State that of the whole cluster.
 	Programs string `json:"programs"`
 	State    string `json:"state"`
-	// Address of the machine, with the length of the network's prefix; Gateway is the host.
+	// Address of the machine, in a network of 256 addresses; Gateway is the host.
 	Address string `json:"address"`
 	Gateway string `json:"gateway"`
 	// PodCIDR is the network of the machine's own pods, ClusterCIDR that of all pods.

@@ -18,7 +18,7 @@ const metadataAddress = "169.254.169.254"
 func setUpNetwork(c Config) error {
 	commands := [][]string{
 		{"ip", "link", "set", "lo", "up"},
-		{"ip", "address", "replace", c.Address, "dev", Device},
+		{"ip", "address", "replace", c.Address + "/24", "dev", Device},
 		{"ip", "link", "set", Device, "up"},
 		{"ip", "route", "replace", "default", "via", c.Gateway, "dev", Device},
 		// Traffic of its pods out of the cluster is masqueraded.

@@ -36,11 +36,9 @@ func Supervise(ctx context.Context, disk string) error {
 		sshd:       &service{name: "sshd", command: []string{"/usr/sbin/sshd", "-D", "-e", "-f", sshdConfig}},
 	}
 	m.kubelet.prepare = m.installServingCertificate
-	listener, err := listen()
-	if err != nil {
+	if err := m.serve(); err != nil {
 		return err
 	}
-	go m.serve(listener)
 	m.containerd.start()
 	if _, err := os.Stat("/var/lib/kubelet/config.yaml"); err == nil {
 		// It had joined before this restart.

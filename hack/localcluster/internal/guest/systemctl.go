@@ -1,10 +1,10 @@
 package guest
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"net/rpc"
 	"os"
 	"strings"
 )
@@ -12,51 +12,49 @@ import (
 // socket is where the supervisor serves systemctl.
 const socket = "/run/localcluster/systemctl.sock"
 
-type answer struct {
-	Output string `json:"output"`
-	Code   int    `json:"code"`
+// Answer is what systemctl prints and exits with.
+type Answer struct {
+	Output string
+	Code   int
 }
 
 // Systemctl is the part of systemctl that kubeadm and startup scripts need on a machine, where no systemd runs.
 func Systemctl(args []string, out io.Writer) (code int, err error) {
-	connection, err := net.Dial("unix", socket)
+	supervisor, err := rpc.Dial("unix", socket)
 	if err != nil {
 		return 1, err
 	}
-	defer connection.Close()
-	if err := json.NewEncoder(connection).Encode(args); err != nil {
+	defer supervisor.Close()
+	var answer Answer
+	if err := supervisor.Call("machine.Systemctl", args, &answer); err != nil {
 		return 1, err
 	}
-	var a answer
-	if err := json.NewDecoder(connection).Decode(&a); err != nil {
-		return 1, err
-	}
-	fmt.Fprint(out, a.Output)
-	return a.Code, nil
+	fmt.Fprint(out, answer.Output)
+	return answer.Code, nil
 }
 
-func listen() (net.Listener, error) {
+// serve answers Systemctl in the background.
+func (m *machine) serve() error {
 	_ = os.Remove(socket)
-	return net.Listen("unix", socket)
-}
-
-func (m *machine) serve(listener net.Listener) {
-	for {
-		connection, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer connection.Close()
-			var args []string
-			if json.NewDecoder(connection).Decode(&args) == nil {
-				_ = json.NewEncoder(connection).Encode(m.systemctl(args))
-			}
-		}()
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
 	}
+	server := rpc.NewServer()
+	if err := server.RegisterName("machine", m); err != nil {
+		return err
+	}
+	go server.Accept(listener)
+	return nil
 }
 
-func (m *machine) systemctl(args []string) answer {
+// Systemctl has the signature of a remote call.
+func (m *machine) Systemctl(args []string, answer *Answer) error {
+	*answer = m.systemctl(args)
+	return nil
+}
+
+func (m *machine) systemctl(args []string) Answer {
 	var words []string
 	for _, arg := range args {
 		if !strings.HasPrefix(arg, "-") { // --now, --no-pager and such
@@ -64,24 +62,24 @@ func (m *machine) systemctl(args []string) answer {
 		}
 	}
 	if len(words) == 0 {
-		return answer{"systemctl of a localcluster machine: daemon-reload, enable, disable, start, stop, restart, status, is-active, is-enabled\n", 1}
+		return Answer{"systemctl of a localcluster machine: daemon-reload, enable, disable, start, stop, restart, status, is-active, is-enabled\n", 1}
 	}
 	verb := words[0]
 	if verb == "daemon-reload" {
-		return answer{}
+		return Answer{}
 	}
 	if len(words) != 2 {
-		return answer{fmt.Sprintf("systemctl %s: want the name of one service\n", verb), 1}
+		return Answer{fmt.Sprintf("systemctl %s: want the name of one service\n", verb), 1}
 	}
 	name := strings.TrimSuffix(words[1], ".service")
 	s := map[string]*service{"containerd": m.containerd, "kubelet": m.kubelet, "sshd": m.sshd, "ssh": m.sshd}[name]
 	if s == nil {
-		return answer{fmt.Sprintf("Unit %s.service could not be found.\n", name), 4}
+		return Answer{fmt.Sprintf("Unit %s.service could not be found.\n", name), 4}
 	}
 	return m.control(verb, s)
 }
 
-func (m *machine) control(verb string, s *service) answer {
+func (m *machine) control(verb string, s *service) Answer {
 	switch verb {
 	case "start", "restart":
 		if verb == "restart" {
@@ -95,18 +93,18 @@ func (m *machine) control(verb string, s *service) answer {
 		s.stop()
 	case "enable", "disable":
 	case "is-enabled":
-		return answer{Output: "enabled\n"}
+		return Answer{Output: "enabled\n"}
 	case "is-active", "status":
 		state, code := s.state(), 0
 		if state != "active" {
 			code = 3
 		}
 		if verb == "status" {
-			return answer{fmt.Sprintf("%s.service\n   Loaded: loaded\n   Active: %s\n", s.name, state), code}
+			return Answer{fmt.Sprintf("%s.service\n   Loaded: loaded\n   Active: %s\n", s.name, state), code}
 		}
-		return answer{state + "\n", code}
+		return Answer{state + "\n", code}
 	default:
-		return answer{fmt.Sprintf("systemctl %s: not on a localcluster machine\n", verb), 1}
+		return Answer{fmt.Sprintf("systemctl %s: not on a localcluster machine\n", verb), 1}
 	}
-	return answer{}
+	return Answer{}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -43,7 +44,7 @@ func CRIU(ctx context.Context, bin string, out io.Writer) (string, error) {
 	if err := os.RemoveAll(files); err != nil {
 		return "", err
 	}
-	if err := keepCRIU(root, files); err != nil {
+	if err := keepCRIU(ctx, root, files); err != nil {
 		return "", err
 	}
 	if err := os.WriteFile(wrapper, []byte(criuWrapper), 0o755); err != nil {
@@ -64,33 +65,25 @@ exec "$files/ld.so" --library-path "$files" "$files/criu" "$@"
 `
 
 // keepCRIU copies CRIU, the loader and the shared libraries from a root file system.
-func keepCRIU(root, files string) error {
+func keepCRIU(ctx context.Context, root, files string) error {
 	if err := os.MkdirAll(files, 0o755); err != nil {
 		return err
 	}
-	keep := map[string]string{filepath.Join(root, "usr/sbin/criu"): "criu"}
 	loaders, err := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu/ld-linux-*.so.*"))
 	if err != nil || len(loaders) != 1 {
 		return fmt.Errorf("the root file system has not one loader of programs but %d", len(loaders))
 	}
-	keep[loaders[0]] = "ld.so"
 	libraries, err := filepath.Glob(filepath.Join(filepath.Dir(loaders[0]), "*.so*"))
 	if err != nil {
 		return err
 	}
-	for _, library := range libraries {
-		if info, err := os.Stat(library); err == nil && info.Mode().IsRegular() && library != loaders[0] {
-			keep[library] = filepath.Base(library)
-		}
-	}
-	for from, to := range keep {
-		content, err := os.ReadFile(from)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(files, to), content, 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
+	libraries = slices.DeleteFunc(libraries, func(path string) bool {
+		info, err := os.Stat(path)
+		return err != nil || !info.Mode().IsRegular() || path == loaders[0]
+	})
+	return errors.Join(
+		Run(ctx, "install", "-T", filepath.Join(root, "usr/sbin/criu"), filepath.Join(files, "criu")),
+		Run(ctx, "install", "-T", loaders[0], filepath.Join(files, "ld.so")),
+		Run(ctx, "install", append([]string{"-t", files}, libraries...)...),
+	)
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 )
 
@@ -48,32 +47,15 @@ func ImagePackages() []Package {
 	return []Package{{Name: "busybox-static", Program: "busybox"}}
 }
 
-// sbin is searched besides the PATH, on which an ordinary user's shell often lacks it.
-var sbin = []string{"/usr/local/sbin", "/usr/sbin", "/sbin"}
-
 // Missing returns those of packages whose program is not there.
 func Missing(packages []Package) []Package {
 	var missing []Package
 	for _, p := range packages {
-		if _, err := Find(p.Program); err != nil {
+		if _, err := exec.LookPath(p.Program); err != nil {
 			missing = append(missing, p)
 		}
 	}
 	return missing
-}
-
-// Find returns the path of program, looking on the PATH and in the system's sbin folders.
-func Find(program string) (string, error) {
-	if path, err := exec.LookPath(program); err == nil {
-		return path, nil
-	}
-	for _, dir := range sbin {
-		path := filepath.Join(dir, program)
-		if info, err := os.Stat(path); err == nil && !info.IsDir() {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("no program %s on the PATH", program)
 }
 
 // Install installs the missing ones of packages with apt-get, and does nothing when there are none.

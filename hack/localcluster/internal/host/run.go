@@ -16,11 +16,7 @@ func Run(ctx context.Context, program string, args ...string) error {
 
 // RunWith runs a program of the system with an input.
 func RunWith(ctx context.Context, input io.Reader, program string, args ...string) error {
-	path, err := Find(program)
-	if err != nil {
-		return err
-	}
-	command := exec.CommandContext(ctx, path, args...)
+	command := exec.CommandContext(ctx, program, args...)
 	command.Stdin = input
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, bytes.TrimSpace(output))

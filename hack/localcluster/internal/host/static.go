@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
+	"os/exec"
 )
 
 // Busybox returns the path of a busybox that runs in an image of its own, where its file under the names cp, tar and
@@ -13,7 +14,7 @@ func Busybox(ctx context.Context, out io.Writer) (string, error) {
 	if err := Install(ctx, ImagePackages(), out); err != nil {
 		return "", err
 	}
-	path, err := Find("busybox")
+	path, err := exec.LookPath("busybox")
 	if err != nil {
 		return "", err
 	}

@@ -83,30 +83,30 @@ func (t tree) add(file File) error {
 		if err != nil {
 			return err
 		}
-		to := path.Join(file.Path, filepath.ToSlash(below))
-		mode, owner := int64(0o755), Owner{}
-		if file.Owner != nil {
-			mode, owner = int64(info.Mode().Perm()), *file.Owner
+		header, err := treeHeader(from, below, info)
+		if err != nil {
+			return err
 		}
-		switch {
-		case info.IsDir():
-			t.put(to, entry{header: tar.Header{Typeflag: tar.TypeDir, Mode: mode, Uid: owner.UID, Gid: owner.GID}})
-		case info.Mode().IsRegular():
-			mode := file.Mode
-			if mode == 0 {
-				mode = info.Mode().Perm()
-			}
-			header := tar.Header{Typeflag: tar.TypeReg, Mode: int64(mode), Size: info.Size(), Uid: owner.UID, Gid: owner.GID}
-			t.put(to, entry{header: header, source: from})
-		case info.Mode()&fs.ModeSymlink != 0:
-			target, err := os.Readlink(from)
-			if err != nil {
-				return err
-			}
-			t.put(to, entry{header: tar.Header{Typeflag: tar.TypeSymlink, Mode: 0o777, Linkname: target, Uid: owner.UID, Gid: owner.GID}})
-		default:
+		if header == nil {
 			return fmt.Errorf("%s is neither file, folder nor link", from)
 		}
+		owner, mode := Owner{}, info.Mode().Perm()
+		if file.Owner != nil {
+			owner = *file.Owner
+		}
+		switch {
+		case info.IsDir() && file.Owner == nil:
+			mode = 0o755
+		case info.Mode().IsRegular() && file.Mode != 0:
+			mode = file.Mode
+		}
+		e := entry{header: tar.Header{
+			Typeflag: header.Typeflag, Linkname: header.Linkname, Size: header.Size, Mode: int64(mode), Uid: owner.UID, Gid: owner.GID,
+		}}
+		if info.Mode().IsRegular() {
+			e.source = from
+		}
+		t.put(path.Join(file.Path, filepath.ToSlash(below)), e)
 		return nil
 	})
 }

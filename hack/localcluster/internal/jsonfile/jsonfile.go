@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 // Save writes v to path atomically: a crash leaves the old file or the new one. It makes the folder.
@@ -16,13 +17,7 @@ func Save(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path+".partial", content, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".partial", path)
+	return host.WriteFile(path, content, 0o644)
 }
 
 // Load reads path into v; found is false when there is no such file.

@@ -21,32 +21,25 @@ func certificates(dir string) (ca string, servers []server, err error) {
 		return "", nil, err
 	}
 	for _, name := range []string{"catalogd", "operator-controller"} {
-		host := name + "-service." + v1Namespace + ".svc"
-		pair, err := loadOrIssue(issuer, dir, "olmv1-"+name, pki.Request{
-			CommonName: name, Hosts: []string{host, host + ".cluster.local", "localhost"},
-		})
+		file := "olmv1-" + name
+		if _, err := os.Stat(filepath.Join(dir, file+".crt")); errors.Is(err, fs.ErrNotExist) {
+			host := name + "-service." + v1Namespace + ".svc"
+			request := pki.Request{CommonName: name, Hosts: []string{host, host + ".cluster.local", "localhost"}}
+			if err := issuer.IssueFiles(dir, file, request); err != nil {
+				return "", nil, err
+			}
+		}
+		certificate, err := os.ReadFile(filepath.Join(dir, file+".crt"))
 		if err != nil {
 			return "", nil, err
 		}
-		servers = append(servers, server{Name: name, Certificate: string(pair.Certificate), Key: string(pair.Key)})
+		key, err := os.ReadFile(filepath.Join(dir, file+".key"))
+		if err != nil {
+			return "", nil, err
+		}
+		servers = append(servers, server{Name: name, Certificate: string(certificate), Key: string(key)})
 	}
 	return string(issuer.PEM()), servers, nil
-}
-
-func loadOrIssue(issuer *pki.Authority, dir, name string, request pki.Request) (pki.Pair, error) {
-	certificate, err := os.ReadFile(filepath.Join(dir, name+".crt"))
-	if err == nil {
-		key, err := os.ReadFile(filepath.Join(dir, name+".key"))
-		return pki.Pair{Certificate: certificate, Key: key}, err
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return pki.Pair{}, err
-	}
-	pair, err := issuer.Issue(request)
-	if err != nil {
-		return pki.Pair{}, err
-	}
-	return pair, pair.Write(dir, name)
 }
 
 func registries(layout cluster.Layout) (conf, policy string, err error) {

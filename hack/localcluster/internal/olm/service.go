@@ -113,7 +113,7 @@ func (s *Service) Up(ctx context.Context) error {
 	if err := errors.Join(<-kinds, err); err != nil {
 		return err
 	}
-	if err := s.apply(ctx, s.install, v); err != nil {
+	if err := s.kubectl(ctx, s.install, v, "apply", "--server-side", "--force-conflicts"); err != nil {
 		return err
 	}
 	for _, condition := range s.conditions(s) {
@@ -121,7 +121,7 @@ func (s *Service) Up(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.apply(ctx, s.complete, v); err != nil {
+	if err := s.kubectl(ctx, s.complete, v, "apply", "--server-side", "--force-conflicts"); err != nil {
 		return err
 	}
 	fmt.Fprintf(s.cluster.Out, "%s %s ready: %s to start, %s in all\n", s.title, v.Version, since(starting), since(begin))
@@ -142,19 +142,11 @@ func (s *Service) Down(ctx context.Context) error {
 			}
 		}
 	}
-	if len(s.before) > 0 {
-		if err := s.delete(ctx, s.before...); err != nil {
-			return err
-		}
+	if err := s.delete(ctx, s.before...); err != nil {
+		return err
 	}
-	for _, name := range s.remove {
-		content, err := s.render(name, s.constants)
-		if err != nil {
-			return err
-		}
-		if _, err := s.cluster.Kubectl(ctx, bytes.NewReader(content), "delete", "--ignore-not-found", "--timeout=120s", "-f", "-"); err != nil {
-			return err
-		}
+	if err := s.kubectl(ctx, s.remove, s.constants, "delete", "--ignore-not-found", "--timeout=120s"); err != nil {
+		return err
 	}
 	crds, err := s.crdFiles(ctx)
 	if err != nil {
@@ -163,10 +155,8 @@ func (s *Service) Down(ctx context.Context) error {
 	if err := s.delete(ctx, crds...); err != nil {
 		return fmt.Errorf("delete the kinds of %s: %w", s.title, err)
 	}
-	if len(s.after) > 0 {
-		if err := s.delete(ctx, s.after...); err != nil {
-			return err
-		}
+	if err := s.delete(ctx, s.after...); err != nil {
+		return err
 	}
 	fmt.Fprintf(s.cluster.Out, "%s removed in %s\n", s.title, since(begin))
 	return nil
@@ -244,13 +234,14 @@ func (s *Service) applyKinds(ctx context.Context, files []string) error {
 	return err
 }
 
-func (s *Service) apply(ctx context.Context, names []string, v values) error {
+// kubectl runs a command of kubectl on the objects of each of the templates.
+func (s *Service) kubectl(ctx context.Context, names []string, v values, args ...string) error {
 	for _, name := range names {
 		content, err := s.render(name, v)
 		if err != nil {
 			return err
 		}
-		if _, err := s.cluster.Kubectl(ctx, bytes.NewReader(content), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		if _, err := s.cluster.Kubectl(ctx, bytes.NewReader(content), append(args, "-f", "-")...); err != nil {
 			return err
 		}
 	}
@@ -258,6 +249,9 @@ func (s *Service) apply(ctx context.Context, names []string, v values) error {
 }
 
 func (s *Service) delete(ctx context.Context, args ...string) error {
+	if len(args) == 0 {
+		return nil
+	}
 	_, err := s.cluster.Kubectl(ctx, nil, append([]string{"delete", "--ignore-not-found", "--timeout=120s"}, args...)...)
 	return err
 }

@@ -81,7 +81,7 @@ func TestSigningKeyIsKept(t *testing.T) {
 	dir := t.TempDir()
 	read := func() []byte {
 		t.Helper()
-		if err := SigningKey(dir, "service-account"); err != nil {
+		if _, err := SigningKey(filepath.Join(dir, "service-account.key")); err != nil {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(filepath.Join(dir, "service-account.key"))

@@ -13,7 +13,7 @@ import (
 type Spec struct {
 	// Name is the name to record the process under.
 	Name string
-	// Program is the path of the executable; argv[0] is the same.
+	// Program is the executable: its path, or a name on the PATH.
 	Program string
 	// Args are the arguments after argv[0].
 	Args []string
@@ -23,8 +23,6 @@ type Spec struct {
 	Log string
 	// Owner is the value of MarkVariable.
 	Owner string
-	// NetworkNamespace is the file of a network namespace to start in; empty for that of this process.
-	NetworkNamespace string
 	// CloneFlags ask for new namespaces of the process's own.
 	CloneFlags uintptr
 }
@@ -49,7 +47,7 @@ func Start(spec Spec, table Table) (Record, error) {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = filepath.Dir(spec.Log)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: spec.CloneFlags}
-	if err := startIn(spec.NetworkNamespace, cmd); err != nil {
+	if err := cmd.Start(); err != nil {
 		return Record{}, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
 	// Collect the process if it ends while we still run, else it would look alive as a zombie.
