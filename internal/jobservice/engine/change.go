@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,12 +36,7 @@ func (s *Store) change(ctx context.Context, name, id string, apply transition) (
 }
 
 func (s *Store) flushChanges(batch []*operation) {
-	var taken []*operation
-	for _, o := range batch {
-		if o.claim() {
-			taken = append(taken, o)
-		}
-	}
+	taken := claimAll(batch)
 	if len(taken) == 0 {
 		return
 	}
@@ -56,14 +53,7 @@ func (s *Store) flushChanges(batch []*operation) {
 	})
 	if err != nil {
 		s.delivered.add(change.Delivered)
-		for _, o := range taken {
-			if len(taken) > 1 && !errors.Is(err, jobs.ErrUnavailable) { // one of them spoils it for all
-				o.state.Store(pending)
-				s.flushChanges([]*operation{o})
-				continue
-			}
-			o.settle(err)
-		}
+		refuse(taken, err, s.flushChanges)
 		return
 	}
 	s.deliver(func() {
@@ -92,11 +82,7 @@ func decide(taken []*operation, rows map[string]*sqlstore.Row, again bool, outbo
 			box.Jobs = append(box.Jobs, o.id)
 		}
 	}
-	all := make([]*sqlstore.Row, 0, len(changed))
-	for _, row := range changed {
-		all = append(all, row)
-	}
-	return all, box
+	return slices.Collect(maps.Values(changed)), box
 }
 
 // follow tells Redis. What does not reach it comes by the outbox, or, for jobs that have ended, is found out when they are leased.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,6 +109,25 @@ func (t *ticket) claim() bool {
 	t.begun = time.Now()
 	return t.state.CompareAndSwap(pending, claimed)
 }
+
+// claimAll returns those of a batch whose callers still wait.
+func claimAll[T interface{ claim() bool }](batch []T) []T {
+	return slices.DeleteFunc(batch, func(one T) bool { return !one.claim() })
+}
+
+// refuse answers those whose transaction failed. When one of them may have spoiled it for all, each is tried alone.
+func refuse[T interface{ asked() *ticket }](taken []T, err error, flush func([]T)) {
+	for _, one := range taken {
+		if len(taken) == 1 || errors.Is(err, jobs.ErrUnavailable) {
+			one.asked().settle(err)
+			continue
+		}
+		one.asked().state.Store(pending)
+		flush([]T{one})
+	}
+}
+
+func (t *ticket) asked() *ticket { return t }
 
 func (t *ticket) settle(err error) {
 	t.err = err

@@ -102,13 +102,7 @@ func start(ctx context.Context, options Options, db sqlstore.Database, q *redisq
 }
 
 func (s *Store) background() {
-	start := func(do func()) {
-		s.ending.Add(1)
-		go func() {
-			defer s.ending.Done()
-			do()
-		}()
-	}
+	start := s.ending.Go
 	start(func() { s.submits.run(s.ctx, s.flushSubmissions) })
 	start(func() { s.grants.run(s.ctx, s.flushGrants) })
 	start(func() { s.changes.run(s.ctx, s.flushChanges) })

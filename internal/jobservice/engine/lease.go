@@ -82,14 +82,7 @@ func (s *Store) leased(ctx context.Context, w *waiter) ([]jobs.Lease, error) {
 func (s *Store) giveBack(leases []jobs.Lease) {
 	operations := make([]*operation, 0, len(leases))
 	for _, lease := range leases {
-		// LeaseID is the engine's own; the fence alone names the grant to the rest of the world.
-		fence := lease.Fence
-		o := &operation{ticket: newTicket("give back"), id: lease.Job.ID, apply: func(row *sqlstore.Row, again bool) (bool, effect, error) {
-			if row == nil || !row.Leased() || row.Fence != fence {
-				return false, none, nil
-			}
-			return giveBack(fence, row.LeaseID)(row, again)
-		}}
+		o := &operation{ticket: newTicket("give back"), id: lease.Job.ID, apply: giveBack(lease.Fence)}
 		operations = append(operations, o)
 		s.changes.add(o)
 	}

@@ -67,16 +67,14 @@ func (s *Store) Audit(ctx context.Context, entry jobs.AuditEntry) error {
 }
 
 func (s *Store) flushAudit(batch []*auditing) {
-	var ids []string
-	var entries []jobs.AuditEntry
-	var taken []*auditing
-	for _, a := range batch {
-		if a.claim() {
-			taken, ids, entries = append(taken, a), append(ids, a.id), append(entries, a.entry)
-		}
-	}
+	taken := claimAll(batch)
 	if len(taken) == 0 {
 		return
+	}
+	var ids []string
+	var entries []jobs.AuditEntry
+	for _, a := range taken {
+		ids, entries = append(ids, a.id), append(entries, a.entry)
 	}
 	err := persist(s.ctx, taken[0].since, s.options.OperationTimeout, func(ctx context.Context, _ bool) error {
 		return s.db.Audit(ctx, ids, entries)

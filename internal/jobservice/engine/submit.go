@@ -93,19 +93,16 @@ func check(row *sqlstore.Row) error {
 }
 
 func (s *Store) flushSubmissions(batch []*submission) {
-	var taken []*submission
-	var rows []*sqlstore.Row
-	for _, o := range batch {
-		if o.claim() {
-			taken, rows = append(taken, o), append(rows, o.rows...)
-		}
-	}
+	taken := claimAll(batch)
 	if len(taken) == 0 {
 		return
 	}
+	var rows []*sqlstore.Row
 	outbox := sqlstore.Outbox{ID: newID()}
-	for _, row := range rows {
-		outbox.Jobs = append(outbox.Jobs, row.ID)
+	for _, o := range taken {
+		for _, row := range o.rows {
+			rows, outbox.Jobs = append(rows, row), append(outbox.Jobs, row.ID)
+		}
 	}
 	done := s.delivered.take()
 	err := persist(s.ctx, taken[0].since, s.options.OperationTimeout, func(ctx context.Context, _ bool) error {
@@ -113,15 +110,7 @@ func (s *Store) flushSubmissions(batch []*submission) {
 	})
 	if err != nil {
 		s.delivered.add(done)
-		if len(taken) > 1 && !errors.Is(err, jobs.ErrUnavailable) {
-			for _, o := range taken { // one of them spoils it for all
-				s.alone(o)
-			}
-			return
-		}
-		for _, o := range taken {
-			o.settle(err)
-		}
+		refuse(taken, err, s.flushSubmissions)
 		return
 	}
 	s.figures.submitted(rows)
@@ -137,20 +126,13 @@ func (s *Store) flushSubmissions(batch []*submission) {
 	})
 }
 
-func (s *Store) alone(o *submission) {
-	o.state.Store(pending)
-	s.flushSubmissions([]*submission{o})
-}
-
 // deliver runs what brings changes to Redis beside the next transaction.
 func (s *Store) deliver(do func()) {
 	s.deliveries <- struct{}{}
-	s.ending.Add(1)
-	go func() {
-		defer s.ending.Done()
+	s.ending.Go(func() {
 		do()
 		<-s.deliveries
-	}()
+	})
 }
 
 // bring lets jobs wait in Redis; then the row of the outbox has done its work.

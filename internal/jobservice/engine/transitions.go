@@ -118,9 +118,9 @@ func expire(row *sqlstore.Row, now time.Time) effect {
 }
 
 // giveBack undoes a lease that did not reach its worker.
-func giveBack(fence, leaseID int64) transition {
+func giveBack(fence int64) transition {
 	return func(row *sqlstore.Row, _ bool) (bool, effect, error) {
-		if row == nil || row.LeaseID != leaseID || row.Fence != fence {
+		if holds(row, fence) != nil {
 			return false, none, nil
 		}
 		row.LeaseID, row.WorkerID = 0, ""

@@ -3,6 +3,7 @@ package redisqueue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,10 +23,8 @@ func (q *Queue) Attach(ctx context.Context, epoch string) (bool, error) {
 	if err != nil {
 		return false, unavailable(err)
 	}
-	for _, there := range known {
-		if !there {
-			return false, nil
-		}
+	if slices.Contains(known, false) {
+		return false, nil
 	}
 	// The scripts look for the epoch's key themselves.
 	q.state.Store(&state{epoch: epoch, scripts: scripts})
@@ -80,9 +79,7 @@ func (l *Loading) eval(ctx context.Context, name string, arguments ...any) error
 
 // Add adds jobs. Leased ones get a whole visibility.
 func (l *Loading) Add(ctx context.Context, entries []Entry, visibility time.Duration) error {
-	for len(entries) > 0 {
-		chunk := entries[:min(len(entries), 500)]
-		entries = entries[len(chunk):]
+	for chunk := range slices.Chunk(entries, 500) {
 		arguments := make([]any, 0, 7*len(chunk))
 		for _, e := range chunk {
 			to, when := "wait", "0"

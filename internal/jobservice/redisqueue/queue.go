@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -152,9 +153,7 @@ func (q *Queue) Enqueue(ctx context.Context, entries []Entry) (places []int, epo
 		return nil, "", ErrStale
 	}
 	places = make([]int, 0, len(entries))
-	for len(entries) > 0 {
-		chunk := entries[:min(len(entries), 250)] // so that a script does not hold up others for long
-		entries = entries[len(chunk):]
+	for chunk := range slices.Chunk(entries, 250) { // so that a script does not hold up others for long
 		arguments := make([]any, 0, 6*len(chunk))
 		for _, e := range chunk {
 			due := "0"
@@ -163,9 +162,9 @@ func (q *Queue) Enqueue(ctx context.Context, entries []Entry) (places []int, epo
 			}
 			arguments = append(arguments, e.ID, e.Fence, e.score(), e.kind(), e.line(), due)
 		}
-		answer, err := q.client.EvalSha(ctx, s.scripts["enqueue"].sha, nil, arguments...).Int64Slice()
+		answer, err := q.runOf(ctx, s, "enqueue", arguments...).Int64Slice()
 		if err != nil {
-			return nil, "", q.checkOf(s, err)
+			return nil, "", err
 		}
 		for _, place := range answer {
 			places = append(places, int(place))
@@ -178,17 +177,18 @@ func (q *Queue) Enqueue(ctx context.Context, entries []Entry) (places []int, epo
 func (q *Queue) Lease(
 	ctx context.Context, queue string, executor jobs.Executor, types []string, limit int, visibility time.Duration,
 ) (taken []Held, over time.Time, epoch string, err error) {
-	s := q.state.Load()
-	if s == nil {
-		return nil, time.Time{}, "", ErrStale
-	}
 	arguments := []any{limit, visibility.Milliseconds(), string(executor), queue}
 	for _, t := range types {
 		arguments = append(arguments, t)
 	}
-	answer, err := q.client.EvalSha(ctx, s.scripts["lease"].sha, nil, arguments...).StringSlice()
+	return q.take(ctx, "lease", arguments...)
+}
+
+func (q *Queue) take(ctx context.Context, script string, arguments ...any) (taken []Held, over time.Time, epoch string, err error) {
+	s := q.state.Load()
+	answer, err := q.runOf(ctx, s, script, arguments...).StringSlice()
 	if err != nil {
-		return nil, time.Time{}, "", q.checkOf(s, err)
+		return nil, time.Time{}, "", err
 	}
 	taken, err = held(answer[1:])
 	return taken, moment(answer[0]), s.epoch, err
@@ -217,26 +217,24 @@ func moment(milliseconds string) time.Time {
 // Heartbeat keeps a lease, and returns when it is over now; zero: there is none.
 func (q *Queue) Heartbeat(ctx context.Context, lease Held, visibility time.Duration) (time.Time, error) {
 	answer, err := q.run(ctx, "heartbeat", lease.ID, lease.Fence, visibility.Milliseconds()).Text()
-	return moment(answer), q.check(err)
+	return moment(answer), err
 }
 
 // Adopt takes up a lease that SQL knows and Redis does not, and returns when it is over; zero: Redis knows better. The caller must
 // look afterwards whether SQL still has the lease.
 func (q *Queue) Adopt(ctx context.Context, e Entry, visibility time.Duration) (time.Time, error) {
 	answer, err := q.run(ctx, "adopt", e.ID, e.Fence, visibility.Milliseconds(), e.score(), e.kind(), e.line()).Text()
-	return moment(answer), q.check(err)
+	return moment(answer), err
 }
 
 // Remove forgets jobs that have ended, unless it knows them under a newer fence.
 func (q *Queue) Remove(ctx context.Context, ended []Held) error {
-	for len(ended) > 0 {
-		chunk := ended[:min(len(ended), 500)]
-		ended = ended[len(chunk):]
+	for chunk := range slices.Chunk(ended, 500) {
 		arguments := make([]any, 0, 2*len(chunk))
 		for _, h := range chunk {
 			arguments = append(arguments, h.ID, h.Fence)
 		}
-		if err := q.check(q.run(ctx, "remove", arguments...).Err()); err != nil {
+		if err := q.run(ctx, "remove", arguments...).Err(); err != nil {
 			return err
 		}
 	}
@@ -261,19 +259,16 @@ func (q *Queue) Release(ctx context.Context, all []Released) error {
 	for _, r := range all {
 		arguments = append(arguments, r.ID, r.Fence, r.Known, r.Lease.Milliseconds())
 	}
-	return q.check(q.run(ctx, "release", arguments...).Err())
+	return q.run(ctx, "release", arguments...).Err()
 }
 
 // Tick lets those wait whose delay is over, and takes back leases that are over. It returns these until they were settled by Enqueue,
 // Remove or Release, each time after again. It returns also the epoch that it happened in.
 func (q *Queue) Tick(ctx context.Context, limit int, again time.Duration) ([]Held, string, error) {
 	s := q.state.Load()
-	if s == nil {
-		return nil, "", ErrStale
-	}
-	answer, err := q.client.EvalSha(ctx, s.scripts["tick"].sha, nil, limit, again.Milliseconds()).StringSlice()
+	answer, err := q.runOf(ctx, s, "tick", limit, again.Milliseconds()).StringSlice()
 	if err != nil {
-		return nil, "", q.checkOf(s, err)
+		return nil, "", err
 	}
 	all, err := held(answer)
 	return all, s.epoch, err
@@ -299,27 +294,26 @@ func (q *Queue) Wakes(ctx context.Context, woken func(executor jobs.Executor, qu
 }
 
 func (q *Queue) run(ctx context.Context, name string, arguments ...any) *redis.Cmd {
-	s := q.state.Load()
+	return q.runOf(ctx, q.state.Load(), name, arguments...)
+}
+
+// runOf runs a script of an epoch, and stops the use of one that Redis does not know.
+func (q *Queue) runOf(ctx context.Context, s *state, name string, arguments ...any) *redis.Cmd {
 	if s == nil {
 		command := redis.NewCmd(ctx)
 		command.SetErr(ErrStale)
 		return command
 	}
-	return q.client.EvalSha(ctx, s.scripts[name].sha, nil, arguments...)
-}
-
-func (q *Queue) check(err error) error { return q.checkOf(q.state.Load(), err) }
-
-// checkOf stops the use of an epoch that Redis does not know.
-func (q *Queue) checkOf(s *state, err error) error {
-	switch {
-	case err == nil || errors.Is(err, ErrStale):
-		return err
+	command := q.client.EvalSha(ctx, s.scripts[name].sha, nil, arguments...)
+	switch err := command.Err(); {
+	case err == nil:
 	case redis.HasErrorPrefix(err, "NOSCRIPT"), strings.Contains(err.Error(), "EPOCH"):
 		q.state.CompareAndSwap(s, nil)
-		return fmt.Errorf("%w: %w", ErrStale, err)
+		command.SetErr(fmt.Errorf("%w: %w", ErrStale, err))
+	default:
+		command.SetErr(unavailable(err))
 	}
-	return unavailable(err)
+	return command
 }
 
 // unavailable marks errors that are no answer of Redis, and those that say that it cannot serve.

@@ -30,10 +30,6 @@ type heldPlace struct {
 func (q *Queue) LeaseInTurns(
 	ctx context.Context, queue string, types []string, limit int, visibility time.Duration, shares []jobs.Share,
 ) (taken []Held, over time.Time, epoch string, err error) {
-	s := q.state.Load()
-	if s == nil {
-		return nil, time.Time{}, "", ErrStale
-	}
 	request := shareRequest{Queue: queue, Types: append([]string{}, types...), Limit: limit, Visibility: visibility.Milliseconds()}
 	if len(shares) == 0 {
 		shares = []jobs.Share{{Places: unbounded}}
@@ -49,10 +45,5 @@ func (q *Queue) LeaseInTurns(
 	if err != nil {
 		return nil, time.Time{}, "", err
 	}
-	answer, err := q.client.EvalSha(ctx, s.scripts["share"].sha, nil, text).StringSlice()
-	if err != nil {
-		return nil, time.Time{}, "", q.checkOf(s, err)
-	}
-	taken, err = held(answer[1:])
-	return taken, moment(answer[0]), s.epoch, err
+	return q.take(ctx, "share", text)
 }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
@@ -25,8 +27,35 @@ const (
 )
 
 type postgres struct {
-	reads
+	database
 	pool *pgxpool.Pool
+}
+
+// inPostgres is the dialect of a PostgreSQL.
+func inPostgres(pool *pgxpool.Pool) dialect {
+	return dialect{
+		kind:           "postgres", // with a lock, so that replicas that start together do not migrate at once
+		beginMigration: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d); CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)", lockSchema),
+		readVersion:    "SELECT coalesce(max(version), 0) FROM schema_version",
+		writeVersion:   "INSERT INTO schema_version VALUES (%d)",
+		id:             "id::text",
+		counts:         "(SELECT * FROM job_counts UNION ALL SELECT * FROM job_count_changes) AS counts",
+		among:          "%s = ANY($%d)",
+		each:           "unnest($1::text[]) AS given (value)",
+		snapshot:       sql.LevelRepeatableRead,
+		skipLocked:     " FOR UPDATE SKIP LOCKED",
+		lockEpoch:      fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", lockEpoch),
+		texts:          func(values []string) any { return values },
+		keys:           func(ids []string) any { return keys(ids) },
+		unavailable:    unavailable,
+		repeat: func(ctx context.Context, text string, rows [][]any) error {
+			batch := &pgx.Batch{}
+			for _, arguments := range rows {
+				batch.Queue(text, arguments...)
+			}
+			return unavailable(pool.SendBatch(ctx, batch).Close())
+		},
+	}
 }
 
 // OpenPostgres opens a PostgreSQL database by a URL like postgres://user:password@host/database, and brings its schema up to date.
@@ -51,53 +80,20 @@ func OpenPostgres(ctx context.Context, url string) (Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &postgres{reads: readsPostgres(pool), pool: pool}
+	db := stdlib.OpenDBFromPool(pool)
+	p := &postgres{database: database{dialect: inPostgres(pool), read: db, write: db}, pool: pool}
 	if err := p.migrate(ctx); err != nil {
-		pool.Close()
+		p.Close()
 		return nil, fmt.Errorf("bring the schema of the database up to date: %w", err)
 	}
 	return p, nil
-}
-
-// migrate holds a lock, so that replicas that start together do not migrate at once.
-func (p *postgres) migrate(ctx context.Context) error {
-	return p.transaction(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockSchema); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)"); err != nil {
-			return err
-		}
-		var at int
-		if err := tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM schema_version").Scan(&at); err != nil {
-			return err
-		}
-		steps, err := pending("postgres", at)
-		if err != nil {
-			return err
-		}
-		for _, step := range steps {
-			// Without arguments, so that it may be several statements.
-			if _, err := tx.Conn().PgConn().Exec(ctx, step.sql).ReadAll(); err != nil {
-				return fmt.Errorf("migration %d: %w", step.version, err)
-			}
-			if _, err := tx.Exec(ctx, "INSERT INTO schema_version VALUES ($1)", step.version); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (p *postgres) transaction(ctx context.Context, do func(pgx.Tx) error) error {
-	return unavailable(pgx.BeginFunc(ctx, p.pool, do))
 }
 
 // unavailable marks errors that are no answer of the database, and those that say that it comes, goes, or is too full.
 func unavailable(err error) error {
 	var answer *pgconn.PgError
 	switch {
-	case err == nil, errors.Is(err, pgx.ErrNoRows), errors.Is(err, ErrEpoch), errors.Is(err, ErrLocked), errors.Is(err, jobs.ErrUnavailable):
+	case err == nil, errors.Is(err, sql.ErrNoRows), errors.Is(err, ErrEpoch), errors.Is(err, ErrLocked), errors.Is(err, jobs.ErrUnavailable):
 		return err
 	case errors.As(err, &answer):
 		switch answer.Code[:2] {
@@ -148,22 +144,18 @@ func (p *postgres) Insert(ctx context.Context, rows []*Row, outbox Outbox, deliv
 	// All statements of a batch are one transaction, and one round trip.
 	batch := &pgx.Batch{}
 	batch.Queue(insertJobs, ids, namespaces, queues, types, executors, priorities, submitters, specs, created)
-	finish(batch, outbox, delivered)
+	p.finish(batch, outbox, delivered)
 	return unavailable(p.pool.SendBatch(ctx, batch).Close())
 }
 
-func finish(batch *pgx.Batch, outbox Outbox, delivered Delivered) {
+func (p *postgres) finish(batch *pgx.Batch, outbox Outbox, delivered Delivered) {
 	if len(outbox.Jobs) > 0 {
-		batch.Queue("INSERT INTO outbox (id, created_at, jobs) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING",
-			outbox.ID, time.Now().UnixMicro(), strings.Join(outbox.Jobs, ","))
+		batch.Queue(addOutbox, outbox.ID, time.Now().UnixMicro(), strings.Join(outbox.Jobs, ","))
 	}
 	if len(delivered.IDs) > 0 {
-		batch.Queue(deliver, keys(delivered.IDs), delivered.Epoch)
+		batch.Queue(p.deliver(), keys(delivered.IDs), delivered.Epoch)
 	}
 }
-
-// deliver sees the new epoch when it comes after SetEpoch; when it comes before, the jobs are there for the scan that follows.
-const deliver = "DELETE FROM outbox WHERE id = ANY($1) AND (SELECT id FROM epoch) = $2"
 
 const updateJobs = `UPDATE jobs SET status = u.status, queued_at = u.queued_at, started_at = u.started_at, completed_at = u.completed_at,
   next_retry_at = u.next_retry_at, retry_count = u.retry_count, worker_id = u.worker_id, fence = u.fence, lease_id = u.lease_id,
@@ -219,10 +211,6 @@ func (p *postgres) begun(ctx context.Context, connection *pgxpool.Conn, begin *p
 		}
 	}
 	rows, err := results.Query()
-	return collect(rows, err)
-}
-
-func collect(rows pgx.Rows, err error) (map[string]*Row, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +240,7 @@ func (p *postgres) write(ctx context.Context, connection *pgxpool.Conn, changed 
 		}
 		batch.Queue(updateJobs, ids, statuses, queued, started, completed, next, retries, workers, fences, leases, settled, results, failures)
 	}
-	finish(batch, outbox, delivered)
+	p.finish(batch, outbox, delivered)
 	batch.Queue("COMMIT")
 	results := connection.SendBatch(ctx, batch)
 	var tag pgconn.CommandTag
@@ -269,21 +257,6 @@ func (p *postgres) write(ctx context.Context, connection *pgxpool.Conn, changed 
 		return fmt.Errorf("the transaction ended by %s: %w", tag, jobs.ErrUnavailable)
 	}
 	return err
-}
-
-func (p *postgres) Epoch(ctx context.Context) (epoch string, err error) {
-	err = p.pool.QueryRow(ctx, "SELECT id FROM epoch").Scan(&epoch)
-	return epoch, unavailable(err)
-}
-
-func (p *postgres) SetEpoch(ctx context.Context, epoch string) error {
-	return p.transaction(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockEpoch); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, "UPDATE epoch SET id = $1", epoch)
-		return err
-	})
 }
 
 func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func(), error) {
@@ -334,6 +307,23 @@ func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func
 	}, nil
 }
 
-func (p *postgres) Ping(ctx context.Context) error { return unavailable(p.pool.Ping(ctx)) }
+func (p *postgres) Tidy(ctx context.Context) error {
+	return p.transaction(ctx, func(tx *sql.Tx) error {
+		var got bool
+		if err := tx.QueryRowContext(ctx, "SELECT pg_try_advisory_xact_lock($1)", lockTidying).Scan(&got); err != nil || !got {
+			return err // another replica is at it
+		}
+		_, err := tx.ExecContext(ctx, `WITH moved AS (DELETE FROM job_count_changes RETURNING *)
+INSERT INTO job_counts SELECT namespace, queue, type, executor, status, priority, sum(n) FROM moved GROUP BY 1, 2, 3, 4, 5, 6
+ON CONFLICT (namespace, queue, type, executor, status, priority) DO UPDATE SET n = job_counts.n + excluded.n`)
+		if err != nil {
+			return err
+		}
+		return forgetFigures(ctx, tx)
+	})
+}
 
-func (p *postgres) Close() { p.pool.Close() }
+func (p *postgres) Close() {
+	_ = p.read.Close()
+	p.pool.Close()
+}

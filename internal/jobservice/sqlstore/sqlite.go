@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,13 +19,39 @@ import (
 )
 
 type sqlite struct {
-	reads
-	// write has one connection: SQLite has one writer at a time, and waiting here is fair and cheap.
-	write, read *sql.DB
-	lock        *os.File
+	// One connection of the database writes: SQLite has one writer at a time, and waiting here is fair and cheap.
+	database
+	lock *os.File
 
 	mutex sync.Mutex
 	held  map[string]bool
+}
+
+// inSQLite is the dialect of a SQLite.
+func (s *sqlite) inSQLite() dialect {
+	return dialect{
+		kind: "sqlite", beginMigration: nothing, readVersion: "PRAGMA user_version", writeVersion: "PRAGMA user_version = %d",
+		id:        "id",
+		counts:    "job_counts",
+		among:     "%s IN (SELECT value FROM json_each($%d))",
+		each:      "json_each($1) AS given",
+		lockEpoch: nothing,
+		texts:     list,
+		keys:      list,
+		repeat: func(ctx context.Context, text string, rows [][]any) error {
+			return s.transaction(ctx, func(tx *sql.Tx) error { return repeat(ctx, tx, text, rows) })
+		},
+		unavailable: away,
+	}
+}
+
+// nothing is a statement that does nothing.
+const nothing = "SELECT 1"
+
+// list is an argument of json_each.
+func list(values []string) any {
+	text, _ := json.Marshal(values)
+	return string(text)
 }
 
 // OpenSQLite opens the database in a folder, which it makes when it is not there, and brings its schema up to date. One process has
@@ -45,11 +72,11 @@ func OpenSQLite(ctx context.Context, folder string) (Database, error) {
 	name := "file:" + filepath.Join(folder, "jobs.db") +
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=temp_store(memory)"
 	s := &sqlite{lock: lock, held: map[string]bool{}}
+	s.dialect = s.inSQLite()
 	if s.write, err = sql.Open("sqlite", name+"&_txlock=immediate"); err == nil {
 		s.write.SetMaxOpenConns(1)
 		if s.read, err = sql.Open("sqlite", name); err == nil {
 			s.read.SetMaxOpenConns(4)
-			s.reads = readsSQLite(s.read)
 			if err = s.migrate(ctx); err == nil {
 				return s, nil
 			}
@@ -57,40 +84,6 @@ func OpenSQLite(ctx context.Context, folder string) (Database, error) {
 	}
 	s.Close()
 	return nil, fmt.Errorf("open the database in %s: %w", folder, err)
-}
-
-func (s *sqlite) migrate(ctx context.Context) error {
-	return s.transaction(ctx, func(tx *sql.Tx) error {
-		var at int
-		if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&at); err != nil {
-			return err
-		}
-		steps, err := pending("sqlite", at)
-		if err != nil {
-			return err
-		}
-		for _, step := range steps {
-			if _, err := tx.ExecContext(ctx, step.sql); err != nil {
-				return fmt.Errorf("migration %d: %w", step.version, err)
-			}
-			if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", step.version)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (s *sqlite) transaction(ctx context.Context, do func(*sql.Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, nil)
-	if err != nil {
-		return away(err)
-	}
-	if err := do(tx); err != nil {
-		_ = tx.Rollback()
-		return away(err)
-	}
-	return away(tx.Commit())
 }
 
 // away marks errors that come from the time being over or the database being closed.
@@ -104,40 +97,52 @@ func away(err error) error {
 }
 
 func (s *sqlite) Insert(ctx context.Context, rows []*Row, outbox Outbox, delivered Delivered) error {
-	return s.transaction(ctx, func(tx *sql.Tx) error {
-		insert, err := tx.PrepareContext(ctx, `INSERT INTO jobs (id, namespace, queue, type, executor, priority, submitter, spec, created_at, queued_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
+	all := make([][]any, len(rows))
+	for i, r := range rows {
+		text, err := encodeSpec(&r.Job)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = insert.Close() }()
-		for _, r := range rows {
-			text, err := encodeSpec(&r.Job)
-			if err != nil {
-				return err
-			}
-			_, err = insert.ExecContext(ctx, r.ID, r.Namespace, r.Queue, r.Type, r.Executor, r.Priority, r.Submitter, text,
-				micros(r.CreatedAt), micros(r.CreatedAt))
-			if err != nil {
-				return err
-			}
+		created := micros(r.CreatedAt)
+		all[i] = []any{r.ID, r.Namespace, r.Queue, r.Type, r.Executor, r.Priority, r.Submitter, text, created, created}
+	}
+	return s.transaction(ctx, func(tx *sql.Tx) error {
+		err := repeat(ctx, tx, `INSERT INTO jobs (id, namespace, queue, type, executor, priority, submitter, spec, created_at, queued_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, all)
+		if err != nil {
+			return err
 		}
-		return finishSQLite(ctx, tx, outbox, delivered)
+		return s.finish(ctx, tx, outbox, delivered)
 	})
 }
 
-func finishSQLite(ctx context.Context, tx *sql.Tx, outbox Outbox, delivered Delivered) error {
+func repeat(ctx context.Context, tx *sql.Tx, text string, rows [][]any) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	statement, err := tx.PrepareContext(ctx, text)
+	if err != nil {
+		return err
+	}
+	defer statement.Close()
+	for _, arguments := range rows {
+		if _, err := statement.ExecContext(ctx, arguments...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sqlite) finish(ctx context.Context, tx *sql.Tx, outbox Outbox, delivered Delivered) error {
 	if len(outbox.Jobs) > 0 {
-		_, err := tx.ExecContext(ctx, "INSERT INTO outbox (id, created_at, jobs) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-			outbox.ID, time.Now().UnixMicro(), strings.Join(outbox.Jobs, ","))
-		if err != nil {
+		if _, err := tx.ExecContext(ctx, addOutbox, outbox.ID, time.Now().UnixMicro(), strings.Join(outbox.Jobs, ",")); err != nil {
 			return err
 		}
 	}
 	if len(delivered.IDs) == 0 {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, deliverSQLite, list(delivered.IDs), delivered.Epoch)
+	_, err := tx.ExecContext(ctx, s.deliver(), list(delivered.IDs), delivered.Epoch)
 	return err
 }
 
@@ -152,32 +157,25 @@ func (s *sqlite) Change(ctx context.Context, change Change) error {
 				return ErrEpoch
 			}
 		}
-		rows, err := get(ctx, tx, change.IDs)
+		rows, err := s.get(ctx, tx, change.IDs)
 		if err != nil {
 			return err
 		}
 		changed, outbox := change.Decide(rows)
-		for _, r := range changed {
-			_, err := tx.ExecContext(ctx, `UPDATE jobs SET status = ?, queued_at = ?, started_at = ?, completed_at = ?, next_retry_at = ?,
-  retry_count = ?, worker_id = ?, fence = ?, lease_id = ?, settled = ?, result = ?, error = ? WHERE id = ?`,
+		all := make([][]any, len(changed))
+		for i, r := range changed {
+			all[i] = []any{
 				r.Status, micros(r.QueuedAt), micros(r.StartedAt), micros(r.CompletedAt), micros(r.NextRetryAt),
-				r.RetryCount, r.WorkerID, r.Fence, r.LeaseID, r.Settled, string(r.Result), r.Error, r.ID)
-			if err != nil {
-				return err
+				r.RetryCount, r.WorkerID, r.Fence, r.LeaseID, r.Settled, string(r.Result), r.Error, r.ID,
 			}
 		}
-		return finishSQLite(ctx, tx, outbox, change.Delivered)
+		err = repeat(ctx, tx, `UPDATE jobs SET status = ?, queued_at = ?, started_at = ?, completed_at = ?, next_retry_at = ?,
+  retry_count = ?, worker_id = ?, fence = ?, lease_id = ?, settled = ?, result = ?, error = ? WHERE id = ?`, all)
+		if err != nil {
+			return err
+		}
+		return s.finish(ctx, tx, outbox, change.Delivered)
 	})
-}
-
-func (s *sqlite) Epoch(ctx context.Context) (epoch string, err error) {
-	err = s.read.QueryRowContext(ctx, "SELECT id FROM epoch").Scan(&epoch)
-	return epoch, away(err)
-}
-
-func (s *sqlite) SetEpoch(ctx context.Context, epoch string) error {
-	_, err := s.write.ExecContext(ctx, "UPDATE epoch SET id = ?", epoch)
-	return away(err)
 }
 
 // Lock is one within the process: no other has the folder.
@@ -195,7 +193,9 @@ func (s *sqlite) Lock(ctx context.Context, name string) (context.Context, func()
 	}, nil
 }
 
-func (s *sqlite) Ping(ctx context.Context) error { return away(s.read.PingContext(ctx)) }
+func (s *sqlite) Tidy(ctx context.Context) error {
+	return s.transaction(ctx, func(tx *sql.Tx) error { return forgetFigures(ctx, tx) })
+}
 
 func (s *sqlite) Close() {
 	for _, db := range []*sql.DB{s.read, s.write} {

@@ -1,10 +1,11 @@
-package main
+package performance
 
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"os"
+
+	"github.com/stretchr/testify/require"
 )
 
 // write is a kind of request that changes something.
@@ -13,54 +14,43 @@ type write struct {
 	verb     string
 }
 
-// writesOf counts, from an audit log, the requests by which a user changed something in a namespace. Events are left
+func writeTo(resource, subresource, verb string) write {
+	if subresource != "" {
+		resource += "/" + subresource
+	}
+	return write{resource, verb}
+}
+
+// audited counts, from the audit log, the requests by which the manager changed something in the namespace. Events are left
 // out. Requests that the API server refused are counted too; refused is their number. The log is read from the offset
 // on; end is where it ended.
-func writesOf(log, user, namespace string, offset int64) (count map[write]int, refused int, end int64, err error) {
-	file, err := os.Open(log)
-	if err != nil {
-		return nil, 0, 0, err
-	}
+func (c *cluster) audited(offset int64) (count map[write]int, refused int, end int64) {
+	file, err := os.Open(c.auditLog())
+	require.NoError(c, err)
 	defer file.Close()
-	if _, err := file.Seek(offset, 0); err != nil {
-		return nil, 0, 0, err
-	}
+	_, err = file.Seek(offset, 0)
+	require.NoError(c, err)
 	count, end = map[write]int{}, offset
 	lines := bufio.NewReader(file)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil { // a line without an end is still being written
-			return count, refused, end, nil
+			return count, refused, end
 		}
 		end += int64(len(line))
 		var entry struct {
-			Stage string `json:"stage"`
-			Verb  string `json:"verb"`
-			User  struct {
-				Username string `json:"username"`
-			} `json:"user"`
-			Object struct {
-				Resource    string `json:"resource"`
-				Subresource string `json:"subresource"`
-				Namespace   string `json:"namespace"`
-			} `json:"objectRef"`
-			Response struct {
-				Code int `json:"code"`
-			} `json:"responseStatus"`
+			Stage, Verb    string
+			User           struct{ Username string }
+			ObjectRef      struct{ Resource, Subresource, Namespace string }
+			ResponseStatus struct{ Code int }
 		}
-		if err := json.Unmarshal(line, &entry); err != nil {
-			return nil, 0, 0, fmt.Errorf("read %s: %w", log, err)
-		}
-		if entry.Stage != "ResponseComplete" || entry.User.Username != user || entry.Object.Namespace != namespace ||
-			entry.Object.Resource == "events" {
+		require.NoError(c, json.Unmarshal(line, &entry))
+		object := entry.ObjectRef
+		if entry.Stage != "ResponseComplete" || entry.User.Username != managerUser || object.Namespace != namespace || object.Resource == "events" {
 			continue
 		}
-		resource := entry.Object.Resource
-		if entry.Object.Subresource != "" {
-			resource += "/" + entry.Object.Subresource
-		}
-		count[write{resource, entry.Verb}]++
-		if entry.Response.Code >= 300 {
+		count[writeTo(object.Resource, object.Subresource, entry.Verb)]++
+		if entry.ResponseStatus.Code >= 300 {
 			refused++
 		}
 	}

@@ -1,16 +1,14 @@
-package main
+package performance
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -25,8 +23,7 @@ const baselineLimit = 15 * time.Minute
 
 // queues is what was measured with the baseline of queues.
 type queues struct {
-	settings settings
-	jobs     int
+	jobs int
 	// wall is the time from the first creation to the end of the last job; late is how long after its time the last job was
 	// created, which the scenario does not know.
 	wall, late time.Duration
@@ -44,56 +41,21 @@ type queues struct {
 	aloneJobs int
 }
 
-func measureBaseline(ctx context.Context, s settings) (measured queues, err error) {
-	measured = queues{settings: s, waits: map[string][]time.Duration{}}
-	c, err := startCluster(ctx, s, clusterOptions{bare: true})
-	defer c.stop()
-	if err != nil {
-		return measured, err
-	}
-	m, err := c.launchManager()
-	if err != nil {
-		return measured, err
-	}
-	defer m.stop()
-	if err := createAll(ctx, c.client, baselineQueues()); err != nil {
-		return measured, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, baselineLimit)
+func measureBaseline(b *bench, results *strings.Builder) {
+	measured := queues{waits: map[string][]time.Duration{}}
+	c := b.startCluster(clusterOptions{bare: true})
+	m := c.launchManager()
+	require.NoError(b, c.createAll(b.Context(), baselineQueues()))
+	ctx, cancel := context.WithTimeout(b.Context(), baselineLimit)
 	defer cancel()
 	// A few jobs of each class go before, until everything has been used once.
-	if _, err := c.runLoad(ctx, m, warmUp, baseline.Jobs(baseline.Cohorts, baseline.Classes(), 0.001)); err != nil {
-		return measured, fmt.Errorf("the first jobs: %w", err)
-	}
-	managed, err := m.settle(ctx)
-	if err != nil {
-		return measured, err
-	}
-	before, err := c.writes(ctx)
-	if err != nil {
-		return measured, err
-	}
-	used := processorTimes()
-	jobs := baseline.Jobs(baseline.Cohorts, baseline.Classes(), s.baselineScale)
-	l, err := c.runLoad(ctx, m, namespace, jobs)
-	if err != nil {
-		return measured, err
-	}
-	measured.used = processorTimes()
-	for name := range measured.used {
-		measured.used[name] -= used[name]
-	}
-	end, err := m.cpu()
-	if err != nil {
-		return measured, err
-	}
-	measured.used[m.name] = end - managed
-	if measured.memory, err = m.peakMemory(); err != nil {
-		return measured, err
-	}
-	if measured.writes, err = c.writes(ctx); err != nil {
-		return measured, err
-	}
+	c.runLoad(ctx, warmUp, baseline.Jobs(baseline.Cohorts, baseline.Classes(), 0.001))
+	managed, before, used := m.settle(), c.writes(ctx), processorTimes(b)
+	jobs := baseline.Jobs(baseline.Cohorts, baseline.Classes(), b.baselineScale)
+	l := c.runLoad(ctx, namespace, jobs)
+	measured.used = usedSince(b, used)
+	measured.used[managerName] = m.cpu() - managed
+	measured.memory, measured.writes = m.peakMemory(), c.writes(ctx)
 	for kind := range measured.writes {
 		measured.writes[kind] -= before[kind]
 	}
@@ -101,15 +63,11 @@ func measureBaseline(ctx context.Context, s settings) (measured queues, err erro
 	for _, j := range l.jobs {
 		measured.waits[j.Class.Name] = append(measured.waits[j.Class.Name], j.scheduled.Sub(j.sent))
 	}
-	m.stop()
+	c.stop(managerName)
 	measured.aloneJobs = int(math.Ceil(aloneShare * float64(len(jobs))))
-	if measured.alone, err = c.requestsAlone(ctx, jobs[len(jobs)-measured.aloneJobs:]); err != nil {
-		return measured, fmt.Errorf("send the requests alone: %w", err)
-	}
-	if most := int64(baseline.Queues * baseline.Quota); measured.most > most {
-		return measured, fmt.Errorf("pods of a cohort held %d units at once, but its queues have %d", measured.most, most)
-	}
-	return measured, nil
+	measured.alone = c.requestsAlone(ctx, jobs[len(jobs)-measured.aloneJobs:])
+	require.LessOrEqual(b, measured.most, int64(baseline.Queues*baseline.Quota), "units that pods of a cohort held at once, and its queues have")
+	measured.write(results)
 }
 
 // baselineQueues are the queues of the scenario. A unit is a core.
@@ -133,39 +91,18 @@ func baselineQueues() []client.Object {
 }
 
 // writes counts the requests that changed something, by the API server's own metrics.
-func (c *cluster) writes(ctx context.Context) (map[write]int, error) {
-	typed, err := c.typed()
-	if err != nil {
-		return nil, err
-	}
-	text, err := typed.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the API server's metrics: %w", err)
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
-	if err != nil {
-		return nil, fmt.Errorf("read the API server's metrics: %w", err)
-	}
+func (c *cluster) writes(ctx context.Context) map[write]int {
+	text, err := c.typed().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	require.NoError(c, err)
 	count := map[write]int{}
-	for _, metric := range families["apiserver_request_total"].GetMetric() {
-		is := map[string]string{}
-		for _, pair := range metric.GetLabel() {
-			is[pair.GetName()] = pair.GetValue()
-		}
+	c.eachSeries(bytes.NewReader(text), "apiserver_request_total", func(is map[string]string, requests float64) {
 		switch is["verb"] {
 		case "POST", "PUT", "PATCH", "DELETE", "APPLY":
-			kind := write{resource: is["resource"], verb: is["verb"]}
-			if is["subresource"] != "" {
-				kind.resource += "/" + is["subresource"]
-			}
-			count[kind] += int(metric.GetCounter().GetValue())
+			count[writeTo(is["resource"], is["subresource"], is["verb"])] += int(requests)
 		}
-	}
-	if len(count) == 0 {
-		return nil, errors.New("the API server's metrics count no request")
-	}
-	return count, nil
+	})
+	require.NotEmpty(c, count, "the API server's metrics count no request")
+	return count
 }
 
 // share is the value below which so much of sorted values lies.

@@ -1,4 +1,4 @@
-package main
+package performance
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,18 +35,12 @@ type pattern struct {
 // requestsAlone measures how long those requests take that a job with a pod and two steps of its status cannot do without: its user's,
 // the scheduler's and the kubelet's, its pod, and the steps to Scheduled and Succeeded. Nothing watches, decides, or waits for anything
 // but the API server. It comes after the jobs have been run, whose objects are the patterns.
-func (c *cluster) requestsAlone(ctx context.Context, jobs []baseline.Job) (time.Duration, error) {
-	l, err := c.newLoad(namespace)
-	if err != nil {
-		return 0, err
-	}
+func (c *cluster) requestsAlone(ctx context.Context, jobs []baseline.Job) time.Duration {
+	l := c.newLoad(namespace)
 	patterns := map[string]*pattern{}
 	for _, j := range jobs {
-		if patterns[j.Class.Name] != nil {
-			continue
-		}
-		if patterns[j.Class.Name], err = c.patternOf(ctx, j.Name); err != nil {
-			return 0, fmt.Errorf("read job %s: %w", j.Name, err)
+		if patterns[j.Class.Name] == nil {
+			patterns[j.Class.Name] = c.patternOf(ctx, j.Name)
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -61,23 +56,17 @@ func (c *cluster) requestsAlone(ctx context.Context, jobs []baseline.Job) (time.
 			return nil
 		})
 	}
-	err = group.Wait()
-	return time.Since(start), err
+	require.NoError(c, group.Wait())
+	return time.Since(start)
 }
 
-func (c *cluster) patternOf(ctx context.Context, name string) (*pattern, error) {
+func (c *cluster) patternOf(ctx context.Context, name string) *pattern {
 	var job aiplatformv1alpha1.AIJob
-	if err := c.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &job); err != nil {
-		return nil, err
-	}
+	require.NoError(c, c.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &job))
 	var pods corev1.PodList
 	byJob := client.MatchingLabels{aiplatformv1alpha1.LabelAIJob: name}
-	if err := c.client.List(ctx, &pods, client.InNamespace(namespace), byJob); err != nil {
-		return nil, err
-	}
-	if len(pods.Items) != 1 {
-		return nil, fmt.Errorf("it has %d pods", len(pods.Items))
-	}
+	require.NoError(c, c.client.List(ctx, &pods, client.InNamespace(namespace), byJob))
+	require.Len(c, pods.Items, 1, "of AIJob %s", name)
 	pod := &pods.Items[0]
 	spec := *pod.Spec.DeepCopy()
 	spec.NodeName = ""
@@ -87,19 +76,18 @@ func (c *cluster) patternOf(ctx context.Context, name string) (*pattern, error) 
 		},
 		Spec: spec,
 	}}
-	encode := func(status *aiplatformv1alpha1.AIJobStatus) ([]byte, error) {
-		return json.Marshal(map[string]any{"status": status})
+	encode := func(status *aiplatformv1alpha1.AIJobStatus) []byte {
+		text, err := json.Marshal(map[string]any{"status": status})
+		require.NoError(c, err)
+		return text
 	}
-	var err error
-	if is.succeeded, err = encode(&job.Status); err != nil {
-		return nil, err
-	}
+	is.succeeded = encode(&job.Status)
 	before := job.Status.DeepCopy()
 	before.Phase, before.Reason, before.CompletionTime, before.ExitCode = aiplatformv1alpha1.AIJobScheduled, reasons.AdmittedByQueue, nil, nil
 	before.Assignments = []aiplatformv1alpha1.NodeAssignment{{NodeName: pod.Spec.NodeName, Members: 1}}
 	meta.RemoveStatusCondition(&before.Conditions, reasons.ConditionComplete)
-	is.scheduled, err = encode(before)
-	return is, err
+	is.scheduled = encode(before)
+	return is
 }
 
 // liveAlone sends all requests of a job, one after the other.

@@ -1,4 +1,4 @@
-package main
+package performance
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,41 +54,24 @@ type loadJob struct {
 	sent, scheduled, ended time.Time
 }
 
-// typed is a client of Kubernetes' own kinds.
-func (c *cluster) typed() (*kubernetes.Clientset, error) {
-	config := rest.CopyConfig(c.config)
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	return kubernetes.NewForConfig(config)
-}
-
 // newLoad has clients, but no jobs yet.
-func (c *cluster) newLoad(namespace string) (*queueLoad, error) {
-	l := &queueLoad{
-		namespace: namespace, failed: make(chan error, 1), ended: make(chan struct{}), jobs: map[string]*loadJob{},
-		holds: make([]int64, baseline.Cohorts), most: make([]int64, baseline.Cohorts),
-	}
-	var err error
-	if l.typed, err = c.typed(); err != nil {
-		return l, err
-	}
+func (c *cluster) newLoad(namespace string) *queueLoad {
 	http, err := rest.HTTPClientFor(c.config)
-	if err != nil {
-		return l, err
-	}
-	l.jobsAPI, err = apiutil.RESTClientForGVK(aiplatformv1alpha1.GroupVersion.WithKind("AIJob"), false, false, c.config,
+	require.NoError(c, err)
+	jobsAPI, err := apiutil.RESTClientForGVK(aiplatformv1alpha1.GroupVersion.WithKind("AIJob"), false, false, c.config,
 		serializer.NewCodecFactory(c.client.Scheme()), http)
-	return l, err
+	require.NoError(c, err)
+	return &queueLoad{
+		namespace: namespace, typed: c.typed(), jobsAPI: jobsAPI, failed: make(chan error, 1), ended: make(chan struct{}),
+		jobs: map[string]*loadJob{}, holds: make([]int64, baseline.Cohorts), most: make([]int64, baseline.Cohorts),
+	}
 }
 
 // runLoad runs jobs; all must succeed.
-func (c *cluster) runLoad(ctx context.Context, m *manager, namespace string, jobs []baseline.Job) (*queueLoad, error) {
+func (c *cluster) runLoad(ctx context.Context, namespace string, jobs []baseline.Job) *queueLoad {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l, err := c.newLoad(namespace)
-	if err != nil {
-		return l, err
-	}
+	l := c.newLoad(namespace)
 	cohorts := map[string]int{}
 	for c := range baseline.Cohorts {
 		for q := range baseline.Queues {
@@ -97,12 +81,11 @@ func (c *cluster) runLoad(ctx context.Context, m *manager, namespace string, job
 	for _, j := range jobs {
 		l.jobs[j.Name] = &loadJob{Job: j, cohort: cohorts[j.Queue]}
 	}
-	version, err := l.version(ctx)
-	if err != nil {
-		return l, err
-	}
-	go l.watchJobs(ctx, version)
-	go l.watchPods(ctx, version)
+	// The watches go on from here.
+	none, err := l.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	require.NoError(c, err)
+	go l.watchJobs(ctx, none.ResourceVersion)
+	go l.watchPods(ctx, none.ResourceVersion)
 	go l.create(ctx, jobs)
 
 	ticker := time.NewTicker(5 * time.Second)
@@ -110,14 +93,13 @@ func (c *cluster) runLoad(ctx context.Context, m *manager, namespace string, job
 	for {
 		select {
 		case <-l.ended:
-			return l, nil
+			return l
 		case err := <-l.failed:
-			return l, fmt.Errorf("%w (%s)", err, l)
+			require.NoError(c, err, "%s", l)
 		case <-ctx.Done():
-			return l, fmt.Errorf("%w (%s)", ctx.Err(), l)
-		case <-m.ended:
-			return l, m.alive()
+			require.NoError(c, ctx.Err(), "%s", l)
 		case <-ticker.C:
+			require.False(c, c.running[managerName].Ended(), "the manager ended")
 			say("%s", l)
 		}
 	}
@@ -148,15 +130,6 @@ func (l *queueLoad) fail(ctx context.Context, err error) {
 	}
 }
 
-// version is the resource version from which the watches go on.
-func (l *queueLoad) version(ctx context.Context) (string, error) {
-	list, err := l.typed.CoreV1().Pods(l.namespace).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return "", fmt.Errorf("list pods: %w", err)
-	}
-	return list.ResourceVersion, nil
-}
-
 // create creates the jobs, each at its time, or as soon after it as the API server takes it.
 func (l *queueLoad) create(ctx context.Context, jobs []baseline.Job) {
 	queue := make(chan baseline.Job, len(jobs))
@@ -174,13 +147,15 @@ func (l *queueLoad) create(ctx context.Context, jobs []baseline.Job) {
 			}
 		}()
 	}
+	defer close(queue)
 	for _, j := range jobs {
-		if pause(ctx, time.Until(start.Add(j.After))) != nil {
-			break
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(start.Add(j.After))):
+			queue <- j
 		}
-		queue <- j
 	}
-	close(queue)
 }
 
 func (l *queueLoad) createOne(ctx context.Context, j baseline.Job, due time.Time) error {

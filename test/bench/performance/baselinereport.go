@@ -1,4 +1,4 @@
-package main
+package performance
 
 import (
 	"cmp"
@@ -11,37 +11,34 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/bench/baseline"
 )
 
-// markdown is the report as text.
-func (q *queues) markdown() string {
-	var out strings.Builder
-	fmt.Fprintf(&out, "Measured with %d processors (%s/%s) by\n\n```sh\n%s\n```\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
-		strings.TrimSpace("go run ./test/bench/performance "+strings.Join(q.settings.arguments, " ")))
-	fmt.Fprintf(&out, "All **%d of %d** AIJobs Succeeded, **%.0f s** after the first was created (Kueue's threshold: %.0f s; the quotas alone: %.0f s).\n",
+// write writes the report.
+func (q *queues) write(out *strings.Builder) {
+	fmt.Fprintln(out)
+	fmt.Fprintf(out, "All **%d of %d** AIJobs Succeeded, **%.0f s** after the first was created (Kueue's threshold: %.0f s; the quotas alone: %.0f s).\n",
 		q.jobs, q.jobs, q.wall.Seconds(), baseline.Threshold.Seconds(), baseline.AtLeast.Seconds())
-	fmt.Fprintf(&out, "The last was created %.0f s after its time in the scenario. Pods of one cohort never held more than %d of its %d units.\n\n",
+	fmt.Fprintf(out, "The last was created %.0f s after its time in the scenario. Pods of one cohort never held more than %d of its %d units.\n\n",
 		q.late.Seconds(), q.most, baseline.Queues*baseline.Quota)
-	fmt.Fprintln(&out, "| class | jobs | from creation to Scheduled, mean | median | 99 % | most | Kueue's threshold for the mean |")
-	fmt.Fprintln(&out, "|---|---:|---:|---:|---:|---:|---:|")
+	fmt.Fprintln(out, "| class | jobs | from creation to Scheduled, mean | median | 99 % | most | Kueue's threshold for the mean |")
+	fmt.Fprintln(out, "|---|---:|---:|---:|---:|---:|---:|")
 	for _, class := range baseline.Classes() {
 		waits := slices.Sorted(slices.Values(q.waits[class.Name]))
-		fmt.Fprintf(&out, "| %s | %d | **%s** | %s | %s | %s | %.0f s |\n", class.Name, len(waits), seconds(mean(waits)),
+		fmt.Fprintf(out, "| %s | %d | **%s** | %s | %s | %s | %.0f s |\n", class.Name, len(waits), seconds(mean(waits)),
 			seconds(share(waits, 0.5)), seconds(share(waits, 0.99)), seconds(share(waits, 1)), class.Threshold.Seconds())
 	}
 	all := time.Duration(float64(q.alone) * float64(q.jobs) / float64(q.aloneJobs))
-	fmt.Fprintf(&out, "\nThe seven requests that none of them can do without, sent right after by %d clients for %d jobs more with no one watching, took %.1f ms per job:\n"+
+	fmt.Fprintf(out, "\nThe seven requests that none of them can do without, sent right after by %d clients for %d jobs more with no one watching, took %.1f ms per job:\n"+
 		"**%.0f s** for %d jobs. The whole took **%.1f times** as long.\n",
 		aloneClients, q.aloneJobs, perJob(q.alone, q.aloneJobs), all.Seconds(), q.jobs, q.wall.Seconds()/all.Seconds())
-	q.usage(&out)
-	q.writesTable(&out)
-	return strings.TrimRight(out.String(), "\n")
+	q.usage(out)
+	q.writesTable(out)
 }
 
 func (q *queues) usage(out *strings.Builder) {
 	fmt.Fprint(out, "\nWhat the programs used meanwhile:\n\n| program | CPU | per job |\n|---|---:|---:|\n")
 	var all time.Duration
 	for _, part := range []struct{ name, title string }{
-		{"kube-apiserver", "API server"}, {"etcd", "etcd"}, {"manager", fmt.Sprintf("manager, with %d MB of memory at most", q.memory/1e6)},
-		{"performance", "the load, in place of users, scheduler and kubelets"},
+		{"kube-apiserver", "API server"}, {"etcd", "etcd"}, {managerName, fmt.Sprintf("manager, with %d MB of memory at most", q.memory/1e6)},
+		{ownTime, "the load, in place of users, scheduler and kubelets"},
 	} {
 		used := q.used[part.name]
 		all += used

@@ -1,33 +1,32 @@
-package main
+package performance
 
 import (
-	"bytes"
-	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/process"
 )
 
 var (
@@ -47,8 +46,11 @@ const (
 
 	managerNamespace = "spot-training-operator-system"
 
-	// nodeManager is who kwok is to the API server.
-	nodeManager = "kwok"
+	// kwok simulates nodes; it is its own user of the API server.
+	kwok = "kwok"
+
+	// loadUser plays users, scheduler and kubelets in a bare cluster. It may do everything, and its requests are not limited.
+	loadUser = "load"
 )
 
 // clusterOptions say what a simulated cluster is like.
@@ -74,112 +76,123 @@ type podLife struct {
 
 // cluster is a control plane with simulated nodes.
 type cluster struct {
-	settings settings
-	options  clusterOptions
-	folder   string
-	env      *envtest.Environment
-	config   *rest.Config
-	client   client.Client
-	parts    []*process
-	kwok     *process
+	*bench
+
+	options clusterOptions
+	folder  string
+	server  *apiserver.Server
+	config  *rest.Config
+	client  client.Client
+	// running are the programs beside the API server, by name.
+	running map[string]*process.Server
 }
 
-// startCluster starts a cluster. The caller stops it, also after an error.
-func startCluster(ctx context.Context, s settings, options clusterOptions) (*cluster, error) {
-	folder, err := os.MkdirTemp(s.work, "cluster-")
-	if err != nil {
-		return nil, err
+// startCluster starts a cluster, which ends with its part of the measurement.
+func (b *bench) startCluster(options clusterOptions) *cluster {
+	c := &cluster{bench: b, options: options, folder: b.TempDir(), running: map[string]*process.Server{}}
+	c.startAPIServer()
+	if !options.bare {
+		c.startControllers()
 	}
-	c := &cluster{settings: s, options: options, folder: folder}
-	steps := []func(context.Context) error{c.startAPIServer, c.startControllers, c.makeNodes, c.install, c.startNodes}
-	if options.bare {
-		steps = []func(context.Context) error{c.startAPIServer, c.makeNodes, c.install}
+	c.makeNodes()
+	c.install()
+	if !options.bare {
+		c.startNodes()
 	}
-	for _, step := range steps {
-		if err := errors.Join(step(ctx), ctx.Err()); err != nil {
-			return c, fmt.Errorf("start a cluster: %w", err)
-		}
-	}
-	return c, nil
+	return c
 }
 
-func (c *cluster) stop() {
-	if c == nil {
-		return
-	}
-	c.kwok.stop()
-	for _, part := range c.parts {
-		part.stop()
-	}
-	if c.env != nil {
-		if err := c.env.Stop(); err != nil {
-			say("stop the API server: %v", err)
-		}
-	}
-}
-
-func (c *cluster) startAPIServer(context.Context) error {
-	c.env = &envtest.Environment{
-		BinaryAssetsDirectory:    c.settings.assets,
-		CRDDirectoryPaths:        []string{filepath.Join("config", "crd", "bases")},
-		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: 2 * time.Minute,
-		ControlPlaneStopTimeout:  30 * time.Second,
-	}
-	server := c.env.ControlPlane.GetAPIServer()
+func (c *cluster) startAPIServer() {
 	// A pod needs its ServiceAccount to exist, as in any cluster. Nodes are ready when they are made. What is measured is
 	// the work, not how it is held back.
-	server.Configure().
-		Set("max-requests-inflight", "2000").
-		Set("max-mutating-requests-inflight", "1000").
-		Set("disable-admission-plugins", "TaintNodesByCondition").
-		Set("endpoint-reconciler-type", "none")
+	options := []apiserver.Option{
+		apiserver.OwnCRDs,
+		apiserver.Flag("max-requests-inflight", "2000"),
+		apiserver.Flag("max-mutating-requests-inflight", "1000"),
+		apiserver.Flag("disable-admission-plugins", "TaintNodesByCondition"),
+		apiserver.Flag("endpoint-reconciler-type", "none"),
+	}
 	if c.options.audit {
 		policy := filepath.Join(c.folder, "audit-policy.yaml")
-		if err := os.WriteFile(policy, auditPolicy, 0o644); err != nil {
-			return err
-		}
-		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", c.auditLog())
+		require.NoError(c, os.WriteFile(policy, auditPolicy, 0o644))
+		options = append(options, apiserver.Flag("audit-policy-file", policy), apiserver.Flag("audit-log-path", c.auditLog()))
 	}
 	if c.options.bare {
-		tokens, err := c.writeTokens()
-		if err != nil {
-			return err
-		}
-		server.Configure().Set("token-auth-file", tokens)
+		options = append(options, apiserver.Flag("token-auth-file", c.writeTokens()))
 	}
-	config, err := c.env.Start()
-	if err != nil {
-		return err
-	}
-	c.config = rest.CopyConfig(config)
+	c.server = apiserver.Start(c.B, options...)
+	c.config = c.server.Config(c)
 	if c.options.bare {
-		c.config = rest.AnonymousClientConfig(config)
+		c.config = rest.AnonymousClientConfig(c.config)
 		c.config.BearerToken = tokenOf(loadUser)
 	}
-	c.config.QPS = -1
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), mlv1.AddToScheme(scheme), aiplatformv1alpha1.AddToScheme(scheme)); err != nil {
-		return err
-	}
-	c.client, err = client.New(c.config, client.Options{Scheme: scheme})
-	return err
+	var err error
+	c.client, err = client.New(c.config, client.Options{Scheme: apiserver.Scheme(mlv1.AddToScheme, aiplatformv1alpha1.AddToScheme)})
+	require.NoError(c, err)
+}
+
+// typed is a client of Kubernetes' own kinds.
+func (c *cluster) typed() *kubernetes.Clientset {
+	config := rest.CopyConfig(c.config)
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	typed, err := kubernetes.NewForConfig(config)
+	require.NoError(c, err)
+	return typed
 }
 
 // auditLog is the path of the audit log.
 func (c *cluster) auditLog() string { return filepath.Join(c.folder, "audit.log") }
 
-// kubeconfig writes a kubeconfig for a user of its own and returns its path.
-func (c *cluster) kubeconfig(name string, groups ...string) (string, error) {
-	text, err := c.kubeconfigOf(name, groups)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(c.folder, strings.ReplaceAll(name, ":", "-")+".kubeconfig") // KUBECONFIG separates paths by colons
-	return path, os.WriteFile(path, text, 0o600)
+func tokenOf(name string) string { return "token-of-" + name }
+
+// writeTokens writes the file of the users that a bare cluster knows, who have tokens. The manager has one when it is installed, too:
+// certificates, which the users of other clusters here have, cost the API server a signature with every request.
+func (c *cluster) writeTokens() string {
+	path := filepath.Join(c.folder, "tokens.csv")
+	text := fmt.Sprintf("%s,%s,1,\"system:masters\"\n%s,%s,2,\"system:serviceaccounts,system:serviceaccounts:%s\"\n",
+		tokenOf(loadUser), loadUser, tokenOf(managerUser), managerUser, managerNamespace)
+	require.NoError(c, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
-func (c *cluster) startControllers(context.Context) error {
+// kubeconfig writes a kubeconfig for a user of its own and returns its path.
+func (c *cluster) kubeconfig(name string, groups ...string) string {
+	path := filepath.Join(c.folder, strings.ReplaceAll(name, ":", "-")+".kubeconfig") // KUBECONFIG separates paths by colons
+	if !c.options.bare {
+		require.NoError(c, os.WriteFile(path, c.server.KubeconfigOf(c, name, groups...), 0o600))
+		return path
+	}
+	config := api.NewConfig()
+	config.Clusters["bare"] = &api.Cluster{Server: c.config.Host, CertificateAuthorityData: c.config.CAData}
+	config.AuthInfos[name] = &api.AuthInfo{Token: tokenOf(name)}
+	config.Contexts["bare"] = &api.Context{Cluster: "bare", AuthInfo: name}
+	config.CurrentContext = "bare"
+	require.NoError(c, clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+// start starts a program.
+func (c *cluster) start(name, program string, env []string, arguments ...string) *process.Server {
+	c.running[name] = process.New(c.B, process.Options{
+		Name: name, Log: filepath.Join(c.folder, name+".log"), Stop: syscall.SIGTERM,
+		Command: func() *exec.Cmd {
+			command := exec.Command(program, arguments...)
+			command.Env, command.Dir = append(os.Environ(), env...), c.folder
+			return command
+		},
+		Ready: func() error { return nil },
+	})
+	return c.running[name]
+}
+
+// stop stops a program that start has started.
+func (c *cluster) stop(name string) {
+	c.running[name].Stop()
+	delete(c.running, name)
+}
+
+func (c *cluster) startControllers() {
 	for program, arguments := range map[string][]string{
 		"kube-controller-manager": {
 			// Nodes send no heartbeats, which must have no effect.
@@ -188,28 +201,15 @@ func (c *cluster) startControllers(context.Context) error {
 		},
 		"kube-scheduler": nil,
 	} {
-		kubeconfig, err := c.kubeconfig("system:" + program)
-		if err != nil {
-			return err
-		}
-		arguments = append(arguments, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
-			"--authorization-kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0",
-			"--kube-api-qps=1000", "--kube-api-burst=1000")
-		part, err := startProcess(c.folder, program, filepath.Join(c.settings.assets, program), nil, arguments...)
-		if err != nil {
-			return err
-		}
-		c.parts = append(c.parts, part)
+		kubeconfig := c.kubeconfig("system:" + program)
+		c.start(program, filepath.Join(apiserver.Binaries(), program), nil, append(arguments,
+			"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
+			"--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000")...)
 	}
-	return nil
 }
 
 // startNodes starts the simulation of nodes and pods.
-func (c *cluster) startNodes(context.Context) error {
-	kubeconfig, err := c.kubeconfig(nodeManager, "system:masters")
-	if err != nil {
-		return err
-	}
+func (c *cluster) startNodes() {
 	life := c.options.pods
 	fixedIP, endsIn := `""`, "Running"
 	if life.loopback {
@@ -225,29 +225,25 @@ func (c *cluster) startNodes(context.Context) error {
 		"FIXED_IP", fixedIP, "ENDS_IN_PHASE", endsIn,
 	).Replace(kwokConfiguration)
 	path := filepath.Join(c.folder, "kwok.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return err
-	}
-	c.kwok, err = startProcess(c.folder, "kwok", filepath.Join(c.settings.assets, "kwok"), nil,
-		"--kubeconfig="+kubeconfig, "--config="+path, "--manage-all-nodes=true")
-	return err
+	require.NoError(c, os.WriteFile(path, []byte(text), 0o644))
+	c.start(kwok, filepath.Join(apiserver.Binaries(), kwok), nil,
+		"--kubeconfig="+c.kubeconfig(kwok, "system:masters"), "--config="+path, "--manage-all-nodes=true")
 }
 
 // change lets the pods live otherwise from now on.
-func (c *cluster) change(ctx context.Context, pods podLife) error {
-	c.kwok.stop()
+func (c *cluster) change(pods podLife) {
+	c.stop(kwok)
 	c.options.pods = pods
-	return c.startNodes(ctx)
+	c.startNodes()
 }
 
 // makeNodes creates the nodes, and the namespaces with their ServiceAccounts.
-func (c *cluster) makeNodes(ctx context.Context) error {
-	for i := range c.settings.nodes {
+func (c *cluster) makeNodes() {
+	ctx := c.Context()
+	for i := range c.nodes {
 		name := fmt.Sprintf("node-%d", i)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
-		if err := c.client.Create(ctx, node); err != nil {
-			return err
-		}
+		require.NoError(c, c.client.Create(ctx, node))
 		capacity := corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti"),
 			corev1.ResourcePods: resource.MustParse("10000"),
@@ -256,92 +252,70 @@ func (c *cluster) makeNodes(ctx context.Context) error {
 		if c.options.bare { // nothing else says so
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated"}}
 		}
-		if err := c.client.Status().Update(ctx, node); err != nil {
-			return err
-		}
+		require.NoError(c, c.client.Status().Update(ctx, node))
 	}
 	for _, name := range []string{warmUp, namespace} {
-		if err := c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-			return err
-		}
+		require.NoError(c, c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
 		if c.options.bare {
-			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
-			if err := c.client.Create(ctx, account); err != nil {
-				return err
-			}
+			require.NoError(c, c.client.Create(ctx, account))
 			continue
 		}
-		key := client.ObjectKey{Namespace: name, Name: "default"}
-		err := c.await(ctx, "namespaces have a ServiceAccount", time.Minute, func() (bool, error) {
-			err := c.client.Get(ctx, key, &corev1.ServiceAccount{})
+		c.await("namespaces have a ServiceAccount", time.Minute, func() (bool, error) {
+			err := c.client.Get(ctx, client.ObjectKeyFromObject(account), account)
 			return err == nil, err
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // install installs what the manager needs: its role and, as an option, the admission policy.
-func (c *cluster) install(ctx context.Context) error {
-	if err := c.create(ctx, filepath.Join("config", "rbac", "role.yaml")); err != nil {
-		return err
-	}
-	binding := &rbacv1.ClusterRoleBinding{
+func (c *cluster) install() {
+	c.create("config", "rbac", "role.yaml")
+	require.NoError(c, c.client.Create(c.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "manager"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "manager-role"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: managerUser}},
-	}
-	if err := c.client.Create(ctx, binding); err != nil {
-		return err
-	}
+	}))
 	if !c.options.policy {
-		return nil
+		return
 	}
-	if err := c.create(ctx, filepath.Join("config", "admission", "replica_id_policy.yaml")); err != nil {
-		return err
-	}
-	return c.await(ctx, "the admission policy acts", time.Minute, func() (bool, error) {
+	c.create("config", "admission", "replica_id_policy.yaml")
+	c.await("the admission policy acts", time.Minute, func() (bool, error) {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: warmUp, Labels: map[string]string{
 				mlv1.LabelTrainingJob: "probe", "batch.kubernetes.io/job-completion-index": "0",
 			}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}},
 		}
-		err := c.client.Create(ctx, pod, client.DryRunAll)
+		err := c.client.Create(c.Context(), pod, client.DryRunAll)
 		return err == nil && pod.Labels[mlv1.LabelReplicaID] == "0", err
 	})
 }
 
-// create creates the objects in a YAML file.
-func (c *cluster) create(ctx context.Context, path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-	for {
+// create creates the objects in a YAML file of the repository.
+func (c *cluster) create(path ...string) {
+	text, err := os.ReadFile(filepath.Join(append([]string{apiserver.Root()}, path...)...))
+	require.NoError(c, err)
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		object := &unstructured.Unstructured{}
-		if err := documents.Decode(object); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read %s: %w", path, err)
-		}
-		if len(object.Object) == 0 {
-			continue
-		}
-		if err := c.client.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create what is in %s: %w", path, err)
+		require.NoError(c, yaml.Unmarshal([]byte(document), &object.Object))
+		if len(object.Object) > 0 {
+			require.NoError(c, client.IgnoreAlreadyExists(c.client.Create(c.Context(), object)), "create what is in %s", path)
 		}
 	}
 }
 
-// await waits until something is so, while the parts of the cluster and the others run.
-func (c *cluster) await(ctx context.Context, what string, limit time.Duration, met func() (bool, error), others ...*process) error {
-	parts := slices.Concat(others, c.parts)
-	if c.kwok != nil {
-		parts = append(parts, c.kwok)
+// await asks several times a second until the answer is yes, the time is over, or one of the programs has ended.
+func (c *cluster) await(what string, limit time.Duration, met func() (bool, error)) {
+	c.Helper()
+	for deadline := time.Now().Add(limit); ; c.pause(200 * time.Millisecond) {
+		ok, err := met()
+		if ok {
+			return
+		}
+		for name, program := range c.running {
+			require.False(c, program.Ended(), "wait until %s: %s ended", what, name)
+		}
+		require.True(c, time.Now().Before(deadline), "waited %s without success until %s: %v", limit, what, err)
 	}
-	return await(ctx, what, limit, parts, met)
 }

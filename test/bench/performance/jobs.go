@@ -1,10 +1,10 @@
-package main
+package performance
 
 import (
 	"context"
 	"fmt"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -56,36 +56,25 @@ func bareJob(like *batchv1.Job, name string) *batchv1.Job {
 }
 
 // createAll creates objects by several clients at once.
-func createAll(ctx context.Context, c client.Client, objects []client.Object) error {
-	queue := make(chan client.Object, len(objects))
+func (c *cluster) createAll(ctx context.Context, objects []client.Object) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
 	for _, object := range objects {
-		queue <- object
-	}
-	close(queue)
-	var (
-		workers sync.WaitGroup
-		once    sync.Once
-		first   error
-	)
-	for range creators {
-		workers.Go(func() {
-			for object := range queue {
-				if err := c.Create(ctx, object); err != nil {
-					once.Do(func() { first = fmt.Errorf("create %s: %w", object.GetName(), err) })
-					return
-				}
+		group.Go(func() error {
+			if err := c.client.Create(ctx, object); err != nil {
+				return fmt.Errorf("create %s: %w", object.GetName(), err)
 			}
+			return nil
 		})
 	}
-	workers.Wait()
-	return first
+	return group.Wait()
 }
 
 // states counts the TrainingJobs of a namespace by state.
-func states(ctx context.Context, c client.Client, namespace string) (map[mlv1.State]int, error) {
+func (c *cluster) states(namespace string) (map[mlv1.State]int, error) {
 	var list mlv1.TrainingJobList
 	// Resource version 0: from the API server's memory, which costs it least.
-	err := c.List(ctx, &list, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+	err := c.client.List(c.Context(), &list, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
 	if err != nil {
 		return nil, err
 	}

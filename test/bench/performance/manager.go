@@ -1,95 +1,73 @@
-package main
+package performance
 
 import (
-	"context"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
-	"strconv"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/harness/process"
 )
+
+// managerName is that of the manager among the programs of a cluster.
+const managerName = "manager"
 
 // manager is the operator's manager as a child process.
 type manager struct {
-	*process
+	*cluster
 
-	cluster *cluster
+	process *process.Server
 	metrics string
 }
 
-// startManager launches the manager and waits until it has taken up a first job.
-func (c *cluster) startManager(ctx context.Context, arguments ...string) (*manager, error) {
-	m, err := c.launchManager(arguments...)
-	if err != nil {
-		return nil, err
+// startManager launches the manager and waits until it has run a few jobs.
+func (c *cluster) startManager(arguments ...string) *manager {
+	m := c.launchManager(arguments...)
+	const jobs = 5
+	var objects []client.Object
+	for i := range jobs {
+		objects = append(objects, trainingJob(warmUp, fmt.Sprintf("%s-%d", jobName(i), m.process.PID()), c.workers))
 	}
-	if err := m.warmUp(ctx); err != nil {
-		m.stop()
-		return nil, err
-	}
-	return m, nil
+	require.NoError(c, c.createAll(c.Context(), objects))
+	c.await("the first jobs run", time.Minute, func() (bool, error) {
+		count, err := c.states(warmUp)
+		return len(count) > 0 && count[""]+count[mlv1.StatePending]+count[mlv1.StateInitializing] == 0, err
+	})
+	return m
 }
 
 // launchManager starts the manager, with the settings that it has by itself unless arguments say otherwise.
-func (c *cluster) launchManager(arguments ...string) (*manager, error) {
-	kubeconfig, err := c.kubeconfig(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+managerNamespace)
-	if err != nil {
-		return nil, err
-	}
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+func (c *cluster) launchManager(arguments ...string) *manager {
+	kubeconfig := c.kubeconfig(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+managerNamespace)
+	address := process.FreePort(c, process.AnyPort)
 	arguments = append([]string{
 		"manager", "--leader-elect=false", "--metrics-bind-address=" + address, "--metrics-secure=false",
 		"--health-probe-bind-address=0",
 	}, arguments...)
-	started, err := startProcess(c.folder, "manager", c.settings.manager, []string{"KUBECONFIG=" + kubeconfig}, arguments...)
-	if err != nil {
-		return nil, err
-	}
-	return &manager{process: started, cluster: c, metrics: "http://" + address + "/metrics"}, nil
+	started := c.start(managerName, c.manager, []string{"KUBECONFIG=" + kubeconfig}, arguments...)
+	return &manager{cluster: c, process: started, metrics: "http://" + address + "/metrics"}
 }
 
-// warmUp has the manager run a few jobs.
-func (m *manager) warmUp(ctx context.Context) error {
-	const jobs = 5
-	var objects []client.Object
-	for i := range jobs {
-		name := fmt.Sprintf("%s-%d", jobName(i), m.pid)
-		objects = append(objects, trainingJob(warmUp, name, m.cluster.settings.workers))
-	}
-	if err := createAll(ctx, m.cluster.client, objects); err != nil {
-		return err
-	}
-	return m.await(ctx, "the first jobs run", time.Minute, func() (bool, error) {
-		count, err := states(ctx, m.cluster.client, warmUp)
-		return len(count) > 0 && count[""]+count[mlv1.StatePending]+count[mlv1.StateInitializing] == 0, err
-	})
-}
+func (m *manager) cpu() time.Duration { return processorTime(m, m.process.PID()) }
 
-// await waits until something is so, while the cluster and the manager run.
-func (m *manager) await(ctx context.Context, what string, limit time.Duration, met func() (bool, error)) error {
-	return m.cluster.await(ctx, what, limit, met, m.process)
-}
+func (m *manager) peakMemory() int64 { return peakMemory(m, m.process.PID()) }
 
 // awaitState waits until so many jobs of the namespace are in the state.
-func (m *manager) awaitState(ctx context.Context, state mlv1.State, jobs int) error {
+func (m *manager) awaitState(state mlv1.State, jobs int) {
+	m.Helper()
 	var last map[mlv1.State]int
 	asked := time.Time{}
-	return m.await(ctx, fmt.Sprintf("%d jobs are %s", jobs, state), 10*time.Minute, func() (bool, error) {
+	m.await(fmt.Sprintf("%d jobs are %s", jobs, state), 10*time.Minute, func() (bool, error) {
 		if time.Since(asked) < time.Second { // listing them is work for the API server
-			return false, nil
+			return false, fmt.Errorf("found %v", last)
 		}
-		count, err := states(ctx, m.cluster.client, namespace)
+		count, err := m.states(namespace)
 		if asked = time.Now(); err != nil {
 			return false, err
 		}
@@ -99,63 +77,47 @@ func (m *manager) awaitState(ctx context.Context, state mlv1.State, jobs int) er
 }
 
 // settle waits until the manager has nothing to do and returns the processor time that it has used.
-func (m *manager) settle(ctx context.Context) (time.Duration, error) {
-	used, err := m.cpu()
-	if err != nil {
-		return 0, err
-	}
-	asked := time.Now()
-	err = m.await(ctx, "the manager rests", 2*time.Minute, func() (bool, error) {
+func (m *manager) settle() time.Duration {
+	m.Helper()
+	used, asked := m.cpu(), time.Now()
+	m.await("the manager rests", 2*time.Minute, func() (bool, error) {
 		if time.Since(asked) < 2*time.Second {
 			return false, nil
 		}
-		now, err := m.cpu()
+		now := m.cpu()
 		rests := now-used <= 2*clockTick
 		used, asked = now, time.Now()
-		return rests, err
+		return rests, nil
 	})
-	return used, err
+	return used
 }
 
 // counter is the sum of a counter's series with the label, from the manager's metrics.
-func (m *manager) counter(ctx context.Context, name, label, value string) (float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.metrics, nil)
-	if err != nil {
-		return 0, err
-	}
+func (m *manager) counter(name, label, value string) (sum float64) {
+	request, err := http.NewRequestWithContext(m.Context(), http.MethodGet, m.metrics, nil)
+	require.NoError(m, err)
 	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
+	require.NoError(m, err)
 	defer func() { _ = answer.Body.Close() }()
+	m.eachSeries(answer.Body, name, func(labels map[string]string, count float64) {
+		if labels[label] == value {
+			sum += count
+		}
+	})
+	return sum
+}
+
+// eachSeries calls do with the labels and the value of each series of a counter.
+func (c *cluster) eachSeries(metrics io.Reader, name string, do func(labels map[string]string, count float64)) {
+	c.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(answer.Body)
-	if err != nil {
-		return 0, err
-	}
-	sum := 0.0
+	families, err := parser.TextToMetricFamilies(metrics)
+	require.NoError(c, err)
 	for _, metric := range families[name].GetMetric() {
-		if hasLabel(metric, label, value) {
-			sum += metric.GetCounter().GetValue()
+		labels := map[string]string{}
+		for _, pair := range metric.GetLabel() {
+			labels[pair.GetName()] = pair.GetValue()
 		}
+		do(labels, metric.GetCounter().GetValue())
 	}
-	return sum, nil
-}
-
-func hasLabel(metric *dto.Metric, name, value string) bool {
-	for _, pair := range metric.GetLabel() {
-		if pair.GetName() == name && pair.GetValue() == value {
-			return true
-		}
-	}
-	return false
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }

@@ -1,13 +1,14 @@
-package main
+package performance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,14 +20,6 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
-// scale is what was measured with a number of jobs created at once.
-type scale struct {
-	jobs, workers int
-	bare          []time.Duration
-	training      []load
-	scraped       load
-}
-
 // load is what one round with TrainingJobs took.
 type load struct {
 	// pods is the time until all pods existed, running that until all jobs were Running.
@@ -37,32 +30,56 @@ type load struct {
 	memoryStart, memory int64
 }
 
-// measureScale measures bare Jobs and TrainingJobs in turn, each in a cluster of its own, and at last TrainingJobs whose
+// measureScales measures bare Jobs and TrainingJobs in turn, each in a cluster of its own, and at last TrainingJobs whose
 // workers report figures.
-func measureScale(ctx context.Context, s settings, jobs int) (scale, error) {
-	measured := scale{jobs: jobs, workers: s.workers}
-	for round := 1; round <= s.rounds; round++ {
-		took, err := measureBare(ctx, s, jobs)
-		if err != nil {
-			return measured, fmt.Errorf("bare Jobs: %w", err)
+func measureScales(b *bench, results *strings.Builder) {
+	var managers strings.Builder
+	fmt.Fprintf(results, "\nTime until all pods exist, of jobs of %d workers created at once (%s):\n\n", b.workers, rounds(b.rounds))
+	fmt.Fprintln(results, "| jobs | pods | bare Indexed Jobs | TrainingJobs | ratio | TrainingJobs, all Running |")
+	fmt.Fprintln(results, "|---:|---:|---:|---:|---:|---:|")
+	for _, jobs := range b.jobs {
+		var bare []time.Duration
+		var training []load
+		for round := 1; round <= b.rounds; round++ {
+			b.part("bare Jobs", func(b *bench) {
+				took := b.measureBare(jobs)
+				bare = append(bare, took)
+				say("round %d: all pods of %d bare Jobs after %.2f s", round, jobs, took.Seconds())
+			})
+			b.part("TrainingJobs", func(b *bench) {
+				l := b.measureTraining(jobs, false)
+				training = append(training, l)
+				say("round %d: %s", round, l.in(jobs))
+			})
 		}
-		measured.bare = append(measured.bare, took)
-		say("round %d: all pods of %d bare Jobs after %.2f s", round, jobs, took.Seconds())
+		pods := times(training, func(l load) time.Duration { return l.pods })
+		fmt.Fprintf(results, "| %d | %d | %s | %s | **%.2f** | %s |\n", jobs, jobs*b.workers, spread(bare), spread(pods),
+			median(pods).Seconds()/median(bare).Seconds(), spread(times(training, func(l load) time.Duration { return l.running })))
+		loadRow(&managers, jobs, "no", training)
+		b.part("TrainingJobs that report figures", func(b *bench) {
+			l := b.measureTraining(jobs, true)
+			say("with figures: %s", l.in(jobs))
+			loadRow(&managers, jobs, "yes (one round)", []load{l})
+		})
+	}
+	fmt.Fprint(results, "\nThe manager meanwhile, and on until all jobs are Completed:\n\n")
+	fmt.Fprintln(results, "| jobs | workers report figures | CPU per job until Running | CPU per job until Completed | peak memory until Running | peak memory until Completed |")
+	fmt.Fprintln(results, "|---:|---|---:|---:|---:|---:|")
+	results.WriteString(managers.String())
+}
 
-		l, err := measureTraining(ctx, s, jobs, false)
-		if err != nil {
-			return measured, fmt.Errorf("TrainingJobs: %w", err)
+func loadRow(out *strings.Builder, jobs int, title string, loads []load) {
+	middle := func(of func(load) time.Duration) float64 { return perJob(median(times(loads, of)), jobs) }
+	megabytes := func(of func(load) int64) int64 {
+		var values []int64
+		for _, l := range loads {
+			values = append(values, of(l))
 		}
-		measured.training = append(measured.training, l)
-		say("round %d: %s", round, l.in(jobs))
+		return median(values) / 1e6
 	}
-	l, err := measureTraining(ctx, s, jobs, true)
-	if err != nil {
-		return measured, fmt.Errorf("TrainingJobs that report figures: %w", err)
-	}
-	measured.scraped = l
-	say("with figures: %s", l.in(jobs))
-	return measured, nil
+	fmt.Fprintf(out, "| %d | %s | **%.1f ms** | %.1f ms | **%d MB** | %d MB |\n", jobs, title,
+		middle(func(l load) time.Duration { return l.start }), middle(func(l load) time.Duration { return l.life }),
+		megabytes(func(l load) int64 { return l.memoryStart }), megabytes(func(l load) int64 { return l.memory }))
 }
 
 func (l load) in(jobs int) string {
@@ -73,168 +90,92 @@ func (l load) in(jobs int) string {
 // perJob is a time divided by the number of jobs, in milliseconds.
 func perJob(all time.Duration, jobs int) float64 { return all.Seconds() * 1000 / float64(jobs) }
 
-func measureBare(ctx context.Context, s settings, jobs int) (time.Duration, error) {
-	c, err := startCluster(ctx, s, clusterOptions{policy: true, pods: podLife{lasting: true}})
-	defer c.stop()
-	if err != nil {
-		return 0, err
-	}
+func (b *bench) measureBare(jobs int) time.Duration {
+	c := b.startCluster(clusterOptions{policy: true, pods: podLife{lasting: true}})
 	// The manager runs its first jobs, so that the cluster has done the same before as in the other rounds, and a Job of
 	// theirs serves as the pattern.
-	m, err := c.startManager(ctx)
-	if err != nil {
-		return 0, err
-	}
-	m.stop()
+	c.startManager()
+	c.stop(managerName)
 	var patterns batchv1.JobList
-	if err := c.client.List(ctx, &patterns, client.InNamespace(warmUp), client.Limit(1)); err != nil {
-		return 0, err
-	}
-	if len(patterns.Items) == 0 {
-		return 0, errors.New("the manager made no Job")
-	}
+	require.NoError(b, c.client.List(b.Context(), &patterns, client.InNamespace(warmUp), client.Limit(1)))
+	require.NotEmpty(b, patterns.Items, "the manager made no Job")
 	var objects []client.Object
 	for i := range jobs {
 		objects = append(objects, bareJob(&patterns.Items[0], jobName(i)))
 	}
-	return c.createAndAwaitPods(ctx, objects, jobs*s.workers)
+	return c.createAndAwaitPods(objects, jobs*b.workers)
 }
 
-func measureTraining(ctx context.Context, s settings, jobs int, figures bool) (load, error) {
-	var l load
-	c, err := startCluster(ctx, s, clusterOptions{policy: true, pods: podLife{lasting: true, loopback: figures}})
-	defer c.stop()
-	if err != nil {
-		return l, err
-	}
-	m, err := c.startManager(ctx)
-	if err != nil {
-		return l, err
-	}
-	defer m.stop()
-	w, err := startWorker(1)
-	if err != nil {
-		return l, err
-	}
-	defer w.stop()
+func (b *bench) measureTraining(jobs int, figures bool) (l load) {
+	c := b.startCluster(clusterOptions{policy: true, pods: podLife{lasting: true, loopback: figures}})
+	m := c.startManager()
+	w := b.startWorker(advancing(1))
 	var objects []client.Object
 	for i := range jobs {
-		job := trainingJob(namespace, jobName(i), s.workers)
+		job := trainingJob(namespace, jobName(i), b.workers)
 		if figures {
-			job.Spec.Monitoring = mlv1.Monitoring{MetricsPort: int32(w.port)}
+			w.reports(job)
 		}
 		objects = append(objects, job)
 	}
-	before, err := m.settle(ctx)
-	if err != nil {
-		return l, err
-	}
+	before := m.settle()
 
 	start := time.Now()
-	if l.pods, err = c.createAndAwaitPods(ctx, objects, jobs*s.workers); err != nil {
-		return l, err
-	}
-	if err := m.awaitState(ctx, mlv1.StateRunning, jobs); err != nil {
-		return l, err
-	}
+	l.pods = c.createAndAwaitPods(objects, jobs*b.workers)
+	m.awaitState(mlv1.StateRunning, jobs)
 	l.running = time.Since(start)
-	used, err := m.settle(ctx)
-	if err != nil {
-		return l, err
-	}
-	l.start = used - before
-	if l.memoryStart, err = m.peakMemory(); err != nil {
-		return l, err
-	}
+	l.start, l.memoryStart = m.settle()-before, m.peakMemory()
 
-	if err := c.change(ctx, podLife{loopback: figures}); err != nil {
-		return l, err
-	}
-	if err := m.awaitState(ctx, mlv1.StateCompleted, jobs); err != nil {
-		return l, err
-	}
-	if used, err = m.settle(ctx); err != nil {
-		return l, err
-	}
-	l.life = used - before
-	l.memory, err = m.peakMemory()
-	return l, err
+	c.change(podLife{loopback: figures})
+	m.awaitState(mlv1.StateCompleted, jobs)
+	l.life, l.memory = m.settle()-before, m.peakMemory()
+	return l
 }
 
-// createAndAwaitPods creates objects and returns the time from then until so many pods existed.
-func (c *cluster) createAndAwaitPods(ctx context.Context, objects []client.Object, pods int) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+// createAndAwaitPods creates objects and returns the time from then until so many pods existed. It reads their metadata only.
+func (c *cluster) createAndAwaitPods(objects []client.Object, pods int) time.Duration {
+	ctx, cancel := context.WithTimeout(c.Context(), 10*time.Minute)
 	defer cancel()
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		say("load average %s", strings.Fields(string(text))[0])
 	}
-	appeared, failed := make(chan time.Time, 1), make(chan error, 2)
-	watching := make(chan struct{})
-	go func() {
-		if err := c.watchPods(ctx, pods, watching, appeared); err != nil {
-			failed <- err
-		}
-	}()
-	select {
-	case <-watching:
-	case err := <-failed:
-		return 0, err
-	}
-	start, before := time.Now(), processorTimes()
-	go func() {
-		if err := createAll(ctx, c.client, objects); err != nil {
-			failed <- err
-		}
-	}()
-	select {
-	case end := <-appeared:
-		after := processorTimes()
-		for name := range after {
-			after[name] -= before[name]
-		}
-		say("processor time meanwhile: %v", after)
-		return end.Sub(start), nil
-	case err := <-failed:
-		return 0, err
-	}
-}
-
-// watchPods tells when the watch is open, and when so many pods have appeared. It reads their metadata only.
-func (c *cluster) watchPods(ctx context.Context, pods int, watching chan<- struct{}, appeared chan<- time.Time) error {
 	all, err := metadata.NewForConfig(c.config)
-	if err != nil {
-		return err
-	}
+	require.NoError(c, err)
 	resource := all.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(namespace)
 	none, err := resource.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
+	require.NoError(c, err)
 	version, seen := none.ResourceVersion, 0
-	for {
-		// The API server ends the watch of a client that does not keep up; it goes on from where it was.
-		watched, err := resource.Watch(ctx, metav1.ListOptions{ResourceVersion: version})
-		if err != nil {
-			return fmt.Errorf("watch pods (%d of %d exist): %w", seen, pods, err)
-		}
-		if watching != nil {
-			close(watching)
-			watching = nil
-		}
-		for change := range watched.ResultChan() {
-			pod, ok := change.Object.(*metav1.PartialObjectMetadata)
-			if !ok {
-				return fmt.Errorf("watch pods (%d of %d exist): %w", seen, pods, apierrors.FromObject(change.Object))
+	watched, err := resource.Watch(ctx, metav1.ListOptions{ResourceVersion: version})
+	require.NoError(c, err)
+
+	start, before := time.Now(), processorTimes(c)
+	var end time.Time
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.createAll(ctx, objects) })
+	group.Go(func() (err error) {
+		for {
+			for change := range watched.ResultChan() {
+				pod, ok := change.Object.(*metav1.PartialObjectMetadata)
+				if !ok {
+					return fmt.Errorf("watch pods (%d of %d exist): %w", seen, pods, apierrors.FromObject(change.Object))
+				}
+				version = pod.ResourceVersion
+				if change.Type != watch.Added {
+					continue
+				}
+				if seen++; seen == pods {
+					end = time.Now()
+					watched.Stop()
+					return nil
+				}
 			}
-			version = pod.ResourceVersion
-			if change.Type != watch.Added {
-				continue
-			}
-			if seen++; seen == pods {
-				appeared <- time.Now()
-				watched.Stop()
-				return nil
+			// The API server ends the watch of a client that does not keep up; it goes on from where it was.
+			if watched, err = resource.Watch(ctx, metav1.ListOptions{ResourceVersion: version}); err != nil {
+				return fmt.Errorf("watch pods (%d of %d exist): %w", seen, pods, err)
 			}
 		}
-	}
+	})
+	require.NoError(c, group.Wait())
+	say("processor time meanwhile: %v", usedSince(c, before))
+	return end.Sub(start)
 }

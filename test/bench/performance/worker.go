@@ -1,57 +1,41 @@
-package main
+package performance
 
 import (
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
-	"time"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
 
-// worker answers in place of the replica 0 of one job, or of many. Its figures advance with every answer, up to a last
-// epoch, after which they stay.
+// worker answers in place of the replica 0 of one job, or of many.
 type worker struct {
 	port    int
-	last    int64
-	server  *http.Server
 	answers atomic.Int64
-	write   func(to io.Writer, answer int64)
 }
 
-// startWorker starts a worker with so many different answers on a port of its own.
-func startWorker(answers int64) (*worker, error) {
-	w, err := startWorkerWith(func(to io.Writer, answer int64) { writeFigures(to, min(answer, answers)) })
-	if err == nil {
-		w.last = answers
-	}
-	return w, err
+// startWorker starts a worker on a port of its own that writes its answers, counted from 1, by the function.
+func (b *bench) startWorker(write func(to io.Writer, answer int64)) *worker {
+	w := &worker{}
+	server := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) { write(answer, w.answers.Add(1)) }))
+	b.Cleanup(server.Close)
+	w.port = server.Listener.Addr().(*net.TCPAddr).Port
+	return w
 }
 
-// startWorkerWith starts a worker that writes its answers, counted from 1, by the function.
-func startWorkerWith(write func(to io.Writer, answer int64)) (*worker, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	w := &worker{port: listener.Addr().(*net.TCPAddr).Port, write: write}
-	w.server = &http.Server{Handler: w, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = w.server.Serve(listener) }()
-	return w, nil
+// reports has a job's figures read from the worker.
+func (w *worker) reports(job *mlv1.TrainingJob) {
+	job.Spec.Monitoring = mlv1.Monitoring{MetricsPort: int32(w.port)}
 }
 
-func (w *worker) stop() { _ = w.server.Close() }
-
-// newAnswers is how many answers had figures that those before had not.
-func (w *worker) newAnswers() int64 { return min(w.answers.Load(), w.last) }
-
-// ServeHTTP implements http.Handler.
-func (w *worker) ServeHTTP(answer http.ResponseWriter, _ *http.Request) {
-	w.write(answer, w.answers.Add(1))
-}
-
-func writeFigures(to io.Writer, epoch int64) {
-	_, _ = fmt.Fprintf(to, `# TYPE training_epoch gauge
+// advancing figures change with every answer up to a last epoch, after which they stay.
+func advancing(last int64) func(to io.Writer, answer int64) {
+	return func(to io.Writer, answer int64) {
+		epoch := min(answer, last)
+		_, _ = fmt.Fprintf(to, `# TYPE training_epoch gauge
 training_epoch %d
 # TYPE training_epochs gauge
 training_epochs 10
@@ -62,10 +46,11 @@ training_loss %g
 # TYPE training_accuracy gauge
 training_accuracy 0.5
 `, epoch, float64(epoch)/10, 1/float64(epoch))
+	}
 }
 
-// writeEverChanging has the families that the reference worker has, and no two answers are alike.
-func writeEverChanging(to io.Writer, answer int64) {
+// everChanging figures have the families that the reference worker has, and no two answers are alike.
+func everChanging(to io.Writer, answer int64) {
 	x := float64(answer)
 	_, _ = fmt.Fprintf(to, `# TYPE training_epoch gauge
 training_epoch %d

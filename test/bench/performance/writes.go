@@ -1,10 +1,14 @@
-package main
+package performance
 
 import (
-	"context"
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -35,7 +39,6 @@ type lifeVariant struct {
 type life struct {
 	lifeVariant
 
-	jobs       int
 	writes     map[write]int
 	refused    int
 	newAnswers int64
@@ -45,123 +48,107 @@ type life struct {
 	resyncLooks  float64
 }
 
-func measureWrites(ctx context.Context, s settings) ([]life, error) {
+func measureWrites(b *bench, results *strings.Builder) {
 	var lives []life
 	for _, variant := range []lifeVariant{
 		{name: "as installed", policy: true},
 		{name: "without the admission policy"},
 		{name: fmt.Sprintf("as installed, %d new figures per job", lifeFigures), policy: true, figures: true},
 	} {
-		say("writes of %d jobs, %s", s.lifeJobs, variant.name)
-		counted, err := measureLife(ctx, s, variant)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", variant.name, err)
-		}
-		lives = append(lives, counted)
+		b.part(variant.name, func(b *bench) {
+			say("writes of %d jobs, %s", b.lifeJobs, variant.name)
+			lives = append(lives, b.measureLife(variant))
+		})
 	}
-	return lives, nil
+	b.writesTable(results, lives)
 }
 
-func measureLife(ctx context.Context, s settings, variant lifeVariant) (life, error) {
-	counted := life{lifeVariant: variant, jobs: s.lifeJobs}
+func (b *bench) writesTable(out *strings.Builder, lives []life) {
+	kinds := map[write]bool{}
+	for _, counted := range lives {
+		for kind := range counted.writes {
+			kinds[kind] = true
+		}
+	}
+	sorted := slices.SortedFunc(maps.Keys(kinds), func(one, other write) int {
+		return cmp.Or(cmp.Compare(one.verb, other.verb), cmp.Compare(one.resource, other.resource))
+	})
+	fmt.Fprintf(out, "\nWrites of the manager per job, from creation to Completed (%d jobs of %d workers, with checkpoints on a claim):\n\n",
+		b.lifeJobs, b.workers)
+	row(out, lives, "write", func(l life) string { return l.name })
+	fmt.Fprintf(out, "|---%s\n", strings.Repeat("|---:", len(lives))+"|")
+	for _, kind := range sorted {
+		row(out, lives, kind.verb+" "+kind.resource, func(l life) string { return each(l.writes[kind], b.lifeJobs) })
+	}
+	row(out, lives, "**all**", func(l life) string { return "**" + each(sum(l.writes), b.lifeJobs) + "**" })
+	row(out, lives, "refused by the API server, of these", func(l life) string { return each(l.refused, b.lifeJobs) })
+	row(out, lives, "scrapes that brought new figures", func(l life) string { return each(int(l.newAnswers), b.lifeJobs) })
+	row(out, lives, fmt.Sprintf("**writes in %.0f s of unchanged jobs**, half of them finished, all jobs together", unchanged.Seconds()),
+		func(l life) string { return fmt.Sprintf("**%d**", l.resyncWrites) })
+	row(out, lives, "reconciliations meanwhile", func(l life) string { return fmt.Sprintf("%.0f", l.resyncLooks) })
+}
+
+func row(out *strings.Builder, lives []life, title string, cell func(life) string) {
+	fmt.Fprintf(out, "| %s |", title)
+	for _, l := range lives {
+		fmt.Fprintf(out, " %s |", cell(l))
+	}
+	fmt.Fprintln(out)
+}
+
+func (b *bench) measureLife(variant lifeVariant) life {
+	counted := life{lifeVariant: variant}
 	pods := podLife{
 		running:  [2]time.Duration{500 * time.Millisecond, 3 * time.Second},
 		ending:   [2]time.Duration{10 * time.Second, 11 * time.Second},
 		loopback: variant.figures,
 	}
-	c, err := startCluster(ctx, s, clusterOptions{policy: variant.policy, audit: true, pods: pods})
-	defer c.stop()
-	if err != nil {
-		return counted, err
-	}
-	arguments := []string{"--progress-interval=1s"}
-	m, err := c.startManager(ctx, arguments...)
-	if err != nil {
-		return counted, err
-	}
-	defer func() { m.stop() }()
-
-	if err := makeVolumes(ctx, c.client, 2*s.lifeJobs); err != nil {
-		return counted, err
-	}
-	workers, err := createLives(ctx, c, "ends", variant)
-	defer stopAll(workers)
-	if err != nil {
-		return counted, err
-	}
-	if err := m.awaitState(ctx, mlv1.StateCompleted, s.lifeJobs); err != nil {
-		return counted, err
-	}
-	if _, err := m.settle(ctx); err != nil {
-		return counted, err
-	}
-	counted.writes, counted.refused, _, err = writesOf(c.auditLog(), managerUser, namespace, 0)
-	if err != nil {
-		return counted, err
-	}
+	c := b.startCluster(clusterOptions{policy: variant.policy, audit: true, pods: pods})
+	const often = "--progress-interval=1s"
+	m := c.startManager(often)
+	c.makeVolumes(2 * b.lifeJobs)
+	workers := c.createLives("ends", variant)
+	m.awaitState(mlv1.StateCompleted, b.lifeJobs)
+	m.settle()
+	counted.writes, counted.refused, _ = c.audited(0)
 	for _, w := range workers {
-		counted.newAnswers += w.newAnswers()
+		counted.newAnswers += min(w.answers.Load(), lifeFigures)
 	}
 
 	pods.lasting = true
-	if err := c.change(ctx, pods); err != nil {
-		return counted, err
-	}
-	more, err := createLives(ctx, c, "runs", variant)
-	defer stopAll(more)
-	if err != nil {
-		return counted, err
-	}
-	if err := m.awaitState(ctx, mlv1.StateRunning, s.lifeJobs); err != nil {
-		return counted, err
-	}
-	if err := pause(ctx, (lifeFigures+5)*time.Second); err != nil { // until all is reported
-		return counted, err
-	}
-	m.stop()
-	_, _, offset, err := writesOf(c.auditLog(), managerUser, namespace, 0)
-	if err != nil {
-		return counted, err
-	}
-	if m, err = c.startManager(ctx, append(arguments, "--resync="+resync.String())...); err != nil {
-		return counted, err
-	}
-	if err := pause(ctx, unchanged); err != nil {
-		return counted, err
-	}
-	counted.resyncLooks, err = m.counter(ctx, "trainingjob_reconciliation_total", "namespace", namespace)
-	if err != nil {
-		return counted, err
-	}
-	while, _, _, err := writesOf(c.auditLog(), managerUser, namespace, offset)
+	c.change(pods)
+	c.createLives("runs", variant)
+	m.awaitState(mlv1.StateRunning, b.lifeJobs)
+	b.pause((lifeFigures + 5) * time.Second) // until all is reported
+	c.stop(managerName)
+	_, _, offset := c.audited(0)
+	m = c.startManager(often, "--resync="+resync.String())
+	b.pause(unchanged)
+	counted.resyncLooks = m.counter("trainingjob_reconciliation_total", "namespace", namespace)
+	while, _, _ := c.audited(offset)
 	counted.resyncWrites = sum(while)
-	return counted, err
+	return counted
 }
 
 // createLives creates the jobs of a life, which keep checkpoints on claims that the operator makes.
-func createLives(ctx context.Context, c *cluster, prefix string, variant lifeVariant) ([]*worker, error) {
-	var (
-		objects []client.Object
-		workers []*worker
-	)
-	for i := range c.settings.lifeJobs {
-		job := trainingJob(namespace, prefix+"-"+jobName(i), c.settings.workers)
+func (c *cluster) createLives(prefix string, variant lifeVariant) (workers []*worker) {
+	var objects []client.Object
+	for i := range c.lifeJobs {
+		job := trainingJob(namespace, prefix+"-"+jobName(i), c.workers)
 		job.Spec.Checkpoint = &mlv1.Checkpoint{}
 		if variant.figures {
-			w, err := startWorker(lifeFigures)
-			if err != nil {
-				return workers, err
-			}
+			w := c.startWorker(advancing(lifeFigures))
+			w.reports(job)
 			workers = append(workers, w)
-			job.Spec.Monitoring = mlv1.Monitoring{MetricsPort: int32(w.port)}
 		}
 		objects = append(objects, job)
 	}
-	return workers, createAll(ctx, c.client, objects)
+	require.NoError(c, c.createAll(c.Context(), objects))
+	return workers
 }
 
 // makeVolumes makes volumes that claims are bound to at once.
-func makeVolumes(ctx context.Context, c client.Client, count int) error {
+func (c *cluster) makeVolumes(count int) {
 	class := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "simulated", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
@@ -179,20 +166,5 @@ func makeVolumes(ctx context.Context, c client.Client, count int) error {
 			},
 		})
 	}
-	return createAll(ctx, c, objects)
-}
-
-func stopAll(workers []*worker) {
-	for _, w := range workers {
-		w.stop()
-	}
-}
-
-func pause(ctx context.Context, length time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(length):
-		return nil
-	}
+	require.NoError(c, c.createAll(c.Context(), objects))
 }

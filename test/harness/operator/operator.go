@@ -17,12 +17,22 @@ import (
 // Program returns the path of the operator's program, built from the sources as they are.
 func Program(t testing.TB) string {
 	t.Helper()
-	path, err := build()
+	path, err := program()
 	require.NoError(t, err)
 	return path
 }
 
-var build = sync.OnceValues(func() (string, error) {
+// Shipped returns that of the program as a release has it.
+func Shipped(t testing.TB) string {
+	t.Helper()
+	path, err := build("manager", "-trimpath", "-tags=disable_grpc_modules,grpcnotrace", "-ldflags=-s -w")
+	require.NoError(t, err)
+	return path
+}
+
+var program = sync.OnceValues(func() (string, error) { return build("spot-training-operator") })
+
+func build(name string, flags ...string) (string, error) {
 	root := apiserver.Root()
 	folder := filepath.Join(root, ".localcluster", "test")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -37,8 +47,9 @@ var build = sync.OnceValues(func() (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
-	program := filepath.Join(folder, "spot-training-operator")
-	command := exec.Command("go", "build", "-C", root, "-buildvcs=false", "-o", program, ".")
+	path := filepath.Join(folder, name)
+	arguments := append([]string{"build", "-C", root, "-buildvcs=false", "-o", path}, flags...)
+	command := exec.Command("go", append(arguments, ".")...)
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
-	return program, command.Run()
-})
+	return path, command.Run()
+}

@@ -135,6 +135,16 @@ func (s *Server) StopWithin(limit time.Duration) error {
 	return fmt.Errorf("%s does not end within %s: see %s", s.name, limit, s.log)
 }
 
+// Ended says whether the server has ended, by itself or by a test.
+func (s *Server) Ended() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // PID of the process; 0: it does not run.
 func (s *Server) PID() int {
 	if s.process == nil {
