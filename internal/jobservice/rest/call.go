@@ -1,21 +1,26 @@
 package rest
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
 // answerTimeout is how long a request that does not stream may take.
@@ -25,16 +30,19 @@ const answerTimeout = 30 * time.Second
 type endpoint struct {
 	service *service
 	path    string
+	// missing says that there is nothing of that path.
+	missing string
 	routes  []route
 }
 
 // route is one method of a resource.
 type route struct {
 	method, name string
-	// scope that the token must have; open routes need no token, and are not limited.
+	// scope that the token must have; routes without one need no token, and are not limited.
 	scope string
-	open  bool
 	class class
+	// noQuery says that the request may have no parameters.
+	noQuery bool
 	// streams says that the answer may take longer than answerTimeout.
 	streams bool
 	// handle answers, or returns an error and has not answered yet.
@@ -62,10 +70,9 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	header["Cache-Control"] = noStore
 	name := "none"
 	defer func() {
-		if reason := recover(); reason != nil {
-			if reason == http.ErrAbortHandler { //nolint:errorlint // The server compares it so, too.
-				panic(reason)
-			}
+		reason := recover()
+		isAbort := reason == http.ErrAbortHandler //nolint:errorlint // The server compares it so, too.
+		if reason != nil && !isAbort {
 			s.Log.Error(fmt.Errorf("panic: %v", reason), "Request failed", "requestID", c.id, "route", name, "stack", string(debug.Stack()))
 			if c.status == 0 {
 				c.problem(internal())
@@ -78,14 +85,16 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		if log := s.Log.V(1); log.Enabled() {
 			log.Info("Request", "requestID", c.id, "route", name, "path", request.URL.Path, "status", c.status, "duration", duration, "user", c.user())
 		}
+		if isAbort {
+			panic(reason)
+		}
 	}()
-	route, p := r.find(request.Method)
-	if p != nil {
-		c.problem(p)
-		return
+	route, err := r.find(request.Method)
+	if err == nil {
+		name = route.name
+		err = r.serve(c, route)
 	}
-	name = route.name
-	if err := r.serve(c, route); err != nil {
+	if err != nil {
 		p := problemOf(err)
 		switch p.status {
 		case http.StatusInternalServerError:
@@ -107,28 +116,28 @@ var (
 	noStore = []string{"no-store"}
 )
 
-func (r *endpoint) find(method string) (*route, *problem) {
+func (r *endpoint) find(method string) (route, error) {
 	if len(r.routes) == 0 {
-		return nil, &problem{status: http.StatusNotFound, code: codeNotFound, message: "path not found: " + Base + "/docs lists all paths"}
+		return route{}, notFound("path not found: " + Base + "/docs lists all paths")
 	}
 	var allowed []string
-	for i := range r.routes {
+	for _, found := range r.routes {
 		// The server leaves the body of an answer to HEAD out.
-		if r.routes[i].method == method || method == http.MethodHead && r.routes[i].method == http.MethodGet {
-			return &r.routes[i], nil
+		if found.method == method || method == http.MethodHead && found.method == http.MethodGet {
+			return found, nil
 		}
-		allowed = append(allowed, r.routes[i].method)
-		if r.routes[i].method == http.MethodGet {
+		allowed = append(allowed, found.method)
+		if found.method == http.MethodGet {
 			allowed = append(allowed, http.MethodHead)
 		}
 	}
 	allow := strings.Join(allowed, ", ")
-	return nil, &problem{status: http.StatusMethodNotAllowed, code: codeMethod, message: "method not allowed: use " + allow, allow: allow}
+	return route{}, &problem{status: http.StatusMethodNotAllowed, code: codeMethod, message: "method not allowed: use " + allow, allow: allow}
 }
 
 // serve does what is the same for all routes, and then the route's own.
-func (r *endpoint) serve(c *call, route *route) error {
-	if route.open {
+func (r *endpoint) serve(c *call, route route) error {
+	if route.scope == "" {
 		return route.handle(c)
 	}
 	identity, err := c.identify()
@@ -136,20 +145,27 @@ func (r *endpoint) serve(c *call, route *route) error {
 		return err
 	}
 	c.identity = identity
-	if p := c.limit(route.class, identity.User.Name); p != nil {
-		return p
+	if err := c.count(route.class, identity.User.Name); err != nil {
+		return err
 	}
 	if !identity.Has(route.scope) {
 		return &problem{status: http.StatusForbidden, code: codeForbidden, authenticate: `Bearer realm="job-service", error="insufficient_scope", scope="` + route.scope + `"`,
 			message: "the token lacks the scope " + route.scope + ": use one whose claim scope has it"}
 	}
-	if route.streams {
-		return route.handle(c)
+	if route.noQuery {
+		if err := c.query(); err != nil {
+			return err
+		}
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), answerTimeout)
-	defer cancel()
-	c.Request = c.WithContext(ctx)
-	return route.handle(c)
+	if !route.streams {
+		ctx, cancel := context.WithTimeout(c.Context(), answerTimeout)
+		defer cancel()
+		c.Request = c.WithContext(ctx)
+	}
+	if err = route.handle(c); errors.Is(err, jobs.ErrNotFound) {
+		return notFound(r.missing)
+	}
+	return err
 }
 
 // identify the sender. Who has no valid token is limited by address, so that tokens cannot be tried at will; and it is counted before a
@@ -164,21 +180,14 @@ func (c *call) identify() (*auth.Identity, error) {
 		}
 	}
 	address := clientAddress(c.RemoteAddr)
-	taken, on := c.service.limiter.take(classOther, address, c.start)
-	if unknown && (!on || taken.ok) {
+	taken := c.service.limiter.take(classOther, address, c.start)
+	if unknown && taken.ok {
 		if identity, err = c.authenticate(token); err == nil {
-			if on {
-				c.service.limiter.giveBack(address, c.start)
-			}
+			c.service.limiter.giveBack(address, c.start)
 			return identity, nil
 		}
 	}
-	if on {
-		if p := c.counted(classOther, taken); p != nil {
-			return nil, p
-		}
-	}
-	return nil, err
+	return nil, cmp.Or(c.counted(classOther, taken), err)
 }
 
 // bearer is the token of the request.
@@ -210,17 +219,15 @@ func unauthorized(reason string) *problem {
 		authenticate: `Bearer realm="job-service", error="invalid_token", error_description="` + strings.ReplaceAll(reason, `"`, `'`) + `"`}
 }
 
-// limit counts the request, and says so in the headers.
-func (c *call) limit(class class, client string) *problem {
-	taken, on := c.service.limiter.take(class, client, c.start)
-	if !on {
-		return nil
-	}
-	return c.counted(class, taken)
+// count the request, and say so in the headers. The error is that it is one too many.
+func (c *call) count(class class, client string) error {
+	return c.counted(class, c.service.limiter.take(class, client, c.start))
 }
 
-// counted says in the headers what a count leaves; the problem is that it leaves nothing.
-func (c *call) counted(class class, taken taken) *problem {
+func (c *call) counted(class class, taken taken) error {
+	if taken.limit == 0 {
+		return nil
+	}
 	header := c.w.Header()
 	header["X-RateLimit-Limit"] = []string{strconv.Itoa(taken.limit)}
 	header["X-RateLimit-Remaining"] = []string{strconv.Itoa(taken.remaining)}
@@ -253,24 +260,16 @@ func clientAddress(remote string) string {
 	return "address " + address.String()
 }
 
-// requestID takes the client's over when it can go into logs and headers, and makes one otherwise.
+// safeID can go into logs and headers.
+var safeID = regexp.MustCompile(`^[-\w.:/+=]{1,128}$`)
+
+// requestID takes the client's over when it is safe, and makes one otherwise.
 func requestID(r *http.Request) string {
-	if given := r.Header.Get("X-Request-Id"); given != "" && len(given) <= 128 && isPlain(given) {
+	if given := r.Header.Get("X-Request-Id"); safeID.MatchString(given) {
 		return given
 	}
 	var text [24]byte
 	return string(strconv.AppendUint(append(text[:0], "r-"...), rand.Uint64(), 36))
-}
-
-func isPlain(text string) bool {
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.', c == ':', c == '/', c == '+', c == '=':
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 func (c *call) user() string {
@@ -282,9 +281,12 @@ func (c *call) user() string {
 
 // answer writes JSON.
 func (c *call) answer(status int, text []byte) {
-	header := c.w.Header()
-	header["Content-Type"] = contentJSON
-	header["Content-Length"] = []string{strconv.Itoa(len(text))}
+	c.w.Header()["Content-Type"] = contentJSON
+	c.write(status, text)
+}
+
+func (c *call) write(status int, text []byte) {
+	c.w.Header()["Content-Length"] = []string{strconv.Itoa(len(text))}
 	c.status = status
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(text) // A client that has gone needs no answer.
@@ -302,9 +304,9 @@ func (c *call) answerValue(status int, value any) error {
 	return nil
 }
 
-// body reads the request's JSON into a buffer.
+// body reads the request's JSON, an object, into a buffer.
 func (c *call) body(limit int64, into []byte) ([]byte, error) {
-	if kind := c.Header.Get("Content-Type"); !isJSON(kind) {
+	if !isJSON(c.Header.Get("Content-Type")) {
 		return nil, &problem{status: http.StatusUnsupportedMediaType, code: codeMediaType, message: "the body must be JSON: send the header Content-Type: application/json"}
 	}
 	if encoding := c.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
@@ -316,36 +318,45 @@ func (c *call) body(limit int64, into []byte) ([]byte, error) {
 		c.w.Header()["Connection"] = []string{"close"}
 		return nil, tooLarge
 	}
-	if n := int(c.ContentLength); n > cap(into) {
-		into = make([]byte, 0, n+1)
+	buffer := bytes.NewBuffer(into)
+	buffer.Grow(int(max(0, c.ContentLength)) + bytes.MinRead)
+	_, err := buffer.ReadFrom(http.MaxBytesReader(c.w, c.Body, limit))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, tooLarge
+	case err != nil:
+		return nil, invalid("the body could not be read to its end: send it again")
 	}
-	reader := http.MaxBytesReader(c.w, c.Body, limit)
-	for {
-		if len(into) == cap(into) {
-			into = append(into, 0)[:len(into)]
+	return object(buffer.Bytes())
+}
+
+// object is a body that should be one, without blanks around it.
+func object(body []byte) ([]byte, error) {
+	body = bytes.Trim(body, " \n\t\r")
+	switch {
+	case !utf8.Valid(body):
+		return nil, invalid("the body is not valid UTF-8")
+	case len(body) == 0:
+		return nil, invalid("the body is not valid JSON (it is empty): correct it")
+	case !json.Valid(body):
+		err := json.Unmarshal(body, new(any))
+		reason := fmt.Sprint(err)
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			reason = fmt.Sprintf("%s at byte %d", reason, syntax.Offset)
 		}
-		n, err := reader.Read(into[len(into):cap(into)])
-		into = into[:len(into)+n]
-		var large *http.MaxBytesError
-		switch {
-		case errors.Is(err, io.EOF):
-			return into, nil
-		case errors.As(err, &large):
-			return nil, tooLarge
-		case err != nil:
-			return nil, invalid("the body could not be read to its end: send it again")
-		}
+		return nil, invalid("the body is not valid JSON (" + reason + "): correct it")
+	case body[0] != '{':
+		return nil, invalid("the body is " + kind(body) + ", but must be an object: put it into braces")
 	}
+	return body, nil
 }
 
 func isJSON(contentType string) bool {
-	kind, parameters, _ := strings.Cut(contentType, ";")
-	if !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
-		return false
+	kind, parameters, err := mime.ParseMediaType(contentType)
+	if charset, given := parameters["charset"]; given && strings.EqualFold(charset, "utf-8") {
+		delete(parameters, "charset")
 	}
-	if parameters = strings.TrimSpace(parameters); parameters == "" {
-		return true
-	}
-	name, value, _ := strings.Cut(parameters, "=")
-	return strings.EqualFold(name, "charset") && strings.EqualFold(strings.Trim(value, `"`), "utf-8")
+	return err == nil && kind == "application/json" && len(parameters) == 0
 }

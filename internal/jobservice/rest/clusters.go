@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
@@ -31,12 +30,9 @@ func (s *service) getCluster(c *call) error {
 		return err
 	}
 	if s.Kubernetes == nil || !isLabel(name) {
-		return notFound("ComputeCluster not found: GET " + Base + "/clusters/ lists all")
+		return jobs.ErrNotFound
 	}
 	cluster, err := s.Kubernetes.Cluster(c.Context(), name)
-	if errors.Is(err, jobs.ErrNotFound) {
-		return notFound("ComputeCluster not found: GET " + Base + "/clusters/ lists all")
-	}
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // openapi.yaml and the head of the page
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
 )
 
@@ -44,87 +47,8 @@ func (s *service) docs(c *call) error {
 	header := c.w.Header()
 	header["Content-Type"] = []string{"text/html; charset=utf-8"}
 	header["Content-Security-Policy"] = []string{"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
-	header["Content-Length"] = []string{strconv.Itoa(len(page))}
-	c.status = http.StatusOK
-	c.w.WriteHeader(c.status)
-	_, _ = c.w.Write(page) // A client that has gone needs no page.
+	c.write(http.StatusOK, page)
 	return nil
-}
-
-// document is what the page shows of the OpenAPI document.
-type document struct {
-	Info struct {
-		Title, Version, Description string
-	}
-	Paths      map[string]pathItem
-	Components struct {
-		Schemas    map[string]schema
-		Parameters map[string]parameter
-		Responses  map[string]reference
-	}
-}
-
-type pathItem struct {
-	Parameters        []parameter
-	Get, Post, Delete *operation
-}
-
-// Operations by method, each with the parameters of the path.
-func (p pathItem) Operations() map[string]operation {
-	operations := map[string]operation{}
-	for method, o := range map[string]*operation{"delete": p.Delete, "get": p.Get, "post": p.Post} {
-		if o != nil {
-			whole := *o
-			whole.Parameters = slices.Concat(p.Parameters, o.Parameters)
-			operations[method] = whole
-		}
-	}
-	return operations
-}
-
-type operation struct {
-	OperationID          string
-	Summary, Description string
-	Tags                 []string
-	Security             []map[string][]string
-	Parameters           []parameter
-	RequestBody          struct {
-		Content map[string]struct {
-			Schema  schema
-			Example any
-		}
-	}
-	Responses map[string]reference
-}
-
-type parameter struct {
-	Ref         string `json:"$ref"`
-	Name, In    string
-	Description string
-	Required    bool
-	Schema      schema
-}
-
-type reference struct {
-	Ref         string `json:"$ref"`
-	Description string
-	Content     map[string]struct{ Schema schema }
-}
-
-type schema struct {
-	Ref         string `json:"$ref"`
-	Type        any
-	Description string
-	Format      string
-	Nullable    bool
-	Enum        []any
-	Default     any
-	Minimum     *float64
-	Maximum     *float64
-	Properties  map[string]schema
-	Required    []string
-	Items       *schema
-	OneOf       []schema
 }
 
 // docsPage is the document as HTML. html/template would do, but links all methods of all types into the program, which doubles its size.
@@ -133,22 +57,24 @@ var docsPage = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var doc document
-	if err := json.Unmarshal(text, &doc); err != nil {
+	p := &page{}
+	if err := json.Unmarshal(text, &p.document); err != nil {
 		return nil, err
 	}
-	p := &page{document: doc}
-	p.add(docsHead, doc.Info.Title)
-	p.add("<h1>%s %s</h1>\n<p>%s</p>\n", doc.Info.Title, doc.Info.Version, doc.Info.Description)
+	info := p.document.Info
+	p.add(docsHead, info.Title)
+	p.add("<h1>%s %s</h1>\n<p>%s</p>\n", info.Title, info.Version, info.Description)
 	p.add("<p>The same for programs: <a href=\"openapi.json\">openapi.json</a></p>\n<ul>\n")
-	p.operations(func(name string, o *operation) {
-		p.add("<li><a href=\"#%s\"><code>%s</code></a> %s</li>\n", o.OperationID, name, o.Summary)
-	})
+	for name, o := range p.operations() {
+		p.add("<li><a href=\"#%s\"><code>%s</code></a> %s</li>\n", o.OperationId, name, o.Summary)
+	}
 	p.add("</ul>\n")
-	p.operations(p.operation)
+	for name, o := range p.operations() {
+		p.operation(name, o)
+	}
 	p.add("<h2>Objects</h2>\n")
-	for name, s := range sorted(doc.Components.Schemas) {
-		p.object(name, &s)
+	for name, s := range sorted(p.document.Components.Schemas) {
+		p.object(name, s)
 	}
 	p.add("</body>\n</html>\n")
 	return p.Bytes(), nil
@@ -157,7 +83,7 @@ var docsPage = sync.OnceValues(func() ([]byte, error) {
 // page is the HTML page of a document.
 type page struct {
 	bytes.Buffer
-	document document
+	document spec3.OpenAPI
 }
 
 // markup is not escaped.
@@ -173,8 +99,8 @@ func (p *page) add(format string, arguments ...any) {
 	fmt.Fprintf(p, format, arguments...)
 }
 
-func sorted[V any](values map[string]V) iter.Seq2[string, V] {
-	return func(yield func(string, V) bool) {
+func sorted[K cmp.Ordered, V any](values map[K]V) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if !yield(key, values[key]) {
 				return
@@ -183,52 +109,64 @@ func sorted[V any](values map[string]V) iter.Seq2[string, V] {
 	}
 }
 
-// operations calls f for each operation, named by its method and path.
-func (p *page) operations(f func(name string, o *operation)) {
-	for path, item := range sorted(p.document.Paths) {
-		for method, o := range sorted(item.Operations()) {
-			f(strings.ToUpper(method)+" "+path, &o)
+// operations by method and path, each with the parameters of the path.
+func (p *page) operations() iter.Seq2[string, *spec3.Operation] {
+	return func(yield func(string, *spec3.Operation) bool) {
+		for path, item := range sorted(p.document.Paths.Paths) {
+			for method, o := range sorted(map[string]*spec3.Operation{"DELETE": item.Delete, "GET": item.Get, "POST": item.Post}) {
+				if o == nil {
+					continue
+				}
+				whole := *o
+				whole.Parameters = slices.Concat(item.Parameters, o.Parameters)
+				if !yield(method+" "+path, &whole) {
+					return
+				}
+			}
 		}
 	}
 }
 
-func (p *page) operation(name string, o *operation) {
-	p.add("<h2 id=\"%s\"><code>%s</code></h2>\n<p>%s. %s</p>\n", o.OperationID, name, o.Summary, o.Description)
-	for _, requirement := range o.Security {
+func (p *page) operation(name string, o *spec3.Operation) {
+	p.add("<h2 id=\"%s\"><code>%s</code></h2>\n<p>%s. %s</p>\n", o.OperationId, name, o.Summary, o.Description)
+	for _, requirement := range o.SecurityRequirement {
 		for _, scope := range requirement["bearer"] {
 			p.add("<p>Scope: <code>%s</code></p>\n", scope)
 		}
 	}
-	if len(o.Security) == 0 {
+	if len(o.SecurityRequirement) == 0 {
 		p.add("<p>Needs no token.</p>\n")
 	}
 	if len(o.Parameters) > 0 {
 		p.add("<h3>Parameters</h3>\n<table><tr><th>Name</th><th>In</th><th>Type</th><th>Meaning</th></tr>\n")
 		for _, parameter := range o.Parameters {
-			if parameter.Ref != "" {
-				parameter = p.document.Components.Parameters[last(parameter.Ref)]
+			if ref := last(parameter.Ref); ref != "" {
+				parameter = p.document.Components.Parameters[ref]
 			}
-			p.add("<tr><td><code>%s</code></td><td>%s</td><td>%s</td><td>%s</td></tr>\n", parameter.Name, parameter.In, parameter.Schema.kind(), parameter.Description)
+			p.add("<tr><td><code>%s</code></td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
+				parameter.Name, parameter.In, kindOf(parameter.Schema), parameter.Description)
 		}
 		p.add("</table>\n")
 	}
-	for kind, body := range sorted(o.RequestBody.Content) {
-		p.add("<h3>Body</h3>\n<p><code>%s</code>: %s</p>\n", kind, body.Schema.link())
-		if body.Example != nil {
-			example, _ := json.MarshalIndent(body.Example, "", "  ") // It came from JSON.
-			p.add("<pre>%s</pre>\n", string(example))
+	if o.RequestBody != nil {
+		for kind, body := range sorted(o.RequestBody.Content) {
+			p.add("<h3>Body</h3>\n<p><code>%s</code>: %s</p>\n", kind, link(body.Schema))
+			if body.Example != nil {
+				example, _ := json.MarshalIndent(body.Example, "", "  ") // It came from JSON.
+				p.add("<pre>%s</pre>\n", string(example))
+			}
 		}
 	}
 	p.add("<h3>Answers</h3>\n<table><tr><th>Status</th><th>Meaning</th><th>Body</th></tr>\n")
-	for status, response := range sorted(o.Responses) {
-		if response.Ref != "" {
-			response = p.document.Components.Responses[last(response.Ref)]
+	for status, response := range sorted(o.Responses.StatusCodeResponses) {
+		if ref := last(response.Ref); ref != "" {
+			response = p.document.Components.Responses[ref]
 		}
-		p.add("<tr><td>%s</td><td>%s</td><td>", status, response.Description)
+		p.add("<tr><td>%s</td><td>%s</td><td>", strconv.Itoa(status), response.Description)
 		for kind, content := range sorted(response.Content) {
 			p.add("<code>%s</code>", kind)
-			if content.Schema.Ref != "" {
-				p.add(" %s", content.Schema.link())
+			if last(content.Schema.Ref) != "" {
+				p.add(" %s", link(content.Schema))
 			}
 		}
 		p.add("</td></tr>\n")
@@ -236,10 +174,10 @@ func (p *page) operation(name string, o *operation) {
 	p.add("</table>\n")
 }
 
-func (p *page) object(name string, s *schema) {
+func (p *page) object(name string, s *spec.Schema) {
 	p.add("<h3 id=\"schema-%s\">%s</h3>\n<p>%s</p>\n", name, name, s.Description)
 	if len(s.Properties) == 0 {
-		p.add("<p>%s</p>\n", s.kind())
+		p.add("<p>%s</p>\n", kindOf(s))
 		return
 	}
 	p.add("<table><tr><th>Field</th><th>Type</th><th>Meaning</th></tr>\n")
@@ -248,46 +186,40 @@ func (p *page) object(name string, s *schema) {
 		if slices.Contains(s.Required, field) {
 			always = " (always)"
 		}
-		p.add("<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>\n", field, always, property.link(), property.Description)
+		p.add("<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>\n", field, always, link(&property), property.Description)
 	}
 	p.add("</table>\n")
 }
 
-func last(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
+// last part of a reference, which is a name; empty: there is no reference.
+func last(ref spec.Ref) string {
+	text := ref.String()
+	return text[strings.LastIndexByte(text, '/')+1:]
+}
 
 // link to the object that a schema refers to, else its kind.
-func (s schema) link() markup {
-	kind := html.EscapeString(s.kind())
-	if s.Ref == "" {
+func link(s *spec.Schema) markup {
+	kind := html.EscapeString(kindOf(s))
+	if last(s.Ref) == "" {
 		return markup(kind)
 	}
 	return markup(`<a href="#schema-` + kind + `">` + kind + `</a>`)
 }
 
-// kind of a schema in a few words.
-func (s schema) kind() string {
-	if s.Ref != "" {
-		return last(s.Ref)
+// kindOf a schema in a few words.
+func kindOf(s *spec.Schema) string {
+	if ref := last(s.Ref); ref != "" {
+		return ref
 	}
-	var words []string
-	switch kinds := s.Type.(type) {
-	case string:
-		words = append(words, kinds)
-	case []any:
-		for _, kind := range kinds {
-			text, _ := kind.(string) // The schema of schemas has texts there.
-			words = append(words, text)
-		}
-	}
-	text := strings.Join(words, " or ")
+	text := strings.Join(s.Type, " or ")
 	if s.Items != nil {
-		text += " of " + s.Items.kind()
+		text += " of " + kindOf(s.Items.Schema)
 	}
-	for i, part := range s.OneOf {
+	for i := range s.OneOf {
 		if i > 0 {
 			text += " or "
 		}
-		text += part.kind()
+		text += kindOf(&s.OneOf[i])
 	}
 	if len(s.Enum) > 0 {
 		values, _ := json.Marshal(s.Enum) // It came from JSON.

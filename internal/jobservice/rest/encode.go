@@ -50,20 +50,41 @@ func appendTextOrNull(out []byte, text string) []byte {
 	return appendText(out, text)
 }
 
+// appendList appends a list of values.
+func appendList[T any](out []byte, values []T, appendValue func([]byte, *T) []byte) []byte {
+	out = append(out, '[')
+	for i := range values {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendValue(out, &values[i])
+	}
+	return append(out, ']')
+}
+
+// created is a submitted job, with its place in its queue.
+type created struct {
+	*jobs.Job
+	position int
+}
+
 // appendCreated appends the answer to a submission.
-func appendCreated(out []byte, job *jobs.Job, position int) []byte {
+func appendCreated(out []byte, job *created) []byte {
 	out = appendText(append(out, `{"id":`...), job.ID)
 	out = appendText(append(out, `,"job_type":`...), job.Type)
 	out = strconv.AppendInt(append(out, `,"priority":`...), int64(job.Priority), 10)
 	out = appendText(append(out, `,"status":`...), string(job.Status))
 	out = appendTime(append(out, `,"created_at":`...), job.CreatedAt)
-	out = strconv.AppendInt(append(out, `,"queue_position":`...), int64(position), 10)
+	out = strconv.AppendInt(append(out, `,"queue_position":`...), int64(job.position), 10)
 	out = appendText(append(out, `,"namespace":`...), job.Namespace)
 	out = appendText(append(out, `,"queue":`...), job.Queue)
 	return append(out, '}')
 }
 
-// appendJob appends a job. Whole jobs have their config and result, too, which may be large.
+// appendSummary appends a job without its config and result, which may be large.
+func appendSummary(out []byte, job *jobs.Job) []byte { return appendJob(out, job, false) }
+
+// appendJob appends a job. Whole jobs have their config and result, too.
 func appendJob(out []byte, job *jobs.Job, whole bool) []byte {
 	out = appendText(append(out, `{"id":`...), job.ID)
 	out = appendText(append(out, `,"namespace":`...), job.Namespace)
@@ -80,12 +101,7 @@ func appendJob(out []byte, job *jobs.Job, whole bool) []byte {
 	out = strconv.AppendBool(append(out, `,"gang":{"enabled":`...), job.Gang.Enabled)
 	out = strconv.AppendInt(append(out, `,"min_members":`...), int64(max(1, job.Gang.MinMembers)), 10)
 	out = appendTextOrNull(append(out, `,"topology":`...), job.Gang.Topology)
-	out = append(out, `},"timeout_seconds":`...)
-	if job.Timeout > 0 {
-		out = strconv.AppendInt(out, int64(job.Timeout/time.Second), 10)
-	} else {
-		out = append(out, "null"...)
-	}
+	out = appendTimeout(append(out, `},"timeout_seconds":`...), job.Timeout)
 	out = strconv.AppendInt(append(out, `,"retry_policy":{"max_retries":`...), int64(job.Retry.MaxRetries), 10)
 	out = strconv.AppendFloat(append(out, `,"backoff_multiplier":`...), job.Retry.BackoffMultiplier, 'f', -1, 64)
 	out = appendText(append(out, `},"submitter":`...), job.Submitter)
@@ -105,6 +121,13 @@ func appendJob(out []byte, job *jobs.Job, whole bool) []byte {
 	return append(out, `/logs"}`...)
 }
 
+func appendTimeout(out []byte, timeout time.Duration) []byte {
+	if timeout == 0 {
+		return append(out, "null"...)
+	}
+	return strconv.AppendInt(out, int64(timeout/time.Second), 10)
+}
+
 func appendResources(out []byte, resources jobs.Resources) []byte {
 	out = appendTextOrNull(append(out, `{"cpu":`...), resources.CPU)
 	out = appendTextOrNull(append(out, `,"memory":`...), resources.Memory)
@@ -121,12 +144,7 @@ func appendLease(out []byte, lease *jobs.Lease) []byte {
 	out = appendText(append(out, `,"namespace":`...), job.Namespace)
 	out = appendRaw(append(out, `,"config":`...), job.Config, "{}")
 	out = appendResources(append(out, `,"resources":`...), job.Resources)
-	out = append(out, `,"timeout_seconds":`...)
-	if job.Timeout > 0 {
-		out = strconv.AppendInt(out, int64(job.Timeout/time.Second), 10)
-	} else {
-		out = append(out, "null"...)
-	}
+	out = appendTimeout(append(out, `,"timeout_seconds":`...), job.Timeout)
 	out = strconv.AppendInt(append(out, `,"attempt":`...), int64(job.RetryCount)+1, 10)
 	out = appendTime(append(out, `,"lease_expires_at":`...), lease.ExpiresAt)
 	out = strconv.AppendFloat(append(out, `,"visibility_timeout_seconds":`...), lease.Visibility.Seconds(), 'f', -1, 64)

@@ -2,63 +2,124 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
 // maxDetails of one answer.
 const maxDetails = 100
 
-// report gathers what is wrong with the fields of a request.
-type report struct {
-	details []detail
-	// prefix of the names of fields, for example jobs[3].
-	prefix string
+// reader reads a JSON value, which is valid and not null, and says what is wrong with it.
+type reader func(value []byte) []detail
+
+// field of an object, or parameter of a query.
+type field struct {
+	name string
+	read reader
+	// missing says what to do about a field that must be there, and is not; empty: it may be left out.
+	missing string
 }
 
-func (r *report) add(field, format string, arguments ...any) {
-	if len(r.details) < maxDetails {
-		r.details = append(r.details, detail{r.prefix + field, fmt.Sprintf(format, arguments...)})
-	}
+func optional(name string, read reader) field { return field{name: name, read: read} }
+
+func required(name, missing string, read reader) field { return field{name, read, missing} }
+
+// detail says what is wrong with a field.
+type detail struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
 }
 
-// problem is nil when nothing was wrong.
-func (r *report) problem(what string) error {
-	if len(r.details) == 0 {
-		return nil
-	}
-	fields := "1 field is"
-	if n := len(r.details); n > 1 {
-		fields = fmt.Sprintf("%d fields are", n)
-	}
-	return invalid(what+": "+fields+" wrong, see details", r.details...)
+func wrong(format string, arguments ...any) []detail {
+	return []detail{{Message: fmt.Sprintf(format, arguments...)}}
 }
 
-func asSyntax(err error, target **json.SyntaxError) bool { return errors.As(err, target) }
+func wrongKind(value []byte, want string) []detail {
+	return wrong("is %s, but must be %s", kind(value), want)
+}
 
-// object walks the members of an object. Each of the names may be there once, and no other.
-func (r *report) object(path string, value []byte, names []string, member func(name string, value []byte)) {
-	var seen uint64
-	members(value, func(key, value []byte) {
-		for i, name := range names {
-			if string(key) != name {
-				continue
-			}
-			if seen&(1<<i) != 0 {
-				r.add(path+name, "is there twice: remove one")
-				return
-			}
-			seen |= 1 << i
-			if !isNull(value) {
-				member(name, value)
-			}
-			return
+// under are details of what is in a field, or in an element of a list.
+func under(name string, inside []detail) []detail {
+	for i, d := range inside {
+		switch {
+		case d.Field == "":
+			inside[i].Field = name
+		case d.Field[0] == '[':
+			inside[i].Field = name + d.Field
+		default:
+			inside[i].Field = name + "." + d.Field
 		}
-		r.add(path+shorten(string(key)), "is not known: remove it, or correct its name; known are %s", strings.Join(names, ", "))
-	})
+	}
+	return inside
+}
+
+// problem with the details of a request; nil when there are none.
+func problemWith(what string, details []detail) error {
+	switch n := len(details); n {
+	case 0:
+		return nil
+	case 1:
+		return invalid(what+": 1 field is wrong, see details", details...)
+	default:
+		return invalid(fmt.Sprintf("%s: %d fields are wrong, see details", what, min(n, maxDetails)), details[:min(n, maxDetails)]...)
+	}
+}
+
+// readFields reads an object. Each of the fields may be there once, and no other. It keeps nothing of the fields, not even their names, so
+// that those of a request need no memory but the stack.
+func readFields(object []byte, fields ...field) (details []detail) {
+	if object[0] != '{' {
+		return wrongKind(object, "an object with "+names(fields))
+	}
+	var seen, given uint64
+	for name, value := range partsOf(object) {
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == string(name) })
+		switch {
+		case len(details) >= maxDetails:
+			return details
+		case i < 0:
+			details = append(details, unknown(string(name), fields))
+			continue
+		case seen&(1<<i) != 0:
+			details = append(details, detail{string(name), "is there twice: remove one"})
+		case value[0] != 'n':
+			given |= 1 << i
+			if wrong := fields[i].read(value); wrong != nil {
+				details = append(details, under(string(name), wrong)...)
+			}
+		}
+		seen |= 1 << i
+	}
+	for i, f := range fields {
+		if f.missing != "" && given&(1<<i) == 0 {
+			details = append(details, detail{strings.Clone(f.name), "is missing: " + f.missing})
+		}
+	}
+	return details
+}
+
+func unknown(name string, fields []field) detail {
+	remedy := "there are no parameters here"
+	if len(fields) > 0 {
+		remedy = "or correct its name; known are " + names(fields)
+	}
+	return detail{cmp.Or(shorten(name), `""`), "is not known: remove it, " + remedy}
+}
+
+func names(fields []field) string {
+	var all strings.Builder
+	for i, f := range fields {
+		if i > 0 {
+			all.WriteString(", ")
+		}
+		all.WriteString(f.name)
+	}
+	return all.String()
 }
 
 // shorten bounds how much of a client's text an answer repeats.
@@ -70,76 +131,58 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:longest], "") + "…"
 }
 
-func (r *report) wrongKind(field string, value []byte, want string) {
-	r.add(field, "is %s, but must be %s", kind(value), want)
-}
-
-func (r *report) text(field string, value []byte, into *string) bool {
-	if value[0] != '"' {
-		r.wrongKind(field, value, "a text")
-		return false
+// readList calls read for each element of a list until too much is wrong.
+func readList(value []byte, of string, read func(i int, element []byte) []detail) (details []detail) {
+	if value[0] != '[' {
+		return wrongKind(value, "a list of "+of)
 	}
-	*into = unquote(value)
-	return true
-}
-
-func (r *report) boolean(field string, value []byte, into *bool) {
-	if value[0] != 't' && value[0] != 'f' {
-		r.wrongKind(field, value, "true or false")
-		return
-	}
-	*into = value[0] == 't'
-}
-
-func (r *report) integer(field string, value []byte, least, most int64, into *int64) bool {
-	if kind(value) != "a number" {
-		r.wrongKind(field, value, "a whole number")
-		return false
-	}
-	n, ok := integer(value)
-	if !ok {
-		r.add(field, "is %s, but must be a whole number from %d to %d", shorten(string(value)), least, most)
-		return false
-	}
-	if n < least || n > most {
-		r.add(field, "is %d, but must be from %d to %d: choose a number in that range", n, least, most)
-		return false
-	}
-	*into = n
-	return true
-}
-
-// oneOf reads a text that must be one of a few.
-func (r *report) oneOf(field string, value []byte, known []string) string {
-	var text string
-	if !r.text(field, value, &text) {
-		return ""
-	}
-	for _, k := range known {
-		if k == text {
-			return k
+	i := 0
+	for _, element := range partsOf(value) {
+		if wrong := read(i, element); wrong != nil {
+			details = append(details, under("["+strconv.Itoa(i)+"]", wrong)...)
+		}
+		if i++; len(details) >= maxDetails {
+			break
 		}
 	}
-	r.add(field, "is %q, but must be one of %s", shorten(text), strings.Join(known, ", "))
-	return ""
+	return details
 }
 
-// label reads the name of a namespace or a queue.
-func (r *report) label(field string, value []byte, into *string) {
-	var text string
-	if r.text(field, value, &text) && r.isLabel(field, text) {
-		*into = text
+// asText reads a text with which check finds nothing wrong; nil: any.
+func asText[S ~string](into *S, check func(text string) []detail) reader {
+	return func(value []byte) []detail {
+		if value[0] != '"' {
+			return wrongKind(value, "a text")
+		}
+		given := unquote(value)
+		if check != nil {
+			if details := check(given); details != nil {
+				return details
+			}
+		}
+		*into = S(given)
+		return nil
+	}
+}
+
+// oneOf checks that a text is one of a few.
+func oneOf(known []string) func(string) []detail {
+	return func(text string) []detail {
+		if slices.Contains(known, text) {
+			return nil
+		}
+		return wrong("is %q, but must be one of %s", shorten(text), strings.Join(known, ", "))
 	}
 }
 
 const maxLabel = 63
 
-func (r *report) isLabel(field, text string) bool {
+// label checks the name of a namespace or a queue.
+func label(text string) []detail {
 	if isLabel(text) {
-		return true
+		return nil
 	}
-	r.add(field, "is %q, but must be a name of 1 to %d characters a-z, 0-9 and '-', with a letter or digit at both ends", shorten(text), maxLabel)
-	return false
+	return wrong("is %q, but must be a name of 1 to %d characters a-z, 0-9 and '-', with a letter or digit at both ends", shorten(text), maxLabel)
 }
 
 func isLabel(text string) bool {
@@ -154,25 +197,57 @@ func isLabel(text string) bool {
 	return true
 }
 
-// json reads an object that the service keeps as it is, without blanks.
-func (r *report) json(field string, value []byte, most int, into *json.RawMessage) {
-	if value[0] != '{' {
-		r.wrongKind(field, value, "an object")
-		return
-	}
-	if problem := storable(value); problem != "" {
-		r.add(field, "%s", problem)
-		return
-	}
-	var compact bytes.Buffer
-	compact.Grow(len(value))
-	_ = json.Compact(&compact, value) // It is known to be valid.
-	if compact.Len() > most {
-		r.add(field, "has %d bytes, but may have at most %d: keep what is large elsewhere and refer to it", compact.Len(), most)
-		return
-	}
-	*into = compact.Bytes()
+// isVisible says that a text has only visible characters of ASCII.
+func isVisible(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // The same as of an AIJob's gang.topology.
 var labelKey = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+
+func asBoolean(into *bool) reader {
+	return func(value []byte) []detail {
+		if value[0] != 't' && value[0] != 'f' {
+			return wrongKind(value, "true or false")
+		}
+		*into = value[0] == 't'
+		return nil
+	}
+}
+
+func asInteger(least, most int, into *int) reader {
+	return func(value []byte) []detail {
+		if kind(value) != "a number" {
+			return wrongKind(value, fmt.Sprintf("a whole number from %d to %d", least, most))
+		}
+		n, ok := whole(value)
+		switch {
+		case !ok:
+			return wrong("is %s, but must be a whole number from %d to %d", shorten(string(value)), least, most)
+		case n < least || n > most:
+			return wrong("is %d, but must be from %d to %d: choose a number in that range", n, least, most)
+		}
+		*into = n
+		return nil
+	}
+}
+
+// asKept reads an object that the service keeps as it is, without blanks.
+func asKept(most int, into *json.RawMessage) reader {
+	return func(value []byte) []detail {
+		if value[0] != '{' {
+			return wrongKind(value, "an object")
+		}
+		if problem := unstorable(value); problem != "" {
+			return wrong("%s", problem)
+		}
+		var compact bytes.Buffer
+		compact.Grow(len(value))
+		_ = json.Compact(&compact, value) // It is known to be valid.
+		if compact.Len() > most {
+			return wrong("has %d bytes, but may have at most %d: keep what is large elsewhere and refer to it", compact.Len(), most)
+		}
+		*into = compact.Bytes()
+		return nil
+	}
+}

@@ -25,9 +25,6 @@ type metricsAnswer struct {
 }
 
 func (s *service) getMetrics(c *call) error {
-	if err := c.query().problem("the query is wrong"); err != nil {
-		return err
-	}
 	m, err := s.Store.Metrics(c.Context())
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"bytes"
 	"net/http"
 	"strconv"
 	"sync"
@@ -30,12 +29,8 @@ func (s *service) createJob(c *call) error {
 	if err != nil {
 		return err
 	}
-	if p := readObject(body); p != nil {
-		return p
-	}
-	r := report{}
-	job := readJob(body, &r)
-	if err := r.problem("the job cannot be accepted"); err != nil {
+	job, details := readJob(body)
+	if err := problemWith("the job cannot be accepted", details); err != nil {
 		return err
 	}
 	if err := s.mayCreate(c, job); err != nil {
@@ -47,7 +42,7 @@ func (s *service) createJob(c *call) error {
 	}
 	c.submitted(job, http.StatusCreated)
 	c.w.Header()["Location"] = []string{Base + "/jobs/" + job.ID}
-	c.answer(http.StatusCreated, append(appendCreated(b.out[:0], job, positions[0]), '\n'))
+	c.answer(http.StatusCreated, append(appendCreated(b.out[:0], &created{job, positions[0]}), '\n'))
 	return nil
 }
 
@@ -57,7 +52,7 @@ func (s *service) mayCreate(c *call, job *jobs.Job) error {
 	if job.Namespace == "" {
 		job.Namespace = c.identity.DefaultNamespace
 	}
-	return s.access.Check(c.Context(), c.identity, auth.Attributes{Verb: "create", Resource: auth.Jobs, Namespace: job.Namespace})
+	return c.mayDo("create", job)
 }
 
 func (s *service) createJobs(c *call) error {
@@ -65,88 +60,49 @@ func (s *service) createJobs(c *call) error {
 	if err != nil {
 		return err
 	}
-	if p := readObject(body); p != nil {
-		return p
-	}
-	r := report{}
-	batch := readBatch(bytes.TrimSpace(body), &r)
-	if err := r.problem("no job was accepted"); err != nil {
+	batch, details := readBatch(body)
+	if err := problemWith("no job was accepted", details); err != nil {
 		return err
 	}
 	for i, job := range batch {
 		if err := s.mayCreate(c, job); err != nil {
-			p := problemOf(err)
-			if p.status == http.StatusForbidden {
-				refused := *p
-				refused.details = []detail{{"jobs[" + strconv.Itoa(i) + "].namespace", p.message}}
-				return &refused
+			if !isForbidden(err) {
+				return err
 			}
-			return err
+			p := problemOf(err)
+			p.details = []detail{{"jobs[" + strconv.Itoa(i) + "].namespace", p.message}}
+			return p
 		}
 	}
 	positions, err := s.Store.Submit(c.Context(), batch)
 	if err != nil {
 		return err
 	}
-	out := append(make([]byte, 0, 256*len(batch)), `{"items":[`...)
+	answers := make([]created, 0, len(batch))
 	for i, job := range batch {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = appendCreated(out, job, positions[i])
 		c.submitted(job, http.StatusCreated)
+		answers = append(answers, created{job, positions[i]})
 	}
-	c.answer(http.StatusCreated, append(out, "]}\n"...))
+	out := appendList(append(make([]byte, 0, 256*len(batch)), `{"items":`...), answers, appendCreated)
+	c.answer(http.StatusCreated, append(out, "}\n"...))
 	return nil
 }
 
-func readBatch(body []byte, r *report) []*jobs.Job {
-	var batch []*jobs.Job
-	given := false
-	r.object("", body, []string{"jobs"}, func(name string, value []byte) {
-		given = true
-		if value[0] != '[' {
-			r.wrongKind(name, value, "a list of jobs")
-			return
-		}
-		elements(value, func(i int, value []byte) {
-			switch {
-			case i > maxBatch:
-			case i == maxBatch:
-				r.add(name, "has more than %d jobs: send several batches", maxBatch)
-			case value[0] != '{':
-				r.wrongKind("jobs["+strconv.Itoa(i)+"]", value, "a job, which is an object")
-			default:
-				r.prefix = "jobs[" + strconv.Itoa(i) + "]."
-				batch = append(batch, readJob(value, r))
-				r.prefix = ""
-			}
-		})
-		if len(batch) == 0 && len(r.details) == 0 {
-			r.add(name, "is empty: send 1 to %d jobs", maxBatch)
-		}
-	})
-	if !given && len(r.details) == 0 {
-		r.add("jobs", "is missing: send 1 to %d jobs", maxBatch)
-	}
-	return batch
-}
-
 func (s *service) listJobs(c *call) error {
-	q := c.query("status", "job_type", "priority_min", "limit", "offset", "namespace", "queue")
-	filter := jobs.Filter{
-		Status:      jobs.Status(q.oneOf("status", statuses)),
-		Type:        q.oneOf("job_type", jobTypes),
-		PriorityMin: q.integer("priority_min", 0, 0, maxPriority),
-		Limit:       q.integer("limit", 50, 1, 100),
-		Offset:      q.integer("offset", 0, 0, 1_000_000),
-		Queue:       q.label("queue"),
-	}
-	namespace := q.label("namespace")
-	if err := q.problem("the query is wrong"); err != nil {
+	filter := jobs.Filter{Limit: 50}
+	var namespace string
+	err := c.query(
+		optional("status", asText(&filter.Status, oneOf(statuses))),
+		optional("job_type", asText(&filter.Type, oneOf(jobTypes))),
+		optional("priority_min", unquoted(asInteger(0, maxPriority, &filter.PriorityMin))),
+		optional("limit", unquoted(asInteger(1, 100, &filter.Limit))),
+		optional("offset", unquoted(asInteger(0, 1_000_000, &filter.Offset))),
+		optional("namespace", asText(&namespace, label)),
+		optional("queue", asText(&filter.Queue, label)),
+	)
+	if err != nil {
 		return err
 	}
-	var err error
 	if filter.Namespaces, err = s.access.Readable(c.Context(), c.identity, namespace); err != nil {
 		return err
 	}
@@ -154,14 +110,8 @@ func (s *service) listJobs(c *call) error {
 	if err != nil {
 		return err
 	}
-	out := append(make([]byte, 0, 64+768*len(items)), `{"items":[`...)
-	for i := range items {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = appendJob(out, &items[i], false)
-	}
-	out = strconv.AppendInt(append(out, `],"total":`...), int64(total), 10)
+	out := appendList(append(make([]byte, 0, 64+768*len(items)), `{"items":`...), items, appendSummary)
+	out = strconv.AppendInt(append(out, `,"total":`...), int64(total), 10)
 	out = strconv.AppendInt(append(out, `,"limit":`...), int64(filter.Limit), 10)
 	out = strconv.AppendInt(append(out, `,"offset":`...), int64(filter.Offset), 10)
 	c.answer(http.StatusOK, append(out, "}\n"...))
@@ -184,18 +134,12 @@ func (c *call) readable() (jobs.Job, error) {
 	if err != nil {
 		return job, err
 	}
-	err = c.service.access.Check(c.Context(), c.identity, auth.Attributes{Verb: "get", Resource: auth.Jobs, Namespace: job.Namespace})
-	if problemOfNil(err).status == http.StatusForbidden {
-		err = jobs.ErrNotFound
-	}
-	return job, err
+	return job, hidden(c.mayDo("get", &job))
 }
 
-func problemOfNil(err error) *problem {
-	if err == nil {
-		return &problem{}
-	}
-	return problemOf(err)
+// mayDo says whether the client may do something to a job.
+func (c *call) mayDo(verb string, job *jobs.Job) error {
+	return c.service.access.Check(c.Context(), c.identity, auth.Attributes{Verb: verb, Resource: auth.Jobs, Namespace: job.Namespace})
 }
 
 // jobID is the usual form of a UUID; false: no job has such an ID.
@@ -211,9 +155,6 @@ func jobID(text string) (string, bool) {
 func (s *service) getJob(c *call) error {
 	job, err := c.readable()
 	if err != nil {
-		return err
-	}
-	if err := c.query().problem("the query is wrong"); err != nil {
 		return err
 	}
 	c.answer(http.StatusOK, append(appendJob(make([]byte, 0, 1024+len(job.Config)+len(job.Result)), &job, true), '\n'))
@@ -252,12 +193,9 @@ func (s *service) requeueJob(c *call) error {
 // changeable returns the job of the path for who may read it and do something to it. Creating is what requeueing needs:
 // it makes the cluster work as a new job does.
 func (c *call) changeable(verb string) (jobs.Job, error) {
-	if err := c.query().problem("the query is wrong"); err != nil {
-		return jobs.Job{}, err
-	}
 	job, err := c.readable()
 	if err != nil {
 		return job, err
 	}
-	return job, c.service.access.Check(c.Context(), c.identity, auth.Attributes{Verb: verb, Resource: auth.Jobs, Namespace: job.Namespace})
+	return job, c.mayDo(verb, &job)
 }

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"hash/maphash"
 	"sync"
 	"time"
 )
@@ -33,21 +32,13 @@ func (c class) String() string {
 	return [classes]string{"other", "create", "list", "tasks"}[c]
 }
 
-const (
-	limiterShards = 16
-	// maxClients that are counted apart in a shard within a minute; all further ones are counted together, so that neither
-	// memory grows without bound nor a client escapes by making up names.
-	maxClients = 8192
-)
+// maxClients that are counted apart within a minute; all further ones are counted together, so that neither memory grows without
+// bound nor a client escapes by making up names.
+const maxClients = 1 << 17
 
 // limiter counts requests. All counts of a minute are forgotten together.
 type limiter struct {
 	limits [classes]int
-	seed   maphash.Seed
-	shards [limiterShards]limiterShard
-}
-
-type limiterShard struct {
 	mu     sync.Mutex
 	minute int64
 	counts map[limiterKey]int
@@ -58,7 +49,7 @@ type limiterKey struct {
 	class  class
 }
 
-// taken is the answer of the limiter.
+// taken is the answer of the limiter; a limit of 0: this class has none.
 type taken struct {
 	limit, remaining int
 	// reset is when the next minute begins, in seconds since 1970.
@@ -67,48 +58,44 @@ type taken struct {
 }
 
 func newLimiter(limits Limits) *limiter {
-	l := &limiter{seed: maphash.MakeSeed()}
-	l.limits = [classes]int{classOther: limits.Other, classCreate: limits.Create, classList: limits.List, classTasks: limits.Tasks}
-	return l
+	return &limiter{limits: [classes]int{classOther: limits.Other, classCreate: limits.Create, classList: limits.List, classTasks: limits.Tasks}}
 }
 
-// take counts a request; false: this class has no limit.
-func (l *limiter) take(class class, client string, now time.Time) (taken, bool) {
+// take counts a request.
+func (l *limiter) take(class class, client string, now time.Time) taken {
 	limit := l.limits[class]
 	if limit <= 0 {
-		return taken{}, false
+		return taken{ok: true}
 	}
 	minute := now.Unix() / 60
 	key := limiterKey{client, class}
-	shard := &l.shards[maphash.String(l.seed, client)%limiterShards]
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	// A clock that is set back does not give a client a second minute.
-	if shard.counts == nil || minute > shard.minute {
-		shard.minute, shard.counts = minute, map[limiterKey]int{}
+	if l.counts == nil || minute > l.minute {
+		l.minute, l.counts = minute, map[limiterKey]int{}
 	}
-	count, known := shard.counts[key]
-	if !known && len(shard.counts) >= maxClients {
+	count, known := l.counts[key]
+	if !known && len(l.counts) >= maxClients {
 		key.client = ""
-		count = shard.counts[key]
+		count = l.counts[key]
 	}
-	answer := taken{limit: limit, reset: (shard.minute + 1) * 60}
+	answer := taken{limit: limit, reset: (l.minute + 1) * 60}
 	if count < limit {
 		count++
-		shard.counts[key] = count
+		l.counts[key] = count
 		answer.ok = true
 	}
 	answer.remaining = limit - count
-	return answer, true
+	return answer
 }
 
 // giveBack takes back a request of the class other, in this minute, that need not have been counted.
 func (l *limiter) giveBack(client string, now time.Time) {
 	key := limiterKey{client, classOther}
-	shard := &l.shards[maphash.String(l.seed, client)%limiterShards]
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	if count := shard.counts[key]; count > 0 && now.Unix()/60 == shard.minute {
-		shard.counts[key] = count - 1
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if count := l.counts[key]; count > 0 && now.Unix()/60 == l.minute {
+		l.counts[key] = count - 1
 	}
 }

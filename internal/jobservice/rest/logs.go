@@ -2,9 +2,7 @@ package rest
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -22,11 +20,13 @@ const (
 )
 
 func (s *service) jobLogs(c *call) error {
-	q := c.query("follow", "tail", "timestamps")
-	options := LogOptions{
-		Follow: q.boolean("follow", false), Tail: q.integer("tail", defaultTail, 0, maxTail), Timestamps: q.boolean("timestamps", true),
-	}
-	if err := q.problem("the query is wrong"); err != nil {
+	options := LogOptions{Tail: defaultTail, Timestamps: true}
+	err := c.query(
+		optional("follow", unquoted(asBoolean(&options.Follow))),
+		optional("tail", unquoted(asInteger(0, maxTail, &options.Tail))),
+		optional("timestamps", unquoted(asBoolean(&options.Timestamps))),
+	)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(c.Context())
@@ -66,146 +66,151 @@ func (s *service) jobLogs(c *call) error {
 	return c.copyText(lines)
 }
 
-func (c *call) copyText(lines io.Reader) error {
-	header := c.w.Header()
-	header["Content-Type"] = []string{"text/plain; charset=utf-8"}
-	controller := http.NewResponseController(c.w)
-	part := make([]byte, 32<<10)
-	for {
-		n, err := lines.Read(part)
-		if n > 0 {
-			if c.status == 0 {
-				c.status = http.StatusOK
-				c.w.WriteHeader(c.status)
-			}
-			_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout)) // The server's own limit holds otherwise.
-			if _, err := c.w.Write(part[:n]); err != nil {
-				return nil // The client has gone.
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			if c.status == 0 {
-				c.status = http.StatusOK
-				c.w.WriteHeader(c.status)
-			}
-			return nil
-		case err != nil && c.status == 0:
-			return err
-		case err != nil:
-			// The answer has begun: that it is not whole can only be said by breaking it off.
-			panic(http.ErrAbortHandler)
-		}
+// stream is an answer that takes its time. It begins with the first part.
+type stream struct {
+	*call
+	control *http.ResponseController
+}
+
+func (c *call) stream(contentType string) stream {
+	c.w.Header()["Content-Type"] = []string{contentType}
+	return stream{c, http.NewResponseController(c.w)}
+}
+
+// Write implements io.Writer.
+func (s stream) Write(part []byte) (int, error) {
+	if s.status == 0 {
+		s.status = http.StatusOK
+		s.w.WriteHeader(s.status)
 	}
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // The server's own limit holds otherwise.
+	return s.w.Write(part)
+}
+
+// send something at once; false: the client has gone.
+func (s stream) send(text string) bool {
+	_, err := io.WriteString(s, text)
+	return err == nil && s.control.Flush() == nil
+}
+
+func (c *call) copyText(lines io.Reader) error {
+	out := c.stream("text/plain; charset=utf-8")
+	_, err := io.Copy(out, struct{ io.Reader }{lines}) // without a WriteTo, so that it is in parts
+	switch {
+	case err == nil:
+		_, _ = out.Write(nil) // An empty log is an answer, too.
+		return nil
+	case c.status == 0:
+		return err
+	}
+	// The answer has begun: that it is not whole can only be said by breaking it off.
+	panic(http.ErrAbortHandler)
 }
 
 // streamEvents sends each line as an event, and at the end one of the type end with the status of the job.
 func (c *call) streamEvents(ctx context.Context, lines io.ReadCloser, id string) error {
-	header := c.w.Header()
-	header["Content-Type"] = []string{"text/event-stream"}
-	header["X-Accel-Buffering"] = []string{"no"}
-	c.status = http.StatusOK
-	c.w.WriteHeader(c.status)
-	controller := http.NewResponseController(c.w)
-	send := func(text ...[]byte) bool {
-		_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout)) // The server's own limit holds otherwise.
-		if _, err := c.w.Write(bytes.Join(text, nil)); err != nil {
-			return false
-		}
-		return controller.Flush() == nil
-	}
-	if !send() {
+	c.w.Header()["X-Accel-Buffering"] = []string{"no"}
+	out := c.stream("text/event-stream")
+	if !out.send("") {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// A read that blocks ends when the client disconnects.
 	defer context.AfterFunc(ctx, func() { _ = lines.Close() })()
-	next, failed := readLines(ctx, lines)
-	end := func(job *jobs.Job) {
-		send([]byte(`event: end`+"\n"+`data: {"status":"`), []byte(job.Status), []byte(`"}`+"\n\n"))
-	}
+	next := readLines(ctx, lines)
+	end := func(status jobs.Status) { out.send("event: end\ndata: {\"status\":\"" + string(status) + "\"}\n\n") }
 	tick := time.NewTicker(c.service.KeepAlive)
 	defer tick.Stop()
 	quiet := true
-	for {
+	for connected := true; connected; {
 		select {
 		case <-tick.C:
 			// The log of a job that ended before it had anything in the cluster has no end of its own.
 			if quiet {
 				if job, err := c.service.Store.Get(ctx, id); err == nil && job.Status.Ended() {
-					end(&job)
+					end(job.Status)
 					return nil
 				}
 			}
 			quiet = true
-			if !send([]byte(": still there\n\n")) {
-				return nil
-			}
+			connected = out.send(": still there\n\n")
 		case line, ok := <-next:
 			quiet = false
-			if ok {
-				if !send([]byte("data: "), line, []byte("\n\n")) {
-					return nil
+			switch {
+			case ctx.Err() != nil:
+				// A stream that ends because the server does has not come to the end of the job.
+				return nil
+			case !ok:
+				if job, err := c.service.Store.Get(ctx, id); err == nil {
+					end(job.Status)
 				}
-				continue
-			}
-			if err := <-failed; err != nil && ctx.Err() == nil {
-				c.service.Log.Error(err, "Cannot read a log to its end", "requestID", c.id, "job", id)
-				send([]byte("event: error\ndata: {\"code\":\"" + codeUnavailable + "\",\"message\":\"the log broke off: follow it again\"}\n\n"))
+				return nil
+			case line.err != nil:
+				c.service.Log.Error(line.err, "Cannot read a log to its end", "requestID", c.id, "job", id)
+				out.send("event: error\ndata: {\"code\":\"" + codeUnavailable + "\",\"message\":\"the log broke off: follow it again\"}\n\n")
 				return nil
 			}
-			// A stream that ends because the server does has not come to the end of the job.
-			if job, err := c.service.Store.Get(ctx, id); err == nil && ctx.Err() == nil {
-				end(&job)
-			}
-			return nil
+			connected = out.send("data: " + line.text + "\n\n")
 		}
 	}
+	return nil
 }
 
-// readLines reads lines until the end; then the second channel has the error.
-func readLines(ctx context.Context, from io.Reader) (<-chan []byte, <-chan error) {
-	next, failed := make(chan []byte), make(chan error, 1)
+// readLine is a line of a log, or the error that it ends with.
+type readLine struct {
+	text string
+	err  error
+}
+
+// readLines reads lines until the end or until the context is done.
+func readLines(ctx context.Context, from io.Reader) <-chan readLine {
+	next := make(chan readLine)
 	go func() {
-		defer close(failed)
 		defer close(next)
 		scanner := bufio.NewScanner(from)
 		scanner.Buffer(make([]byte, 0, 4096), maxLine)
-		for scanner.Scan() {
-			// A carriage return would end the line of the event, too.
-			line := bytes.ReplaceAll(bytes.Clone(scanner.Bytes()), []byte{'\r'}, []byte{' '})
+		send := func(line readLine) {
 			select {
 			case next <- line:
 			case <-ctx.Done():
-				return
 			}
 		}
-		failed <- scanner.Err()
+		for ctx.Err() == nil && scanner.Scan() {
+			// A carriage return would end the line of the event, too.
+			send(readLine{text: strings.ReplaceAll(scanner.Text(), "\r", " ")})
+		}
+		if err := scanner.Err(); err != nil {
+			send(readLine{err: err})
+		}
 	}()
-	return next, failed
+	return next
 }
 
 // history is the log of a job without pods: its states, and what its workers said.
 func (s *service) history(ctx context.Context, job jobs.Job, options LogOptions) io.ReadCloser {
-	lines := historyOf(&job)
-	if len(lines) > options.Tail {
-		lines = lines[len(lines)-options.Tail:]
-	}
-	var first strings.Builder
 	told := map[string]bool{}
-	for _, line := range historyOf(&job) {
-		told[line.key()] = true
+	// news are the lines that have not been told yet.
+	news := func() (lines []string) {
+		for _, line := range historyOf(&job) {
+			if !told[line] {
+				told[line] = true
+				if !options.Timestamps {
+					_, line, _ = strings.Cut(line, " ")
+				}
+				lines = append(lines, line)
+			}
+		}
+		return lines
 	}
-	for _, line := range lines {
-		first.WriteString(line.print(options.Timestamps))
-	}
+	lines := news()
+	first := strings.NewReader(strings.Join(lines[max(0, len(lines)-options.Tail):], ""))
 	if !options.Follow || job.Status.Ended() {
-		return io.NopCloser(strings.NewReader(first.String()))
+		return io.NopCloser(first)
 	}
 	reader, writer := io.Pipe()
 	go func() {
-		_, err := io.WriteString(writer, first.String())
+		_, err := first.WriteTo(writer)
 		for err == nil && !job.Status.Ended() {
 			select {
 			case <-ctx.Done():
@@ -213,14 +218,8 @@ func (s *service) history(ctx context.Context, job jobs.Job, options LogOptions)
 				continue
 			case <-time.After(s.LogInterval):
 			}
-			if job, err = s.Store.Get(ctx, job.ID); err != nil {
-				break
-			}
-			for _, line := range historyOf(&job) {
-				if !told[line.key()] && err == nil {
-					told[line.key()] = true
-					_, err = io.WriteString(writer, line.print(options.Timestamps))
-				}
+			if job, err = s.Store.Get(ctx, job.ID); err == nil {
+				_, err = io.WriteString(writer, strings.Join(news(), ""))
 			}
 		}
 		_ = writer.CloseWithError(err) // It never fails.
@@ -228,33 +227,22 @@ func (s *service) history(ctx context.Context, job jobs.Job, options LogOptions)
 	return reader
 }
 
-// historyLine is something that became of a job.
-type historyLine struct {
-	at   time.Time
-	text string
-}
-
-func (l historyLine) key() string { return l.print(true) }
-
-func (l historyLine) print(timestamps bool) string {
-	text := strings.ReplaceAll(strings.TrimRight(l.text, "\n"), "\n", "\n  ") + "\n"
-	if timestamps {
-		return l.at.UTC().Format("2006-01-02T15:04:05.000000Z") + " " + text
+// historyOf a job are the lines of what became of it, each with its time.
+func historyOf(job *jobs.Job) (lines []string) {
+	add := func(at time.Time, text string) {
+		text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
+		lines = append(lines, at.UTC().Format("2006-01-02T15:04:05.000000Z")+" "+text+"\n")
 	}
-	return text
-}
-
-func historyOf(job *jobs.Job) []historyLine {
-	lines := []historyLine{{job.CreatedAt, "submitted by " + job.Submitter + " to queue " + job.Queue}}
+	add(job.CreatedAt, "submitted by "+job.Submitter+" to queue "+job.Queue)
 	if !job.StartedAt.IsZero() {
 		text := "started"
 		if job.WorkerID != "" {
 			text += " by worker " + job.WorkerID
 		}
-		lines = append(lines, historyLine{job.StartedAt, text})
+		add(job.StartedAt, text)
 	}
 	if job.Status == jobs.Retrying && job.Error != "" {
-		lines = append(lines, historyLine{job.NextRetryAt, "waits until then to be tried again, because it failed: " + job.Error})
+		add(job.NextRetryAt, "waits until then to be tried again, because it failed: "+job.Error)
 	}
 	if job.Status.Ended() {
 		text := "ended as " + string(job.Status)
@@ -264,7 +252,7 @@ func historyOf(job *jobs.Job) []historyLine {
 		if len(job.Result) > 0 {
 			text += " with the result " + string(job.Result)
 		}
-		lines = append(lines, historyLine{job.CompletedAt, text})
+		add(job.CompletedAt, text)
 	}
 	return lines
 }

@@ -36,9 +36,6 @@ type problem struct {
 	authenticate, allow string
 }
 
-// detail says what is wrong with a field.
-type detail struct{ field, message string }
-
 // Error implements error.
 func (p *problem) Error() string { return p.code + ": " + p.message }
 
@@ -68,8 +65,6 @@ func problemOf(err error) *problem {
 		return p
 	case errors.As(err, &forbidden):
 		return &problem{status: http.StatusForbidden, code: codeForbidden, message: forbidden.Reason}
-	case errors.Is(err, jobs.ErrNotFound):
-		return notFound("job not found, or the token does not cover its namespace")
 	case errors.Is(err, jobs.ErrEnded):
 		return conflict("the job has already finished: GET it to see its status")
 	case errors.Is(err, jobs.ErrNotDeadLetter):
@@ -84,6 +79,19 @@ func problemOf(err error) *problem {
 	return internal()
 }
 
+// hidden turns it into jobs.ErrNotFound that something is forbidden: who may not see it learns no more than that it is not there.
+func hidden(err error) error {
+	if isForbidden(err) {
+		return jobs.ErrNotFound
+	}
+	return err
+}
+
+func isForbidden(err error) bool {
+	var forbidden *auth.Forbidden
+	return errors.As(err, &forbidden)
+}
+
 // problem answers with an error.
 func (c *call) problem(p *problem) {
 	header := c.w.Header()
@@ -96,18 +104,15 @@ func (c *call) problem(p *problem) {
 	if p.allow != "" {
 		header["Allow"] = []string{p.allow}
 	}
-	out := append(make([]byte, 0, 256), `{"error":{"code":`...)
-	out = appendText(out, p.code)
-	out = appendText(append(out, `,"message":`...), p.message)
-	out = append(out, `,"details":[`...)
-	for i, d := range p.details {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = appendText(append(out, `{"field":`...), d.field)
-		out = appendText(append(out, `,"message":`...), d.message)
-		out = append(out, '}')
+	var answer struct {
+		Error struct {
+			Code      string   `json:"code"`
+			Message   string   `json:"message"`
+			Details   []detail `json:"details"`
+			RequestID string   `json:"request_id"`
+		} `json:"error"`
 	}
-	out = appendText(append(out, `],"request_id":`...), c.id)
-	c.answer(p.status, append(out, "}}\n"...))
+	answer.Error.Code, answer.Error.Message, answer.Error.RequestID = p.code, p.message, c.id
+	answer.Error.Details = append([]detail{}, p.details...)
+	_ = c.answerValue(p.status, answer) // Texts can always be written.
 }

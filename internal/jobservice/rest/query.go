@@ -1,106 +1,49 @@
 package rest
 
 import (
+	"encoding/json"
+	"maps"
 	"net/url"
+	"regexp"
 	"slices"
-	"strings"
 )
 
-// query are the parameters of a request's URL, and what is wrong with them.
-type query struct {
-	report
-	values url.Values
-}
-
-// query reads the parameters. Each of the names may be there once, and no other.
-func (c *call) query(names ...string) *query {
+// query reads the parameters of the request's URL. Each of them may be there once, and no other.
+func (c *call) query(parameters ...field) error {
+	const what = "the query is wrong"
 	if c.URL.RawQuery == "" {
-		return &query{}
+		return nil
 	}
 	values, err := url.ParseQuery(c.URL.RawQuery)
-	q := &query{values: values}
 	if err != nil {
-		q.add("", "the query cannot be read: write its special characters as %%XX")
-		return q
+		return problemWith(what, wrong("the query cannot be read: write its special characters as %%XX"))
 	}
-	for _, name := range sortedKeys(values) {
-		switch {
-		case !slices.Contains(names, name) && len(names) == 0:
-			q.add(shorten(name), "is not known: remove it, there are no parameters here")
-		case !slices.Contains(names, name):
-			q.add(shorten(name), "is not known: remove it, or correct its name; known are %s", strings.Join(names, ", "))
-		case len(values[name]) > 1:
-			q.add(name, "is there %d times: give it once", len(values[name]))
+	var details []detail
+	for _, p := range parameters {
+		switch given := values[p.name]; len(given) {
+		case 0:
+		case 1:
+			quoted, _ := json.Marshal(given[0]) // A text can always be written.
+			details = append(details, under(p.name, p.read(quoted))...)
+		default:
+			details = append(details, under(p.name, wrong("is there %d times: give it once", len(given)))...)
 		}
+		delete(values, p.name)
 	}
-	return q
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		details = append(details, unknown(name, parameters))
+	}
+	return problemWith(what, details)
 }
 
-func sortedKeys(values url.Values) []string {
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+var bare = regexp.MustCompile(`^"(-?[0-9]{1,18}|true|false)"$`)
 
-func (q *query) get(name string) (string, bool) {
-	values := q.values[name]
-	if len(values) != 1 {
-		return "", false
+// unquoted reads a number or a boolean of a query, whose parameters are texts.
+func unquoted(read reader) reader {
+	return func(value []byte) []detail {
+		if bare.Match(value) {
+			value = value[1 : len(value)-1]
+		}
+		return read(value)
 	}
-	return values[0], true
-}
-
-func (q *query) oneOf(name string, known []string) string {
-	text, ok := q.get(name)
-	if !ok {
-		return ""
-	}
-	if !slices.Contains(known, text) {
-		q.add(name, "is %q, but must be one of %s", shorten(text), strings.Join(known, ", "))
-	}
-	return text
-}
-
-func (q *query) integer(name string, otherwise, least, most int64) int {
-	text, ok := q.get(name)
-	if !ok {
-		return int(otherwise)
-	}
-	if n, ok := decimal(text); ok && n >= least && n <= most {
-		return int(n)
-	}
-	q.add(name, "is %q, but must be a whole number from %d to %d", shorten(text), least, most)
-	return 0
-}
-
-// decimal reads digits, with a sign perhaps.
-func decimal(text string) (int64, bool) {
-	if text == "" || len(text) > 18 || strings.Trim(strings.TrimPrefix(text, "-"), "0123456789") != "" || text == "-" {
-		return 0, false
-	}
-	return integer([]byte(text))
-}
-
-func (q *query) boolean(name string, otherwise bool) bool {
-	text, ok := q.get(name)
-	if !ok {
-		return otherwise
-	}
-	switch text {
-	case "true", "false":
-		return text == "true"
-	}
-	q.add(name, "is %q, but must be true or false", shorten(text))
-	return false
-}
-
-func (q *query) label(name string) string {
-	text, ok := q.get(name)
-	if ok {
-		q.isLabel(name, text)
-	}
-	return text
 }

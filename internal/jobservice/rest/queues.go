@@ -119,7 +119,7 @@ func (s *service) getQueue(c *call) error {
 	}
 	i := slices.IndexFunc(queues, func(q queueAnswer) bool { return q.Name == name })
 	if i < 0 {
-		return notFound("queue not found: GET " + Base + "/queues/ lists all")
+		return jobs.ErrNotFound
 	}
 	list, err := s.jobsOf(c, name)
 	if err != nil {
@@ -135,10 +135,10 @@ func (s *service) getQueue(c *call) error {
 
 // jobsOf are the newest jobs of a queue that run or wait, as far as the token is good for their namespaces.
 func (s *service) jobsOf(c *call, queue string) (json.RawMessage, error) {
-	out := []byte("[")
+	var newest []jobs.Job
 	namespaces, err := s.access.Readable(c.Context(), c.identity, "")
-	if problemOfNil(err).status == http.StatusForbidden {
-		return append(out, ']'), nil
+	if isForbidden(err) {
+		return json.RawMessage("[]"), nil
 	}
 	if err != nil {
 		return nil, err
@@ -148,21 +148,13 @@ func (s *service) jobsOf(c *call, queue string) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range items {
-			if len(out) > 1 {
-				out = append(out, ',')
-			}
-			out = appendJob(out, &items[i], false)
-		}
+		newest = append(newest, items...)
 	}
-	return append(out, ']'), nil
+	return appendList(nil, newest, appendSummary), nil
 }
 
-// mayRead checks a resource that is in no namespace, and that there is no query.
+// mayRead checks a resource that is in no namespace.
 func (s *service) mayRead(c *call, resource, name string) error {
-	if err := c.query().problem("the query is wrong"); err != nil {
-		return err
-	}
 	verb := "list"
 	if name != "" {
 		verb = "get"

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
-	"unicode/utf8"
+	"unicode"
+	"unicode/utf16"
 )
 
 // JSON that is known to be valid is walked without reflection, because every submitted job is, and so that all wrong fields can be
@@ -15,40 +17,26 @@ import (
 // maxDepth of objects and lists in one another.
 const maxDepth = 64
 
-// members calls f for each member of an object, which must be valid JSON. The key is decoded, the value is not.
-func members(object []byte, f func(key, value []byte)) {
-	i := skipSpace(object, 0) + 1 // {
-	for {
-		i = skipSpace(object, i)
-		if object[i] == '}' {
-			return
-		}
-		end := skipValue(object, i)
-		key := object[i+1 : end-1]
-		if bytes.IndexByte(key, '\\') >= 0 {
-			key = []byte(unquote(object[i:end]))
-		}
-		i = skipSpace(object, skipSpace(object, end)+1) // :
-		end = skipValue(object, i)
-		f(key, object[i:end])
-		if i = skipSpace(object, end); object[i] == ',' {
-			i++
-		}
-	}
-}
-
-// elements calls f for each element of a list, which must be valid JSON.
-func elements(list []byte, f func(index int, value []byte)) {
-	i := skipSpace(list, 0) + 1 // [
-	for index := 0; ; index++ {
-		i = skipSpace(list, i)
-		if list[i] == ']' {
-			return
-		}
-		end := skipValue(list, i)
-		f(index, list[i:end])
-		if i = skipSpace(list, end); list[i] == ',' {
-			i++
+// partsOf an object or a list, which must be valid JSON: its values, those of an object with their names, which are decoded.
+func partsOf(container []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		for i := skipSpace(container, 1); container[i] != '}' && container[i] != ']'; {
+			var name []byte
+			if container[0] == '{' {
+				end := skipString(container, i)
+				name = container[i+1 : end-1]
+				if bytes.IndexByte(name, '\\') >= 0 {
+					name = []byte(unquote(container[i:end]))
+				}
+				i = skipSpace(container, skipSpace(container, end)+1) // :
+			}
+			end := skipValue(container, i)
+			if !yield(name, container[i:end]) {
+				return
+			}
+			if i = skipSpace(container, end); container[i] == ',' {
+				i = skipSpace(container, i+1)
+			}
 		}
 	}
 }
@@ -62,31 +50,27 @@ func skipSpace(text []byte, i int) int {
 
 // skipValue returns the end of the value that begins at i.
 func skipValue(text []byte, i int) int {
-	switch text[i] {
-	case '"':
-		return skipString(text, i)
-	case '{', '[':
-		depth := 0
-		for {
-			switch text[i] {
-			case '"':
-				i = skipString(text, i)
-				continue
-			case '{', '[':
-				depth++
-			case '}', ']':
-				depth--
+	depth := 0
+	for i < len(text) {
+		switch text[i] {
+		case '"':
+			if i = skipString(text, i); depth == 0 {
+				return i
 			}
-			i++
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+			if depth < 0 {
+				return i
+			}
+		case ',', ' ', '\n', '\t', '\r':
 			if depth == 0 {
 				return i
 			}
-		}
-	}
-	for i < len(text) {
-		switch text[i] {
-		case ',', '}', ']', ' ', '\n', '\t', '\r':
-			return i
 		}
 		i++
 	}
@@ -130,33 +114,29 @@ func kind(value []byte) string {
 	return "a number"
 }
 
-func isNull(value []byte) bool { return value[0] == 'n' }
-
-// integer reads a whole number, which may be written with a point or an exponent.
-func integer(value []byte) (int64, bool) {
-	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
+// whole reads a whole number, which may be written with a point or an exponent.
+func whole(value []byte) (int, bool) {
+	if n, err := strconv.Atoi(string(value)); err == nil {
 		return n, true
 	}
 	f, err := strconv.ParseFloat(string(value), 64)
 	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
 		return 0, false
 	}
-	return int64(f), true
+	return int(f), true
 }
 
-// storable says why a valid JSON value cannot be kept by every store that it passes, as databases and Kubernetes are; empty: it can.
+// unstorable says why a valid JSON value cannot be kept by every store that it passes, as databases and Kubernetes are; empty: it can.
 // These are texts with the character 0 or half a surrogate pair, numbers that no floating-point number holds, and what is
 // nested very deeply.
-func storable(value []byte) string {
+func unstorable(value []byte) string {
 	depth := 0
 	for i := 0; i < len(value); {
 		switch c := value[i]; {
 		case c == '"':
 			end := skipString(value, i)
-			if bytes.IndexByte(value[i:end], '\\') >= 0 {
-				if problem := escapes(value[i:end]); problem != "" {
-					return problem
-				}
+			if problem := unstorableEscape(value[i:end]); problem != "" {
+				return problem
 			}
 			i = end
 			continue
@@ -179,59 +159,33 @@ func storable(value []byte) string {
 	return ""
 }
 
-func escapes(quoted []byte) string {
-	for i := 1; i < len(quoted)-1; i++ {
-		if quoted[i] != '\\' {
+// unstorableEscape says which character of a quoted text, written by its number, cannot be kept.
+func unstorableEscape(quoted []byte) string {
+	for {
+		i := bytes.IndexByte(quoted, '\\')
+		switch {
+		case i < 0:
+			return ""
+		case quoted[i+1] != 'u':
+			quoted = quoted[i+2:]
 			continue
 		}
-		i++
-		if quoted[i] != 'u' {
-			continue
-		}
-		switch unit := hex(quoted[i+1 : i+5]); {
-		case unit == 0:
+		unit, rest := codeUnit(quoted[i:]), quoted[i+6:]
+		if unit == 0 {
 			return `has a text with the character \u0000: remove it`
-		case unit >= 0xdc00 && unit < 0xe000:
-			return "has a text with half of a surrogate pair: write the whole character"
-		case unit >= 0xd800 && unit < 0xdc00:
-			next := quoted[i+5:]
-			if len(next) < 7 || next[0] != '\\' || next[1] != 'u' {
+		}
+		if utf16.IsSurrogate(unit) {
+			if !bytes.HasPrefix(rest, []byte(`\u`)) || utf16.DecodeRune(unit, codeUnit(rest)) == unicode.ReplacementChar {
 				return "has a text with half of a surrogate pair: write the whole character"
 			}
-			if low := hex(next[2:6]); low < 0xdc00 || low >= 0xe000 {
-				return "has a text with half of a surrogate pair: write the whole character"
-			}
-			i += 6
+			rest = rest[6:]
 		}
-		i += 4
+		quoted = rest
 	}
-	return ""
 }
 
-func hex(digits []byte) uint64 {
-	n, _ := strconv.ParseUint(string(digits), 16, 32) // Valid JSON has hexadecimal digits there.
-	return n
-}
-
-// readObject says what is wrong with a body that should be one JSON object; nil: nothing.
-func readObject(body []byte) *problem {
-	if !utf8.Valid(body) {
-		return invalid("the body is not valid UTF-8")
-	}
-	if !json.Valid(body) {
-		var target any
-		reason := "it is empty"
-		var syntax *json.SyntaxError
-		if err := json.Unmarshal(body, &target); err != nil && len(bytes.TrimSpace(body)) > 0 {
-			reason = err.Error()
-			if ok := asSyntax(err, &syntax); ok {
-				reason = fmt.Sprintf("%s at byte %d", syntax.Error(), syntax.Offset)
-			}
-		}
-		return invalid("the body is not valid JSON (" + reason + "): correct it")
-	}
-	if start := bytes.TrimLeft(body, " \n\t\r"); start[0] != '{' {
-		return invalid("the body is " + kind(start) + ", but must be an object: put it into braces")
-	}
-	return nil
+// codeUnit of UTF-16 that a text begins with, written as \uXXXX.
+func codeUnit(text []byte) rune {
+	n, _ := strconv.ParseUint(string(text[2:6]), 16, 16) // Valid JSON has hexadecimal digits there.
+	return rune(n)
 }

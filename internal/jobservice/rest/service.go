@@ -3,12 +3,14 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/utils/lru"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
@@ -51,6 +53,9 @@ type RequestMetrics interface {
 	Limited(class string)
 }
 
+// maxLeases that are remembered.
+const maxLeases = 1 << 17
+
 // service is what the handlers share.
 type service struct {
 	Options
@@ -58,7 +63,7 @@ type service struct {
 	limiter *limiter
 	health  health
 	// leases are the queues of tasks that were leased a short time ago, by ID.
-	leases  recent
+	leases  *lru.Cache
 	streams streams
 
 	submissions submissions
@@ -78,19 +83,14 @@ func New(options Options) *Handler {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	if options.Context == nil {
-		options.Context = context.Background()
-	}
-	if options.LogInterval == 0 {
-		options.LogInterval = time.Second
-	}
-	if options.KeepAlive == 0 {
-		options.KeepAlive = 15 * time.Second
-	}
+	options.Context = cmp.Or(options.Context, context.Background())
+	options.LogInterval = cmp.Or(options.LogInterval, time.Second)
+	options.KeepAlive = cmp.Or(options.KeepAlive, 15*time.Second)
 	s := &service{
 		Options: options,
 		access:  auth.NewAccess(options.Authorizer, options.Now),
 		limiter: newLimiter(options.Limits),
+		leases:  lru.New(maxLeases),
 	}
 	mux := http.NewServeMux()
 	for _, r := range s.resources() {
@@ -111,37 +111,52 @@ func New(options Options) *Handler {
 	})}
 }
 
+// What is said where nothing is found.
+const (
+	noJob      = "job not found, or the token does not cover its namespace"
+	noTask     = "task not found, or the token does not cover its queue"
+	noQueue    = "queue not found: GET " + Base + "/queues/ lists all"
+	noCluster  = "ComputeCluster not found: GET " + Base + "/clusters/ lists all"
+	noWorkflow = "AgentWorkflow not found, or the token does not cover its namespace"
+)
+
 // resources of the service. TestDocument holds them to openapi.yaml.
 func (s *service) resources() []*endpoint {
-	read, write, work := auth.ScopeRead, auth.ScopeWrite, auth.ScopeWork
+	open := func(handle func(*call) error) []route { return []route{{method: http.MethodGet, handle: handle}} }
+	read := func(handle func(*call) error) route {
+		return route{method: http.MethodGet, scope: auth.ScopeRead, noQuery: true, handle: handle}
+	}
+	write := func(method string, handle func(*call) error) route {
+		return route{method: method, scope: auth.ScopeWrite, noQuery: true, handle: handle}
+	}
+	create := func(handle func(*call) error) route {
+		return route{method: http.MethodPost, scope: auth.ScopeWrite, class: classCreate, handle: handle}
+	}
+	work := func(streams bool, handle func(*call) error) []route {
+		return []route{{method: http.MethodPost, scope: auth.ScopeWork, class: classTasks, streams: streams, handle: handle}}
+	}
+	list := route{method: http.MethodGet, scope: auth.ScopeRead, class: classList, handle: s.listJobs}
+	logs := route{method: http.MethodGet, scope: auth.ScopeRead, streams: true, handle: s.jobLogs}
 	all := []*endpoint{
-		{path: "/jobs/", routes: []route{
-			{method: http.MethodGet, scope: read, class: classList, handle: s.listJobs},
-			{method: http.MethodPost, scope: write, class: classCreate, handle: s.createJob},
-		}},
-		{path: "/jobs/batch", routes: []route{{method: http.MethodPost, scope: write, class: classCreate, handle: s.createJobs}}},
-		{path: "/jobs/{id}", routes: []route{
-			{method: http.MethodGet, scope: read, handle: s.getJob},
-			{method: http.MethodDelete, scope: write, handle: s.cancelJob},
-		}},
-		{path: "/jobs/{id}/requeue", routes: []route{{method: http.MethodPost, scope: write, handle: s.requeueJob}}},
-		{path: "/jobs/{id}/logs", routes: []route{{method: http.MethodGet, scope: read, handle: s.jobLogs, streams: true}}},
-		{path: "/queues/", routes: []route{{method: http.MethodGet, scope: read, handle: s.listQueues}}},
-		{path: "/queues/{name}", routes: []route{{method: http.MethodGet, scope: read, handle: s.getQueue}}},
-		{path: "/clusters/", routes: []route{{method: http.MethodGet, scope: read, handle: s.listClusters}}},
-		{path: "/clusters/{name}", routes: []route{{method: http.MethodGet, scope: read, handle: s.getCluster}}},
-		{path: "/workflows/{namespace}/{name}", routes: []route{{method: http.MethodGet, scope: read, handle: s.getWorkflow}}},
-		{path: "/metrics/", routes: []route{{method: http.MethodGet, scope: read, handle: s.getMetrics}}},
-		{path: "/tasks/lease", routes: []route{
-			{method: http.MethodPost, scope: work, class: classTasks, handle: s.leaseTasks, streams: true},
-		}},
-		{path: "/tasks/{id}/heartbeat", routes: []route{{method: http.MethodPost, scope: work, class: classTasks, handle: s.heartbeat}}},
-		{path: "/tasks/{id}/complete", routes: []route{{method: http.MethodPost, scope: work, class: classTasks, handle: s.completeTask}}},
-		{path: "/tasks/{id}/fail", routes: []route{{method: http.MethodPost, scope: work, class: classTasks, handle: s.failTask}}},
-		{path: "/health/live", routes: []route{{method: http.MethodGet, open: true, handle: s.live}}},
-		{path: "/health/ready", routes: []route{{method: http.MethodGet, open: true, handle: s.ready}}},
-		{path: "/openapi.json", routes: []route{{method: http.MethodGet, open: true, handle: s.openAPI}}},
-		{path: "/docs", routes: []route{{method: http.MethodGet, open: true, handle: s.docs}}},
+		{path: "/jobs/", routes: []route{list, create(s.createJob)}},
+		{path: "/jobs/batch", routes: []route{create(s.createJobs)}},
+		{path: "/jobs/{id}", missing: noJob, routes: []route{read(s.getJob), write(http.MethodDelete, s.cancelJob)}},
+		{path: "/jobs/{id}/requeue", missing: noJob, routes: []route{write(http.MethodPost, s.requeueJob)}},
+		{path: "/jobs/{id}/logs", missing: noJob, routes: []route{logs}},
+		{path: "/queues/", routes: []route{read(s.listQueues)}},
+		{path: "/queues/{name}", missing: noQueue, routes: []route{read(s.getQueue)}},
+		{path: "/clusters/", routes: []route{read(s.listClusters)}},
+		{path: "/clusters/{name}", missing: noCluster, routes: []route{read(s.getCluster)}},
+		{path: "/workflows/{namespace}/{name}", missing: noWorkflow, routes: []route{read(s.getWorkflow)}},
+		{path: "/metrics/", routes: []route{read(s.getMetrics)}},
+		{path: "/tasks/lease", routes: work(true, s.leaseTasks)},
+		{path: "/tasks/{id}/heartbeat", missing: noTask, routes: work(false, s.heartbeat)},
+		{path: "/tasks/{id}/complete", missing: noTask, routes: work(false, s.completeTask)},
+		{path: "/tasks/{id}/fail", missing: noTask, routes: work(false, s.failTask)},
+		{path: "/health/live", routes: open(s.live)},
+		{path: "/health/ready", routes: open(s.ready)},
+		{path: "/openapi.json", routes: open(s.openAPI)},
+		{path: "/docs", routes: open(s.docs)},
 	}
 	for _, r := range all {
 		r.service = s

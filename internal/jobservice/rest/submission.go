@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -29,208 +31,172 @@ const (
 )
 
 var (
-	jobTypes  = []string{"inference", "training", "simulation", "evaluation"}
-	jobFields = []string{"job_type", "priority", "image", "config", "resources", "gang", "timeout_seconds", "retry_policy", "namespace", "queue"}
-	noConfig  = json.RawMessage("{}")
+	jobTypes = []string{"inference", "training", "simulation", "evaluation"}
+	noConfig = json.RawMessage("{}")
 	// mostQuantity leaves room for sums in 64 bits.
 	mostQuantity = resource.MustParse("1E")
 )
 
-// readJob reads a submitted job, an object, and reports what is wrong. Namespace and Submitter are left to the caller
-// where they are not given.
-func readJob(value []byte, r *report) *jobs.Job {
+// readJob reads a submitted job, and says what is wrong. Namespace and Submitter are left to the caller where they are not given.
+func readJob(value []byte) (*jobs.Job, []detail) {
 	job := &jobs.Job{
 		Executor: jobs.Pool, Priority: defaultPriority, Config: noConfig,
 		Retry: jobs.Retry{MaxRetries: defaultRetries, BackoffMultiplier: defaultMultiplier},
 	}
-	wrong := len(r.details)
-	var number int64
-	hasType := false
-	r.object("", value, jobFields, func(name string, value []byte) {
-		switch name {
-		case "job_type":
-			hasType = true
-			job.Type = r.oneOf(name, value, jobTypes)
-		case "priority":
-			if r.integer(name, value, 0, maxPriority, &number) {
-				job.Priority = int(number)
-			}
-		case "image":
-			readImage(value, r, job)
-		case "config":
-			r.json(name, value, maxConfig, &job.Config)
-		case "resources":
-			readResources(value, r, job)
-		case "gang":
-			readGang(value, r, job)
-		case "timeout_seconds":
-			if r.integer(name, value, 1, maxTimeoutSeconds, &number) {
-				job.Timeout = time.Duration(number) * time.Second
-			}
-		case "retry_policy":
-			readRetry(value, r, job)
-		case "namespace":
-			r.label(name, value, &job.Namespace)
-		case "queue":
-			r.label(name, value, &job.Queue)
-		}
-	})
-	if !hasType {
-		r.add("job_type", "is missing: set it to inference, training, simulation or evaluation")
-	}
-	if job.Gang.Enabled && job.Image == "" && len(r.details) == wrong {
-		r.add("image", "is missing, but the pods of a gang need one: set it, or set gang.enabled to false")
+	var seconds int
+	details := readFields(value,
+		required("job_type", "set it to inference, training, simulation or evaluation", asText(&job.Type, oneOf(jobTypes))),
+		optional("priority", asInteger(0, maxPriority, &job.Priority)),
+		optional("image", asText(&job.Image, image)),
+		optional("config", asKept(maxConfig, &job.Config)),
+		optional("resources", asResources(&job.Resources)),
+		optional("gang", asGang(&job.Gang)),
+		optional("timeout_seconds", asInteger(1, maxTimeoutSeconds, &seconds)),
+		optional("retry_policy", asRetry(&job.Retry)),
+		optional("namespace", asText(&job.Namespace, label)),
+		optional("queue", asText(&job.Queue, label)),
+	)
+	if job.Gang.Enabled && job.Image == "" && details == nil {
+		details = []detail{{"image", "is missing, but the pods of a gang need one: set it, or set gang.enabled to false"}}
 	}
 	if job.Image != "" {
 		job.Executor = jobs.Kubernetes
 	}
-	if job.Queue == "" {
-		job.Queue = job.Type
-	}
-	return job
+	job.Timeout = time.Duration(seconds) * time.Second
+	job.Queue = cmp.Or(job.Queue, job.Type)
+	return job, details
 }
 
-func readImage(value []byte, r *report, job *jobs.Job) {
-	var image string
-	if !r.text("image", value, &image) {
-		return
-	}
+func image(text string) []detail {
 	switch {
-	case image == "":
-		r.add("image", "is empty: name an image, or leave the field out for a job of pooled workers")
-	case len(image) > maxImage:
-		r.add("image", "has %d characters, but may have at most %d", len(image), maxImage)
-	case !isVisible(image):
-		r.add("image", "is not a valid image reference: write it for example as registry.example.com/team/model:v1")
-	default:
-		job.Image = image
+	case text == "":
+		return wrong("is empty: name an image, or leave the field out for a job of pooled workers")
+	case len(text) > maxImage:
+		return wrong("has %d characters, but may have at most %d", len(text), maxImage)
+	case !isVisible(text):
+		return wrong("is not a valid image reference: write it for example as registry.example.com/team/model:v1")
+	}
+	return nil
+}
+
+func asResources(into *jobs.Resources) reader {
+	return func(value []byte) []detail {
+		return readFields(value,
+			optional("cpu", asQuantity("500m or 4", &into.CPU)),
+			optional("memory", asQuantity("512Mi or 16Gi", &into.Memory)),
+			optional("gpu", asInteger(0, maxGPUs, &into.GPU)),
+		)
 	}
 }
 
-// isVisible says that a text has only visible characters of ASCII.
-func isVisible(text string) bool {
-	for i := range len(text) {
-		if text[i] <= ' ' || text[i] > '~' {
-			return false
+// asQuantity reads a quantity of Kubernetes, which may be written as a number.
+func asQuantity(example string, into *string) reader {
+	return func(value []byte) []detail {
+		var text string
+		switch kind(value) {
+		case "a text":
+			text = unquote(value)
+		case "a number":
+			text = string(value)
+		default:
+			return wrongKind(value, "an amount as "+example)
 		}
-	}
-	return true
-}
-
-func readResources(value []byte, r *report, job *jobs.Job) {
-	if value[0] != '{' {
-		r.wrongKind("resources", value, "an object with cpu, memory and gpu")
-		return
-	}
-	r.object("resources.", value, []string{"cpu", "memory", "gpu"}, func(name string, value []byte) {
-		switch name {
-		case "cpu":
-			readQuantity("resources.cpu", value, r, "500m or 4", &job.Resources.CPU)
-		case "memory":
-			readQuantity("resources.memory", value, r, "512Mi or 16Gi", &job.Resources.Memory)
-		case "gpu":
-			var gpus int64
-			if r.integer("resources.gpu", value, 0, maxGPUs, &gpus) {
-				job.Resources.GPU = int(gpus)
-			}
+		if len(text) > maxQuantity {
+			return wrong("has %d characters, but may have at most %d: write it for example as %s", len(text), maxQuantity, example)
 		}
-	})
-}
-
-// readQuantity reads a quantity of Kubernetes, which may be written as a number.
-func readQuantity(field string, value []byte, r *report, example string, into *string) {
-	var text string
-	switch kind(value) {
-	case "a text":
-		text = unquote(value)
-	case "a number":
-		text = string(value)
-	default:
-		r.wrongKind(field, value, "an amount as "+example)
-		return
-	}
-	if len(text) > maxQuantity {
-		r.add(field, "has %d characters, but may have at most %d: write it for example as %s", len(text), maxQuantity, example)
-		return
-	}
-	quantity, err := resource.ParseQuantity(text)
-	switch {
-	case err != nil:
-		r.add(field, "is %q, which is not a valid quantity: write it for example as %s", shorten(text), example)
-	case quantity.Sign() < 0:
-		r.add(field, "is %q, but must not be less than 0: write it for example as %s", text, example)
-	case quantity.Cmp(mostQuantity) > 0:
-		r.add(field, "is %q, which is more than 1E, and no node has that: write it for example as %s", text, example)
-	default:
+		quantity, err := resource.ParseQuantity(text)
+		switch {
+		case err != nil:
+			return wrong("is %q, which is not a valid quantity: write it for example as %s", shorten(text), example)
+		case quantity.Sign() < 0:
+			return wrong("is %q, but must not be less than 0: write it for example as %s", text, example)
+		case quantity.Cmp(mostQuantity) > 0:
+			return wrong("is %q, which is more than 1E, and no node has that: write it for example as %s", text, example)
+		}
 		*into = text
+		return nil
 	}
 }
 
-func readGang(value []byte, r *report, job *jobs.Job) {
-	if value[0] != '{' {
-		r.wrongKind("gang", value, "an object with enabled, min_members and topology")
-		return
-	}
-	wrong := len(r.details)
-	gang := jobs.Gang{}
-	var number int64
-	var hasMembers bool
-	r.object("gang.", value, []string{"enabled", "min_members", "topology"}, func(name string, value []byte) {
-		switch name {
-		case "enabled":
-			r.boolean("gang.enabled", value, &gang.Enabled)
-		case "min_members":
-			if r.integer("gang.min_members", value, 0, maxMembers, &number) {
-				gang.MinMembers, hasMembers = int(number), true
-			}
-		case "topology":
-			if !r.text("gang.topology", value, &gang.Topology) {
-				return
-			}
-			if gang.Topology != "" && (len(gang.Topology) > maxTopology || !labelKey.MatchString(gang.Topology)) {
-				r.add("gang.topology", "is %q, which is not a valid node label: write it for example as topology.kubernetes.io/zone", shorten(gang.Topology))
-			}
+func asGang(into *jobs.Gang) reader {
+	const notGiven = -1
+	return func(value []byte) []detail {
+		gang := jobs.Gang{MinMembers: notGiven}
+		details := readFields(value,
+			optional("enabled", asBoolean(&gang.Enabled)),
+			optional("min_members", asInteger(0, maxMembers, &gang.MinMembers)),
+			optional("topology", asText(&gang.Topology, topology)),
+		)
+		switch {
+		case details != nil:
+			return details
+		case gang.Enabled && gang.MinMembers == notGiven:
+			return under("min_members", wrong("is missing: set it to the number of pods, 2 to %d", maxMembers))
+		case gang.Enabled && gang.MinMembers < 2:
+			return under("min_members",
+				wrong("is %d, but a gang has at least 2 members: set it to the number of pods, or set gang.enabled to false", gang.MinMembers))
+		case gang.Enabled:
+			*into = gang
+		case gang.MinMembers > 1:
+			return under("enabled", wrong("is false, but min_members is %d: set it to true, or remove min_members", gang.MinMembers))
+		case gang.Topology != "":
+			return under("topology", wrong("has no use without a gang: set gang.enabled to true, or remove topology"))
 		}
-	})
-	if len(r.details) > wrong {
-		return
-	}
-	switch {
-	case gang.Enabled && !hasMembers:
-		r.add("gang.min_members", "is missing: set it to the number of pods, 2 to %d", maxMembers)
-	case gang.Enabled && gang.MinMembers < 2:
-		r.add("gang.min_members", "is %d, but a gang has at least 2 members: set it to the number of pods, or set gang.enabled to false", gang.MinMembers)
-	case !gang.Enabled && gang.MinMembers > 1:
-		r.add("gang.enabled", "is false, but min_members is %d: set it to true, or remove min_members", gang.MinMembers)
-	case !gang.Enabled && gang.Topology != "":
-		r.add("gang.topology", "has no use without a gang: set gang.enabled to true, or remove topology")
-	case gang.Enabled:
-		job.Gang = gang
+		return nil
 	}
 }
 
-func readRetry(value []byte, r *report, job *jobs.Job) {
-	if value[0] != '{' {
-		r.wrongKind("retry_policy", value, "an object with max_retries and backoff_multiplier")
-		return
+func topology(text string) []detail {
+	if text == "" || len(text) <= maxTopology && labelKey.MatchString(text) {
+		return nil
 	}
-	r.object("retry_policy.", value, []string{"max_retries", "backoff_multiplier"}, func(name string, value []byte) {
-		if name == "max_retries" {
-			var retries int64
-			if r.integer("retry_policy.max_retries", value, 0, maxRetries, &retries) {
-				job.Retry.MaxRetries = int(retries)
-			}
-			return
-		}
+	return wrong("is %q, which is not a valid node label: write it for example as topology.kubernetes.io/zone", shorten(text))
+}
+
+func asRetry(into *jobs.Retry) reader {
+	return func(value []byte) []detail {
+		return readFields(value,
+			optional("max_retries", asInteger(0, maxRetries, &into.MaxRetries)),
+			optional("backoff_multiplier", asMultiplier(&into.BackoffMultiplier)),
+		)
+	}
+}
+
+func asMultiplier(into *float64) reader {
+	return func(value []byte) []detail {
 		if kind(value) != "a number" {
-			r.wrongKind("retry_policy.backoff_multiplier", value, "a number")
-			return
+			return wrongKind(value, "a number")
 		}
 		multiplier, err := strconv.ParseFloat(string(value), 64)
 		if err != nil || multiplier < 1 || multiplier > maxMultiplier {
-			r.add("retry_policy.backoff_multiplier", "is %s, but must be from 1 to %d: choose a number in that range", shorten(string(value)), maxMultiplier)
-			return
+			return wrong("is %s, but must be from 1 to %d: choose a number in that range", shorten(string(value)), maxMultiplier)
 		}
-		job.Retry.BackoffMultiplier = multiplier
-	})
+		*into = multiplier
+		return nil
+	}
+}
+
+// readBatch reads the jobs of a batch, and says what is wrong.
+func readBatch(body []byte) ([]*jobs.Job, []detail) {
+	var batch []*jobs.Job
+	asBatch := func(value []byte) []detail {
+		tooMany := false
+		details := readList(value, "jobs", func(i int, value []byte) []detail {
+			if tooMany = i >= maxBatch; tooMany {
+				return nil
+			}
+			job, details := readJob(value)
+			batch = append(batch, job)
+			return details
+		})
+		switch {
+		case tooMany:
+			return append(details, wrong("has more than %d jobs: send several batches", maxBatch)...)
+		case batch == nil && details == nil:
+			return wrong("is empty: send 1 to %d jobs", maxBatch)
+		}
+		return details
+	}
+	details := readFields(body, required("jobs", fmt.Sprintf("send 1 to %d jobs", maxBatch), asBatch))
+	return batch, details
 }

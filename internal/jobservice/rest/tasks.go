@@ -2,10 +2,10 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,77 +40,52 @@ func (s *service) leaseTasks(c *call) error {
 	if err != nil && (!errors.Is(err, context.Canceled) || s.Context.Err() == nil) {
 		return err
 	}
-	out := append(make([]byte, 0, 64+512*len(leases)), `{"tasks":[`...)
 	for i := range leases {
-		s.leases.put(leases[i].Job.ID, request.Queue)
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = appendLease(out, &leases[i])
+		s.leases.Add(leases[i].Job.ID, request.Queue)
 	}
-	c.answer(http.StatusOK, append(out, "]}\n"...))
+	out := append(make([]byte, 0, 64+512*len(leases)), `{"tasks":`...)
+	out = appendList(out, leases, appendLease)
+	c.answer(http.StatusOK, append(out, "}\n"...))
 	return nil
 }
 
 func (c *call) readLease() (jobs.LeaseRequest, error) {
-	request := jobs.LeaseRequest{Executor: jobs.Pool, Limit: 1, Wait: defaultWait * time.Second}
-	r := report{}
-	var number int64
-	var hasQueue, hasWorker bool
-	body, err := c.task()
-	if err != nil {
-		return request, err
-	}
-	r.object("", body, []string{"queue", "worker_id", "job_types", "max_tasks", "wait_seconds"}, func(name string, value []byte) {
-		switch name {
-		case "queue":
-			hasQueue = true
-			r.label(name, value, &request.Queue)
-		case "worker_id":
-			hasWorker = true
-			if r.text(name, value, &request.Worker) && (request.Worker == "" || len(request.Worker) > maxWorkerID || !isVisible(request.Worker)) {
-				r.add(name, "must be 1 to %d visible characters of ASCII without blanks: use the name of the host", maxWorkerID)
-			}
-		case "job_types":
-			if value[0] != '[' {
-				r.wrongKind(name, value, "a list of types of jobs")
-				return
-			}
-			elements(value, func(i int, value []byte) {
-				field := "job_types[" + strconv.Itoa(i) + "]"
-				if kind := r.oneOf(field, value, jobTypes); kind != "" && len(request.Types) < len(jobTypes) {
+	request := jobs.LeaseRequest{Executor: jobs.Pool, Limit: 1}
+	seconds := defaultWait
+	err := c.task(
+		required("queue", "set it to the queue whose tasks the worker takes", asText(&request.Queue, label)),
+		required("worker_id", "set it to a name of the worker that no other has", asText(&request.Worker, workerID)),
+		optional("job_types", func(value []byte) []detail {
+			return readList(value, "types of jobs", func(_ int, value []byte) []detail {
+				var kind string
+				details := asText(&kind, oneOf(jobTypes))(value)
+				if details == nil && !slices.Contains(request.Types, kind) {
 					request.Types = append(request.Types, kind)
 				}
+				return details
 			})
-		case "max_tasks":
-			if r.integer(name, value, 1, maxTasks, &number) {
-				request.Limit = int(number)
-			}
-		case "wait_seconds":
-			if r.integer(name, value, 0, maxWait, &number) {
-				request.Wait = time.Duration(number) * time.Second
-			}
-		}
-	})
-	if !hasQueue {
-		r.add("queue", "is missing: set it to the queue whose tasks the worker takes")
-	}
-	if !hasWorker {
-		r.add("worker_id", "is missing: set it to a name of the worker that no other has")
-	}
-	return request, r.problem("the request is wrong")
+		}),
+		optional("max_tasks", asInteger(1, maxTasks, &request.Limit)),
+		optional("wait_seconds", asInteger(0, maxWait, &seconds)),
+	)
+	request.Wait = time.Duration(seconds) * time.Second
+	return request, err
 }
 
-// task reads the body of a worker's request, an object.
-func (c *call) task() ([]byte, error) {
+func workerID(text string) []detail {
+	if text != "" && len(text) <= maxWorkerID && isVisible(text) {
+		return nil
+	}
+	return wrong("must be 1 to %d visible characters of ASCII without blanks: use the name of the host", maxWorkerID)
+}
+
+// task reads the body of a worker's request.
+func (c *call) task(fields ...field) error {
 	body, err := c.body(maxTaskBytes, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if p := readObject(body); p != nil {
-		return nil, p
-	}
-	return body, nil
+	return problemWith("the request is wrong", readFields(body, fields...))
 }
 
 // mayWork checks that the client may take tasks of a queue, in all namespaces.
@@ -118,66 +93,47 @@ func (s *service) mayWork(c *call, queue string) error {
 	return s.access.Check(c.Context(), c.identity, auth.Attributes{Verb: "work", Resource: auth.Queues, Name: queue})
 }
 
-// leased reads the task of the path and the lease token of the body. The other fields are for the function.
-func (c *call) leased(names []string, member func(r *report, name string, value []byte)) (id string, fence int64, err error) {
+// leased reads the task of the path, and the lease token and the other fields of the body.
+func (c *call) leased(fields ...field) (id string, fence int64, err error) {
+	var token int
+	leaseToken := required("lease_token", "set it to the lease_token that came with the task", asInteger(1, math.MaxInt, &token))
+	if err := c.task(append([]field{leaseToken}, fields...)...); err != nil {
+		return "", 0, err
+	}
 	id, ok := jobID(c.PathValue("id"))
-	body, err := c.task()
-	if err != nil {
-		return "", 0, err
-	}
-	r := report{}
-	hasToken := false
-	r.object("", body, append([]string{"lease_token"}, names...), func(name string, value []byte) {
-		if name == "lease_token" {
-			hasToken = true
-			r.integer(name, value, 1, math.MaxInt64, &fence)
-			return
-		}
-		member(&r, name, value)
-	})
-	if !hasToken {
-		r.add("lease_token", "is missing: set it to the lease_token that came with the task")
-	}
-	if err := r.problem("the request is wrong"); err != nil {
-		return "", 0, err
-	}
 	if !ok {
-		return "", 0, notFound("task not found")
+		return "", 0, jobs.ErrNotFound
 	}
-	return id, fence, c.mayWorkOn(id)
+	return id, int64(token), c.mayWorkOn(id)
 }
 
 // mayWorkOn a task who may work on its queue. The lease token alone proves too little: it is a small number. Tasks that were leased
 // here a short time ago are known; others, as after a restart, are looked up.
 func (c *call) mayWorkOn(id string) error {
 	s := c.service
-	queue, known := s.leases.get(id)
+	queue, known := s.leases.Get(id)
 	if !known {
 		job, err := s.Store.Get(c.Context(), id)
 		if err != nil {
-			return taskError(err)
+			return err
 		}
 		if job.Executor != jobs.Pool {
 			return notFound("task not found: the job runs in pods")
 		}
 		queue = job.Queue
-		s.leases.put(id, queue)
+		s.leases.Add(id, queue)
 	}
-	err := s.mayWork(c, queue)
-	if problemOfNil(err).status == http.StatusForbidden {
-		return notFound("task not found, or the token does not cover its queue")
-	}
-	return err
+	return hidden(s.mayWork(c, queue.(string)))
 }
 
 func (s *service) heartbeat(c *call) error {
-	id, fence, err := c.leased(nil, nil)
+	id, fence, err := c.leased()
 	if err != nil {
 		return err
 	}
 	expires, cancel, err := s.Store.Heartbeat(c.Context(), id, fence)
 	if err != nil {
-		return taskError(err)
+		return err
 	}
 	out := appendTime(append(make([]byte, 0, 96), `{"lease_expires_at":`...), expires)
 	out = strconv.AppendBool(append(out, `,"cancel":`...), cancel)
@@ -187,15 +143,13 @@ func (s *service) heartbeat(c *call) error {
 
 func (s *service) completeTask(c *call) error {
 	result := noConfig
-	id, fence, err := c.leased([]string{"result"}, func(r *report, name string, value []byte) {
-		r.json(name, value, maxResult, &result)
-	})
+	id, fence, err := c.leased(optional("result", asKept(maxResult, &result)))
 	if err != nil {
 		return err
 	}
-	job, err := s.Store.Complete(c.Context(), id, fence, json.RawMessage(result))
+	job, err := s.Store.Complete(c.Context(), id, fence, result)
 	if err != nil {
-		return taskError(err)
+		return err
 	}
 	c.ended(&job)
 	return nil
@@ -203,20 +157,16 @@ func (s *service) completeTask(c *call) error {
 
 func (s *service) failTask(c *call) error {
 	failure := jobs.Failure{Message: "the worker gave no message", Retryable: true}
-	id, fence, err := c.leased([]string{"message", "retryable"}, func(r *report, name string, value []byte) {
-		if name == "retryable" {
-			r.boolean(name, value, &failure.Retryable)
-		} else {
-			r.text(name, value, &failure.Message)
-		}
-	})
+	id, fence, err := c.leased(
+		optional("message", asText(&failure.Message, nil)), optional("retryable", asBoolean(&failure.Retryable)),
+	)
 	if err != nil {
 		return err
 	}
 	failure.Message = lastPart(failure.Message)
 	job, err := s.Store.Fail(c.Context(), id, fence, failure)
 	if err != nil {
-		return taskError(err)
+		return err
 	}
 	c.ended(&job)
 	return nil
@@ -229,13 +179,6 @@ func lastPart(message string) string {
 		message = "…" + strings.ToValidUTF8(message[len(message)-maxFailure:], "")
 	}
 	return message
-}
-
-func taskError(err error) error {
-	if errors.Is(err, jobs.ErrNotFound) {
-		return notFound("task not found")
-	}
-	return err
 }
 
 func (c *call) ended(job *jobs.Job) {

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"net/http"
 	"strings"
@@ -43,25 +42,15 @@ type workflowStage struct {
 }
 
 func (s *service) getWorkflow(c *call) error {
-	if err := c.query().problem("the query is wrong"); err != nil {
-		return err
-	}
 	namespace, name := c.PathValue("namespace"), c.PathValue("name")
-	missing := notFound("AgentWorkflow not found, or the token does not cover its namespace")
 	if s.Kubernetes == nil || !isLabel(namespace) || !isLabel(name) {
-		return missing
+		return jobs.ErrNotFound
 	}
 	err := s.access.Check(c.Context(), c.identity, auth.Attributes{Verb: "get", Resource: auth.Workflows, Namespace: namespace, Name: name})
-	if problemOfNil(err).status == http.StatusForbidden {
-		return missing
-	}
 	if err != nil {
-		return err
+		return hidden(err)
 	}
 	workflow, err := s.Kubernetes.Workflow(c.Context(), namespace, name)
-	if errors.Is(err, jobs.ErrNotFound) {
-		return missing
-	}
 	if err != nil {
 		return err
 	}
