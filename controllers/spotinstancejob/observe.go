@@ -75,7 +75,8 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 	if err := r.observeBackups(ctx, &o); err != nil {
 		return o, err
 	}
-	return o, r.observeSecrets(ctx, &o)
+	err = r.observeSecrets(ctx, &o)
+	return o, err
 }
 
 // observeHidden asks the API server for Jobs that the status names and the cache lacks: they were deleted, or only lost their

@@ -50,7 +50,8 @@ func (r *Reconciler) observe(ctx context.Context, workflow *aiplatformv1alpha1.A
 	if err := r.observeHidden(ctx, &o); err != nil {
 		return o, err
 	}
-	return o, r.observeEvents(ctx, &o)
+	err = r.observeEvents(ctx, &o)
+	return o, err
 }
 
 // observeHidden asks the API server for AIJobs that the status names and the cache lacks: only it knows that one is gone.
