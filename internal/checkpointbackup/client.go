@@ -23,10 +23,6 @@ import (
 // ErrNotServed is returned while the cluster has no CheckpointBackups: no agent has installed its CRD.
 var ErrNotServed = errors.New("the cluster serves no CheckpointBackup: no checkpoint agent is installed")
 
-// lookAgain is how long to go by what the cluster was seen to serve. A CRD that is installed or removed later is found
-// then.
-const lookAgain = 15 * time.Second
-
 // Discovery tells what the cluster serves.
 type Discovery interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
@@ -34,16 +30,23 @@ type Discovery interface {
 
 // Client reads and writes CheckpointBackups in the version that the cluster serves.
 type Client struct {
-	reader client.Reader
-	writer client.Writer
-	cache  cache.Cache
-	served served
+	reader    client.Reader
+	writer    client.Writer
+	cache     cache.Cache
+	discovery Discovery
+	clock     clock.PassiveClock
+	// every is how long to go by what the cluster was seen to serve. A CRD that is installed or removed later is found then.
+	every time.Duration
+
+	mutex sync.Mutex
+	seen  time.Time
+	found string
 }
 
 // NewClient returns a client that reads and writes by the given ones. The cache may be nil; without it Source is of no
 // use.
 func NewClient(reader client.Reader, writer client.Writer, watched cache.Cache, discover Discovery, now clock.PassiveClock) *Client {
-	return &Client{reader: reader, writer: writer, cache: watched, served: served{discovery: discover, clock: now, every: lookAgain}}
+	return &Client{reader: reader, writer: writer, cache: watched, discovery: discover, clock: now, every: 15 * time.Second}
 }
 
 // ForManager returns a client that reads from the manager's cache, where an object that was just created may still be
@@ -58,7 +61,32 @@ func ForManager(mgr ctrl.Manager) (*Client, error) {
 
 // Version in which the cluster serves CheckpointBackups, the preferred one when there are several; empty when it serves
 // none. The answer is up to 15 seconds old.
-func (c *Client) Version() (string, error) { return c.served.version() }
+func (c *Client) Version() (string, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	now := c.clock.Now()
+	if !c.seen.IsZero() && now.Sub(c.seen) < c.every {
+		return c.found, nil
+	}
+	for _, version := range Versions {
+		group := schema.GroupVersion{Group: GroupKind.Group, Version: version}
+		resources, err := c.discovery.ServerResourcesForGroupVersion(group.String())
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("ask whether %s is served: %w", group, err)
+		}
+		for _, resource := range resources.APIResources {
+			if resource.Kind == GroupKind.Kind {
+				c.found, c.seen = version, now
+				return version, nil
+			}
+		}
+	}
+	c.found, c.seen = "", now
+	return "", nil
+}
 
 // Create asks for a checkpoint. The owner, if any, takes it along when it is deleted. The error is ErrNotServed, or the
 // API server's, for example that there is one of the name.
@@ -132,7 +160,7 @@ func (c *Client) Delete(ctx context.Context, b Backup) error {
 }
 
 func (c *Client) version() (string, error) {
-	version, err := c.served.version()
+	version, err := c.Version()
 	if err == nil && version == "" {
 		err = ErrNotServed
 	}
@@ -146,52 +174,10 @@ func (c *Client) explain(told, err error) error {
 	noSuchPath := apierrors.IsNotFound(err) && errors.As(err, &answer) &&
 		(answer.Status().Details == nil || answer.Status().Details.Name == "")
 	if meta.IsNoMatchError(err) || noSuchPath {
-		c.served.forget()
+		c.mutex.Lock()
+		c.seen = time.Time{}
+		c.mutex.Unlock()
 		return fmt.Errorf("%w (%w)", ErrNotServed, err)
 	}
 	return told
-}
-
-// served remembers what the cluster was seen to serve.
-type served struct {
-	discovery Discovery
-	clock     clock.PassiveClock
-	every     time.Duration
-
-	mutex sync.Mutex
-	seen  time.Time
-	found string
-}
-
-func (s *served) version() (string, error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	now := s.clock.Now()
-	if !s.seen.IsZero() && now.Sub(s.seen) < s.every {
-		return s.found, nil
-	}
-	for _, version := range Versions {
-		group := schema.GroupVersion{Group: GroupKind.Group, Version: version}
-		resources, err := s.discovery.ServerResourcesForGroupVersion(group.String())
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return "", fmt.Errorf("ask whether %s is served: %w", group, err)
-		}
-		for _, resource := range resources.APIResources {
-			if resource.Kind == GroupKind.Kind {
-				s.found, s.seen = version, now
-				return version, nil
-			}
-		}
-	}
-	s.found, s.seen = "", now
-	return "", nil
-}
-
-func (s *served) forget() {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.seen = time.Time{}
 }

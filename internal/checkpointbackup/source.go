@@ -48,7 +48,7 @@ func (c *Client) follow(ctx context.Context, events handler.EventHandler, change
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(c.served.every):
+		case <-time.After(c.every):
 		}
 	}
 	stop()

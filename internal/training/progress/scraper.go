@@ -158,25 +158,25 @@ func (s *Scraper) Forget(job types.NamespacedName) {
 
 // Latest returns the last figures of a job and when they were read; false when there are none.
 func (s *Scraper) Latest(job types.NamespacedName) (Figures, time.Time, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.targets[job]
-	if known == nil || known.time.IsZero() {
-		return Figures{}, time.Time{}, false
-	}
-	return known.figures, known.time, true
+	known := s.known(job)
+	return known.figures, known.time, !known.time.IsZero()
 }
 
 // LatestReport returns the last report of a job's checkpoint agent, which must not be changed, and the agent's URL; false
 // when there is none.
 func (s *Scraper) LatestReport(job types.NamespacedName) (last *report.Report, agent string, ok bool) {
+	known := s.known(job)
+	return known.report, known.Agent, known.report != nil
+}
+
+// known is empty for a job that is not followed.
+func (s *Scraper) known(job types.NamespacedName) target {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.targets[job]
-	if known == nil || known.report == nil {
-		return nil, "", false
+	if known := s.targets[job]; known != nil {
+		return *known
 	}
-	return known.report, known.Agent, true
+	return target{}
 }
 
 func (s *Scraper) work(ctx context.Context) {
@@ -192,7 +192,7 @@ func (s *Scraper) work(ctx context.Context) {
 
 // scrape asks the worker and the agent of a job at the same time, and tells once what both brought.
 func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
-	at := s.target(job)
+	at := s.known(job).Target
 	if at.Metrics == "" && at.Agent == "" {
 		return
 	}
@@ -218,15 +218,6 @@ func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
 	if changed && s.options.Changed != nil {
 		s.options.Changed(job)
 	}
-}
-
-func (s *Scraper) target(job types.NamespacedName) Target {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.targets[job]; known != nil {
-		return known.Target
-	}
-	return Target{}
 }
 
 // record keeps the outcome of a scrape. It returns when to scrape again, 0 for never by this call, and whether

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"time"
 
 	"cloud.google.com/go/storage"
@@ -35,28 +36,24 @@ func (s *Store) Sign(ctx context.Context, r Remote, expires time.Duration) ([]Si
 	if err != nil {
 		return nil, err
 	}
-	signed := make([]SignedFile, len(r.Manifest.Files)+1)
+	sum := sha256.Sum256(r.Manifest.Text)
+	files := append(slices.Clone(r.Manifest.Files),
+		manifest.File{Path: manifest.FileName, Size: int64(len(r.Manifest.Text)), SHA256: hex.EncodeToString(sum[:])})
+	signed := make([]SignedFile, len(files))
 	err = s.use(ctx, func(ctx context.Context, bucket *blob.Bucket) error {
-		group, inGroup := errgroup.WithContext(ctx)
+		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(smallParallel)
-		for i, f := range r.Manifest.Files {
+		for i, f := range files {
 			group.Go(func() error {
-				key, err := locate(inGroup, bucket, r, f)
+				key, err := locate(ctx, bucket, r, f)
 				if err == nil {
 					signed[i].File = f
-					signed[i].URL, err = s.signKey(inGroup, bucket, key, expires)
+					signed[i].URL, err = s.signKey(ctx, bucket, key, expires)
 				}
 				return err
 			})
 		}
-		if err := group.Wait(); err != nil {
-			return err
-		}
-		last := &signed[len(signed)-1]
-		sum := sha256.Sum256(r.Manifest.Text)
-		last.File = manifest.File{Path: manifest.FileName, Size: int64(len(r.Manifest.Text)), SHA256: hex.EncodeToString(sum[:])}
-		last.URL, err = s.signKey(ctx, bucket, path.Join(r.key, manifest.FileName), expires)
-		return err
+		return group.Wait()
 	})
 	if err != nil {
 		return nil, err
