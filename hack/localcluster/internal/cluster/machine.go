@@ -8,7 +8,6 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/guest"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
-	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
@@ -84,7 +83,7 @@ func (c Cluster) machines() ([]Machine, error) {
 	var list []Machine
 	for _, file := range files {
 		var m Machine
-		if _, err := jsonfile.Load(file, &m); err != nil {
+		if _, err := host.LoadJSON(file, &m); err != nil {
 			return nil, err
 		}
 		list = append(list, m)
@@ -93,12 +92,12 @@ func (c Cluster) machines() ([]Machine, error) {
 }
 
 func (c Cluster) getMachine(name string) (m Machine, ok bool, err error) {
-	ok, err = jsonfile.Load(c.Layout.machine(name, guest.DiskConfig), &m)
+	ok, err = host.LoadJSON(c.Layout.machine(name, guest.DiskConfig), &m)
 	return m, ok, err
 }
 
 func (c Cluster) saveMachine(m Machine) error {
-	return jsonfile.Save(c.Layout.machine(m.Name, guest.DiskConfig), m)
+	return host.SaveJSON(c.Layout.machine(m.Name, guest.DiskConfig), m)
 }
 
 // lockMachines keeps two commands from taking the same number; the second waits.
