@@ -71,8 +71,8 @@ func (m Machine) record() string    { return "machine-" + m.Name }
 
 // process is its first one; ok is false when it is switched off.
 func (c Cluster) machineProcess(m Machine) (record process.Record, ok bool) {
-	record, found, err := c.Layout.processes().Get(m.record())
-	return record, err == nil && found && record.Alive()
+	record, ok, _ = c.Layout.processes().Running(m.record())
+	return record, ok
 }
 
 func (c Cluster) machines() ([]Machine, error) {

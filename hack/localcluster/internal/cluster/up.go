@@ -97,14 +97,13 @@ func (c Cluster) agreesWithRunning() error {
 }
 
 func (c Cluster) notRunning(list []daemon) ([]daemon, error) {
-	table := c.Layout.processes()
 	var missing []daemon
 	for _, d := range list {
-		record, ok, err := table.Get(d.Name)
+		_, runs, err := c.Layout.processes().Running(d.Name)
 		if err != nil {
 			return nil, err
 		}
-		if !ok || !record.Alive() {
+		if !runs {
 			missing = append(missing, d)
 		}
 	}

@@ -42,6 +42,12 @@ func (t Table) Get(name string) (record Record, ok bool, err error) {
 	return record, ok, err
 }
 
+// Running returns the record of name if its process runs.
+func (t Table) Running(name string) (record Record, running bool, err error) {
+	record, _, err = t.Get(name)
+	return record, err == nil && record.Alive(), err
+}
+
 // List returns all records, sorted by name.
 func (t Table) List() ([]Record, error) {
 	files, err := filepath.Glob(filepath.Join(t.dir, "*.json"))
