@@ -65,9 +65,9 @@ func TestUpOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := cluster.DefaultPorts(true).Offset(100)
-	want.Etcd = 9000
-	if got.Ports != want {
+	want := cluster.DefaultPorts(true, 100)
+	want["etcd"] = 9000
+	if !reflect.DeepEqual(got.Ports, want) {
 		t.Errorf("ports %+v, want %+v", got.Ports, want)
 	}
 	if !reflect.DeepEqual(got.ExtraArgs, map[string][]string{"etcd": {"--v=1"}}) || got.Simulation.Resources["nvidia.com/gpu"] != "8" {

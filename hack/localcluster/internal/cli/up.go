@@ -17,7 +17,7 @@ import (
 
 type upFlags struct {
 	options cluster.Options
-	ports   cluster.Ports
+	ports   map[string]*int
 	offset  int
 	timeout time.Duration
 }
@@ -65,21 +65,22 @@ func (u *upFlags) register(flags *pflag.FlagSet) {
 		"registry whose images the node takes from the cluster's own registry; may be repeated")
 	flags.DurationVar(&u.timeout, "timeout", cluster.DefaultTimeout, "how long to wait for each condition of readiness")
 	flags.IntVar(&u.offset, "port-offset", 0, "number added to every default port")
-	live, simulated := cluster.DefaultPorts(false), cluster.DefaultPorts(true)
-	for i, port := range u.ports.All() {
+	u.ports = map[string]*int{}
+	simulated := cluster.DefaultPorts(true, 0)
+	for _, port := range cluster.AllPorts() {
 		if port.Flag != "" {
-			flags.IntVar(port.Number, port.Flag, 0, fmt.Sprintf("TCP port of %s (default %d, simulated %d)",
-				port.What, *live.All()[i].Number, *simulated.All()[i].Number))
+			usage := fmt.Sprintf("TCP port of %s (default %d, simulated %d)", port.What, port.Default, simulated[port.Name])
+			u.ports[port.Name] = flags.Int(port.Flag, 0, usage)
 		}
 	}
 }
 
 func (u upFlags) resolve() cluster.Options {
 	options := u.options
-	options.Ports = cluster.DefaultPorts(options.Simulate).Offset(u.offset)
-	for i, port := range u.ports.All() {
-		if *port.Number != 0 {
-			*options.Ports.All()[i].Number = *port.Number
+	options.Ports = cluster.DefaultPorts(options.Simulate, u.offset)
+	for name, number := range u.ports {
+		if *number != 0 {
+			options.Ports[name] = *number
 		}
 	}
 	return options

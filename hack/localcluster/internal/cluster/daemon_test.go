@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -144,7 +145,7 @@ func TestOptionsAreSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, ok, err := LoadOptions(layout)
-	if err != nil || !ok || got.Ports != want.Ports || got.Simulation.Nodes != 2 || !got.Simulate {
+	if err != nil || !ok || !maps.Equal(got.Ports, want.Ports) || got.Simulation.Nodes != 2 || !got.Simulate {
 		t.Errorf("got %+v (found %t, error %v), want %+v", got, ok, err, want)
 	}
 }

@@ -43,11 +43,11 @@ func Running(layout Layout) (Options, error) {
 	if options.Simulate {
 		name = "kube-apiserver"
 	}
-	record, recorded, err := layout.processes().Get(name)
+	_, running, err := layout.processes().Running(name)
 	if err != nil {
 		return Options{}, err
 	}
-	if !ok || !recorded || !record.Alive() {
+	if !ok || !running {
 		return Options{}, fmt.Errorf("no cluster is running in %s: start it with \"localcluster up\"", layout.State)
 	}
 	return options, nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/guest"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
-	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
@@ -72,8 +71,8 @@ func (m Machine) record() string    { return "machine-" + m.Name }
 
 // process is its first one; ok is false when it is switched off.
 func (c Cluster) machineProcess(m Machine) (record process.Record, ok bool) {
-	record, found, err := c.Layout.processes().Get(m.record())
-	return record, err == nil && found && record.Alive()
+	record, ok, _ = c.Layout.processes().Running(m.record())
+	return record, ok
 }
 
 func (c Cluster) machines() ([]Machine, error) {
@@ -84,7 +83,7 @@ func (c Cluster) machines() ([]Machine, error) {
 	var list []Machine
 	for _, file := range files {
 		var m Machine
-		if _, err := jsonfile.Load(file, &m); err != nil {
+		if _, err := host.LoadJSON(file, &m); err != nil {
 			return nil, err
 		}
 		list = append(list, m)
@@ -93,12 +92,12 @@ func (c Cluster) machines() ([]Machine, error) {
 }
 
 func (c Cluster) getMachine(name string) (m Machine, ok bool, err error) {
-	ok, err = jsonfile.Load(c.Layout.machine(name, guest.DiskConfig), &m)
+	ok, err = host.LoadJSON(c.Layout.machine(name, guest.DiskConfig), &m)
 	return m, ok, err
 }
 
 func (c Cluster) saveMachine(m Machine) error {
-	return jsonfile.Save(c.Layout.machine(m.Name, guest.DiskConfig), m)
+	return host.SaveJSON(c.Layout.machine(m.Name, guest.DiskConfig), m)
 }
 
 // lockMachines keeps two commands from taking the same number; the second waits.

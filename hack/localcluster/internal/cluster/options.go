@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 // Options say what the cluster is like. They are saved when it is started, so that later commands need
@@ -52,72 +52,51 @@ type Simulation struct {
 	Stages []string `json:"stages,omitempty"`
 }
 
-// Ports are the TCP ports of the cluster's servers.
-type Ports struct {
-	API               int `json:"api"`
-	Etcd              int `json:"etcd"`
-	EtcdPeer          int `json:"etcdPeer"`
-	ControllerManager int `json:"controllerManager"`
-	Scheduler         int `json:"scheduler"`
-	Kubelet           int `json:"kubelet"`
-	KubeletHealth     int `json:"kubeletHealth"`
-	ProxyHealth       int `json:"proxyHealth"`
-	ProxyMetrics      int `json:"proxyMetrics"`
-	DNSHealth         int `json:"dnsHealth"`
-	DNSReady          int `json:"dnsReady"`
-	Registry          int `json:"registry"`
-	Kwok              int `json:"kwok"`
-}
-
-// DefaultPorts returns the usual ports of Kubernetes for a live cluster, and others for a simulated
-// one, so that one of each can run side by side.
-func DefaultPorts(simulate bool) Ports {
-	live := Ports{
-		API: 6443, Etcd: 2379, EtcdPeer: 2380, ControllerManager: 10257, Scheduler: 10259,
-		Kubelet: 10250, KubeletHealth: 10248, ProxyHealth: 10256, ProxyMetrics: 10249,
-		DNSHealth: 10253, DNSReady: 10254, Registry: 5000, Kwok: 10247,
-	}
-	if simulate {
-		return live.Offset(10000)
-	}
-	return live
-}
-
-// Offset returns the ports with n added to each.
-func (p Ports) Offset(n int) Ports {
-	for _, port := range p.All() {
-		*port.Number += n
-	}
-	return p
-}
+// Ports are the TCP ports of the cluster's servers by the names in AllPorts.
+type Ports map[string]int
 
 // Port is a TCP port that a daemon serves.
 type Port struct {
+	Name string
+	// Default is the usual port of Kubernetes.
+	Default      int
 	Daemon, What string
 	// Flag chooses it; empty when only --port-offset changes it.
 	Flag string
 	// OnNode says that it is on the node's address, and not on the loopback only.
 	OnNode bool
-	Number *int
 }
 
-// All returns all ports.
-func (p *Ports) All() []Port {
+// AllPorts returns what is served where.
+func AllPorts() []Port {
 	return []Port{
-		{"kube-apiserver", "the API server", "api-port", true, &p.API},
-		{"etcd", "etcd", "etcd-port", false, &p.Etcd},
-		{"etcd", "etcd (peers)", "etcd-peer-port", false, &p.EtcdPeer},
-		{"kube-controller-manager", "the controller manager", "controller-manager-port", false, &p.ControllerManager},
-		{"kube-scheduler", "the scheduler", "scheduler-port", false, &p.Scheduler},
-		{"kubelet", "the kubelet", "kubelet-port", true, &p.Kubelet},
-		{"kubelet", "the kubelet (health)", "", false, &p.KubeletHealth},
-		{"kube-proxy", "kube-proxy (health)", "", false, &p.ProxyHealth},
-		{"kube-proxy", "kube-proxy (metrics)", "", false, &p.ProxyMetrics},
-		{"coredns", "the name server (health)", "", false, &p.DNSHealth},
-		{"coredns", "the name server (ready)", "", false, &p.DNSReady},
-		{"registry", "the image registry", "registry-port", true, &p.Registry},
-		{"kwok", "kwok", "kwok-port", false, &p.Kwok},
+		{"api", 6443, "kube-apiserver", "the API server", "api-port", true},
+		{"etcd", 2379, "etcd", "etcd", "etcd-port", false},
+		{"etcdPeer", 2380, "etcd", "etcd (peers)", "etcd-peer-port", false},
+		{"controllerManager", 10257, "kube-controller-manager", "the controller manager", "controller-manager-port", false},
+		{"scheduler", 10259, "kube-scheduler", "the scheduler", "scheduler-port", false},
+		{"kubelet", 10250, "kubelet", "the kubelet", "kubelet-port", true},
+		{"kubeletHealth", 10248, "kubelet", "the kubelet (health)", "", false},
+		{"proxyHealth", 10256, "kube-proxy", "kube-proxy (health)", "", false},
+		{"proxyMetrics", 10249, "kube-proxy", "kube-proxy (metrics)", "", false},
+		{"dnsHealth", 10253, "coredns", "the name server (health)", "", false},
+		{"dnsReady", 10254, "coredns", "the name server (ready)", "", false},
+		{"registry", 5000, "registry", "the image registry", "registry-port", true},
+		{"kwok", 10247, "kwok", "kwok", "kwok-port", false},
 	}
+}
+
+// DefaultPorts returns the usual ports of Kubernetes for a live cluster, and others for a simulated
+// one, so that one of each can run side by side; offset is added to all.
+func DefaultPorts(simulate bool, offset int) Ports {
+	if simulate {
+		offset += 10000
+	}
+	ports := Ports{}
+	for _, port := range AllPorts() {
+		ports[port.Name] = port.Default + offset
+	}
+	return ports
 }
 
 // Validate returns an error that names the option at fault.
@@ -162,10 +141,10 @@ func (o Options) Address() string {
 }
 
 // APIServer is the URL of the API server.
-func (o Options) APIServer() string { return fmt.Sprintf("https://%s:%d", o.Address(), o.Ports.API) }
+func (o Options) APIServer() string { return fmt.Sprintf("https://%s:%d", o.Address(), o.Ports["api"]) }
 
 // Registry is the host and port of the image registry.
-func (o Options) Registry() string { return fmt.Sprintf("%s:%d", o.NodeIP, o.Ports.Registry) }
+func (o Options) Registry() string { return fmt.Sprintf("%s:%d", o.NodeIP, o.Ports["registry"]) }
 
 // Published returns the two names of an image that is pushed as name: push is where this machine uploads it, in
 // the cluster's registry; pull is how pods name it. They differ for the registries in Mirrors.
@@ -193,11 +172,11 @@ func nthAddress(cidr string, n int) (string, error) {
 }
 
 // save writes the options into the state folder.
-func (o Options) save(layout Layout) error { return jsonfile.Save(layout.optionsFile(), o) }
+func (o Options) save(layout Layout) error { return host.SaveJSON(layout.optionsFile(), o) }
 
 // LoadOptions reads the options with which the cluster in layout was started; ok is false when none was.
 func LoadOptions(layout Layout) (options Options, ok bool, err error) {
-	ok, err = jsonfile.Load(layout.optionsFile(), &options)
+	ok, err = host.LoadJSON(layout.optionsFile(), &options)
 	return options, ok, err
 }
 

@@ -15,12 +15,12 @@ import (
 
 // live returns the options of an ordinary live cluster, and simulated those of a simulated one.
 func live() Options {
-	return Options{NodeIP: "10.77.0.1", PodCIDR: "10.78.0.0/16", ServiceCIDR: "10.96.0.0/16", Ports: DefaultPorts(false)}
+	return Options{NodeIP: "10.77.0.1", PodCIDR: "10.78.0.0/16", ServiceCIDR: "10.96.0.0/16", Ports: DefaultPorts(false, 0)}
 }
 
 func simulated() Options {
 	o := live()
-	o.Simulate, o.Ports, o.Simulation = true, DefaultPorts(true), Simulation{Nodes: 2, Pods: 128, CPU: "8", Memory: "32Gi"}
+	o.Simulate, o.Ports, o.Simulation = true, DefaultPorts(true, 0), Simulation{Nodes: 2, Pods: 128, CPU: "8", Memory: "32Gi"}
 	return o
 }
 

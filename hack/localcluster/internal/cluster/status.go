@@ -50,11 +50,11 @@ func (c Cluster) printProcesses(list []daemon) (running int, err error) {
 	out := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "PROCESS\tPID\tSINCE\tLOG")
 	for _, d := range list {
-		record, ok, err := c.Layout.processes().Get(d.Name)
+		record, runs, err := c.Layout.processes().Running(d.Name)
 		if err != nil {
 			return 0, err
 		}
-		if !ok || !record.Alive() {
+		if !runs {
 			fmt.Fprintf(out, "%s\t-\tnot running\t%s\n", d.Name, c.Layout.log(d.Name))
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 // changedSysctls are the kernel settings that the cluster changes: the first for its network, the
@@ -33,13 +33,13 @@ func saveSysctls(file string) error {
 			values[name] = strings.TrimSpace(string(content))
 		}
 	}
-	return jsonfile.Save(file, values)
+	return host.SaveJSON(file, values)
 }
 
 // restoreSysctls sets the values that saveSysctls wrote to file, and forgets them.
 func restoreSysctls(file string) error {
 	values := map[string]string{}
-	if found, err := jsonfile.Load(file, &values); err != nil || !found {
+	if found, err := host.LoadJSON(file, &values); err != nil || !found {
 		return err
 	}
 	var problems []error

@@ -97,14 +97,13 @@ func (c Cluster) agreesWithRunning() error {
 }
 
 func (c Cluster) notRunning(list []daemon) ([]daemon, error) {
-	table := c.Layout.processes()
 	var missing []daemon
 	for _, d := range list {
-		record, ok, err := table.Get(d.Name)
+		_, runs, err := c.Layout.processes().Running(d.Name)
 		if err != nil {
 			return nil, err
 		}
-		if !ok || !record.Alive() {
+		if !runs {
 			missing = append(missing, d)
 		}
 	}
@@ -223,19 +222,20 @@ func (c Cluster) launch(d daemon) error {
 
 // ports are those that the daemons in list will serve.
 func (c Cluster) ports(list []daemon) []host.Port {
-	ports := c.Options.Ports
-	all := append(ports.All(), Port{Daemon: "coredns", What: "the name server", OnNode: true, Number: new(53)})
 	var needed []host.Port
 	for _, d := range list {
-		for _, port := range all {
+		for _, port := range append(AllPorts(), Port{Name: "dns", Daemon: "coredns", What: "the name server", OnNode: true}) {
 			if port.Daemon != d.Name {
 				continue
 			}
-			address := "127.0.0.1"
+			address, number := "127.0.0.1", c.Options.Ports[port.Name]
+			if port.Name == "dns" {
+				number = 53 // nobody looks for a name server elsewhere
+			}
 			if port.OnNode {
 				address = c.Options.Address()
 			}
-			bound := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(*port.Number))
+			bound := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(number))
 			needed = append(needed, host.Port{Purpose: port.What, Flag: port.Flag, Address: bound})
 		}
 	}

@@ -144,7 +144,7 @@ func (b Builder) build(ctx context.Context, c Component, step string) error {
 func (c Component) buildArgs(program Program, version, output string) []string {
 	flags := []string{"-s", "-w"}
 	for _, variable := range c.VersionVariables {
-		flags = append(flags, "-X", variable+"="+version)
+		flags = append(flags, "-X", c.Module+"/"+variable+"="+version)
 	}
 	if c.LinkFlags != nil {
 		flags = append(flags, c.LinkFlags(version)...)

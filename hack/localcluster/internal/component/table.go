@@ -6,6 +6,7 @@
 package component
 
 import (
+	"path"
 	"strings"
 	"time"
 )
@@ -38,11 +39,13 @@ type Component struct {
 	Name string
 	// Module is the module path whose version in go.mod is the component's version; empty for own code.
 	Module string
-	// Programs are the executables to build.
+	// packages are those of Module whose programs are built; "name=package" for one that is not called as its folder is.
+	packages []string
+	// Programs are the executables to build, also those of packages; one of the component's own where nothing is said.
 	Programs []Program
 	// Tags are the build tags.
 	Tags []string
-	// VersionVariables are string variables that the linker sets to the version, so that the programs report it.
+	// VersionVariables are string variables of packages of Module that the linker sets to the version, so that the programs report it.
 	VersionVariables []string
 	// LinkFlags returns further linker flags, given the version; may be nil.
 	LinkFlags func(version string) []string
@@ -64,7 +67,7 @@ type Program struct {
 
 // All returns every component, in the order in which they are built.
 func All() []Component {
-	return []Component{
+	components := []Component{
 		{
 			Name: "kubernetes", Module: "k8s.io/kubernetes", FirstBuild: 6 * time.Minute,
 			Programs: []Program{{Name: "kubernetes", Package: ".", Links: []string{
@@ -75,83 +78,60 @@ func All() []Component {
 		},
 		{
 			Name: "containerd", Module: "github.com/containerd/containerd/v2", FirstBuild: time.Minute,
-			Programs: []Program{
-				{Name: "containerd", Package: "github.com/containerd/containerd/v2/cmd/containerd"},
-				{Name: "containerd-shim-runc-v2", Package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
-				{Name: "ctr", Package: "github.com/containerd/containerd/v2/cmd/ctr"},
-			},
+			packages:         []string{"cmd/containerd", "cmd/containerd-shim-runc-v2", "cmd/ctr"},
 			Tags:             []string{"no_btrfs", "no_zfs", "no_devmapper"},
-			VersionVariables: []string{"github.com/containerd/containerd/v2/version.Version"},
+			VersionVariables: []string{"version.Version"},
 			Use:              Live,
 		},
-		{
-			Name:     "pause",
-			Programs: []Program{{Name: "pause", Package: "."}},
-			Use:      Live,
-		},
-		{
-			Name: "coredns", Module: "github.com/coredns/coredns", FirstBuild: time.Minute,
-			Programs: []Program{{Name: "coredns", Package: "."}},
-			Use:      Live,
-		},
-		{
-			Name: "registry", Module: "github.com/distribution/distribution/v3", FirstBuild: 30 * time.Second,
-			Programs: []Program{{Name: "registry", Package: "."}},
-			Use:      Live,
-		},
-		{
-			Name: "kwok", Module: "sigs.k8s.io/kwok", FirstBuild: time.Minute,
-			Programs: []Program{{Name: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok"}},
-			Use:      Simulated,
-		},
+		{Name: "pause", Use: Live},
+		{Name: "coredns", Module: "github.com/coredns/coredns", FirstBuild: time.Minute, Use: Live},
+		{Name: "registry", Module: "github.com/distribution/distribution/v3", FirstBuild: 30 * time.Second, Use: Live},
+		{Name: "kwok", Module: "sigs.k8s.io/kwok", FirstBuild: time.Minute, packages: []string{"cmd/kwok"}, Use: Simulated},
 		{
 			Name: "opm", Module: "github.com/operator-framework/operator-registry", FirstBuild: 2 * time.Minute,
-			Programs: []Program{
-				{Name: "opm", Package: "github.com/operator-framework/operator-registry/cmd/opm"},
-				{Name: "grpc_health_probe", Package: "github.com/grpc-ecosystem/grpc-health-probe"},
-			},
+			packages:         []string{"cmd/opm"},
+			Programs:         []Program{{Name: "grpc_health_probe", Package: "github.com/grpc-ecosystem/grpc-health-probe"}},
 			Tags:             []string{"json1", "containers_image_openpgp"},
-			VersionVariables: []string{"github.com/operator-framework/operator-registry/cmd/opm/version.opmVersion"},
+			VersionVariables: []string{"cmd/opm/version.opmVersion"},
 			Use:              Tools | OLM,
 		},
 		{
 			Name: "operator-sdk", Module: "github.com/operator-framework/operator-sdk", FirstBuild: 3 * time.Minute,
-			Programs: []Program{
-				{Name: "operator-sdk", Package: "github.com/operator-framework/operator-sdk/cmd/operator-sdk"},
-				{Name: "scorecard-test", Package: "github.com/operator-framework/operator-sdk/images/scorecard-test"},
-			},
-			Tags: []string{"containers_image_openpgp"},
-			VersionVariables: []string{
-				"github.com/operator-framework/operator-sdk/internal/version.Version",
-				"github.com/operator-framework/operator-sdk/internal/version.GitVersion",
-				"github.com/operator-framework/operator-sdk/internal/version.ImageVersion",
-			},
-			Use: Tools | Scorecard,
+			packages:         []string{"cmd/operator-sdk", "images/scorecard-test"},
+			Tags:             []string{"containers_image_openpgp"},
+			VersionVariables: []string{"internal/version.Version", "internal/version.GitVersion", "internal/version.ImageVersion"},
+			Use:              Tools | Scorecard,
 		},
 		{
 			Name: "olm", Module: "github.com/operator-framework/operator-lifecycle-manager", FirstBuild: 3 * time.Minute,
-			Programs: []Program{
-				{Name: "olm-operator", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/olm"},
-				{Name: "catalog-operator", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/catalog"},
-				{Name: "package-server", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/package-server"},
-				{Name: "cpb", Package: "github.com/operator-framework/operator-lifecycle-manager/util/cpb"},
-				{Name: "copy-content", Package: "github.com/operator-framework/operator-lifecycle-manager/cmd/copy-content"},
-			},
-			Tags:             []string{"json1", "containers_image_openpgp"},
-			VersionVariables: []string{"github.com/operator-framework/operator-lifecycle-manager/pkg/version.OLMVersion"},
-			Use:              OLM,
+			packages: []string{"olm-operator=cmd/olm", "catalog-operator=cmd/catalog", "cmd/package-server", "util/cpb", "cmd/copy-content"},
+			Tags:     []string{"json1", "containers_image_openpgp"}, VersionVariables: []string{"pkg/version.OLMVersion"},
+			Use: OLM,
 		},
 		{
 			Name: "operator-controller", Module: "github.com/operator-framework/operator-controller", FirstBuild: 3 * time.Minute,
-			Programs: []Program{
-				{Name: "catalogd", Package: "github.com/operator-framework/operator-controller/cmd/catalogd"},
-				{Name: "operator-controller", Package: "github.com/operator-framework/operator-controller/cmd/operator-controller"},
-			},
+			packages:         []string{"cmd/catalogd", "cmd/operator-controller"},
 			Tags:             []string{"containers_image_openpgp"},
-			VersionVariables: []string{"github.com/operator-framework/operator-controller/internal/shared/version.version"},
+			VersionVariables: []string{"internal/shared/version.version"},
 			Use:              OLMv1,
 		},
 	}
+	for i := range components {
+		c := &components[i]
+		var programs []Program
+		for _, folder := range c.packages {
+			name := path.Base(folder)
+			if before, after, renamed := strings.Cut(folder, "="); renamed {
+				name, folder = before, after
+			}
+			programs = append(programs, Program{Name: name, Package: c.Module + "/" + folder})
+		}
+		c.Programs = append(programs, c.Programs...)
+		if len(c.Programs) == 0 {
+			c.Programs = []Program{{Name: c.Name, Package: "."}}
+		}
+	}
+	return components
 }
 
 // For returns the components that use needs, in build order.

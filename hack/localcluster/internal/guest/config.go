@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 // Config is the machine's configuration, which the host writes onto the machine's disk, and knows the machine by.
@@ -74,12 +74,12 @@ func MakeFolders(disk string) error {
 }
 
 // Save writes the Config onto the disk.
-func (c Config) Save() error { return jsonfile.Save(filepath.Join(c.Disk, DiskConfig), c) }
+func (c Config) Save() error { return host.SaveJSON(filepath.Join(c.Disk, DiskConfig), c) }
 
 // Load reads the Config of a disk.
 func Load(disk string) (Config, error) {
 	var c Config
-	found, err := jsonfile.Load(filepath.Join(disk, DiskConfig), &c)
+	found, err := host.LoadJSON(filepath.Join(disk, DiskConfig), &c)
 	if err == nil && !found {
 		err = fmt.Errorf("%s has no %s", disk, DiskConfig)
 	}

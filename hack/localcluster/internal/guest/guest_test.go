@@ -1,6 +1,8 @@
 package guest
 
 import (
+	"net"
+	"net/rpc"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +51,21 @@ func TestSystemctlSpeaksAsKubeadmExpects(t *testing.T) {
 		if got.Code != test.code || !strings.Contains(got.Output, test.output) {
 			t.Errorf("systemctl %s: %d %q, want %d and %q", test.args, got.Code, got.Output, test.code, test.output)
 		}
+	}
+}
+
+func TestSystemctlIsCalledRemotely(t *testing.T) {
+	server := rpc.NewServer()
+	if err := server.RegisterName("machine", &machine{kubelet: &service{name: "kubelet"}}); err != nil {
+		t.Fatal(err)
+	}
+	near, far := net.Pipe()
+	go server.ServeConn(far)
+	client := rpc.NewClient(near)
+	defer client.Close()
+	var answer Answer
+	if err := client.Call("machine.Systemctl", []string{"is-active", "kubelet"}, &answer); err != nil || answer != (Answer{"inactive\n", 3}) {
+		t.Errorf("got %+v, error %v", answer, err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // service is a process that is kept running once it is started.
@@ -43,15 +45,11 @@ func (s *service) start() {
 	s.done = make(chan struct{})
 	go func() {
 		defer close(s.done)
-		for ctx.Err() == nil {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if err := s.run(ctx); err != nil {
 				fmt.Printf("%s: %v\n", s.name, err)
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(restartAfter):
-			}
-		}
+		}, restartAfter)
 	}()
 }
 

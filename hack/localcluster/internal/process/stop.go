@@ -1,9 +1,12 @@
 package process
 
 import (
+	"context"
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // pollEvery is the interval at which a process that should end is checked.
@@ -36,10 +39,10 @@ func Kill(id Identity) {
 
 // StopAll stops all processes at the same time and returns the names of those that had to be killed.
 func StopAll(records []Record, grace time.Duration) (killed []string) {
-	var wait sync.WaitGroup
+	var group sync.WaitGroup
 	var guard sync.Mutex
 	for _, record := range records {
-		wait.Go(func() {
+		group.Go(func() {
 			if Stop(record.Identity, grace) {
 				guard.Lock()
 				defer guard.Unlock()
@@ -47,17 +50,12 @@ func StopAll(records []Record, grace time.Duration) (killed []string) {
 			}
 		})
 	}
-	wait.Wait()
+	group.Wait()
 	return killed
 }
 
 func gone(id Identity, limit time.Duration) bool {
-	for deadline := time.Now().Add(limit); ; time.Sleep(pollEvery) {
-		if !id.Alive() {
-			return true
-		}
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
+	return wait.PollUntilContextTimeout(context.Background(), pollEvery, limit, true, func(context.Context) (bool, error) {
+		return !id.Alive(), nil
+	}) == nil
 }

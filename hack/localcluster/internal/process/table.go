@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/jsonfile"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 // Record is what is remembered of a started process.
@@ -34,12 +34,18 @@ func NewTable(dir string) Table { return Table{dir: dir} }
 
 // Get returns the record of name; ok is false when there is none.
 func (t Table) Get(name string) (record Record, ok bool, err error) {
-	ok, err = jsonfile.Load(t.file(name), &record)
+	ok, err = host.LoadJSON(t.file(name), &record)
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		// A file that was cut off by a crash is worthless; the process is found by its mark.
 		return Record{}, false, nil
 	}
 	return record, ok, err
+}
+
+// Running returns the record of name if its process runs.
+func (t Table) Running(name string) (record Record, running bool, err error) {
+	record, _, err = t.Get(name)
+	return record, err == nil && record.Alive(), err
 }
 
 // List returns all records, sorted by name.
@@ -63,7 +69,7 @@ func (t Table) List() ([]Record, error) {
 }
 
 // Save writes the record atomically.
-func (t Table) Save(record Record) error { return jsonfile.Save(t.file(record.Name), record) }
+func (t Table) Save(record Record) error { return host.SaveJSON(t.file(record.Name), record) }
 
 // Remove forgets name; a missing record is not an error.
 func (t Table) Remove(name string) error {
