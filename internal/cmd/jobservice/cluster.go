@@ -15,13 +15,10 @@ import (
 
 // clusterOptions are the flags about Kubernetes.
 type clusterOptions struct {
-	use, kubeconfig       string
-	qps                   float32
-	burst                 int
-	maxAIJobs, maxWaiting int
-	ttl, discovery        time.Duration
-	withoutAccessReview   bool
-	worker                string
+	use, kubeconfig     string
+	client              runner.Options
+	withoutAccessReview bool
+	runner.Settings
 }
 
 // The values of --kubernetes.
@@ -39,15 +36,15 @@ func (o *clusterOptions) addFlags(flags *pflag.FlagSet) {
 		"true: run jobs that name an image as AIJobs; false: do without Kubernetes; auto: true in a pod and with --kubeconfig or KUBECONFIG")
 	flags.Lookup("kubernetes").NoOptDefVal = kubernetesYes
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says where the API server is (default: KUBECONFIG, or the pod's own account)")
-	flags.Float32Var(&o.qps, "kube-api-qps", 200, "requests per second to the API server; -1 for no limit")
-	flags.IntVar(&o.burst, "kube-api-burst", 400, "requests to the API server at once above --kube-api-qps")
-	flags.IntVar(&o.maxAIJobs, "max-aijobs", 10000, "AIJobs that one replica looks after at a time; further jobs wait in the database")
-	flags.IntVar(&o.maxWaiting, "max-waiting-aijobs", 500, "of these the AIJobs that wait in one queue, which namespaces share; further jobs of it wait in the database")
-	flags.DurationVar(&o.ttl, "aijob-ttl", time.Hour, "time that an AIJob stays after its end, for its logs")
-	flags.DurationVar(&o.discovery, "queue-discovery-interval", 5*time.Second, "interval at which it is asked which queues have jobs for Kubernetes")
+	flags.Float32Var(&o.client.QPS, "kube-api-qps", 200, "requests per second to the API server; -1 for no limit")
+	flags.IntVar(&o.client.Burst, "kube-api-burst", 400, "requests to the API server at once above --kube-api-qps")
+	flags.IntVar(&o.MaxAIJobs, "max-aijobs", 10000, "AIJobs that one replica looks after at a time; further jobs wait in the database")
+	flags.IntVar(&o.MaxWaiting, "max-waiting-aijobs", 500, "of these the AIJobs that wait in one queue, which namespaces share; further jobs of it wait in the database")
+	flags.DurationVar(&o.TTL, "aijob-ttl", time.Hour, "time that an AIJob stays after its end, for its logs")
+	flags.DurationVar(&o.Discovery, "queue-discovery-interval", 5*time.Second, "interval at which it is asked which queues have jobs for Kubernetes")
 	flags.BoolVar(&o.withoutAccessReview, "without-access-review", false,
 		"do not ask Kubernetes what the user of a JWT may do: the token's claims alone decide")
-	flags.StringVar(&o.worker, "replica", envOr(podVariable, hostname()), "name of this replica in leases (environment: "+podVariable+")")
+	flags.StringVar(&o.Worker, "replica", envOr(podVariable, hostname()), "name of this replica in leases (environment: "+podVariable+")")
 }
 
 func hostname() string {
@@ -67,14 +64,14 @@ func (o *clusterOptions) validate() error {
 	if o.use == kubernetesNo && o.kubeconfig != "" {
 		return errors.New("--kubeconfig: has no use with --kubernetes=false: remove one of the two")
 	}
-	if o.maxAIJobs < 1 || o.maxWaiting < 1 {
-		return fmt.Errorf("--max-aijobs, --max-waiting-aijobs: %d and %d: choose at least 1", o.maxAIJobs, o.maxWaiting)
+	if o.MaxAIJobs < 1 || o.MaxWaiting < 1 {
+		return fmt.Errorf("--max-aijobs, --max-waiting-aijobs: %d and %d: choose at least 1", o.MaxAIJobs, o.MaxWaiting)
 	}
-	if o.ttl < 0 {
-		return fmt.Errorf("--aijob-ttl: %s is less than 0", o.ttl)
+	if o.TTL < 0 {
+		return fmt.Errorf("--aijob-ttl: %s is less than 0", o.TTL)
 	}
-	if o.discovery < 100*time.Millisecond {
-		return fmt.Errorf("--queue-discovery-interval: %s is less than 100ms", o.discovery)
+	if o.Discovery < 100*time.Millisecond {
+		return fmt.Errorf("--queue-discovery-interval: %s is less than 100ms", o.Discovery)
 	}
 	return nil
 }
@@ -94,31 +91,30 @@ func (o *clusterOptions) named() bool {
 	return o.kubeconfig != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
 }
 
-// config of the client of the API server; nil: the service does without Kubernetes.
-func (o *clusterOptions) config() (*rest.Config, error) {
+// connect to the cluster; nil: the service does without Kubernetes.
+func (o *clusterOptions) connect() (*runner.Cluster, error) {
+	var config *rest.Config
+	var err error
 	switch {
 	case !o.wanted():
 		return nil, nil
 	case !o.named() && o.inPod():
-		config, err := rest.InClusterConfig()
-		if err != nil {
+		if config, err = rest.InClusterConfig(); err != nil {
 			return nil, fmt.Errorf("--kubernetes: %w", err)
 		}
-		return config, nil
+	default:
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		rules.ExplicitPath = o.kubeconfig
+		if config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig(); err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
-	}
-	return config, nil
+	return runner.NewCluster(config, o.client)
 }
 
 // settings of the Dispatcher.
 func (o *clusterOptions) settings() runner.Settings {
-	return runner.Settings{
-		Worker: o.worker, MaxAIJobs: o.maxAIJobs, MaxWaiting: o.maxWaiting, TTL: o.ttl,
-		Discovery: o.discovery, Sweep: min(time.Minute, max(time.Second, o.ttl)), LeaseWait: 20 * time.Second, Backoff: 15 * time.Second,
-	}
+	settings := o.Settings
+	settings.Sweep, settings.LeaseWait, settings.Backoff = min(time.Minute, max(time.Second, o.TTL)), 20*time.Second, 15*time.Second
+	return settings
 }

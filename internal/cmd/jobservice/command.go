@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
 )
 
@@ -19,8 +20,7 @@ type options struct {
 	certFile, keyFile       string
 	store                   storeOptions
 	hmac                    hmacFlags
-	jwks, issuer, audience  string
-	defaultNamespace        string
+	tokens                  auth.Options
 	trial                   bool
 	cluster                 clusterOptions
 	limits                  rest.Limits
@@ -56,10 +56,10 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.keyFile, "tls-key-file", "", "key of --tls-cert-file")
 	o.store.addFlags(flags)
 	o.hmac.add(flags)
-	flags.StringVar(&o.jwks, "jwks", "", "URL or file of the public keys of those who sign tokens")
-	flags.StringVar(&o.issuer, "token-issuer", "", "claim iss that tokens must have (default: any)")
-	flags.StringVar(&o.audience, "token-audience", "", "claim aud that tokens must have (default: any)")
-	flags.StringVar(&o.defaultNamespace, "default-namespace", "default",
+	flags.StringVar(&o.tokens.JWKS, "jwks", "", "URL or file of the public keys of those who sign tokens")
+	flags.StringVar(&o.tokens.Issuer, "token-issuer", "", "claim iss that tokens must have (default: any)")
+	flags.StringVar(&o.tokens.Audience, "token-audience", "", "claim aud that tokens must have (default: any)")
+	flags.StringVar(&o.tokens.DefaultNamespace, "default-namespace", "default",
 		"namespace of jobs that name none, and whose token names none")
 	flags.BoolVar(&o.trial, "trial", false,
 		"make a secret for tokens, keep it in --data-dir, print a token that is valid for everything, and do not ask Kubernetes what its user "+
@@ -78,7 +78,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 func (o *options) settle(flags *pflag.FlagSet) {
 	// With flags for tokens, stores or a cluster it is not a trial. In a cluster a trial would grant its users the service's own rights,
 	// so there it takes the flag.
-	configured := o.jwks != "" || o.hmac.given() || o.store.database.given() || o.store.redis.given() || o.cluster.wanted()
+	configured := o.tokens.JWKS != "" || o.hmac.given() || o.store.database.given() || o.store.redis.given() || o.cluster.wanted()
 	o.trial = o.trial || !configured
 	if !o.trial {
 		return

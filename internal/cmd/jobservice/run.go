@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/internal/cmd/logging"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/runner"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
@@ -37,16 +34,22 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	defer stopTracing()
-	secrets, err := o.secrets()
+	if o.tokens.Secrets, err = o.secrets(); err != nil {
+		return err
+	}
+	service := rest.Options{Limits: o.limits, Log: logr.FromSlogHandler(log.Handler())}
+	cluster, err := o.cluster.connect()
 	if err != nil {
 		return err
 	}
-	cluster, err := o.newCluster()
-	if err != nil {
-		return err
+	if cluster != nil {
+		o.tokens.Reviewer, service.Kubernetes = cluster, cluster
+		// A trial's users are none that Kubernetes knows.
+		if !o.trial && !o.cluster.withoutAccessReview {
+			service.Authorizer = cluster
+		}
 	}
-	authenticator, err := auth.New(o.authentication(secrets, cluster))
-	if err != nil {
+	if service.Authenticator, err = auth.New(o.tokens); err != nil {
 		return fmt.Errorf("set up the verification of tokens: %w", err)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.address)
@@ -60,31 +63,31 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	// What works in the background goes on until the last request has been answered.
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	opened, err := o.store.open(lifetime, log)
+	opened, err := o.store.open(lifetime, service.Log)
 	if err != nil {
 		return err
 	}
 	figures := metrics.NewJobService(registry)
-	counted := figures.Store(opened)
-	store := counted
+	service.Metrics, service.Store = figures, figures.Store(opened)
 	// Once one part has failed the others end.
 	group, failed := errgroup.WithContext(ctx)
 	if cluster != nil {
-		dispatcher := runner.NewDispatcher(cluster, counted, o.cluster.settings(), runner.NewMetrics(registry), clock.RealClock{}, log)
-		store = &runner.Watched{Store: counted, Dispatcher: dispatcher}
+		dispatcher := runner.NewDispatcher(cluster, service.Store, o.cluster.settings(), runner.NewMetrics(registry), clock.RealClock{}, log)
+		service.Store = &runner.Watched{Store: service.Store, Dispatcher: dispatcher}
 		group.Go(func() error { return cluster.Run(lifetime) })
 		group.Go(func() error { return dispatcher.Run(lifetime) })
 	} else {
 		log.Info("Kubernetes is off: jobs with an image stay queued", "flag", "--kubernetes")
 	}
 	if o.trial {
-		if err := welcome(out, o.url(listener.Addr()), o.store.dataDir, secrets[0]); err != nil {
+		if err := welcome(out, o.url(listener.Addr()), o.store.DataDir, o.tokens.Secrets[0]); err != nil {
 			return err
 		}
 	}
 	streams, endStreams := context.WithCancel(lifetime)
 	defer endStreams()
-	handler := rest.New(o.service(store, cluster, authenticator, figures, streams, log))
+	service.Context = streams
+	handler := rest.New(service)
 	if o.metricsAddress != "0" {
 		group.Go(func() error { return serveMetrics(lifetime, o.metricsAddress, registry, handler) })
 	}
@@ -98,53 +101,14 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return err
 }
 
-// service has what the REST interface needs.
-func (o *options) service(
-	store jobs.Store, cluster *runner.Cluster, authenticator *auth.Authenticator, figures *metrics.JobService,
-	streams context.Context, //nolint:revive // it is not this call's, but that of all streams
-	log *slog.Logger,
-) rest.Options {
-	options := rest.Options{
-		Store: store, Authenticator: authenticator, Limits: o.limits, Metrics: figures,
-		Log: logr.FromSlogHandler(log.Handler()), Context: streams,
-	}
-	if cluster != nil {
-		options.Kubernetes = cluster
-		// A trial's users are none that Kubernetes knows.
-		if !o.trial && !o.cluster.withoutAccessReview {
-			options.Authorizer = cluster
-		}
-	}
-	return options
-}
-
 // secrets that tokens are signed with.
 func (o *options) secrets() ([][]byte, error) {
 	secrets, err := o.hmac.read()
 	if err != nil || !o.trial || len(secrets) > 0 {
 		return secrets, err
 	}
-	secret, err := keepSecret(o.store.dataDir)
+	secret, err := keepSecret(o.store.DataDir)
 	return [][]byte{secret}, err
-}
-
-// newCluster returns nil when the service does without Kubernetes.
-func (o *options) newCluster() (*runner.Cluster, error) {
-	config, err := o.cluster.config()
-	if err != nil || config == nil {
-		return nil, err
-	}
-	return runner.NewCluster(config, runner.Options{QPS: o.cluster.qps, Burst: o.cluster.burst})
-}
-
-func (o *options) authentication(secrets [][]byte, cluster *runner.Cluster) auth.Options {
-	options := auth.Options{
-		Secrets: secrets, JWKS: o.jwks, Issuer: o.issuer, Audience: o.audience, DefaultNamespace: o.defaultNamespace,
-	}
-	if cluster != nil {
-		options.Reviewer = cluster
-	}
-	return options
 }
 
 // url of the service for a client on this machine.
@@ -162,6 +126,3 @@ func (o *options) url(address net.Addr) string {
 	}
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
-
-// closeTimeout bounds the shutdown of the metrics server.
-const closeTimeout = 3 * time.Second

@@ -3,71 +3,84 @@ package jobservice
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
 )
+
+// silence is how long a connection may have been opened without a request when the service ends.
+const silence = time.Second
 
 // serve the REST interface until the context ends; then requests that are under way may end. endStreams ends those that would go on,
 // which are workers that wait for tasks and logs that are followed.
 func (o *options) serve(ctx context.Context, listener net.Listener, handler http.Handler, endStreams func(), log *slog.Logger) error {
 	server := rest.Server(handler)
 	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
-	var unused silent
-	server.ConnState = unused.follow
-	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWatching()
+	server.RegisterOnShutdown(endStreams)
+	closeSilent(server)
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	if o.certFile != "" {
 		watcher, err := certwatcher.New(o.certFile, o.keyFile)
 		if err != nil {
 			return fmt.Errorf("--tls-cert-file, --tls-key-file: %w", err)
 		}
 		go func() {
-			if err := watcher.Start(watching); err != nil {
+			if err := watcher.Start(serving); err != nil {
 				log.Error("Cannot watch the certificate", "error", err)
 			}
 		}()
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
 		listener = tls.NewListener(listener, server.TLSConfig)
 	}
-	serving := make(chan error, 1)
-	go func() { serving <- server.Serve(listener) }()
-	select {
-	case err := <-serving:
-		return fmt.Errorf("serve the REST interface: %w", err)
-	case <-ctx.Done():
-	}
-	log.Info("Shutting down", "delay", o.shutdownDelay)
-	time.Sleep(o.shutdownDelay)
-	endStreams()
-	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), o.shutdownTimeout)
-	defer stop()
-	closing := time.AfterFunc(silence, unused.close)
-	defer closing.Stop()
-	if err := server.Shutdown(ending); err != nil {
-		log.Warn("Cutting off requests that did not end in time", "timeout", o.shutdownTimeout)
-		_ = server.Close() // it is over either way
-	}
-	if err := <-serving; !errors.Is(err, http.ErrServerClosed) {
+	defer context.AfterFunc(ctx, func() {
+		log.Info("Shutting down", "delay", o.shutdownDelay, "timeout", o.shutdownTimeout)
+		time.Sleep(o.shutdownDelay)
+		stop()
+	})()
+	err := (&manager.Server{Name: "REST interface", Server: server, Listener: listener, ShutdownTimeout: &o.shutdownTimeout}).Start(serving)
+	_ = server.Close() // cuts off requests that did not end in time
+	if err != nil {
 		return fmt.Errorf("serve the REST interface: %w", err)
 	}
 	return nil
 }
 
-// silence is how long a connection may have been opened without a request when the service ends.
-const silence = time.Second
+// closeSilent has a server close, when it shuts down, connections on which no request has come yet, as clients open them in advance. It
+// would wait for them for seconds, though no client waits for an answer.
+func closeSilent(server *http.Server) {
+	var silent sync.Map
+	server.ConnState = func(connection net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			silent.Store(connection, nil)
+		} else {
+			silent.Delete(connection)
+		}
+	}
+	server.RegisterOnShutdown(func() {
+		time.Sleep(silence)
+		silent.Range(func(connection, _ any) bool {
+			_ = connection.(net.Conn).Close() // it is over either way
+			return true
+		})
+	})
+}
 
 // healthPath is where the handler of the REST interface reports the service's health.
 const healthPath = rest.Base + "/health/"
+
+// closeTimeout bounds the shutdown of the metrics server.
+const closeTimeout = 3 * time.Second
 
 // serveMetrics for Prometheus until the context ends, and the service's health for the kubelet: by plain HTTP, however the REST
 // interface is served.
@@ -80,17 +93,8 @@ func serveMetrics(ctx context.Context, address string, registry *prometheus.Regi
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
 	mux.Handle(healthPath, health)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	serving := make(chan error, 1)
-	go func() { serving <- server.Serve(listener) }()
-	select {
-	case err := <-serving:
-		return fmt.Errorf("serve metrics: %w", err)
-	case <-ctx.Done():
-	}
-	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer stop()
-	_ = server.Shutdown(ending) // a scrape that is cut off is made again
-	if err := <-serving; !errors.Is(err, http.ErrServerClosed) {
+	timeout := closeTimeout
+	if err := (&manager.Server{Name: "metrics", Server: server, Listener: listener, ShutdownTimeout: &timeout}).Start(ctx); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	return nil

@@ -103,7 +103,7 @@ func TestARequestGivesATrace(t *testing.T) {
 	address, folder := freeAddress(t), t.TempDir()
 	secret, err := keepSecret(folder)
 	require.NoError(t, err)
-	token, err := sign(secret, tokenOptions{subject: "trial", scope: everything, namespaces: []string{"*"}, life: time.Hour})
+	token, err := sign(secret, trialClaims, time.Hour)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	command := New()

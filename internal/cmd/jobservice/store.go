@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"time"
 
@@ -16,69 +15,60 @@ import (
 
 // storeOptions are the flags about how jobs are kept and leased.
 type storeOptions struct {
-	database, redis  secretFlag
-	dataDir          string
-	visibility       time.Duration
-	retryBackoff     time.Duration
-	operationTimeout time.Duration
-	retention        time.Duration
-	auditRetention   time.Duration
+	database, redis secretFlag
+	engine.Options
 }
 
 func (o *storeOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.dataDir, "data-dir", "job-service-data",
+	flags.StringVar(&o.DataDir, "data-dir", "job-service-data",
 		"folder for what the service keeps itself: the jobs without --database-url, the secret of a trial")
 	o.database.add(flags, "database-url", "DATABASE_URL",
 		"URL of the PostgreSQL database, postgres://... (default: SQLite in --data-dir, for one replica)")
 	o.redis.add(flags, "redis-url", "REDIS_URL",
 		"URL of Redis, redis://... or rediss://..., together with --database-url (default: a queue in this process, for one replica)")
-	flags.DurationVar(&o.visibility, "visibility-timeout", 30*time.Second,
+	flags.DurationVar(&o.Visibility, "visibility-timeout", 30*time.Second,
 		"how long a worker has a task without a heartbeat before it goes to another, at least 1s")
-	flags.DurationVar(&o.retryBackoff, "retry-backoff", 10*time.Second, "delay before the first retry of a failed task; it grows by the job's multiplier")
-	flags.DurationVar(&o.operationTimeout, "operation-timeout", 5*time.Second,
+	flags.DurationVar(&o.RetryDelay, "retry-backoff", 10*time.Second, "delay before the first retry of a failed task; it grows by the job's multiplier")
+	flags.DurationVar(&o.OperationTimeout, "operation-timeout", 5*time.Second,
 		"how long the database and Redis may take before a request is answered with 503")
-	flags.DurationVar(&o.retention, "retention", 30*24*time.Hour, "how long jobs are kept after their end; 0: forever")
-	flags.DurationVar(&o.auditRetention, "audit-retention", 365*24*time.Hour, "how long it is kept who did what; 0: forever")
+	flags.DurationVar(&o.Retention, "retention", 30*24*time.Hour, "how long jobs are kept after their end; 0: forever")
+	flags.DurationVar(&o.AuditRetention, "audit-retention", 365*24*time.Hour, "how long it is kept who did what; 0: forever")
 }
 
 func (o *storeOptions) validate() error {
 	switch {
-	case o.dataDir == "":
+	case o.DataDir == "":
 		return errors.New("--data-dir: is empty: name a folder")
 	case o.database.given() != o.redis.given():
 		return errors.New("--database-url, --redis-url: one is set without the other: set both, or none for a service that stands alone")
-	case o.visibility < time.Second:
-		return fmt.Errorf("--visibility-timeout: %s is less than 1s", o.visibility)
-	case o.retryBackoff <= 0:
-		return fmt.Errorf("--retry-backoff: %s is not above 0", o.retryBackoff)
-	case o.operationTimeout <= 0:
-		return fmt.Errorf("--operation-timeout: %s is not above 0", o.operationTimeout)
-	case o.retention < 0 || o.auditRetention < 0:
-		return fmt.Errorf("--retention, --audit-retention: %s and %s: choose 0, forever, or more", o.retention, o.auditRetention)
+	case o.Visibility < time.Second:
+		return fmt.Errorf("--visibility-timeout: %s is less than 1s", o.Visibility)
+	case o.RetryDelay <= 0:
+		return fmt.Errorf("--retry-backoff: %s is not above 0", o.RetryDelay)
+	case o.OperationTimeout <= 0:
+		return fmt.Errorf("--operation-timeout: %s is not above 0", o.OperationTimeout)
+	case o.Retention < 0 || o.AuditRetention < 0:
+		return fmt.Errorf("--retention, --audit-retention: %s and %s: choose 0, forever, or more", o.Retention, o.AuditRetention)
 	}
 	return nil
 }
 
 // open the store.
-func (o *storeOptions) open(ctx context.Context, log *slog.Logger) (*engine.Store, error) {
-	database, err := o.database.read()
-	if err != nil {
+func (o *storeOptions) open(ctx context.Context, log logr.Logger) (*engine.Store, error) {
+	options := o.Options
+	options.Logger = log
+	var errs [2]error
+	options.DatabaseURL, errs[0] = o.database.read()
+	options.RedisURL, errs[1] = o.redis.read()
+	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	redis, err := o.redis.read()
-	if err != nil {
-		return nil, err
-	}
-	if database == "" {
-		if err := os.MkdirAll(o.dataDir, 0o700); err != nil {
+	if options.DatabaseURL == "" {
+		if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 			return nil, fmt.Errorf("--data-dir: %w", err)
 		}
 	}
-	store, err := engine.New(ctx, engine.Options{
-		DatabaseURL: database, RedisURL: redis, DataDir: o.dataDir, Visibility: o.visibility, RetryDelay: o.retryBackoff,
-		OperationTimeout: o.operationTimeout, Retention: o.retention, AuditRetention: o.auditRetention,
-		Logger: logr.FromSlogHandler(log.Handler()),
-	})
+	store, err := engine.New(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("open the store of jobs: %w", err)
 	}

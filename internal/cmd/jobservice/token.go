@@ -17,14 +17,11 @@ import (
 
 // tokenOptions are the flags of the subcommand that signs tokens.
 type tokenOptions struct {
-	hmac             hmacFlags
-	dataDir          string
-	subject, scope   string
-	namespaces       []string
-	namespace        string
-	groups, queues   []string
-	issuer, audience string
-	life             time.Duration
+	hmac     hmacFlags
+	dataDir  string
+	claims   auth.Claims
+	audience string
+	life     time.Duration
 }
 
 func newToken() *cobra.Command {
@@ -40,7 +37,10 @@ func newToken() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			token, err := sign(secret, o)
+			if o.audience != "" {
+				o.claims.Audience = jwt.ClaimStrings{o.audience}
+			}
+			token, err := sign(secret, o.claims, o.life)
 			if err == nil {
 				_, err = fmt.Fprintln(command.OutOrStdout(), token)
 			}
@@ -50,13 +50,13 @@ func newToken() *cobra.Command {
 	flags := command.Flags()
 	o.hmac.add(flags)
 	flags.StringVar(&o.dataDir, "data-dir", "job-service-data", "folder of a trial, whose secret is used when no other is given")
-	flags.StringVar(&o.subject, "subject", "trial", "user that the token is for (claim sub)")
-	flags.StringVar(&o.scope, "scope", everything, "what the token is good for, with blanks between: jobs:read, jobs:write, tasks:work")
-	flags.StringSliceVar(&o.namespaces, "namespaces", []string{"*"}, "namespaces that the token is good for; * is every one")
-	flags.StringVar(&o.namespace, "namespace", "", "namespace of jobs that name none (default: the first of --namespaces, or the service's)")
-	flags.StringSliceVar(&o.groups, "groups", nil, "groups of the user, for Kubernetes' RBAC")
-	flags.StringSliceVar(&o.queues, "queues", nil, "queues whose tasks the token is good for (default: all)")
-	flags.StringVar(&o.issuer, "issuer", "", "claim iss")
+	flags.StringVar(&o.claims.Subject, "subject", "trial", "user that the token is for (claim sub)")
+	flags.StringVar(&o.claims.Scope, "scope", everything, "what the token is good for, with blanks between: jobs:read, jobs:write, tasks:work")
+	flags.StringSliceVar((*[]string)(&o.claims.Namespaces), "namespaces", []string{"*"}, "namespaces that the token is good for; * is every one")
+	flags.StringVar(&o.claims.Namespace, "namespace", "", "namespace of jobs that name none (default: the first of --namespaces, or the service's)")
+	flags.StringSliceVar((*[]string)(&o.claims.Groups), "groups", nil, "groups of the user, for Kubernetes' RBAC")
+	flags.StringSliceVar((*[]string)(&o.claims.Queues), "queues", nil, "queues whose tasks the token is good for (default: all)")
+	flags.StringVar(&o.claims.Issuer, "issuer", "", "claim iss")
 	flags.StringVar(&o.audience, "audience", "", "claim aud")
 	flags.DurationVar(&o.life, "expires-in", trialTokenLife, "how long the token is good for")
 	return command
@@ -81,30 +81,22 @@ func (o *tokenOptions) secret() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// sign a token.
-func sign(secret []byte, o tokenOptions) (string, error) {
-	if o.subject == "" {
+// sign a token that is good for a time.
+func sign(secret []byte, claims auth.Claims, life time.Duration) (string, error) {
+	if claims.Subject == "" {
 		return "", errors.New("--subject: is empty: name a user")
 	}
-	if o.life <= 0 {
-		return "", fmt.Errorf("--expires-in: %s is not above 0", o.life)
+	if life <= 0 {
+		return "", fmt.Errorf("--expires-in: %s is not above 0", life)
 	}
 	known := strings.Fields(everything)
-	for _, scope := range strings.Fields(o.scope) {
+	for _, scope := range strings.Fields(claims.Scope) {
 		if !slices.Contains(known, scope) {
 			return "", fmt.Errorf("--scope: %q is none of %s", scope, strings.Join(known, ", "))
 		}
 	}
 	now := time.Now()
-	claims := auth.Claims{
-		RegisteredClaims: jwt.RegisteredClaims{
-			Subject: o.subject, Issuer: o.issuer, IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(o.life)),
-		},
-		Scope: o.scope, Namespaces: o.namespaces, Namespace: o.namespace, Groups: o.groups, Queues: o.queues,
-	}
-	if o.audience != "" {
-		claims.Audience = jwt.ClaimStrings{o.audience}
-	}
+	claims.IssuedAt, claims.ExpiresAt = jwt.NewNumericDate(now), jwt.NewNumericDate(now.Add(life))
 	token, err := auth.Sign(secret, claims)
 	if err != nil {
 		return "", fmt.Errorf("sign the token: %w", err)

@@ -9,8 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 )
@@ -23,7 +24,12 @@ const (
 )
 
 // everything is all that a token can be good for.
-var everything = strings.Join([]string{auth.ScopeRead, auth.ScopeWrite, auth.ScopeWork}, " ")
+const everything = auth.ScopeRead + " " + auth.ScopeWrite + " " + auth.ScopeWork
+
+// trialClaims are those of the token that a trial prints.
+var trialClaims = auth.Claims{
+	RegisteredClaims: jwt.RegisteredClaims{Subject: "trial"}, Scope: everything, Namespaces: auth.Texts{"*"},
+}
 
 // keepSecret returns the secret of a trial, which it makes the first time.
 func keepSecret(folder string) ([]byte, error) {
@@ -46,7 +52,7 @@ func keepSecret(folder string) ([]byte, error) {
 
 // welcome prints how to begin.
 func welcome(out io.Writer, url, folder string, secret []byte) error {
-	token, err := sign(secret, tokenOptions{subject: "trial", scope: everything, namespaces: []string{"*"}, life: trialTokenLife})
+	token, err := sign(secret, trialClaims, trialTokenLife)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
@@ -44,10 +46,7 @@ func (c *Cluster) Logs(ctx context.Context, job jobs.Job, options rest.LogOption
 		return c.followLogs(ctx, &job, options), nil
 	}
 	text, err := c.readLogs(ctx, &job, pods, options)
-	if err != nil {
-		return nil, err
-	}
-	return io.NopCloser(strings.NewReader(text)), nil
+	return io.NopCloser(strings.NewReader(text)), err
 }
 
 // withoutPods is what can be said of a job whose pods are gone.
@@ -91,27 +90,16 @@ func (c *Cluster) podsOf(ctx context.Context, job *jobs.Job) ([]member, error) {
 func newest(aijob string, pods []corev1.Pod) []member {
 	byIndex := map[int]member{}
 	for i := range pods {
-		index, try, ok := strings.Cut(strings.TrimPrefix(pods[i].Name, aijob+"-"), "-")
-		if !ok {
-			continue
-		}
+		index, try, _ := strings.Cut(strings.TrimPrefix(pods[i].Name, aijob+"-"), "-")
 		m := member{pod: &pods[i]}
 		var errs [2]error
 		m.index, errs[0] = strconv.Atoi(index)
 		m.try, errs[1] = strconv.Atoi(try)
-		if errors.Join(errs[:]...) != nil {
-			continue
-		}
-		if other, known := byIndex[m.index]; !known || m.try > other.try {
+		if other, known := byIndex[m.index]; errors.Join(errs[:]...) == nil && (!known || m.try > other.try) {
 			byIndex[m.index] = m
 		}
 	}
-	all := make([]member, 0, len(byIndex))
-	for _, m := range byIndex {
-		all = append(all, m)
-	}
-	slices.SortFunc(all, func(a, b member) int { return cmp.Compare(a.index, b.index) })
-	return all
+	return slices.SortedFunc(maps.Values(byIndex), func(a, b member) int { return cmp.Compare(a.index, b.index) })
 }
 
 // started says whether a pod may have written something.
@@ -134,15 +122,6 @@ func (c *Cluster) readLogs(ctx context.Context, job *jobs.Job, pods []member, op
 			continue
 		}
 		group.Go(func() {
-			select {
-			case c.logSlots <- struct{}{}:
-				defer func() { <-c.logSlots }()
-			case <-ctx.Done():
-				lock.Lock()
-				defer lock.Unlock()
-				errs = append(errs, ctx.Err())
-				return
-			}
 			lines, err := c.podLines(ctx, m, options.Tail)
 			lock.Lock()
 			defer lock.Unlock()
@@ -161,7 +140,13 @@ func (c *Cluster) readLogs(ctx context.Context, job *jobs.Job, pods []member, op
 	return text.String(), nil
 }
 
-func (c *Cluster) podLines(ctx context.Context, m member, tail int) ([]line, error) {
+func (c *Cluster) podLines(ctx context.Context, m member, tail int) (lines []line, err error) {
+	select {
+	case c.logSlots <- struct{}{}:
+		defer func() { <-c.logSlots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	count, limit := int64(tail), int64(podLogLimit)
@@ -170,7 +155,6 @@ func (c *Cluster) podLines(ctx context.Context, m member, tail int) ([]line, err
 		return nil, err
 	}
 	defer stream.Close()
-	var lines []line
 	err = eachLine(stream, func(text string) error {
 		lines = append(lines, parse(m.index, text))
 		return nil
@@ -195,9 +179,9 @@ func (c *Cluster) followLogs(ctx context.Context, job *jobs.Job, options rest.Lo
 	f := &follower{cluster: c, job: job, options: options, writer: writer, followed: map[types.UID]bool{}}
 	go func() {
 		defer stop()
-		err := f.run(ctx)
+		f.run(ctx)
 		f.pods.Wait()
-		_ = writer.CloseWithError(err) // never fails
+		_ = writer.Close() // never fails
 	}()
 	return &followed{PipeReader: reader, stop: stop}
 }
@@ -227,30 +211,20 @@ type follower struct {
 }
 
 // run follows every pod that comes, until the AIJob has ended.
-func (f *follower) run(ctx context.Context) error {
-	poll := time.NewTicker(followPoll)
-	defer poll.Stop()
+func (f *follower) run(ctx context.Context) {
 	seen := ""
 	waiting := true
-	for {
+	_ = wait.PollUntilContextCancel(ctx, followPoll, true, func(ctx context.Context) (end bool, err error) {
 		// Before the pods, so that those of the last try are still followed.
 		version, end := f.state(ctx)
 		if version != seen || waiting || end {
-			pods, err := f.cluster.podsOf(ctx, f.job)
-			if err == nil {
+			if pods, err := f.cluster.podsOf(ctx, f.job); err == nil {
 				waiting = f.followNew(ctx, pods)
 				seen = version
 			}
 		}
-		if end {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-poll.C:
-		}
-	}
+		return end, nil
+	}) // It ends with the context at the latest, which is no error.
 }
 
 // state of the AIJob: its version, and whether it has ended or is gone.
