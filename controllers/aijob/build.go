@@ -11,6 +11,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 )
 
 const (
@@ -50,7 +51,7 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 			TerminationGracePeriodSeconds: ptr.To(graceOf(job)),
 			EnableServiceLinks:            ptr.To(false),
 			ServiceAccountName:            job.Spec.ServiceAccountName,
-			NodeSelector:                  nodeSelector(job),
+			NodeSelector:                  queueing.Selector(job.Spec.NodeSelector),
 			Tolerations:                   job.Spec.Tolerations,
 			PriorityClassName:             priorityClass,
 			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{

@@ -1,6 +1,7 @@
 package aijob
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -66,23 +67,25 @@ func eventOf(job *aiplatformv1alpha1.AIJob, after *aiplatformv1alpha1.AIJobStatu
 		}
 		return nil
 	}
-	if !entered {
+	told, known := toldOf[after.Phase]
+	if !entered || !known {
 		return nil
 	}
-	switch after.Phase {
-	case aiplatformv1alpha1.AIJobRunning:
-		return event(corev1.EventTypeNormal, reasons.EventRunning, "Run", after.Message)
-	case aiplatformv1alpha1.AIJobSucceeded:
-		return event(corev1.EventTypeNormal, reasons.EventCompleted, "Complete", after.Message)
-	case aiplatformv1alpha1.AIJobRetrying:
-		return event(corev1.EventTypeWarning, after.Reason, "Retry",
-			after.Message+"; the job is queued again at "+after.NextRetryTime.UTC().Format(time.RFC3339))
-	case aiplatformv1alpha1.AIJobFailed, aiplatformv1alpha1.AIJobDeadLetter:
-		return event(corev1.EventTypeWarning, after.Reason, "Fail", after.Message)
-	case aiplatformv1alpha1.AIJobCancelled:
-		return event(corev1.EventTypeNormal, reasons.Cancelled, "Cancel", after.Message)
+	if after.Phase == aiplatformv1alpha1.AIJobRetrying {
+		told.Note = "; the job is queued again at " + after.NextRetryTime.UTC().Format(time.RFC3339)
 	}
-	return nil
+	told.Reason, told.Note = cmp.Or(told.Reason, after.Reason), after.Message+told.Note
+	return &told
+}
+
+// toldOf are the events of phases that a job enters; one without a reason has that of the status.
+var toldOf = map[aiplatformv1alpha1.AIJobPhase]reporting.Event{
+	aiplatformv1alpha1.AIJobRunning:    {Type: corev1.EventTypeNormal, Reason: reasons.EventRunning, Action: "Run"},
+	aiplatformv1alpha1.AIJobSucceeded:  {Type: corev1.EventTypeNormal, Reason: reasons.EventCompleted, Action: "Complete"},
+	aiplatformv1alpha1.AIJobRetrying:   {Type: corev1.EventTypeWarning, Action: "Retry"},
+	aiplatformv1alpha1.AIJobFailed:     {Type: corev1.EventTypeWarning, Action: "Fail"},
+	aiplatformv1alpha1.AIJobDeadLetter: {Type: corev1.EventTypeWarning, Action: "Fail"},
+	aiplatformv1alpha1.AIJobCancelled:  {Type: corev1.EventTypeNormal, Reason: reasons.Cancelled, Action: "Cancel"},
 }
 
 // count counts what the step to the next status tells.

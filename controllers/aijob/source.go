@@ -52,7 +52,7 @@ func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, queueing.State) 
 		Priority: ptr.Deref(job.Spec.Priority, 50), Preemptible: ptr.Deref(job.Spec.Preemptible, true),
 		QueuedAt: queuedAt(job), Topology: job.Spec.Gang.Topology,
 		Groups: []scheduler.Group{{
-			Count: int(membersOf(job)), NodeSelector: nodeSelector(job), Tolerations: job.Spec.Tolerations,
+			Count: int(membersOf(job)), NodeSelector: queueing.Selector(job.Spec.NodeSelector), Tolerations: job.Spec.Tolerations,
 			Requests: queueing.RequestsOf(&corev1.PodSpec{Containers: []corev1.Container{{Resources: resourcesOf(job)}}}),
 		}},
 	}
@@ -86,17 +86,6 @@ func assignmentsOf(nodes []string) []aiplatformv1alpha1.NodeAssignment {
 		list[i].Members++
 	}
 	return list
-}
-
-func nodeSelector(job *aiplatformv1alpha1.AIJob) map[string]string {
-	if len(job.Spec.NodeSelector) == 0 {
-		return nil
-	}
-	selector := make(map[string]string, len(job.Spec.NodeSelector))
-	for key, value := range job.Spec.NodeSelector {
-		selector[key] = string(value)
-	}
-	return selector
 }
 
 // queuedAt is since when the job waits.

@@ -1,6 +1,10 @@
 package trainingjob
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -11,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 )
 
 // CachedObjects keep the manager's cache small: of built-in kinds it holds only the children of training jobs, and of
@@ -50,6 +56,51 @@ func bareJob(object any) (any, error) {
 	}
 	job.Status = batchv1.JobStatus{Conditions: job.Status.Conditions}
 	return job, nil
+}
+
+const (
+	// podJobIndex is the cache index of worker pods by the name of their TrainingJob.
+	podJobIndex = "training-job"
+	// podNodeIndex is the cache index of worker pods by their node.
+	podNodeIndex = "training-node"
+	// nodeNoticeIndex is the cache index of the nodes that have a notice, under the key "yes". There are seldom any.
+	nodeNoticeIndex = "preemption-notice"
+	// jobSpotIndex is the cache index of TrainingJobs by the SpotInstanceVM that they name.
+	jobSpotIndex = "spot-instance-vm"
+)
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	ofWorker := func(pod *corev1.Pod, key string) string {
+		if _, ours := pod.Annotations[mlv1.AnnotationAttempt]; !ours {
+			return ""
+		}
+		return key
+	}
+	return errors.Join(
+		addIndex(ctx, indexer, podJobIndex, &corev1.Pod{}, func(pod *corev1.Pod) string { return ofWorker(pod, pod.Labels[mlv1.LabelTrainingJob]) }),
+		addIndex(ctx, indexer, podNodeIndex, &corev1.Pod{}, func(pod *corev1.Pod) string { return ofWorker(pod, pod.Spec.NodeName) }),
+		addIndex(ctx, indexer, nodeNoticeIndex, &corev1.Node{}, func(node *corev1.Node) string {
+			if _, noticed := nodenotice.FromNode(node, node.CreationTimestamp.Time); noticed {
+				return "yes"
+			}
+			return ""
+		}),
+		addIndex(ctx, indexer, jobSpotIndex, &mlv1.TrainingJob{}, build.SpotName),
+	)
+}
+
+// addIndex has the cache find objects of a kind by their key; those with an empty one are in no list.
+func addIndex[T client.Object](ctx context.Context, indexer client.FieldIndexer, name string, kind T, keyOf func(T) string) error {
+	err := indexer.IndexField(ctx, kind, name, func(object client.Object) []string {
+		if key := keyOf(object.(T)); key != "" {
+			return []string{key}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index %T by %s: %w", kind, name, err)
+	}
+	return nil
 }
 
 // visibleChange lets those updates of pods and Jobs pass that changed something in what the cache keeps of them. About

@@ -109,13 +109,7 @@ func agentState(pod *corev1.Pod, container string) corev1.ContainerState {
 
 // presentMaster is the pod of replica 0 of the present attempt; nil when there is none.
 func (o *observed) presentMaster() *corev1.Pod {
-	var pods []*corev1.Pod
-	for _, pod := range o.pods {
-		if o.ofPresentAttempt(pod) {
-			pods = append(pods, pod)
-		}
-	}
-	return masterPod(pods)
+	return masterPod(only(o.pods, o.ofPresentAttempt))
 }
 
 // ofPresentAttempt says whether a pod belongs to the workers, or to those that were just stopped.
@@ -329,15 +323,7 @@ func clip(text string, most int) string {
 
 // agentURL is where replica 0's agent is asked; empty when none runs.
 func (o *observed) agentURL() string {
-	var last *corev1.Pod
-	for _, pod := range o.pods {
-		if replicaOf(pod) != "0" || pod.Status.PodIP == "" || !agentRuns(pod) || !o.ofPresentAttempt(pod) {
-			continue
-		}
-		if last == nil || last.CreationTimestamp.Before(&pod.CreationTimestamp) {
-			last = pod
-		}
-	}
+	last := masterPod(only(o.pods, func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" && agentRuns(pod) && o.ofPresentAttempt(pod) }))
 	if last == nil {
 		return ""
 	}

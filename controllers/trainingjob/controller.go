@@ -27,9 +27,11 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
@@ -74,9 +76,6 @@ type Options struct {
 	Reported <-chan event.TypedGenericEvent[types.NamespacedName]
 }
 
-// podJobIndex is the cache index of worker pods by the name of their TrainingJob.
-const podJobIndex = "training-job"
-
 // firstStart is the queue priority of a job that was just created: in a burst all jobs get their workers before any
 // gets the rest of its objects.
 const firstStart = 10
@@ -95,15 +94,10 @@ const firstStart = 10
 
 // SetupWithManager registers the controller and what it watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, podJobIndex, func(object client.Object) []string {
-		if _, ours := object.GetAnnotations()[mlv1.AnnotationAttempt]; !ours {
-			return nil
-		}
-		return []string{object.GetLabels()[mlv1.LabelTrainingJob]}
-	})
-	if err != nil {
-		return fmt.Errorf("index pods by training job: %w", err)
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
 	}
+	var err error
 	r.uncached, err = client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})
@@ -130,15 +124,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: options.Concurrency}).
 		Watches(&mlv1.TrainingJob{}, &newJobsFirst{}).
 		Watches(&corev1.Pod{}, byLabel, builder.WithPredicates(visibleChange())).
+		Watches(&corev1.Node{}, urgently(r.jobsOnNode), builder.WithPredicates(nodenotice.NoticeChanged())).
+		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfSpotVM), builder.WithPredicates(capacityChanged())).
 		WatchesRawSource(source.TypedChannel(options.Reported, reported))
 	for _, kind := range distinctKinds() {
 		controller = controller.Watches(kind, byLabel, builder.WithPredicates(visibleChange()))
 	}
 	if r.Admission != nil {
 		controller = controller.WatchesRawSource(r.Admission.Changes(build.Kind))
-	}
-	if err := r.watchSpot(ctx, mgr, controller); err != nil {
-		return err
 	}
 	return controller.Complete(tracing.Reconciler("TrainingJob", r))
 }

@@ -2,6 +2,7 @@ package trainingjob
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -56,12 +57,7 @@ func (o *observed) chargeCost(status *mlv1.TrainingJobStatus) {
 // costDue says whether a cost is worth a write of its own.
 func costDue(before, next *mlv1.CostStatus, o *observed) bool {
 	if before == nil || before.Time == nil {
-		for _, usage := range o.usages {
-			if o.now.Sub(usage.Start) >= costLag {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(o.usages, func(usage cost.Usage) bool { return o.now.Sub(usage.Start) >= costLag })
 	}
 	if next.Total == before.Total && next.PerHour == before.PerHour && next.UnpricedWorkers == before.UnpricedWorkers {
 		return false

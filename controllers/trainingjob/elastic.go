@@ -202,7 +202,7 @@ func (p *planner) describeIncomplete(members []*corev1.Pod, found *failure) (rea
 	message = count
 	if found != nil {
 		message += ": " + found.Message
-	} else if why := p.describeMissing(members); why != "" {
+	} else if _, why := p.describeMissing(members); why != "" {
 		message += ": " + why
 	}
 	switch {
@@ -217,17 +217,4 @@ func (p *planner) describeIncomplete(members []*corev1.Pod, found *failure) (rea
 		return p.status.Reason, message
 	}
 	return reasons.WorkersStarting, message
-}
-
-// describeMissing says why a worker that is missing does not start; empty when nothing is known to be wrong.
-func (p *planner) describeMissing(members []*corev1.Pod) string {
-	for _, pod := range members {
-		if left := settlingTime(p.now, pod); left > 0 {
-			p.lookAgain(left)
-		} else if reason, message := describeObstacle(pod); reason != "" {
-			_, message = p.waitingForInstance(reason, message)
-			return message
-		}
-	}
-	return ""
 }

@@ -81,16 +81,12 @@ func findFailure(workers *batchv1.Job, pods []*corev1.Pod) *failure {
 	if !slices.ContainsFunc(pods, podend.HasFailed) {
 		return jobFailure(workers)
 	}
-	return podFailure(workerProgram.Cause(endingOf(pods)))
+	return podFailure(workerProgram.Cause(only(pods, isEnding)))
 }
 
 // causeMayFollow is how long to wait for the end of another worker before those that failed are judged; 0 for not at all.
 func causeMayFollow(now time.Time, pods []*corev1.Pod) time.Duration {
-	return workerProgram.CauseMayFollow(now, endingOf(pods), len(pods))
-}
-
-func endingOf(pods []*corev1.Pod) []*corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !isEnding(pod) })
+	return workerProgram.CauseMayFollow(now, only(pods, isEnding), len(pods))
 }
 
 // isEnding says whether the pod failed, or will have when its sidecars have ended too, which store the last checkpoint.

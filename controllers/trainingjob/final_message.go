@@ -25,8 +25,7 @@ type finalMessage struct {
 // finalMessages keep the termination message of each job's replica 0. The kubelet deletes a stopped pod right after it has told how
 // the pod ended, so the pod can be gone from the cache before its job is looked at; events bring its end all the same.
 type finalMessages struct {
-	mutex sync.Mutex
-	last  map[types.NamespacedName]finalMessage
+	last sync.Map // finalMessage by the types.NamespacedName of the job
 }
 
 // note remembers the termination message of a pod that has ended, if it is a replica 0.
@@ -35,32 +34,22 @@ func (f *finalMessages) note(pod *corev1.Pod) {
 	if ended == nil || owner == nil || replicaOf(pod) != "0" {
 		return
 	}
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	if f.last == nil {
-		f.last = map[types.NamespacedName]finalMessage{}
-	}
 	job := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[mlv1.LabelTrainingJob]}
-	if f.last[job].created.After(pod.CreationTimestamp.Time) { // an event that comes late
+	if before := f.of(job); before != nil && before.created.After(pod.CreationTimestamp.Time) { // an event that comes late
 		return
 	}
 	last := finalMessage{owner: owner.UID, created: pod.CreationTimestamp, message: ended.Message}
 	last.sync, last.restored, last.agent = agentWords(pod)
-	f.last[job] = last
+	f.last.Store(job, last)
 }
 
 // of returns the termination message of a job's replica 0; nil when none has ended.
 func (f *finalMessages) of(job types.NamespacedName) *finalMessage {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	if last, ok := f.last[job]; ok {
-		return &last
+	if last, ok := f.last.Load(job); ok {
+		found := last.(finalMessage)
+		return &found
 	}
 	return nil
 }
 
-func (f *finalMessages) forget(job types.NamespacedName) {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	delete(f.last, job)
-}
+func (f *finalMessages) forget(job types.NamespacedName) { f.last.Delete(job) }

@@ -73,15 +73,11 @@ func sinceAdmission(workers *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
 		return pods
 	}
 	since := resumed.LastTransitionTime.Time
-	var present []*corev1.Pod
-	for _, pod := range pods {
+	return only(pods, func(pod *corev1.Pod) bool {
 		ended := workerProgram.Terminated(pod)
 		endedSince := ended != nil && pod.DeletionTimestamp == nil && !ended.FinishedAt.Time.Before(since)
-		if !pod.CreationTimestamp.Time.Before(since) || !podend.HasFailed(pod) || endedSince {
-			present = append(present, pod)
-		}
-	}
-	return present
+		return !pod.CreationTimestamp.Time.Before(since) || !podend.HasFailed(pod) || endedSince
+	})
 }
 
 // startedAt is since when a Job may have pods.

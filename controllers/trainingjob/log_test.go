@@ -75,6 +75,7 @@ func TestAPITheLogTellsTheStoryOfAPreemptedTraining(t *testing.T) {
 		c.collectGarbage()
 		return !c.hasWorkers(low)
 	})
+	c.collectGarbage() // of pods whose Job was deleted just after the last time
 	pods := c.startPods(c.workers(high, 0))
 	c.run(pods...)
 	c.await(high, "running", state(mlv1.StateRunning))

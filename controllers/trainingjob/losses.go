@@ -47,13 +47,9 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 }
 
 func nodeOf(is *corev1.Node, gone bool) *node {
-	known := &node{gone: gone, taints: is.Spec.Taints}
-	for _, condition := range is.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			known.ready = condition.Status == corev1.ConditionTrue
-		}
-	}
-	return known
+	return &node{gone: gone, taints: is.Spec.Taints, ready: slices.ContainsFunc(is.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})}
 }
 
 // whyLost says why the node no longer runs pods; empty when it does, or nothing is known.
@@ -89,15 +85,11 @@ func (n *node) evictingTaints() string {
 // unexplained are the pods where only their node tells why they were lost: those that a taint evicted, and those that have not ended
 // although others lost contact to them.
 func unexplained(pods []*corev1.Pod) []*corev1.Pod {
-	var list []*corev1.Pod
 	lostPeer := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return workerProgram.ExitCode(pod) == podend.ExitPeerLost })
-	for _, pod := range pods {
+	return only(pods, func(pod *corev1.Pod) bool {
 		reason, _ := workerProgram.Loss(pod)
-		if reason == reasons.NodeTainted || (reason == "" && lostPeer && workerProgram.Terminated(pod) == nil) {
-			list = append(list, pod)
-		}
-	}
-	return list
+		return reason == reasons.NodeTainted || (reason == "" && lostPeer && workerProgram.Terminated(pod) == nil)
+	})
 }
 
 // blameNode explains a failure by what is known of nodes: a taint may stand for the loss of a node, and workers that lost a peer did so

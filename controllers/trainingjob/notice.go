@@ -67,7 +67,10 @@ func (p *planner) decideNotice(pods []*corev1.Pod) (leaving []*corev1.Pod, from 
 	if !over && left > 0 {
 		p.urgent = next.RequestID
 		p.lookAgain(left)
-		next.Message = fmt.Sprintf("a checkpoint is taken before %s", plural(len(leaving), "a worker leaves its node", "workers leave their nodes"))
+		next.Message = "a checkpoint is taken before a worker leaves its node"
+		if len(leaving) > 1 {
+			next.Message = fmt.Sprintf("a checkpoint is taken before %d workers leave their nodes", len(leaving))
+		}
 		return nil, ""
 	}
 	if !over {
@@ -76,25 +79,18 @@ func (p *planner) decideNotice(pods []*corev1.Pod) (leaving []*corev1.Pod, from 
 	if path == "" {
 		words += "; " + newestCheckpoint(&p.status)
 	}
-	next.State, next.CheckpointPath, next.Message = mlv1.PreemptionLeft, path, clip(words, maxMessage)
-	for i := range next.Nodes {
-		next.Nodes[i].Left = true
-	}
+	next.CheckpointPath = path
+	leaveAll(next, clip(words, maxMessage))
 	return leaving, words
 }
 
 // noticedWorkers are the workers that run on nodes with a notice which was not acted upon yet.
 func (o *observed) noticedWorkers(known *mlv1.PreemptionStatus, pods []*corev1.Pod) []*corev1.Pod {
-	var list []*corev1.Pod
-	for _, pod := range pods {
-		if _, noticed := o.notices[pod.Spec.NodeName]; !noticed || isEnding(pod) || pod.Status.Phase == corev1.PodSucceeded {
-			continue
-		}
-		acted := slices.ContainsFunc(known.Nodes, func(n mlv1.NoticedNode) bool { return n.Name == pod.Spec.NodeName && n.Left })
-		if !acted {
-			list = append(list, pod)
-		}
-	}
+	list := only(pods, func(pod *corev1.Pod) bool {
+		_, noticed := o.notices[pod.Spec.NodeName]
+		return noticed && !isEnding(pod) && pod.Status.Phase != corev1.PodSucceeded &&
+			!slices.ContainsFunc(known.Nodes, func(n mlv1.NoticedNode) bool { return n.Name == pod.Spec.NodeName && n.Left })
+	})
 	slices.SortFunc(list, func(a, b *corev1.Pod) int { // in the cache they have no order
 		one, _ := indexOf(a)
 		other, _ := indexOf(b)
@@ -111,14 +107,19 @@ func (o *observed) concludeNotice(next *mlv1.PreemptionStatus) {
 	}
 	still := func(n mlv1.NoticedNode) bool { return !n.Left && !o.isWithdrawn(n.Name) }
 	if slices.ContainsFunc(next.Nodes, still) {
-		next.State, next.Message = mlv1.PreemptionLeft, "the workers were gone before a checkpoint was taken"
-		for i := range next.Nodes {
-			next.Nodes[i].Left = true
-		}
+		leaveAll(next, "the workers were gone before a checkpoint was taken")
 		return
 	}
 	next.State, next.Message = mlv1.PreemptionWithdrawn, "the notice was taken back, and the workers stay"
 	next.Nodes = slices.DeleteFunc(next.Nodes, func(n mlv1.NoticedNode) bool { return !n.Left })
+}
+
+// leaveAll notes that all nodes with a notice are left.
+func leaveAll(next *mlv1.PreemptionStatus, message string) {
+	next.State, next.Message = mlv1.PreemptionLeft, message
+	for i := range next.Nodes {
+		next.Nodes[i].Left = true
+	}
 }
 
 // enterNotices writes down the nodes of the workers that must leave. The time and the deadline of the first look stay,
@@ -314,11 +315,4 @@ func (o *observed) blameNotice(found *failure) *failure {
 		}
 	}
 	return found
-}
-
-func plural(count int, one, many string) string {
-	if count == 1 {
-		return one
-	}
-	return fmt.Sprintf("%d %s", count, many)
 }

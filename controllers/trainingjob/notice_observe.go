@@ -10,12 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,17 +24,8 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 )
 
-const (
-	// podNodeIndex is the cache index of worker pods by their node.
-	podNodeIndex = "training-node"
-	// nodeNoticeIndex is the cache index of the nodes that have a notice, under the key "yes". There are seldom any.
-	nodeNoticeIndex = "preemption-notice"
-	// jobSpotIndex is the cache index of TrainingJobs by the SpotInstanceVM that they name.
-	jobSpotIndex = "spot-instance-vm"
-
-	// urgentStart is the queue priority of a job with workers on a node that goes: seconds count.
-	urgentStart = 20
-)
+// urgentStart is the queue priority of a job with workers on a node that goes: seconds count.
+const urgentStart = 20
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=list;watch
@@ -93,49 +82,6 @@ func (r *Reconciler) observeSpot(ctx context.Context, o *observed) error {
 
 // isWithdrawn says whether a node of the status is there and has no notice any more.
 func (o *observed) isWithdrawn(name string) bool { return o.unnoticed[name] }
-
-// watchSpot adds the watches of nodes and SpotInstanceVMs.
-func (r *Reconciler) watchSpot(ctx context.Context, mgr ctrlmanager.Manager, controller *builder.Builder) error {
-	indexes := []struct {
-		of    client.Object
-		field string
-		keys  client.IndexerFunc
-	}{
-		{&corev1.Pod{}, podNodeIndex, func(object client.Object) []string {
-			pod, ok := object.(*corev1.Pod)
-			if _, ours := object.GetAnnotations()[mlv1.AnnotationAttempt]; !ok || !ours || pod.Spec.NodeName == "" {
-				return nil
-			}
-			return []string{pod.Spec.NodeName}
-		}},
-		{&corev1.Node{}, nodeNoticeIndex, func(object client.Object) []string {
-			node, ok := object.(*corev1.Node)
-			if !ok {
-				return nil
-			}
-			if _, noticed := nodenotice.FromNode(node, node.CreationTimestamp.Time); !noticed {
-				return nil
-			}
-			return []string{"yes"}
-		}},
-		{&mlv1.TrainingJob{}, jobSpotIndex, func(object client.Object) []string {
-			job, ok := object.(*mlv1.TrainingJob)
-			if !ok || build.SpotName(job) == "" {
-				return nil
-			}
-			return []string{build.SpotName(job)}
-		}},
-	}
-	for _, index := range indexes {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, index.of, index.field, index.keys); err != nil {
-			return fmt.Errorf("index %T by %s: %w", index.of, index.field, err)
-		}
-	}
-	controller.
-		Watches(&corev1.Node{}, urgently(r.jobsOnNode), builder.WithPredicates(nodenotice.NoticeChanged())).
-		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfSpotVM), builder.WithPredicates(capacityChanged()))
-	return nil
-}
 
 // jobsOnNode are the jobs with workers on a node.
 func (r *Reconciler) jobsOnNode(ctx context.Context, node client.Object) []reconcile.Request {

@@ -156,11 +156,19 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 
 // podsOf returns the pods of the Job with the UID.
 func (o *observed) podsOf(uid types.UID) []*corev1.Pod {
-	var pods []*corev1.Pod
-	for _, pod := range o.pods {
-		if owner := metav1.GetControllerOf(pod); owner != nil && owner.UID == uid {
-			pods = append(pods, pod)
+	return only(o.pods, func(pod *corev1.Pod) bool {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		return owner != nil && owner.UID == uid
+	})
+}
+
+// only are those of the pods that are so; nil for none.
+func only(pods []*corev1.Pod, is func(*corev1.Pod) bool) []*corev1.Pod {
+	var list []*corev1.Pod
+	for _, pod := range pods {
+		if is(pod) {
+			list = append(list, pod)
 		}
 	}
-	return pods
+	return list
 }

@@ -301,7 +301,8 @@ func (p *planner) planSuspended() {
 		p.lookAgain(wait)
 		return
 	}
-	p.setSuspended()
+	p.status.Admission = nil // its resources are for other jobs
+	p.setSuspendedFor(reasons.Suspended, "spec.suspend is true; no worker runs")
 }
 
 // planFinished deletes what the clean-up policy says, and the job itself when its time to live is over.

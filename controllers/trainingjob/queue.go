@@ -212,7 +212,8 @@ func (o *observed) whyRelease() (why string, again time.Duration) {
 		if places != int(o.job.Spec.NumWorkers) {
 			return fmt.Sprintf("spec.numWorkers is %d, but the queue admitted %d workers", o.job.Spec.NumWorkers, places), 0
 		}
-		if mayHaveLostNode(status.Reason) && status.State == mlv1.StateRestarting {
+		mayHaveLostNode := podend.IsLoss(status.Reason) && status.Reason != reasons.PodDeleted && status.Reason != reasons.JobDeleted
+		if mayHaveLostNode && status.State == mlv1.StateRestarting {
 			return "the node of a lost worker may be gone: " + status.FailureReason, 0
 		}
 		return "", 0
@@ -231,11 +232,6 @@ func (o *observed) whyRelease() (why string, again time.Duration) {
 		}
 	}
 	return "", again
-}
-
-// mayHaveLostNode says whether a loss may have been that of the worker's node.
-func mayHaveLostNode(reason string) bool {
-	return podend.IsLoss(reason) && reason != reasons.PodDeleted && reason != reasons.JobDeleted
 }
 
 // releaseAdmission stops the workers, which save a checkpoint as when the job is suspended, and queues the job again once none runs.

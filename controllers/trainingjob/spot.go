@@ -4,11 +4,15 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // followSpot says in a condition whether instances are available for the workers.
@@ -52,4 +56,36 @@ func (o *observed) waitingForInstance(reason, message string) (string, string) {
 		return why, words + "; " + fits
 	}
 	return reasons.Provisioning, fmt.Sprintf("waits for an instance of SpotInstanceVM %s: %s", build.SpotName(o.job), fits)
+}
+
+// PodsWithoutPlace are the pods that a job is going to have once its AIJobQueue admits it, when all that it waits for is room for
+// them. The SpotInstanceVM that the job names can make the room; without one there are none. Since the pods do not exist, they were
+// created when the job was queued.
+func PodsWithoutPlace(job *mlv1.TrainingJob, settings build.Settings) []*corev1.Pod {
+	lacksRoom := reporting.Reason(job.Status.Conditions, reasons.ConditionAdmitted) == reasons.InsufficientCapacity
+	if build.SpotName(job) == "" || admissionState(job) != queueing.Waiting || !lacksRoom {
+		return nil
+	}
+	template := build.Workers(job, settings, 0).Spec.Template
+	spec := queueing.LimitsAsRequests(&template.Spec)
+	var pods []*corev1.Pod
+	for index := range job.Spec.NumWorkers {
+		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: *spec}
+		pod.Namespace, pod.Name = job.Namespace, fmt.Sprintf("%s-%d", build.WorkersName(job), index)
+		pod.CreationTimestamp = job.CreationTimestamp
+		if queued := job.Status.Admission.QueuedTime; queued != nil {
+			pod.CreationTimestamp = *queued
+		}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// describeCapacity says what a SpotInstanceVM does about what a job waits for in its queue; empty when it has nothing to do with it.
+func (o *observed) describeCapacity(reason string) string {
+	if build.SpotName(o.job) == "" || reason != reasons.InsufficientCapacity {
+		return ""
+	}
+	_, _, message := o.spotCapacity()
+	return "; " + message
 }

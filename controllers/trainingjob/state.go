@@ -149,11 +149,6 @@ func (p *planner) setStopping() {
 	p.condition(reasons.ConditionSuspended, false, reasons.Suspended, "the workers are being stopped")
 }
 
-func (p *planner) setSuspended() {
-	p.status.Admission = nil // its resources are for other jobs
-	p.setSuspendedFor(reasons.Suspended, "spec.suspend is true; no worker runs")
-}
-
 func (p *planner) setSuspendedFor(reason, message string) {
 	p.status.Workers.Active, p.status.Workers.Failed = 0, 0
 	p.conclude(reasons.ConditionStopping, reason, message)

@@ -27,14 +27,8 @@ const scheduling = 3 * time.Second
 
 // describeWaiting says why not all workers run.
 func (p *planner) describeWaiting(pods []*corev1.Pod) (reason, message string) {
-	for _, pod := range pods {
-		if left := settlingTime(p.now, pod); left > 0 {
-			p.lookAgain(left)
-			continue
-		}
-		if reason, message := describeObstacle(pod); reason != "" {
-			return p.waitingForInstance(reason, message)
-		}
+	if reason, message := p.describeMissing(pods); reason != "" {
+		return reason, message
 	}
 	if p.lacksPods(pods) {
 		if left := startedAt(p.workers).Add(podCreation).Sub(p.now); left > 0 {
@@ -50,6 +44,18 @@ func (p *planner) describeWaiting(pods []*corev1.Pod) (reason, message string) {
 		return reason, message
 	}
 	return reasons.WorkersStarting, fmt.Sprintf("%d of %d workers run", p.status.Workers.Active, p.status.Workers.Total)
+}
+
+// describeMissing says why a worker that is missing does not start; empty when nothing is known to be wrong.
+func (p *planner) describeMissing(pods []*corev1.Pod) (reason, message string) {
+	for _, pod := range pods {
+		if left := settlingTime(p.now, pod); left > 0 {
+			p.lookAgain(left)
+		} else if reason, message := describeObstacle(pod); reason != "" {
+			return p.waitingForInstance(reason, message)
+		}
+	}
+	return "", ""
 }
 
 // settlingTime is how long to wait until the scheduler's answer about a pod is worth telling: a pod whose claim is being provisioned fits on

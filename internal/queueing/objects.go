@@ -77,10 +77,7 @@ func tenantOf(limits *aiplatformv1alpha1.TenantLimits) *scheduler.TenantQuota {
 
 // clusterOf is a cluster for the scheduler.
 func clusterOf(c *aiplatformv1alpha1.ComputeCluster) scheduler.Cluster {
-	cluster := scheduler.Cluster{Name: c.Name, NodeSelector: map[string]string{}}
-	for key, value := range c.Spec.NodeSelector {
-		cluster.NodeSelector[key] = string(value)
-	}
+	cluster := scheduler.Cluster{Name: c.Name, NodeSelector: Selector(c.Spec.NodeSelector)}
 	if limits := c.Spec.Capacity; limits != nil {
 		if limits.MaxJobs != nil {
 			cluster.MaxJobs = ptr.To(int(*limits.MaxJobs))
@@ -93,4 +90,16 @@ func clusterOf(c *aiplatformv1alpha1.ComputeCluster) scheduler.Cluster {
 		cluster.MaxNodes = ptr.To(int(*c.Spec.MaxNodes))
 	}
 	return cluster
+}
+
+// Selector is a selector of the API in plain strings; nil when it is empty.
+func Selector[V ~string](of map[string]V) map[string]string {
+	if len(of) == 0 {
+		return nil
+	}
+	selector := make(map[string]string, len(of))
+	for key, value := range of {
+		selector[key] = string(value)
+	}
+	return selector
 }

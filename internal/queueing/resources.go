@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
@@ -57,16 +56,13 @@ func LimitsAsRequests(spec *corev1.PodSpec) *corev1.PodSpec {
 		var all []corev1.Container
 		for i := range containers {
 			c := corev1.Container{RestartPolicy: containers[i].RestartPolicy}
-			c.Resources.Requests = maps.Clone(containers[i].Resources.Requests)
-			maps.DeleteFunc(c.Resources.Requests, func(_ corev1.ResourceName, quantity apiresource.Quantity) bool { return quantity.Sign() < 0 })
-			for name, quantity := range containers[i].Resources.Limits {
-				if _, ok := c.Resources.Requests[name]; ok || quantity.Sign() < 0 {
-					continue
+			c.Resources.Requests = corev1.ResourceList{}
+			for _, list := range []corev1.ResourceList{containers[i].Resources.Limits, containers[i].Resources.Requests} {
+				for name, quantity := range list {
+					if quantity.Sign() >= 0 {
+						c.Resources.Requests[name] = quantity
+					}
 				}
-				if c.Resources.Requests == nil {
-					c.Resources.Requests = corev1.ResourceList{}
-				}
-				c.Resources.Requests[name] = quantity
 			}
 			all = append(all, c)
 		}

@@ -149,7 +149,7 @@ func checkpointEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
 	return env
 }
 
-// resumeFromEnv says from where the training resumes, and whether it begins anew where there is nothing.
+// resumeFromEnv says from where the training resumes, and whether it may begin without a checkpoint.
 func resumeFromEnv(job *mlv1.TrainingJob, from string) []corev1.EnvVar {
 	env := []corev1.EnvVar{framework.Text("RESUME_FROM", from)}
 	if ResumeFrom(job) == ResumeLatest {

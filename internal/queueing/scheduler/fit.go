@@ -13,10 +13,7 @@ type choice struct {
 }
 
 func better(a, b choice) bool {
-	if a.score != b.score {
-		return a.score < b.score
-	}
-	return a.node < b.node
+	return a.score < b.score || a.score == b.score && a.node < b.node
 }
 
 // score of a node for a member: the fewer GPUs, other extended resources and CPU would be left, the better, so that whole nodes
