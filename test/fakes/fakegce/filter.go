@@ -35,6 +35,7 @@ func (d *document) parseFilter(s discovery.JsonSchema, text string) (*filter, er
 		}
 		f.tokens = append(f.tokens, found[1])
 	}
+	// An error does not depend on the resource: the expression is checked with none, once.
 	f.keeps(nil)
 	f.has = func([]string) bool { return true }
 	if f.err == nil && f.at < len(f.tokens) {

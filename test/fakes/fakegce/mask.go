@@ -2,6 +2,7 @@ package fakegce
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -58,7 +59,7 @@ func maskPaths(text string) (paths []string, err error) {
 // mask says which of the wanted fields an answer cannot have.
 func (c *checker) mask(m mask, before ...string) {
 	for name, sub := range m {
-		path := append(before[:len(before):len(before)], name)
+		path := slices.Concat(before, []string{name})
 		if !c.has(c.Schemas[c.method.Response.Ref], path) {
 			c.add("fields: %s: there is no such field", strings.Join(path, "/"))
 			continue

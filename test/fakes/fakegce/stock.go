@@ -23,8 +23,8 @@ type Stock struct {
 // SetStock limits the instances of a kind; a later call for the same kind replaces an earlier one.
 func (s *Server) SetStock(stock Stock) {
 	defer s.enter()()
-	others := slices.DeleteFunc(s.stock, func(known *Stock) bool { return known.Zone == stock.Zone && known.Model == stock.Model })
-	s.stock = append(others, &stock)
+	s.stock = slices.DeleteFunc(s.stock, func(known *Stock) bool { return known.Zone == stock.Zone && known.Model == stock.Model })
+	s.stock = append(s.stock, &stock)
 }
 
 // StockOut lets zones have nothing to give.
