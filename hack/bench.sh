@@ -14,4 +14,4 @@ fi
 
 say "measuring"
 # shellcheck disable=SC2086 # BENCH_ARGS are several words
-exec go test -run "^$" -bench . -benchtime 1x -timeout 0 ./test/bench/performance -args ${BENCH_ARGS:-}
+exec go test -run '^$' -bench . -benchtime 1x -timeout 0 ./test/bench/performance -args ${BENCH_ARGS:-}

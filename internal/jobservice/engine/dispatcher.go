@@ -158,7 +158,6 @@ func (d *dispatcher) fetch(g *group) {
 		for i, some := range shares {
 			d.store.grants.add(newAllotment(chosen[i], some, over, epoch))
 		}
-		d.expireLate(left)
 	}
 }
 
@@ -173,16 +172,6 @@ func (d *dispatcher) take(ctx context.Context, g *group, wanted int) (held []red
 		shares = g.key.own.request.Shares
 	}
 	return d.store.queue.LeaseInTurns(ctx, g.key.queue, g.types, wanted, visibility, shares)
-}
-
-// expireLate answers those whose time was over while they could not be withdrawn.
-func (d *dispatcher) expireLate(left []*waiter) {
-	now := time.Now()
-	for _, w := range left {
-		if now.After(w.until) && d.withdraw(w) {
-			w.answer <- answer{}
-		}
-	}
 }
 
 // choose takes waiters from the front, and says how many tasks they want.
@@ -228,15 +217,6 @@ func (d *dispatcher) give(w *waiter, leases []jobs.Lease) {
 		return
 	}
 	w.answer <- answer{leases: leases}
-}
-
-// refuse answers a waiter whose leases could not be written; when only the queue was renewed, it waits on.
-func (d *dispatcher) refuse(w *waiter, err error) {
-	if err == redisqueue.ErrStale { //nolint:errorlint // it is made by grantAll
-		d.give(w, nil)
-		return
-	}
-	w.answer <- answer{err: err}
 }
 
 // wake lets those ask Redis who wait for a queue.

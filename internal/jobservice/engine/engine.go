@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
@@ -35,12 +36,16 @@ type Store struct {
 	deliveries chan struct{}
 	// lists bounds how many lists are asked of the database at once.
 	lists chan struct{}
-	// lost asks for Redis to be looked after; ready is closed when it can be used, and replaced when not.
+	// lost asks for Redis to be looked after; detached says that it was told that Redis cannot be used.
 	lost     chan struct{}
-	readying sync.Mutex
-	ready    chan struct{}
+	detached atomic.Bool
 
-	metrics cached[jobs.Metrics]
+	// metrics are made at most once in a second.
+	metrics struct {
+		sync.Mutex
+		value jobs.Metrics
+		at    time.Time
+	}
 
 	ctx    context.Context
 	stop   context.CancelFunc
@@ -93,8 +98,8 @@ func start(ctx context.Context, options Options, db sqlstore.Database, q *redisq
 		deliveries: make(chan struct{}, 4),
 		lists:      make(chan struct{}, listsAtOnce),
 		lost:       make(chan struct{}, 1),
-		ready:      make(chan struct{}),
 	}
+	s.detached.Store(true)
 	s.leases = newDispatcher(s)
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.background()

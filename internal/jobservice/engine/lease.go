@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
@@ -144,14 +145,16 @@ func (s *Store) grantAll(epoch string, batch []*allotment) {
 	})
 	if err != nil {
 		s.delivered.add(change.Delivered)
-		if errors.Is(err, sqlstore.ErrEpoch) {
-			err = redisqueue.ErrStale
-			s.redisFailed(err)
-		} else {
-			s.options.Logger.Error(err, "Cannot write leases; they are released when they expire")
+		if errors.Is(err, sqlstore.ErrEpoch) { // only the queue was renewed: they wait on
+			s.redisFailed(redisqueue.ErrStale)
+			for _, a := range batch {
+				s.leases.give(a.waiter, nil)
+			}
+			return
 		}
+		s.options.Logger.Error(err, "Cannot write leases; they are released when they expire")
 		for _, a := range batch {
-			s.leases.refuse(a.waiter, err)
+			a.waiter.answer <- answer{err: err}
 		}
 		return
 	}
@@ -200,9 +203,8 @@ func (s *Store) Heartbeat(ctx context.Context, id string, fence int64) (time.Tim
 		if !errors.Is(err, redisqueue.ErrStale) {
 			return over, cancelled, err
 		}
-		select {
-		case <-s.readyAgain():
-		case <-ctx.Done():
+		attached := func(context.Context) (bool, error) { return s.queue.Epoch() != "", nil }
+		if wait.PollUntilContextCancel(ctx, 10*time.Millisecond, false, attached) != nil {
 			return time.Time{}, false, fmt.Errorf("the queue: %w", jobs.ErrUnavailable)
 		}
 	}

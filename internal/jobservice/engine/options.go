@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -38,21 +39,15 @@ func (o *Options) complete() error {
 	if o.DatabaseURL == "" && o.DataDir == "" {
 		return errors.New("without a database's URL, name a folder for the data")
 	}
-	for value, standard := range map[*time.Duration]time.Duration{
-		&o.Visibility:       30 * time.Second,
-		&o.RetryDelay:       10 * time.Second,
-		&o.MaxRetryDelay:    10 * time.Minute,
-		&o.OperationTimeout: 5 * time.Second,
-		&o.TickInterval:     100 * time.Millisecond,
-		&o.OutboxAge:        3 * time.Second,
-	} {
-		if *value < 0 {
-			return errors.New("a duration is negative")
-		}
-		if *value == 0 {
-			*value = standard
-		}
+	if min(o.Visibility, o.RetryDelay, o.MaxRetryDelay, o.OperationTimeout, o.TickInterval, o.OutboxAge) < 0 {
+		return errors.New("a duration is negative")
 	}
+	o.Visibility = cmp.Or(o.Visibility, 30*time.Second)
+	o.RetryDelay = cmp.Or(o.RetryDelay, 10*time.Second)
+	o.MaxRetryDelay = cmp.Or(o.MaxRetryDelay, 10*time.Minute)
+	o.OperationTimeout = cmp.Or(o.OperationTimeout, 5*time.Second)
+	o.TickInterval = cmp.Or(o.TickInterval, 100*time.Millisecond)
+	o.OutboxAge = cmp.Or(o.OutboxAge, 3*time.Second)
 	if o.Logger.GetSink() == nil {
 		o.Logger = logr.Discard()
 	}

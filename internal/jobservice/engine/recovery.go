@@ -9,7 +9,6 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
 
 const (
@@ -42,33 +41,15 @@ func (s *Store) redisFailed(err error) {
 }
 
 func (s *Store) detach(why error) {
-	s.readying.Lock()
-	defer s.readying.Unlock()
 	s.queue.Detach()
-	select {
-	case <-s.ready: // it was ready until now
-		s.ready = make(chan struct{})
+	if !s.detached.Swap(true) {
 		s.options.Logger.Info("Redis unavailable", "reason", why.Error())
-	default:
 	}
 }
 
 func (s *Store) attached() {
-	s.readying.Lock()
-	select {
-	case <-s.ready:
-	default:
-		close(s.ready)
-	}
-	s.readying.Unlock()
+	s.detached.Store(false)
 	s.leases.wakeAll(s.ctx)
-}
-
-// readyAgain is closed when Redis can be used.
-func (s *Store) readyAgain() <-chan struct{} {
-	s.readying.Lock()
-	defer s.readying.Unlock()
-	return s.ready
 }
 
 // keepAttached brings Redis back into use whenever it was lost.
@@ -172,7 +153,14 @@ func (s *Store) load(ctx context.Context) (int, error) {
 			if len(rows) == 0 {
 				break
 			}
-			if err := loading.Add(ctx, entries(rows, i == 4), s.options.Visibility+epochMargin); err != nil {
+			var entries []redisqueue.Entry
+			for _, row := range rows {
+				entry := redisqueue.EntryOf(&row.Job)
+				if entry.Leased = row.Leased(); entry.Leased || i < 4 { // the others were seen before
+					entries = append(entries, entry)
+				}
+			}
+			if err := loading.Add(ctx, entries, s.options.Visibility+epochMargin); err != nil {
 				return n, err
 			}
 			n += len(rows)
@@ -180,17 +168,4 @@ func (s *Store) load(ctx context.Context) (int, error) {
 		}
 	}
 	return n, loading.Commit(ctx)
-}
-
-func entries(rows []*sqlstore.Row, leasedOnly bool) []redisqueue.Entry {
-	all := make([]redisqueue.Entry, 0, len(rows))
-	for _, row := range rows {
-		if leasedOnly && !row.Leased() {
-			continue
-		}
-		entry := redisqueue.EntryOf(&row.Job)
-		entry.Leased = row.Leased()
-		all = append(all, entry)
-	}
-	return all
 }

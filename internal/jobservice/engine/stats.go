@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
@@ -93,42 +92,26 @@ func (s *Store) addTimes(ctx context.Context, queues map[string]*jobs.QueueStats
 	return nil
 }
 
-// cached is a value that is made at most once in a second.
-type cached[T any] struct {
-	mutex sync.Mutex
-	value T
-	at    time.Time
-}
-
-func (c *cached[T]) get(do func() (T, error)) (T, error) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if time.Since(c.at) < time.Second {
-		return c.value, nil
-	}
-	value, err := do()
-	if err == nil {
-		c.value, c.at = value, time.Now()
-	}
-	return value, err
-}
-
 // Metrics returns the figures of the last 24 hours, by whole hours, at most a few seconds old.
 func (s *Store) Metrics(ctx context.Context) (jobs.Metrics, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
 	defer cancel()
-	return s.metrics.get(func() (jobs.Metrics, error) {
-		now := time.Now()
-		day, err := s.db.Figures(ctx, 3600, now.Add(-24*time.Hour))
-		if err != nil {
-			return jobs.Metrics{}, err
-		}
-		minutes, err := s.db.Figures(ctx, 60, now.Add(-2*time.Minute))
-		if err != nil {
-			return jobs.Metrics{}, err
-		}
-		return sumUp(day, minutes, now), nil
-	})
+	s.metrics.Lock()
+	defer s.metrics.Unlock()
+	now := time.Now()
+	if now.Sub(s.metrics.at) < time.Second {
+		return s.metrics.value, nil
+	}
+	day, err := s.db.Figures(ctx, 3600, now.Add(-24*time.Hour))
+	if err != nil {
+		return jobs.Metrics{}, err
+	}
+	minutes, err := s.db.Figures(ctx, 60, now.Add(-2*time.Minute))
+	if err != nil {
+		return jobs.Metrics{}, err
+	}
+	s.metrics.value, s.metrics.at = sumUp(day, minutes, now), now
+	return s.metrics.value, nil
 }
 
 func sumUp(day, minutes []sqlstore.Figure, now time.Time) jobs.Metrics {

@@ -31,14 +31,10 @@ func (s *Store) Submit(ctx context.Context, submitted []*jobs.Job) ([]int, error
 		return nil, nil
 	}
 	o := &submission{ticket: newTicket("submit")}
-	now := time.Now().UTC().Truncate(time.Microsecond)
+	now := moment()
 	for _, job := range submitted {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return nil, err
-		}
 		row := &sqlstore.Row{Job: *job}
-		row.ID, row.Status, row.CreatedAt, row.QueuedAt = id.String(), jobs.Queued, now, now
+		row.ID, row.Status, row.CreatedAt, row.QueuedAt = newID(), jobs.Queued, now, now
 		row.StartedAt, row.CompletedAt, row.NextRetryAt = time.Time{}, time.Time{}, time.Time{}
 		row.RetryCount, row.WorkerID, row.Fence, row.Result, row.Error = 0, "", 0, nil, ""
 		row.Timeout = row.Timeout.Truncate(time.Millisecond)

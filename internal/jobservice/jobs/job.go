@@ -72,17 +72,18 @@ type Job struct {
 	Error  string
 }
 
-// Resources of each pod, as Kubernetes quantities; GPU is a number.
+// Resources of each pod, as Kubernetes quantities; GPU is a number. The database has them as JSON.
 type Resources struct {
-	CPU, Memory string
-	GPU         int
+	CPU    string `json:"cpu,omitempty"`
+	Memory string `json:"memory,omitempty"`
+	GPU    int    `json:"gpu,omitempty"`
 }
 
-// Gang of pods that start together.
+// Gang of pods that start together. The database has it as JSON.
 type Gang struct {
-	Enabled    bool
-	MinMembers int
-	Topology   string
+	Enabled    bool   `json:"enabled"`
+	MinMembers int    `json:"minMembers,omitempty"`
+	Topology   string `json:"topology,omitempty"`
 }
 
 // Retry says how often a failed job is tried again, and how the delay grows.

@@ -86,9 +86,9 @@ type LeaseRequest struct {
 // namespace alone may have all. Where all are taken, a namespace gets more while it has less than an even share: those who were
 // there before it keep what they have, and get no more.
 type Share struct {
-	Places int
+	Places int `json:"places"`
 	// Held is how many of the places each namespace has.
-	Held map[string]int
+	Held map[string]int `json:"held"`
 }
 
 // Failure of a try.

@@ -2,10 +2,10 @@ package redisqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -14,10 +14,10 @@ func (q *Queue) Attach(ctx context.Context, epoch string) (bool, error) {
 	if epoch == "" {
 		return false, nil
 	}
-	scripts := scriptsOf(epoch)
+	s := &state{epoch: epoch, scripts: scriptsOf(epoch)}
 	var shas []string
 	for _, name := range guarded {
-		shas = append(shas, scripts[name].sha)
+		shas = append(shas, s.scripts[name].Hash())
 	}
 	known, err := q.client.ScriptExists(ctx, shas...).Result()
 	if err != nil {
@@ -27,7 +27,7 @@ func (q *Queue) Attach(ctx context.Context, epoch string) (bool, error) {
 		return false, nil
 	}
 	// The scripts look for the epoch's key themselves.
-	q.state.Store(&state{epoch: epoch, scripts: scripts})
+	q.state.Store(s)
 	if _, err := q.Heartbeat(ctx, Held{ID: "none"}, time.Second); err != nil {
 		q.Detach()
 		return false, nil
@@ -37,15 +37,15 @@ func (q *Queue) Attach(ctx context.Context, epoch string) (bool, error) {
 
 // Loading replaces the data by those of a new epoch. One may load at a time; when two try, the one that began first fails.
 type Loading struct {
-	q       *Queue
-	epoch   string
-	scripts map[string]script
-	life    string
+	*state
+
+	q    *Queue
+	life string
 }
 
 // Begin forgets all data.
 func (q *Queue) Begin(ctx context.Context, epoch string) (*Loading, error) {
-	l := &Loading{q: q, epoch: epoch, scripts: scriptsOf(epoch)}
+	l := &Loading{q: q, state: &state{epoch: epoch, scripts: scriptsOf(epoch)}}
 	var err error
 	if l.life, err = q.life(ctx); err != nil {
 		return nil, err
@@ -61,20 +61,19 @@ func (q *Queue) life(ctx context.Context) (string, error) {
 	if q.embedded != nil {
 		return "embedded", nil
 	}
-	text, err := q.client.Info(ctx, "server").Result()
-	if err != nil {
+	server := q.client.InfoMap(ctx, "server")
+	if err := server.Err(); err != nil {
 		return "", unavailable(err)
 	}
-	for line := range strings.Lines(text) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			return strings.TrimSpace(id), nil
-		}
+	id := server.Item("Server", "run_id")
+	if id == "" {
+		return "", errors.New("redis names no run_id")
 	}
-	return "", fmt.Errorf("redis names no run_id")
+	return id, nil
 }
 
 func (l *Loading) eval(ctx context.Context, name string, arguments ...any) error {
-	return unavailable(l.q.client.Eval(ctx, l.scripts[name].text, nil, arguments...).Err())
+	return unavailable(l.scripts[name].Eval(ctx, l.q.client, nil, arguments...).Err())
 }
 
 // Add adds jobs. Leased ones get a whole visibility.
@@ -101,7 +100,7 @@ func (l *Loading) Add(ctx context.Context, entries []Entry, visibility time.Dura
 // Commit says that all were added, and uses them.
 func (l *Loading) Commit(ctx context.Context) error {
 	for _, name := range guarded {
-		if err := l.q.client.ScriptLoad(ctx, l.scripts[name].text).Err(); err != nil {
+		if err := l.scripts[name].Load(ctx, l.q.client).Err(); err != nil {
 			return unavailable(err)
 		}
 	}
@@ -117,6 +116,6 @@ func (l *Loading) Commit(ctx context.Context) error {
 	if err := l.eval(ctx, "commit"); err != nil {
 		return err
 	}
-	l.q.state.Store(&state{epoch: l.epoch, scripts: l.scripts})
+	l.q.state.Store(l.state)
 	return nil
 }

@@ -29,15 +29,7 @@ var ErrStale = errors.New("the data in Redis are of another epoch")
 
 // Entry is what Redis must know of a job.
 type Entry struct {
-	ID        string
-	Namespace string
-	Queue     string
-	Type      string
-	Executor  jobs.Executor
-	Priority  int
-	Created   time.Time
-	// Fence of its newest lease.
-	Fence int64
+	*jobs.Job
 	// Due is when it may run; zero: now.
 	Due time.Time
 	// Leased jobs do not wait; for Load only.
@@ -46,10 +38,7 @@ type Entry struct {
 
 // EntryOf a job.
 func EntryOf(job *jobs.Job) Entry {
-	e := Entry{
-		ID: job.ID, Namespace: job.Namespace, Queue: job.Queue, Type: job.Type, Executor: job.Executor, Priority: job.Priority,
-		Created: job.CreatedAt, Fence: job.Fence,
-	}
+	e := Entry{Job: job}
 	if job.Status == jobs.Retrying && job.NextRetryAt.After(time.Now()) {
 		e.Due = job.NextRetryAt
 	}
@@ -58,7 +47,7 @@ func EntryOf(job *jobs.Job) Entry {
 
 // score orders by priority, the highest first, then by age. Below 2^49, so that Redis' numbers hold it exactly.
 func (e Entry) score() string {
-	return strconv.FormatInt(int64(100-e.Priority)<<42+e.Created.UnixMilli(), 10)
+	return strconv.FormatInt(int64(100-e.Priority)<<42+e.CreatedAt.UnixMilli(), 10)
 }
 
 func (e Entry) kind() string { return string(e.Executor) + "/" + e.Type }
@@ -87,7 +76,7 @@ type Queue struct {
 // state is the epoch that is used, with its scripts.
 type state struct {
 	epoch   string
-	scripts map[string]script
+	scripts map[string]*redis.Script
 }
 
 // Open opens a Redis by a URL like redis://:password@host:6379/0. It need not answer yet.
@@ -304,7 +293,7 @@ func (q *Queue) runOf(ctx context.Context, s *state, name string, arguments ...a
 		command.SetErr(ErrStale)
 		return command
 	}
-	command := q.client.EvalSha(ctx, s.scripts[name].sha, nil, arguments...)
+	command := s.scripts[name].EvalSha(ctx, q.client, nil, arguments...)
 	switch err := command.Err(); {
 	case err == nil:
 	case redis.HasErrorPrefix(err, "NOSCRIPT"), strings.Contains(err.Error(), "EPOCH"):

@@ -1,17 +1,14 @@
 package redisqueue
 
 import (
-	"crypto/sha1" //nolint:gosec // Redis names scripts by it
 	"embed"
-	"encoding/hex"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 //go:embed scripts/*.lua
 var files embed.FS
-
-// script is one Lua script of an epoch.
-type script struct{ text, sha string }
 
 // The scripts in Redis. Each runs only in its own epoch.
 var guarded = []string{"enqueue", "lease", "heartbeat", "adopt", "remove", "release", "tick", "share"}
@@ -28,13 +25,9 @@ func read(name string) string {
 }
 
 // scriptsOf an epoch, by name.
-func scriptsOf(epoch string) map[string]script {
-	all := map[string]script{}
-	add := func(name, text string) {
-		text = strings.ReplaceAll(text, "@EPOCH@", epoch)
-		sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-		all[name] = script{text: text, sha: hex.EncodeToString(sum[:])}
-	}
+func scriptsOf(epoch string) map[string]*redis.Script {
+	all := map[string]*redis.Script{}
+	add := func(name, text string) { all[name] = redis.NewScript(strings.ReplaceAll(text, "@EPOCH@", epoch)) }
 	for _, name := range guarded {
 		add(name, read("common")+read("guard")+read(name))
 	}

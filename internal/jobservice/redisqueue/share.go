@@ -13,16 +13,11 @@ const unbounded = 1 << 40
 
 // shareRequest is what the script of LeaseInTurns reads. No list and no object of it may be null, which is neither to Lua.
 type shareRequest struct {
-	Queue      string      `json:"queue"`
-	Types      []string    `json:"types"`
-	Limit      int         `json:"limit"`
-	Visibility int64       `json:"visibility"`
-	Shares     []heldPlace `json:"shares"`
-}
-
-type heldPlace struct {
-	Places int            `json:"places"`
-	Held   map[string]int `json:"held"`
+	Queue      string       `json:"queue"`
+	Types      []string     `json:"types"`
+	Limit      int          `json:"limit"`
+	Visibility int64        `json:"visibility"`
+	Shares     []jobs.Share `json:"shares"`
 }
 
 // LeaseInTurns takes at most limit jobs for Kubernetes that wait, as many of each namespace as the shares admit; nil: any number. types:
@@ -35,11 +30,10 @@ func (q *Queue) LeaseInTurns(
 		shares = []jobs.Share{{Places: unbounded}}
 	}
 	for _, share := range shares {
-		place := heldPlace{Places: share.Places, Held: share.Held}
-		if place.Held == nil {
-			place.Held = map[string]int{}
+		if share.Held == nil {
+			share.Held = map[string]int{}
 		}
-		request.Shares = append(request.Shares, place)
+		request.Shares = append(request.Shares, share)
 	}
 	text, err := json.Marshal(request)
 	if err != nil {

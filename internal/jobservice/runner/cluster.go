@@ -59,46 +59,28 @@ func NewCluster(config *clientrest.Config, options Options) (*Cluster, error) {
 	}
 	limited := clientrest.CopyConfig(streaming)
 	limited.Timeout = requestTimeout
+	// A limit of its own: a busy Dispatcher must not make the service seem cut off.
+	probing := clientrest.CopyConfig(streaming)
+	probing.QPS, probing.Timeout = -1, 3*time.Second
 	// One transport, and so one limit and one set of connections, for all clients but the streams.
-	transport, err := clientrest.HTTPClientFor(limited)
-	if err != nil {
+	transport, errTransport := clientrest.HTTPClientFor(limited)
+	watching, errWatching := clientrest.HTTPClientFor(streaming)
+	probe, errProbe := clientset.NewForConfig(probing)
+	if err := errors.Join(errTransport, errWatching, errProbe); err != nil {
 		return nil, fmt.Errorf("set up the connection to the API server: %w", err)
 	}
 	mapper := newMapper()
-	c := &Cluster{logSlots: make(chan struct{}, logPods)}
-	if c.direct, err = client.New(limited, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper}); err != nil {
-		return nil, fmt.Errorf("set up the client of the API server: %w", err)
-	}
-	watching, err := clientrest.HTTPClientFor(streaming)
-	if err != nil {
-		return nil, fmt.Errorf("set up the connection to the API server: %w", err)
-	}
-	c.cached, err = cache.New(streaming, cache.Options{HTTPClient: watching, Scheme: scheme, Mapper: mapper, ByObject: cachedObjects()})
-	if err != nil {
-		return nil, fmt.Errorf("set up the cache: %w", err)
-	}
-	if c.typed, err = clientset.NewForConfigAndClient(streaming, watching); err != nil {
-		return nil, fmt.Errorf("set up the client of the API server: %w", err)
-	}
-	if c.probe, err = prober(streaming); err != nil {
-		return nil, err
-	}
+	c := &Cluster{logSlots: make(chan struct{}, logPods), probe: probe.CoreV1().RESTClient()}
+	var errs [4]error
+	c.direct, errs[0] = client.New(limited, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper})
+	c.cached, errs[1] = cache.New(streaming, cache.Options{HTTPClient: watching, Scheme: scheme, Mapper: mapper, ByObject: cachedObjects()})
+	c.typed, errs[2] = clientset.NewForConfigAndClient(streaming, watching)
 	// A limit of their own: neither do many unknown tokens keep others from the API server, nor what is busy keeps users out.
-	if c.reviews, err = clientset.NewForConfigAndClient(limited, transport); err != nil {
-		return nil, fmt.Errorf("set up the client of the API server: %w", err)
+	c.reviews, errs[3] = clientset.NewForConfigAndClient(limited, transport)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("set up the clients of the API server: %w", err)
 	}
 	return c, nil
-}
-
-// prober has a limit of its own: a busy Dispatcher must not make the service seem cut off.
-func prober(config *clientrest.Config) (clientrest.Interface, error) {
-	probe := clientrest.CopyConfig(config)
-	probe.QPS, probe.Timeout = -1, 3*time.Second
-	typed, err := clientset.NewForConfig(probe)
-	if err != nil {
-		return nil, fmt.Errorf("set up the client of the API server: %w", err)
-	}
-	return typed.CoreV1().RESTClient(), nil
 }
 
 // cachedObjects says what of each kind is kept.

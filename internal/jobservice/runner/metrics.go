@@ -1,6 +1,9 @@
 package runner
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // Metrics of a Dispatcher.
 type Metrics struct {
@@ -10,17 +13,16 @@ type Metrics struct {
 
 // NewMetrics registers them.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		held: prometheus.NewGauge(prometheus.GaugeOpts{
+	metrics := promauto.With(registry)
+	return &Metrics{
+		held: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "aijob_service_dispatched", Help: "Jobs that this replica has leased and looks after as AIJobs.",
 		}),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "aijob_service_aijob_requests_total",
 			Help: "Requests to the API server that make, cancel, requeue or delete an AIJob, by verb and result (ok, refused, error).",
 		}, []string{"verb", "result"}),
 	}
-	registry.MustRegister(m.held, m.requests)
-	return m
 }
 
 func (m *Metrics) request(verb string, err error) {

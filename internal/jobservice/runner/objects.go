@@ -125,8 +125,7 @@ func number(value *int32) *int {
 	if value == nil {
 		return nil
 	}
-	whole := int(*value)
-	return &whole
+	return new(int(*value))
 }
 
 // nodesOf a ComputeCluster, with what the pods on them leave free.

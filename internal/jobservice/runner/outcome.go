@@ -8,37 +8,10 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
-// verb says what the store is to be told.
-type verb int
-
-const (
-	nothing verb = iota
-	tellPhase
-	complete
-	fail
-	cancel
-)
-
-// report is what an AIJob's status means for its job.
-type report struct {
-	verb    verb
-	phase   jobs.Status
-	result  json.RawMessage
-	failure jobs.Failure
-}
-
-// reportOf says what to report about an AIJob whose phase was last reported as told.
-func reportOf(aijob *aiplatformv1alpha1.AIJob, told jobs.Status) report {
-	phase := jobs.Status("")
+// phaseOf is what the phase of an AIJob that has not ended means for its job, whose phase was last reported as told; empty: nothing new.
+func phaseOf(aijob *aiplatformv1alpha1.AIJob, told jobs.Status) jobs.Status {
+	phase := told
 	switch aijob.Status.Phase {
-	case aiplatformv1alpha1.AIJobSucceeded:
-		return report{verb: complete, result: resultOf(aijob)}
-	case aiplatformv1alpha1.AIJobFailed:
-		return report{verb: fail, failure: jobs.Failure{Message: messageOf(aijob)}}
-	case aiplatformv1alpha1.AIJobDeadLetter:
-		return report{verb: fail, failure: jobs.Failure{Message: messageOf(aijob), Retryable: true}}
-	case aiplatformv1alpha1.AIJobCancelled:
-		return report{verb: cancel}
 	case aiplatformv1alpha1.AIJobScheduled:
 		phase = jobs.Scheduled
 	case aiplatformv1alpha1.AIJobRunning:
@@ -51,10 +24,10 @@ func reportOf(aijob *aiplatformv1alpha1.AIJob, told jobs.Status) report {
 			phase = jobs.Retrying
 		}
 	}
-	if phase == "" || phase == told {
-		return report{}
+	if phase == told {
+		return ""
 	}
-	return report{verb: tellPhase, phase: phase}
+	return phase
 }
 
 // ended says whether an AIJob is in a phase that it does not leave by itself.

@@ -81,18 +81,21 @@ func (d *Dispatcher) settle(ctx context.Context, t task, err error) error {
 		return err
 	}
 	d.log.Info("AIJob refused", "job", t.job.ID, "namespace", t.job.Namespace, "error", refusal)
-	return d.end(t, func() error {
-		_, err := d.store.Fail(ctx, t.job.ID, t.fence, jobs.Failure{Message: refusal.Error()})
-		return err
-	})
+	return d.fail(ctx, t, jobs.Failure{Message: refusal.Error()})
 }
 
 // refusal is an error that trying again does not change.
 type refusal struct{ error }
 
-// end tells the store of the end of a job, and is done with it.
-func (d *Dispatcher) end(t task, tell func() error) error {
-	if err := tell(); err != nil && !lost(err) {
+// fail ends a job with a failure.
+func (d *Dispatcher) fail(ctx context.Context, t task, failure jobs.Failure) error {
+	_, err := d.store.Fail(ctx, t.job.ID, t.fence, failure)
+	return d.end(t, err)
+}
+
+// end is done with a job whose end the store was told.
+func (d *Dispatcher) end(t task, err error) error {
+	if err != nil && !lost(err) {
 		return err
 	}
 	d.forget(t.job.ID, t.fence)
@@ -195,31 +198,27 @@ func (d *Dispatcher) follow(ctx context.Context, t task) error {
 	if aijob.Status.Phase == aiplatformv1alpha1.AIJobDeadLetter && (asked || end != nil && end.Time.Equal(t.requeued)) {
 		return nil // about to be queued again
 	}
-	report := reportOf(aijob, t.told)
 	id, fence := t.job.ID, t.fence
-	switch report.verb {
-	case tellPhase:
-		if err := d.store.Phase(ctx, id, fence, report.phase); err != nil {
-			return err
-		}
-		d.change(id, fence, func(t *task) { t.told = report.phase })
-	case complete:
-		return d.end(t, func() error {
-			_, err := d.store.Complete(ctx, id, fence, report.result)
-			return err
-		})
-	case fail:
-		return d.end(t, func() error {
-			_, err := d.store.Fail(ctx, id, fence, report.failure)
-			return err
-		})
-	case cancel:
-		return d.end(t, func() error {
-			_, err := d.store.Cancel(ctx, id, "AIJob "+aijob.Namespace+"/"+aijob.Name)
-			return err
-		})
-	case nothing:
+	switch aijob.Status.Phase {
+	case aiplatformv1alpha1.AIJobSucceeded:
+		_, err := d.store.Complete(ctx, id, fence, resultOf(aijob))
+		return d.end(t, err)
+	case aiplatformv1alpha1.AIJobFailed:
+		return d.fail(ctx, t, jobs.Failure{Message: messageOf(aijob)})
+	case aiplatformv1alpha1.AIJobDeadLetter:
+		return d.fail(ctx, t, jobs.Failure{Message: messageOf(aijob), Retryable: true})
+	case aiplatformv1alpha1.AIJobCancelled:
+		_, err := d.store.Cancel(ctx, id, "AIJob "+aijob.Namespace+"/"+aijob.Name)
+		return d.end(t, err)
 	}
+	phase := phaseOf(aijob, t.told)
+	if phase == "" {
+		return nil
+	}
+	if err := d.store.Phase(ctx, id, fence, phase); err != nil {
+		return err
+	}
+	d.change(id, fence, func(t *task) { t.told = phase })
 	return nil
 }
 
@@ -233,11 +232,8 @@ func (d *Dispatcher) missing(ctx context.Context, t task) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read the AIJob: %w", err)
 	}
-	return d.end(t, func() error {
-		_, err := d.store.Fail(ctx, t.job.ID, t.fence, jobs.Failure{
-			Message: fmt.Sprintf("AIJob %s in namespace %s was deleted before the job ended", nameOf(&t.job).Name, t.job.Namespace),
-		})
-		return err
+	return d.fail(ctx, t, jobs.Failure{
+		Message: fmt.Sprintf("AIJob %s in namespace %s was deleted before the job ended", nameOf(&t.job).Name, t.job.Namespace),
 	})
 }
 

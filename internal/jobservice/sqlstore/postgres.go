@@ -105,16 +105,11 @@ func unavailable(err error) error {
 	return fmt.Errorf("the database: %w: %w", jobs.ErrUnavailable, err)
 }
 
-func bytesOf(id string) ([16]byte, bool) {
-	parsed, err := uuid.Parse(id)
-	return parsed, err == nil
-}
-
 // keys leaves out what is no UUID: there is no such job.
 func keys(ids []string) [][16]byte {
 	parsed := make([][16]byte, 0, len(ids))
 	for _, id := range ids {
-		if key, ok := bytesOf(id); ok {
+		if key, err := uuid.Parse(id); err == nil {
 			parsed = append(parsed, key)
 		}
 	}
@@ -134,7 +129,7 @@ func (p *postgres) Insert(ctx context.Context, rows []*Row, outbox Outbox, deliv
 	submitters, specs := make([]string, n), make([]string, n)
 	for i, r := range rows {
 		var err error
-		ids[i], _ = bytesOf(r.ID)
+		ids[i] = uuid.MustParse(r.ID)
 		namespaces[i], queues[i], types[i], executors[i] = r.Namespace, r.Queue, r.Type, string(r.Executor)
 		priorities[i], submitters[i], created[i] = int16(r.Priority), r.Submitter, micros(r.CreatedAt)
 		if specs[i], err = encodeSpec(&r.Job); err != nil {
@@ -233,7 +228,7 @@ func (p *postgres) write(ctx context.Context, connection *pgxpool.Conn, changed 
 		queued, started, completed, next := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 		retries, fences, leases, settled := make([]int32, n), make([]int64, n), make([]int64, n), make([]int64, n)
 		for i, r := range changed {
-			ids[i], _ = bytesOf(r.ID)
+			ids[i] = uuid.MustParse(r.ID)
 			statuses[i], workers[i], results[i], failures[i] = string(r.Status), r.WorkerID, string(r.Result), r.Error
 			queued[i], started[i], completed[i], next[i] = micros(r.QueuedAt), micros(r.StartedAt), micros(r.CompletedAt), micros(r.NextRetryAt)
 			retries[i], fences[i], leases[i], settled[i] = int32(r.RetryCount), r.Fence, r.LeaseID, r.Settled
@@ -265,13 +260,19 @@ func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func
 	key := lockSpace | int64(hash.Sum32())
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	connection, err := p.pool.Acquire(soon)
+	// The lock is as long as its transaction.
+	tx, err := p.pool.Begin(soon)
 	if err != nil {
 		return nil, nil, unavailable(err)
 	}
+	end := func() {
+		soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		_ = tx.Rollback(soon) // closes the connection when it fails: then the server ends the transaction
+	}
 	var got bool
-	if err := connection.QueryRow(soon, "SELECT pg_try_advisory_lock($1)", key).Scan(&got); err != nil || !got {
-		connection.Release()
+	if err := tx.QueryRow(soon, "SELECT pg_try_advisory_xact_lock($1)", key).Scan(&got); err != nil || !got {
+		end()
 		if err == nil {
 			err = ErrLocked
 		}
@@ -279,7 +280,7 @@ func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func
 	}
 	held, lost := context.WithCancel(ctx)
 	stopped := make(chan struct{})
-	go func() { // the lock is as long as its connection
+	go func() {
 		defer close(stopped)
 		for {
 			select {
@@ -287,7 +288,7 @@ func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func
 				return
 			case <-time.After(time.Second):
 				ask, cancel := context.WithTimeout(held, 2*time.Second)
-				_, err := connection.Exec(ask, "SELECT 1")
+				_, err := tx.Exec(ask, "SELECT 1")
 				cancel()
 				if err != nil {
 					lost()
@@ -298,12 +299,7 @@ func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func
 	return held, func() {
 		lost()
 		<-stopped
-		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		if _, err := connection.Exec(free, "SELECT pg_advisory_unlock($1)", key); err != nil {
-			_ = connection.Conn().Close(free) // then the server frees it
-		}
-		connection.Release()
+		end()
 	}, nil
 }
 

@@ -12,37 +12,18 @@ import (
 type spec struct {
 	Image     string          `json:"image,omitempty"`
 	Config    json.RawMessage `json:"config,omitempty"`
-	Resources *resources      `json:"resources,omitempty"`
-	Gang      *gang           `json:"gang,omitempty"`
+	Resources jobs.Resources  `json:"resources,omitzero"`
+	Gang      jobs.Gang       `json:"gang,omitzero"`
 	Timeout   int64           `json:"timeoutMilliseconds,omitempty"`
 	Retries   int             `json:"maxRetries,omitempty"`
 	Backoff   float64         `json:"backoffMultiplier,omitempty"`
 }
 
-type resources struct {
-	CPU    string `json:"cpu,omitempty"`
-	Memory string `json:"memory,omitempty"`
-	GPU    int    `json:"gpu,omitempty"`
-}
-
-type gang struct {
-	Enabled    bool   `json:"enabled"`
-	MinMembers int    `json:"minMembers,omitempty"`
-	Topology   string `json:"topology,omitempty"`
-}
-
 func encodeSpec(job *jobs.Job) (string, error) {
-	s := spec{
-		Image: job.Image, Config: job.Config, Timeout: job.Timeout.Milliseconds(),
+	text, err := json.Marshal(spec{
+		Image: job.Image, Config: job.Config, Resources: job.Resources, Gang: job.Gang, Timeout: job.Timeout.Milliseconds(),
 		Retries: job.Retry.MaxRetries, Backoff: job.Retry.BackoffMultiplier,
-	}
-	if job.Resources != (jobs.Resources{}) {
-		s.Resources = &resources{job.Resources.CPU, job.Resources.Memory, job.Resources.GPU}
-	}
-	if job.Gang != (jobs.Gang{}) {
-		s.Gang = &gang{job.Gang.Enabled, job.Gang.MinMembers, job.Gang.Topology}
-	}
-	text, err := json.Marshal(s)
+	})
 	return string(text), err
 }
 
@@ -51,14 +32,9 @@ func decodeSpec(text []byte, job *jobs.Job) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("the spec of job %s: %w", job.ID, err)
 	}
-	job.Image, job.Config, job.Timeout = s.Image, s.Config, time.Duration(s.Timeout)*time.Millisecond
+	job.Image, job.Config, job.Resources, job.Gang = s.Image, s.Config, s.Resources, s.Gang
+	job.Timeout = time.Duration(s.Timeout) * time.Millisecond
 	job.Retry = jobs.Retry{MaxRetries: s.Retries, BackoffMultiplier: s.Backoff}
-	if s.Resources != nil {
-		job.Resources = jobs.Resources{CPU: s.Resources.CPU, Memory: s.Resources.Memory, GPU: s.Resources.GPU}
-	}
-	if s.Gang != nil {
-		job.Gang = jobs.Gang{Enabled: s.Gang.Enabled, MinMembers: s.Gang.MinMembers, Topology: s.Gang.Topology}
-	}
 	return nil
 }
 

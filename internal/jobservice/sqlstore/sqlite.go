@@ -22,9 +22,7 @@ type sqlite struct {
 	// One connection of the database writes: SQLite has one writer at a time, and waiting here is fair and cheap.
 	database
 	lock *os.File
-
-	mutex sync.Mutex
-	held  map[string]bool
+	held sync.Map // by the names of locks
 }
 
 // inSQLite is the dialect of a SQLite.
@@ -71,7 +69,7 @@ func OpenSQLite(ctx context.Context, folder string) (Database, error) {
 	// FULL waits for the disk at each commit. What is temporary stays in memory: a pod has no other folder that it may write to.
 	name := "file:" + filepath.Join(folder, "jobs.db") +
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=temp_store(memory)"
-	s := &sqlite{lock: lock, held: map[string]bool{}}
+	s := &sqlite{lock: lock}
 	s.dialect = s.inSQLite()
 	if s.write, err = sql.Open("sqlite", name+"&_txlock=immediate"); err == nil {
 		s.write.SetMaxOpenConns(1)
@@ -180,17 +178,10 @@ func (s *sqlite) Change(ctx context.Context, change Change) error {
 
 // Lock is one within the process: no other has the folder.
 func (s *sqlite) Lock(ctx context.Context, name string) (context.Context, func(), error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.held[name] {
+	if _, locked := s.held.LoadOrStore(name, true); locked {
 		return nil, nil, ErrLocked
 	}
-	s.held[name] = true
-	return ctx, func() {
-		s.mutex.Lock()
-		defer s.mutex.Unlock()
-		delete(s.held, name)
-	}, nil
+	return ctx, func() { s.held.Delete(name) }, nil
 }
 
 func (s *sqlite) Tidy(ctx context.Context) error {

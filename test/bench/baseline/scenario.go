@@ -55,6 +55,7 @@ func Classes() []*Class {
 type Job struct {
 	// Name tells it from the others; Queue has a name as well.
 	Name, Queue string
+	Cohort      int
 	Class       *Class
 	// After is when it comes, from the start.
 	After time.Duration
@@ -76,7 +77,7 @@ func Jobs(cohorts int, classes []*Class, scale float64) []Job {
 				for i := range int(math.Ceil(float64(class.Count) * scale)) {
 					jobs = append(jobs, Job{
 						Name:  fmt.Sprintf("%s-%s-%d", Queue(c, q), class.Name, i),
-						Queue: Queue(c, q), Class: class, After: time.Duration(i) * class.Every,
+						Queue: Queue(c, q), Cohort: c, Class: class, After: time.Duration(i) * class.Every,
 					})
 				}
 			}

@@ -3,6 +3,7 @@ package performance
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -21,53 +22,40 @@ import (
 // baselineLimit is how long the jobs of the baseline may take before the measurement gives up.
 const baselineLimit = 15 * time.Minute
 
-// queues is what was measured with the baseline of queues.
-type queues struct {
-	jobs int
-	// wall is the time from the first creation to the end of the last job; late is how long after its time the last job was
-	// created, which the scenario does not know.
-	wall, late time.Duration
-	// waits of the jobs of each class, from the request to create one to its phase Scheduled.
-	waits map[string][]time.Duration
-	// used is the processor time of each program, memory the most that the manager had resident, in bytes.
-	used   map[string]time.Duration
-	memory int64
-	// writes are the requests that changed something, of all clients.
-	writes map[write]int
-	// most units that pods of one cohort held at any time.
-	most int64
-	// alone is how long the requests alone took of so many jobs.
-	alone     time.Duration
-	aloneJobs int
-}
-
 func measureBaseline(b *bench, results *strings.Builder) {
-	measured := queues{waits: map[string][]time.Duration{}}
 	c := b.startCluster(clusterOptions{bare: true})
-	m := c.launchManager()
+	c.launchManager()
 	require.NoError(b, c.createAll(b.Context(), baselineQueues()))
 	ctx, cancel := context.WithTimeout(b.Context(), baselineLimit)
 	defer cancel()
 	// A few jobs of each class go before, until everything has been used once.
 	c.runLoad(ctx, warmUp, baseline.Jobs(baseline.Cohorts, baseline.Classes(), 0.001))
-	managed, before, used := m.settle(), c.writes(ctx), processorTimes(b)
+	managed, before, start := c.settle(), c.writes(ctx), processorTimes(b)
 	jobs := baseline.Jobs(baseline.Cohorts, baseline.Classes(), b.baselineScale)
 	l := c.runLoad(ctx, namespace, jobs)
-	measured.used = usedSince(b, used)
-	measured.used[managerName] = m.cpu() - managed
-	measured.memory, measured.writes = m.peakMemory(), c.writes(ctx)
-	for kind := range measured.writes {
-		measured.writes[kind] -= before[kind]
-	}
-	measured.jobs, measured.wall, measured.late, measured.most = len(jobs), l.last.Sub(l.start), l.late, slices.Max(l.most)
-	for _, j := range l.jobs {
-		measured.waits[j.Class.Name] = append(measured.waits[j.Class.Name], j.scheduled.Sub(j.sent))
+	used := usedSince(b, start)
+	used[managerName] = c.cpu() - managed
+	memory, writes := c.peakMemory(), c.writes(ctx)
+	for kind := range writes {
+		writes[kind] -= before[kind]
 	}
 	c.stop(managerName)
-	measured.aloneJobs = int(math.Ceil(aloneShare * float64(len(jobs))))
-	measured.alone = c.requestsAlone(ctx, jobs[len(jobs)-measured.aloneJobs:])
-	require.LessOrEqual(b, measured.most, int64(baseline.Queues*baseline.Quota), "units that pods of a cohort held at once, and its queues have")
-	measured.write(results)
+	aloneJobs := int(math.Ceil(aloneShare * float64(len(jobs))))
+	alone := c.requestsAlone(ctx, jobs[len(jobs)-aloneJobs:])
+
+	const most = int64(baseline.Queues * baseline.Quota)
+	require.LessOrEqual(b, slices.Max(l.most), most, "units that pods of a cohort held at once, and its queues have")
+	wall, allAlone := l.last.Sub(l.start), time.Duration(float64(alone)*float64(len(jobs))/float64(aloneJobs))
+	fmt.Fprintf(results, "\nAll **%d of %d** AIJobs Succeeded, **%.0f s** after the first was created (Kueue's threshold: %.0f s; the quotas alone: %.0f s).\n",
+		len(jobs), len(jobs), wall.Seconds(), baseline.Threshold.Seconds(), baseline.AtLeast.Seconds())
+	fmt.Fprintf(results, "The last was created %.0f s after its time in the scenario. Pods of one cohort never held more than %d of its %d units.\n\n",
+		l.late.Seconds(), slices.Max(l.most), most)
+	waitsTable(results, l)
+	fmt.Fprintf(results, "\nThe seven requests that none of them can do without, sent right after by %d clients for %d jobs more with no one watching, took %.1f ms per job:\n"+
+		"**%.0f s** for %d jobs. The whole took **%.1f times** as long.\n",
+		aloneClients, aloneJobs, perJob(alone, aloneJobs), allAlone.Seconds(), len(jobs), wall.Seconds()/allAlone.Seconds())
+	usageTable(results, len(jobs), wall, used, memory)
+	requestsTable(results, len(jobs), writes)
 }
 
 // baselineQueues are the queues of the scenario. A unit is a core.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes"
@@ -19,6 +19,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/bench/baseline"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // queueLoad creates AIJobs, watches them to their end, and plays scheduler and kubelet for their pods. It shares the processors with what
@@ -27,17 +28,22 @@ type queueLoad struct {
 	namespace string
 	typed     *kubernetes.Clientset
 	jobsAPI   rest.Interface
-	failed    chan error
-	ended     chan struct{}
+	// fail ends the load with the first error.
+	fail  context.CancelCauseFunc
+	ended chan struct{}
 
+	// start is when the first job is created.
+	start time.Time
+
+	// jobs are the same from the start on; what happened to each is guarded by the mutex.
+	jobs  map[string]*loadJob
 	mutex sync.Mutex
 	// What follows is guarded by the mutex.
-	jobs map[string]*loadJob
-	// scheduled and done count jobs.
-	scheduled, done int
-	// start is when the first job was created, last when the last ended, late how long after its time one was created at most.
-	start, last time.Time
-	late        time.Duration
+	// created, scheduled and done count jobs.
+	created, scheduled, done int
+	// last is when the last job ended, late how long after its time one was created at most.
+	last time.Time
+	late time.Duration
 	// holds are the units that pods of a cohort hold, most the most of them at any time.
 	holds, most []int64
 }
@@ -50,7 +56,6 @@ const baselineCreators = 6
 type loadJob struct {
 	baseline.Job
 
-	cohort                 int
 	sent, scheduled, ended time.Time
 }
 
@@ -62,24 +67,18 @@ func (c *cluster) newLoad(namespace string) *queueLoad {
 		serializer.NewCodecFactory(c.client.Scheme()), http)
 	require.NoError(c, err)
 	return &queueLoad{
-		namespace: namespace, typed: c.typed(), jobsAPI: jobsAPI, failed: make(chan error, 1), ended: make(chan struct{}),
+		namespace: namespace, typed: c.typed(), jobsAPI: jobsAPI, ended: make(chan struct{}), start: time.Now(),
 		jobs: map[string]*loadJob{}, holds: make([]int64, baseline.Cohorts), most: make([]int64, baseline.Cohorts),
 	}
 }
 
 // runLoad runs jobs; all must succeed.
 func (c *cluster) runLoad(ctx context.Context, namespace string, jobs []baseline.Job) *queueLoad {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	l := c.newLoad(namespace)
-	cohorts := map[string]int{}
-	for c := range baseline.Cohorts {
-		for q := range baseline.Queues {
-			cohorts[baseline.Queue(c, q)] = c
-		}
-	}
+	ctx, l.fail = context.WithCancelCause(ctx)
+	defer l.fail(nil)
 	for _, j := range jobs {
-		l.jobs[j.Name] = &loadJob{Job: j, cohort: cohorts[j.Queue]}
+		l.jobs[j.Name] = &loadJob{Job: j}
 	}
 	// The watches go on from here.
 	none, err := l.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 1})
@@ -94,10 +93,8 @@ func (c *cluster) runLoad(ctx context.Context, namespace string, jobs []baseline
 		select {
 		case <-l.ended:
 			return l
-		case err := <-l.failed:
-			require.NoError(c, err, "%s", l)
 		case <-ctx.Done():
-			require.NoError(c, ctx.Err(), "%s", l)
+			require.NoError(c, context.Cause(ctx), "%s", l)
 		case <-ticker.C:
 			require.False(c, c.running[managerName].Ended(), "the manager ended")
 			say("%s", l)
@@ -109,97 +106,45 @@ func (c *cluster) runLoad(ctx context.Context, namespace string, jobs []baseline
 func (l *queueLoad) String() string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	created := 0
-	for _, j := range l.jobs {
-		if !j.sent.IsZero() {
-			created++
-		}
-	}
 	return fmt.Sprintf("of %d jobs %d created, at most %.1f s late, %d scheduled, %d ended; cohorts hold %v units",
-		len(l.jobs), created, l.late.Seconds(), l.scheduled, l.done, l.holds)
-}
-
-// fail ends the load with the first error.
-func (l *queueLoad) fail(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	select {
-	case l.failed <- err:
-	default:
-	}
+		len(l.jobs), l.created, l.late.Seconds(), l.scheduled, l.done, l.holds)
 }
 
 // create creates the jobs, each at its time, or as soon after it as the API server takes it.
 func (l *queueLoad) create(ctx context.Context, jobs []baseline.Job) {
-	queue := make(chan baseline.Job, len(jobs))
-	start := time.Now()
-	l.mutex.Lock()
-	l.start = start
-	l.mutex.Unlock()
-	for range baselineCreators {
-		go func() {
-			for j := range queue {
-				if err := l.createOne(ctx, j, start.Add(j.After)); err != nil {
-					l.fail(ctx, fmt.Errorf("create AIJob %s: %w", j.Name, err))
-					return
-				}
-			}
-		}()
-	}
-	defer close(queue)
+	var clients errgroup.Group
+	clients.SetLimit(baselineCreators)
 	for _, j := range jobs {
+		due := l.start.Add(j.After)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Until(start.Add(j.After))):
-			queue <- j
+		case <-time.After(time.Until(due)):
 		}
+		clients.Go(func() error { // waits for a client
+			now := time.Now()
+			l.mutex.Lock()
+			l.created++
+			l.jobs[j.Name].sent, l.late = now, max(l.late, now.Sub(due))
+			l.mutex.Unlock()
+			if err := l.post(ctx, j); err != nil {
+				l.fail(fmt.Errorf("create AIJob %s: %w", j.Name, err))
+			}
+			return nil
+		})
 	}
 }
 
-func (l *queueLoad) createOne(ctx context.Context, j baseline.Job, due time.Time) error {
-	now := time.Now()
-	l.mutex.Lock()
-	l.jobs[j.Name].sent, l.late = now, max(l.late, now.Sub(due))
-	l.mutex.Unlock()
-	return l.post(ctx, j)
-}
-
-// post creates a job.
+// post creates a job. A unit is a core.
 func (l *queueLoad) post(ctx context.Context, j baseline.Job) error {
-	body, err := json.Marshal(aiJob(l.namespace, j))
+	job := builders.AIJob(j.Name).Namespace(l.namespace).Queue(j.Queue).Priority(j.Class.Priority).
+		Request(corev1.ResourceCPU, fmt.Sprint(j.Class.Units)).ToCreate()
+	job.SetGroupVersionKind(aiplatformv1alpha1.GroupVersion.WithKind("AIJob"))
+	body, err := json.Marshal(job)
 	if err != nil {
 		return err
 	}
 	return l.jobsAPI.Post().Namespace(l.namespace).Resource("aijobs").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
-}
-
-// aiJob is a job of the scenario. A unit is a core.
-func aiJob(namespace string, j baseline.Job) *aiplatformv1alpha1.AIJob {
-	priority := j.Class.Priority
-	return &aiplatformv1alpha1.AIJob{
-		TypeMeta:   metav1.TypeMeta{APIVersion: aiplatformv1alpha1.GroupVersion.String(), Kind: "AIJob"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: j.Name},
-		Spec: aiplatformv1alpha1.AIJobSpec{
-			JobType: aiplatformv1alpha1.JobInference, Image: "simulated", QueueName: j.Queue, Priority: &priority,
-			Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewQuantity(j.Class.Units, resource.DecimalSI),
-			}},
-		},
-	}
-}
-
-// change is what counts of a change of an AIJob that a watch tells.
-type change struct {
-	Type   string `json:"type"`
-	Object struct {
-		Metadata struct {
-			Name            string `json:"name"`
-			ResourceVersion string `json:"resourceVersion"`
-		} `json:"metadata"`
-		Status json.RawMessage `json:"status"`
-	} `json:"object"`
 }
 
 // watchJobs notes the states of the jobs.
@@ -207,7 +152,7 @@ func (l *queueLoad) watchJobs(ctx context.Context, version string) {
 	for ctx.Err() == nil {
 		err := l.watchJobsFrom(ctx, &version)
 		if err != nil {
-			l.fail(ctx, fmt.Errorf("watch AIJobs: %w", err))
+			l.fail(fmt.Errorf("watch AIJobs: %w", err))
 			return
 		}
 	}
@@ -222,7 +167,13 @@ func (l *queueLoad) watchJobsFrom(ctx context.Context, version *string) error {
 	defer stream.Close()
 	changes := json.NewDecoder(stream)
 	for {
-		var is change
+		var is struct { // what counts of a change
+			Type   string
+			Object struct {
+				Metadata struct{ Name, ResourceVersion string }
+				Status   json.RawMessage
+			}
+		}
 		if err := changes.Decode(&is); err != nil {
 			return nil //nolint:nilerr // the stream has ended
 		}
@@ -286,10 +237,4 @@ func (l *queueLoad) hold(cohort int, units int64) {
 	defer l.mutex.Unlock()
 	l.holds[cohort] += units
 	l.most[cohort] = max(l.most[cohort], l.holds[cohort])
-}
-
-func (l *queueLoad) job(name string) *loadJob {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.jobs[name]
 }

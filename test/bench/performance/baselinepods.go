@@ -19,20 +19,20 @@ func (l *queueLoad) watchPods(ctx context.Context, version string) {
 	for ctx.Err() == nil {
 		watched, err := l.typed.CoreV1().Pods(l.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=", ResourceVersion: version})
 		if err != nil {
-			l.fail(ctx, fmt.Errorf("watch pods: %w", err))
+			l.fail(fmt.Errorf("watch pods: %w", err))
 			return
 		}
 		for is := range watched.ResultChan() {
 			pod, ok := is.Object.(*corev1.Pod)
 			if !ok {
-				l.fail(ctx, fmt.Errorf("watch pods: %w", apierrors.FromObject(is.Object)))
+				l.fail(fmt.Errorf("watch pods: %w", apierrors.FromObject(is.Object)))
 				return
 			}
 			version = pod.ResourceVersion
 			if is.Type == watch.Added {
 				go func() {
 					if err := l.live(ctx, pod); err != nil {
-						l.fail(ctx, fmt.Errorf("pod %s: %w", pod.Name, err))
+						l.fail(fmt.Errorf("pod %s: %w", pod.Name, err))
 					}
 				}()
 			}
@@ -42,7 +42,7 @@ func (l *queueLoad) watchPods(ctx context.Context, version string) {
 
 // live plays kube-scheduler and kubelet for a pod: it is bound to the only node that it may run on, runs for its time, and succeeds.
 func (l *queueLoad) live(ctx context.Context, pod *corev1.Pod) error {
-	j := l.job(pod.Labels[aiplatformv1alpha1.LabelAIJob])
+	j := l.jobs[pod.Labels[aiplatformv1alpha1.LabelAIJob]]
 	if j == nil {
 		return errors.New("belongs to none of the jobs")
 	}
@@ -50,7 +50,7 @@ func (l *queueLoad) live(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	l.hold(j.cohort, j.Class.Units)
+	l.hold(j.Cohort, j.Class.Units)
 	began, err := l.run(ctx, pod, node)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (l *queueLoad) live(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	case <-time.After(j.Class.Runs):
 	}
-	l.hold(j.cohort, -j.Class.Units)
+	l.hold(j.Cohort, -j.Class.Units)
 	return l.succeed(ctx, pod, began)
 }
 

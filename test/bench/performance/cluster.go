@@ -85,6 +85,8 @@ type cluster struct {
 	client  client.Client
 	// running are the programs beside the API server, by name.
 	running map[string]*process.Server
+	// metrics is the URL of the manager's.
+	metrics string
 }
 
 // startCluster starts a cluster, which ends with its part of the measurement.
@@ -173,7 +175,7 @@ func (c *cluster) kubeconfig(name string, groups ...string) string {
 }
 
 // start starts a program.
-func (c *cluster) start(name, program string, env []string, arguments ...string) *process.Server {
+func (c *cluster) start(name, program string, env []string, arguments ...string) {
 	c.running[name] = process.New(c.B, process.Options{
 		Name: name, Log: filepath.Join(c.folder, name+".log"), Stop: syscall.SIGTERM,
 		Command: func() *exec.Cmd {
@@ -183,7 +185,6 @@ func (c *cluster) start(name, program string, env []string, arguments ...string)
 		},
 		Ready: func() error { return nil },
 	})
-	return c.running[name]
 }
 
 // stop stops a program that start has started.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // creators is how many clients create jobs at the same time.
@@ -22,20 +23,16 @@ func jobName(i int) string { return fmt.Sprintf("job-%04d", i) }
 
 // trainingJob is a usual job on CPUs.
 func trainingJob(namespace, name string, workers int) *mlv1.TrainingJob {
-	return &mlv1.TrainingJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: mlv1.TrainingJobSpec{
-			Model: "cnn", Dataset: "digits", NumWorkers: int32(workers), GPUsPerWorker: ptr.To[int32](0),
-			Hyperparameters: &mlv1.Hyperparameters{
-				LearningRate: ptr.To(0.003), BatchSize: ptr.To[int32](32), Epochs: ptr.To[int32](10), Optimizer: "adamw",
-			},
-			Resources: &corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
-			},
-			// No server answers at the addresses of simulated pods.
-			Monitoring: mlv1.Monitoring{Enabled: ptr.To(false)},
-		},
+	job := builders.TrainingJob(name).Namespace(namespace).Workers(int32(workers)).ToCreate()
+	job.Spec.Hyperparameters = &mlv1.Hyperparameters{
+		LearningRate: ptr.To(0.003), BatchSize: ptr.To[int32](32), Epochs: ptr.To[int32](10), Optimizer: "adamw",
 	}
+	job.Spec.Resources = &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+	}
+	// No server answers at the addresses of simulated pods.
+	job.Spec.Monitoring = mlv1.Monitoring{Enabled: ptr.To(false)}
+	return job
 }
 
 // bareJob is an Indexed Job like the one that a TrainingJob has: the same pods, under labels that the operator does not

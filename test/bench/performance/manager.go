@@ -18,88 +18,72 @@ import (
 // managerName is that of the manager among the programs of a cluster.
 const managerName = "manager"
 
-// manager is the operator's manager as a child process.
-type manager struct {
-	*cluster
-
-	process *process.Server
-	metrics string
-}
-
 // startManager launches the manager and waits until it has run a few jobs.
-func (c *cluster) startManager(arguments ...string) *manager {
-	m := c.launchManager(arguments...)
+func (c *cluster) startManager(arguments ...string) {
+	c.launchManager(arguments...)
 	const jobs = 5
 	var objects []client.Object
 	for i := range jobs {
-		objects = append(objects, trainingJob(warmUp, fmt.Sprintf("%s-%d", jobName(i), m.process.PID()), c.workers))
+		objects = append(objects, trainingJob(warmUp, fmt.Sprintf("%s-%d", jobName(i), c.running[managerName].PID()), c.workers))
 	}
 	require.NoError(c, c.createAll(c.Context(), objects))
 	c.await("the first jobs run", time.Minute, func() (bool, error) {
 		count, err := c.states(warmUp)
 		return len(count) > 0 && count[""]+count[mlv1.StatePending]+count[mlv1.StateInitializing] == 0, err
 	})
-	return m
 }
 
 // launchManager starts the manager, with the settings that it has by itself unless arguments say otherwise.
-func (c *cluster) launchManager(arguments ...string) *manager {
+func (c *cluster) launchManager(arguments ...string) {
 	kubeconfig := c.kubeconfig(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+managerNamespace)
 	address := process.FreePort(c, process.AnyPort)
 	arguments = append([]string{
 		"manager", "--leader-elect=false", "--metrics-bind-address=" + address, "--metrics-secure=false",
 		"--health-probe-bind-address=0",
 	}, arguments...)
-	started := c.start(managerName, c.manager, []string{"KUBECONFIG=" + kubeconfig}, arguments...)
-	return &manager{cluster: c, process: started, metrics: "http://" + address + "/metrics"}
+	c.start(managerName, c.manager, []string{"KUBECONFIG=" + kubeconfig}, arguments...)
+	c.metrics = "http://" + address + "/metrics"
 }
 
-func (m *manager) cpu() time.Duration { return processorTime(m, m.process.PID()) }
+// cpu is the processor time that the manager has used, peakMemory the most that it had resident, in bytes.
+func (c *cluster) cpu() time.Duration { return processorTime(c, c.running[managerName].PID()) }
 
-func (m *manager) peakMemory() int64 { return peakMemory(m, m.process.PID()) }
+func (c *cluster) peakMemory() int64 { return peakMemory(c, c.running[managerName].PID()) }
 
 // awaitState waits until so many jobs of the namespace are in the state.
-func (m *manager) awaitState(state mlv1.State, jobs int) {
-	m.Helper()
-	var last map[mlv1.State]int
-	asked := time.Time{}
-	m.await(fmt.Sprintf("%d jobs are %s", jobs, state), 10*time.Minute, func() (bool, error) {
-		if time.Since(asked) < time.Second { // listing them is work for the API server
-			return false, fmt.Errorf("found %v", last)
+func (c *cluster) awaitState(state mlv1.State, jobs int) {
+	c.Helper()
+	c.await(fmt.Sprintf("%d jobs are %s", jobs, state), 10*time.Minute, func() (bool, error) {
+		count, err := c.states(namespace)
+		if err == nil && count[state] < jobs {
+			c.pause(800 * time.Millisecond) // listing them is work for the API server
+			err = fmt.Errorf("found %v", count)
 		}
-		count, err := m.states(namespace)
-		if asked = time.Now(); err != nil {
-			return false, err
-		}
-		last = count
-		return count[state] >= jobs, fmt.Errorf("found %v", last)
+		return err == nil, err
 	})
 }
 
 // settle waits until the manager has nothing to do and returns the processor time that it has used.
-func (m *manager) settle() time.Duration {
-	m.Helper()
-	used, asked := m.cpu(), time.Now()
-	m.await("the manager rests", 2*time.Minute, func() (bool, error) {
-		if time.Since(asked) < 2*time.Second {
-			return false, nil
-		}
-		now := m.cpu()
-		rests := now-used <= 2*clockTick
-		used, asked = now, time.Now()
-		return rests, nil
+func (c *cluster) settle() time.Duration {
+	c.Helper()
+	used := c.cpu()
+	c.await("the manager rests", 2*time.Minute, func() (bool, error) {
+		c.pause(2 * time.Second)
+		before := used
+		used = c.cpu()
+		return used-before <= 2*clockTick, nil
 	})
 	return used
 }
 
 // counter is the sum of a counter's series with the label, from the manager's metrics.
-func (m *manager) counter(name, label, value string) (sum float64) {
-	request, err := http.NewRequestWithContext(m.Context(), http.MethodGet, m.metrics, nil)
-	require.NoError(m, err)
+func (c *cluster) counter(name, label, value string) (sum float64) {
+	request, err := http.NewRequestWithContext(c.Context(), http.MethodGet, c.metrics, nil)
+	require.NoError(c, err)
 	answer, err := http.DefaultClient.Do(request)
-	require.NoError(m, err)
+	require.NoError(c, err)
 	defer func() { _ = answer.Body.Close() }()
-	m.eachSeries(answer.Body, name, func(labels map[string]string, count float64) {
+	c.eachSeries(answer.Body, name, func(labels map[string]string, count float64) {
 		if labels[label] == value {
 			sum += count
 		}

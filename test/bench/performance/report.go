@@ -39,7 +39,7 @@ func (b *bench) publish(begin, end, results string) {
 	require.NoError(b, os.WriteFile(b.doc, []byte(before+begin+"\n\n"+text+"\n\n"+end+after), 0o644))
 }
 
-func each(count, jobs int) string { return fmt.Sprintf("%.2f", float64(count)/float64(jobs)) }
+func ofEach(count, jobs int) string { return fmt.Sprintf("%.2f", float64(count)/float64(jobs)) }
 
 func rounds(count int) string {
 	if count == 1 {
@@ -48,8 +48,8 @@ func rounds(count int) string {
 	return fmt.Sprintf("median of %d rounds in turn, in brackets the least and the most", count)
 }
 
-func times(loads []load, of func(load) time.Duration) []time.Duration {
-	var values []time.Duration
+func each[T any](loads []load, of func(load) T) []T {
+	var values []T
 	for _, l := range loads {
 		values = append(values, of(l))
 	}

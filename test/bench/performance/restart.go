@@ -32,13 +32,13 @@ func measureRestarts(b *bench, results *strings.Builder) {
 	c := b.startCluster(clusterOptions{policy: true, pods: podLife{
 		running: [2]time.Duration{500 * time.Millisecond, time.Second}, lasting: true,
 	}})
-	m := c.startManager()
+	c.startManager()
 	var objects []client.Object
 	for i := range 2 * b.lifeJobs {
 		objects = append(objects, trainingJob(namespace, jobName(i), b.workers))
 	}
 	require.NoError(b, c.createAll(b.Context(), objects))
-	m.awaitState(mlv1.StateRunning, len(objects))
+	c.awaitState(mlv1.StateRunning, len(objects))
 	all := []restarts{{title: "lose it and end by themselves"}, {title: "run on until they are stopped"}}
 	for i, object := range objects {
 		of := &all[i%2]

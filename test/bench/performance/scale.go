@@ -52,9 +52,9 @@ func measureScales(b *bench, results *strings.Builder) {
 				say("round %d: %s", round, l.in(jobs))
 			})
 		}
-		pods := times(training, func(l load) time.Duration { return l.pods })
+		pods := each(training, func(l load) time.Duration { return l.pods })
 		fmt.Fprintf(results, "| %d | %d | %s | %s | **%.2f** | %s |\n", jobs, jobs*b.workers, spread(bare), spread(pods),
-			median(pods).Seconds()/median(bare).Seconds(), spread(times(training, func(l load) time.Duration { return l.running })))
+			median(pods).Seconds()/median(bare).Seconds(), spread(each(training, func(l load) time.Duration { return l.running })))
 		loadRow(&managers, jobs, "no", training)
 		b.part("TrainingJobs that report figures", func(b *bench) {
 			l := b.measureTraining(jobs, true)
@@ -69,14 +69,8 @@ func measureScales(b *bench, results *strings.Builder) {
 }
 
 func loadRow(out *strings.Builder, jobs int, title string, loads []load) {
-	middle := func(of func(load) time.Duration) float64 { return perJob(median(times(loads, of)), jobs) }
-	megabytes := func(of func(load) int64) int64 {
-		var values []int64
-		for _, l := range loads {
-			values = append(values, of(l))
-		}
-		return median(values) / 1e6
-	}
+	middle := func(of func(load) time.Duration) float64 { return perJob(median(each(loads, of)), jobs) }
+	megabytes := func(of func(load) int64) int64 { return median(each(loads, of)) / 1e6 }
 	fmt.Fprintf(out, "| %d | %s | **%.1f ms** | %.1f ms | **%d MB** | %d MB |\n", jobs, title,
 		middle(func(l load) time.Duration { return l.start }), middle(func(l load) time.Duration { return l.life }),
 		megabytes(func(l load) int64 { return l.memoryStart }), megabytes(func(l load) int64 { return l.memory }))
@@ -108,7 +102,7 @@ func (b *bench) measureBare(jobs int) time.Duration {
 
 func (b *bench) measureTraining(jobs int, figures bool) (l load) {
 	c := b.startCluster(clusterOptions{policy: true, pods: podLife{lasting: true, loopback: figures}})
-	m := c.startManager()
+	c.startManager()
 	w := b.startWorker(advancing(1))
 	var objects []client.Object
 	for i := range jobs {
@@ -118,17 +112,17 @@ func (b *bench) measureTraining(jobs int, figures bool) (l load) {
 		}
 		objects = append(objects, job)
 	}
-	before := m.settle()
+	before := c.settle()
 
 	start := time.Now()
 	l.pods = c.createAndAwaitPods(objects, jobs*b.workers)
-	m.awaitState(mlv1.StateRunning, jobs)
+	c.awaitState(mlv1.StateRunning, jobs)
 	l.running = time.Since(start)
-	l.start, l.memoryStart = m.settle()-before, m.peakMemory()
+	l.start, l.memoryStart = c.settle()-before, c.peakMemory()
 
 	c.change(podLife{loopback: figures})
-	m.awaitState(mlv1.StateCompleted, jobs)
-	l.life, l.memory = m.settle()-before, m.peakMemory()
+	c.awaitState(mlv1.StateCompleted, jobs)
+	l.life, l.memory = c.settle()-before, c.peakMemory()
 	return l
 }
 

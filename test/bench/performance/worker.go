@@ -33,36 +33,14 @@ func (w *worker) reports(job *mlv1.TrainingJob) {
 
 // advancing figures change with every answer up to a last epoch, after which they stay.
 func advancing(last int64) func(to io.Writer, answer int64) {
-	return func(to io.Writer, answer int64) {
-		epoch := min(answer, last)
-		_, _ = fmt.Fprintf(to, `# TYPE training_epoch gauge
-training_epoch %d
-# TYPE training_epochs gauge
-training_epochs 10
-# TYPE training_progress_ratio gauge
-training_progress_ratio %g
-# TYPE training_loss gauge
-training_loss %g
-# TYPE training_accuracy gauge
-training_accuracy 0.5
-`, epoch, float64(epoch)/10, 1/float64(epoch))
-	}
+	return func(to io.Writer, answer int64) { writeFigures(to, min(answer, last), 10, 0.5) }
 }
 
 // everChanging figures have the families that the reference worker has, and no two answers are alike.
 func everChanging(to io.Writer, answer int64) {
 	x := float64(answer)
-	_, _ = fmt.Fprintf(to, `# TYPE training_epoch gauge
-training_epoch %d
-# TYPE training_epochs gauge
-training_epochs 1000
-# TYPE training_progress_ratio gauge
-training_progress_ratio %g
-# TYPE training_loss gauge
-training_loss %g
-# TYPE training_accuracy gauge
-training_accuracy %g
-# TYPE training_gpu_utilization_percent gauge
+	writeFigures(to, answer, 1000, 1-1/(x+1))
+	_, _ = fmt.Fprintf(to, `# TYPE training_gpu_utilization_percent gauge
 training_gpu_utilization_percent %g
 # TYPE training_metric gauge
 training_metric{name="samples_per_second"} %g
@@ -78,5 +56,19 @@ training_checkpoint_step 1000
 training_checkpoint_size_bytes 4.194304e+06
 # TYPE training_checkpoint_timestamp_seconds gauge
 training_checkpoint_timestamp_seconds 1.7e+09
-`, answer, x/1000, 1/x, 1-1/(x+1), 50+40/x, 1000+x, 3/x, 2/x)
+`, 50+40/x, 1000+x, 3/x, 2/x)
+}
+
+func writeFigures(to io.Writer, epoch, epochs int64, accuracy float64) {
+	_, _ = fmt.Fprintf(to, `# TYPE training_epoch gauge
+training_epoch %d
+# TYPE training_epochs gauge
+training_epochs %d
+# TYPE training_progress_ratio gauge
+training_progress_ratio %g
+# TYPE training_loss gauge
+training_loss %g
+# TYPE training_accuracy gauge
+training_accuracy %g
+`, epoch, epochs, float64(epoch)/float64(epochs), 1/float64(epoch), accuracy)
 }

@@ -78,11 +78,11 @@ func (b *bench) writesTable(out *strings.Builder, lives []life) {
 	row(out, lives, "write", func(l life) string { return l.name })
 	fmt.Fprintf(out, "|---%s\n", strings.Repeat("|---:", len(lives))+"|")
 	for _, kind := range sorted {
-		row(out, lives, kind.verb+" "+kind.resource, func(l life) string { return each(l.writes[kind], b.lifeJobs) })
+		row(out, lives, kind.verb+" "+kind.resource, func(l life) string { return ofEach(l.writes[kind], b.lifeJobs) })
 	}
-	row(out, lives, "**all**", func(l life) string { return "**" + each(sum(l.writes), b.lifeJobs) + "**" })
-	row(out, lives, "refused by the API server, of these", func(l life) string { return each(l.refused, b.lifeJobs) })
-	row(out, lives, "scrapes that brought new figures", func(l life) string { return each(int(l.newAnswers), b.lifeJobs) })
+	row(out, lives, "**all**", func(l life) string { return "**" + ofEach(sum(l.writes), b.lifeJobs) + "**" })
+	row(out, lives, "refused by the API server, of these", func(l life) string { return ofEach(l.refused, b.lifeJobs) })
+	row(out, lives, "scrapes that brought new figures", func(l life) string { return ofEach(int(l.newAnswers), b.lifeJobs) })
 	row(out, lives, fmt.Sprintf("**writes in %.0f s of unchanged jobs**, half of them finished, all jobs together", unchanged.Seconds()),
 		func(l life) string { return fmt.Sprintf("**%d**", l.resyncWrites) })
 	row(out, lives, "reconciliations meanwhile", func(l life) string { return fmt.Sprintf("%.0f", l.resyncLooks) })
@@ -105,11 +105,11 @@ func (b *bench) measureLife(variant lifeVariant) life {
 	}
 	c := b.startCluster(clusterOptions{policy: variant.policy, audit: true, pods: pods})
 	const often = "--progress-interval=1s"
-	m := c.startManager(often)
+	c.startManager(often)
 	c.makeVolumes(2 * b.lifeJobs)
 	workers := c.createLives("ends", variant)
-	m.awaitState(mlv1.StateCompleted, b.lifeJobs)
-	m.settle()
+	c.awaitState(mlv1.StateCompleted, b.lifeJobs)
+	c.settle()
 	counted.writes, counted.refused, _ = c.audited(0)
 	for _, w := range workers {
 		counted.newAnswers += min(w.answers.Load(), lifeFigures)
@@ -118,13 +118,13 @@ func (b *bench) measureLife(variant lifeVariant) life {
 	pods.lasting = true
 	c.change(pods)
 	c.createLives("runs", variant)
-	m.awaitState(mlv1.StateRunning, b.lifeJobs)
+	c.awaitState(mlv1.StateRunning, b.lifeJobs)
 	b.pause((lifeFigures + 5) * time.Second) // until all is reported
 	c.stop(managerName)
 	_, _, offset := c.audited(0)
-	m = c.startManager(often, "--resync="+resync.String())
+	c.startManager(often, "--resync="+resync.String())
 	b.pause(unchanged)
-	counted.resyncLooks = m.counter("trainingjob_reconciliation_total", "namespace", namespace)
+	counted.resyncLooks = c.counter("trainingjob_reconciliation_total", "namespace", namespace)
 	while, _, _ := c.audited(offset)
 	counted.resyncWrites = sum(while)
 	return counted

@@ -5,7 +5,6 @@ package etcd
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,7 +40,7 @@ func (s Server) Objects(ctx context.Context, group, resource string) (map[string
 			Version    string
 		}
 	}
-	err := s.post(ctx, "/v3/kv/range", map[string]any{"key": encode(prefix), "range_end": encode(end)}, &answer)
+	err := s.post(ctx, "/v3/kv/range", map[string][]byte{"key": prefix, "range_end": end}, &answer)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +64,7 @@ func (s Server) Compact(ctx context.Context) error {
 	var now struct {
 		Header struct{ Revision string }
 	}
-	if err := s.post(ctx, "/v3/kv/range", map[string]any{"key": encode([]byte("/"))}, &now); err != nil {
+	if err := s.post(ctx, "/v3/kv/range", map[string][]byte{"key": []byte("/")}, &now); err != nil {
 		return err
 	}
 	return s.post(ctx, "/v3/kv/compaction", map[string]any{"revision": now.Header.Revision, "physical": true}, &now)
@@ -92,5 +91,3 @@ func (s Server) post(ctx context.Context, path string, question, answer any) err
 	}
 	return json.NewDecoder(response.Body).Decode(answer)
 }
-
-func encode(data []byte) string { return base64.StdEncoding.EncodeToString(data) }

@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -10,7 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -138,8 +139,7 @@ func program(t testing.TB, name string) string {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
 	require.NoError(t, err)
 	require.NotEmpty(t, found, "install the Debian package postgresql")
-	sort.Slice(found, func(i, j int) bool { return version(found[i]) < version(found[j]) })
-	return found[len(found)-1]
+	return slices.MaxFunc(found, func(a, b string) int { return cmp.Compare(version(a), version(b)) })
 }
 
 func version(path string) float64 {

@@ -18,12 +18,7 @@ import (
 // Server is a process that listens on an address.
 type Server struct {
 	t       testing.TB
-	name    string
-	command func() *exec.Cmd
-	ready   func() error
-	log     string
-	stop    syscall.Signal
-
+	options Options
 	process *os.Process
 	ended   chan struct{}
 	result  error // of the process, once it has ended
@@ -49,12 +44,12 @@ type Options struct {
 // New makes a server, and starts it.
 func New(t testing.TB, options Options) *Server {
 	t.Helper()
-	s := &Server{t: t, name: options.Name, command: options.Command, ready: options.Ready, log: options.Log, stop: options.Stop}
+	s := &Server{t: t, options: options}
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {
-			text, _ := os.ReadFile(s.log)
-			t.Logf("the end of the log of %s:\n%s", s.name, text[max(0, len(text)-4000):])
+			text, _ := os.ReadFile(s.options.Log)
+			t.Logf("the end of the log of %s:\n%s", s.options.Name, text[max(0, len(text)-4000):])
 		}
 	})
 	s.Start()
@@ -69,12 +64,12 @@ func (s *Server) Start() {
 
 // TryStart is Start for other goroutines than the test's own.
 func (s *Server) TryStart() error {
-	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	log, err := os.OpenFile(s.options.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	command := s.command()
+	command := s.options.Command()
 	command.Stdout, command.Stderr = log, log
 	if command.SysProcAttr == nil {
 		command.SysProcAttr = &syscall.SysProcAttr{}
@@ -93,21 +88,21 @@ func (s *Server) TryStart() error {
 		close(ended)
 	}()
 	if err := <-started; err != nil {
-		return fmt.Errorf("start %s: %w", s.name, err)
+		return fmt.Errorf("start %s: %w", s.options.Name, err)
 	}
 	s.process, s.ended = command.Process, ended
 	deadline := time.Now().Add(time.Minute)
 	for {
-		if err = s.ready(); err == nil {
+		if err = s.options.Ready(); err == nil {
 			return nil
 		}
 		select {
 		case <-ended:
-			return fmt.Errorf("%s ended: see %s", s.name, s.log)
+			return fmt.Errorf("%s ended: see %s", s.options.Name, s.options.Log)
 		case <-time.After(10 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s does not answer: %w", s.name, err)
+			return fmt.Errorf("%s does not answer: %w", s.options.Name, err)
 		}
 	}
 }
@@ -121,7 +116,7 @@ func (s *Server) StopWithin(limit time.Duration) error {
 		return nil
 	}
 	defer s.Kill()
-	_ = s.process.Signal(s.stop)
+	_ = s.process.Signal(s.options.Stop)
 	select {
 	case <-s.ended:
 		return s.result
@@ -132,7 +127,7 @@ func (s *Server) StopWithin(limit time.Duration) error {
 	case <-s.ended:
 	case <-time.After(10 * time.Second):
 	}
-	return fmt.Errorf("%s does not end within %s: see %s", s.name, limit, s.log)
+	return fmt.Errorf("%s does not end within %s: see %s", s.options.Name, limit, s.options.Log)
 }
 
 // Ended says whether the server has ended, by itself or by a test.

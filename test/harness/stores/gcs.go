@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -82,10 +81,7 @@ func (s *GCS) Secret() map[string]string { return map[string]string{"key.json": 
 // MakeBucket makes a bucket.
 func (s *GCS) MakeBucket(bucket string) {
 	s.t.Helper()
-	answer, err := http.Post(s.Endpoint+"/storage/v1/b?project=test", "application/json", strings.NewReader(`{"name":"`+bucket+`"}`))
-	require.NoError(s.t, err)
-	require.NoError(s.t, answer.Body.Close())
-	require.Equal(s.t, http.StatusOK, answer.StatusCode)
+	s.call(http.MethodPost, "/storage/v1/b?project=test", []byte(`{"name":"`+bucket+`"}`))
 }
 
 // RemoveBucket removes a bucket with all that is in it.

@@ -4,7 +4,6 @@
 package stores
 
 import (
-	"context"
 	"net/http"
 	"os"
 	"os/exec"
@@ -46,13 +45,7 @@ func start(t testing.TB, name, address string, stop syscall.Signal, command func
 }
 
 func ask(address string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", http.NoBody)
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := (&http.Client{Timeout: time.Second}).Get("http://" + address + "/")
 	if err != nil {
 		return err
 	}
