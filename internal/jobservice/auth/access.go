@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,17 +39,13 @@ func (e *Forbidden) Error() string { return e.Reason }
 // Access says what identities may do: what the claims of their tokens allow and, in a cluster, Kubernetes too.
 type Access struct {
 	authorizer Authorizer
-	decisions  *cache.LRUExpireCache
+	// decisions of the authorizer are *Forbidden; nil: it is allowed.
+	decisions *cache.LRUExpireCache
 }
 
 type question struct {
 	key [sha256.Size]byte
 	Attributes
-}
-
-type decision struct {
-	allowed bool
-	reason  string
 }
 
 // NewAccess returns an Access; without an authorizer the claims alone decide. now is the clock; nil: the real one.
@@ -68,23 +65,25 @@ func (a *Access) Check(ctx context.Context, identity *Identity, attributes Attri
 		return nil
 	}
 	asked := question{identity.key, attributes}
-	made, ok := cached[decision](a.decisions, asked)
-	if !ok {
+	refusal, known := cached[*Forbidden](a.decisions, asked)
+	if !known {
 		allowed, reason, err := a.authorizer.Allowed(ctx, identity.User, attributes)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		made = decision{allowed, reason}
-		a.decisions.Add(asked, made, decidedFor)
+		if !allowed {
+			text := fmt.Sprintf("user %q may not %s", identity.User.Name, attributes.phrase())
+			if reason != "" {
+				text += ": " + reason
+			}
+			refusal = &Forbidden{Reason: text + ": ask for a Role that allows it"}
+		}
+		a.decisions.Add(asked, refusal, decidedFor)
 	}
-	if made.allowed {
-		return nil
+	if refusal != nil {
+		return refusal
 	}
-	text := fmt.Sprintf("user %q may not %s", identity.User.Name, attributes.phrase())
-	if made.reason != "" {
-		text += ": " + made.reason
-	}
-	return &Forbidden{Reason: text + ": ask for a Role that allows it"}
+	return nil
 }
 
 func byClaims(identity *Identity, attributes Attributes) error {
@@ -117,33 +116,37 @@ func (a Attributes) phrase() string {
 // Readable returns the namespaces whose jobs the user may list, among all or only the given one; nil: all of them.
 // Errors: *Forbidden when there is none, ErrUnavailable.
 func (a *Access) Readable(ctx context.Context, identity *Identity, namespace string) ([]string, error) {
-	list := Attributes{Verb: "list", Resource: Jobs, Namespace: namespace}
-	if namespace != "" {
-		return []string{namespace}, a.Check(ctx, identity, list)
-	}
-	if identity.AllNamespaces {
-		err := a.Check(ctx, identity, list)
-		if _, isForbidden := err.(*Forbidden); !isForbidden { //nolint:errorlint // Check does not wrap it.
+	list := Attributes{Verb: "list", Resource: Jobs}
+	asked := identity.Namespaces
+	switch {
+	case namespace != "":
+		asked = []string{namespace}
+	case identity.AllNamespaces:
+		if err := a.Check(ctx, identity, list); !isForbidden(err) {
 			return nil, err
 		}
-		list.Namespace = identity.DefaultNamespace
-		return []string{list.Namespace}, a.Check(ctx, identity, list)
+		asked = []string{identity.DefaultNamespace}
 	}
 	var readable []string
 	var refused error
-	for _, list.Namespace = range identity.Namespaces {
+	for _, list.Namespace = range asked {
 		err := a.Check(ctx, identity, list)
-		if err == nil {
+		switch {
+		case err == nil:
 			readable = append(readable, list.Namespace)
-			continue
-		}
-		if _, isForbidden := err.(*Forbidden); !isForbidden { //nolint:errorlint // Check does not wrap it.
+		case isForbidden(err):
+			refused = err
+		default:
 			return nil, err
 		}
-		refused = err
 	}
 	if readable == nil {
 		return nil, refused
 	}
 	return readable, nil
+}
+
+func isForbidden(err error) bool {
+	var forbidden *Forbidden
+	return errors.As(err, &forbidden)
 }

@@ -3,6 +3,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -63,6 +64,7 @@ type Options struct {
 // Authenticator verifies tokens. Safe for concurrent use.
 type Authenticator struct {
 	options Options
+	secrets jwt.VerificationKeySet
 	keys    *keySet
 	hmac    *jwt.Parser
 	signed  *jwt.Parser
@@ -75,19 +77,20 @@ func New(options Options) (*Authenticator, error) {
 	if len(options.Secrets) == 0 && options.JWKS == "" && options.Reviewer == nil {
 		return nil, errors.New("no way to verify a token: give a secret, a JWKS or access to Kubernetes")
 	}
+	var secrets jwt.VerificationKeySet
 	for _, secret := range options.Secrets {
 		if len(secret) < minSecretBytes {
 			return nil, fmt.Errorf("a secret for tokens has %d bytes: it needs at least %d", len(secret), minSecretBytes)
 		}
+		secrets.Keys = append(secrets.Keys, secret)
 	}
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	if options.DefaultNamespace == "" {
-		options.DefaultNamespace = "default"
-	}
+	options.DefaultNamespace = cmp.Or(options.DefaultNamespace, "default")
 	a := &Authenticator{
 		options: options,
+		secrets: secrets,
 		hmac:    parser(options, hmacMethods),
 		signed:  parser(options, signatureMethods),
 		known:   cache.NewLRUExpireCacheWithClock(maxTokens, clock(options.Now)),
@@ -175,7 +178,7 @@ func (a *Authenticator) verify(ctx context.Context, token string, now time.Time)
 	case !isHMAC && a.keys != nil:
 		var candidates jwt.VerificationKeySet
 		if candidates, err = a.keys.find(ctx, header.KeyID, header.Algorithm); err == nil {
-			identity, err = a.verifyJWT(a.signed, token, func(*jwt.Token) (any, error) { return candidates, nil })
+			identity, err = a.verifyJWT(a.signed, token, candidates)
 		}
 	case a.options.Reviewer == nil:
 		return nil, now, &InvalidToken{Reason: "the token is signed with an algorithm that is not accepted here"}
@@ -192,17 +195,9 @@ func (a *Authenticator) verify(ctx context.Context, token string, now time.Time)
 	return nil, now, err
 }
 
-func (a *Authenticator) secrets(*jwt.Token) (any, error) {
-	set := jwt.VerificationKeySet{}
-	for _, secret := range a.options.Secrets {
-		set.Keys = append(set.Keys, secret)
-	}
-	return set, nil
-}
-
-func (a *Authenticator) verifyJWT(parser *jwt.Parser, token string, keys jwt.Keyfunc) (*Identity, error) {
+func (a *Authenticator) verifyJWT(parser *jwt.Parser, token string, keys jwt.VerificationKeySet) (*Identity, error) {
 	var claims Claims
-	if _, err := parser.ParseWithClaims(token, &claims, keys); err != nil {
+	if _, err := parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return keys, nil }); err != nil {
 		return nil, &InvalidToken{Reason: reason(err)}
 	}
 	return claims.identity(a.options.DefaultNamespace)

@@ -63,22 +63,20 @@ func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.Verificati
 	unknown := len(found.Keys) == 0
 	if renewing := s.renew(ctx, unknown); renewing != nil {
 		// Keys that cannot be renewed are good until they can: an issuer that hangs does not delay tokens whose key is known.
-		patience := time.NewTimer(renewalPatience - time.Since(s.begun))
+		patience := renewalPatience - time.Since(s.begun)
 		if unknown {
-			patience.Reset(fetchTimeout)
+			patience = fetchTimeout
 		}
-		defer patience.Stop()
+		waiting, stop := context.WithTimeout(ctx, patience)
+		defer stop()
 		s.mu.Unlock()
-		over := false
 		select {
 		case <-renewing:
-			over = true
-		case <-patience.C:
-		case <-ctx.Done():
+		case <-waiting.Done():
 		}
 		s.mu.Lock()
 		found = s.matching(id, algorithm)
-		if !over && len(found.Keys) == 0 {
+		if s.renewing == renewing && len(found.Keys) == 0 {
 			return found, fmt.Errorf("%w: the keys are still being fetched", ErrUnavailable)
 		}
 	}
@@ -93,7 +91,7 @@ func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.Verificati
 
 // renew fetches the keys beside everything else when it is time to, and returns what is closed when they have come; nil: there is nothing
 // to wait for. The mutex must be held.
-func (s *keySet) renew(ctx context.Context, unknown bool) <-chan struct{} {
+func (s *keySet) renew(ctx context.Context, unknown bool) chan struct{} {
 	freshFor := keysFreshFor
 	if s.isFile() {
 		freshFor = fileFreshFor
@@ -107,8 +105,7 @@ func (s *keySet) renew(ctx context.Context, unknown bool) <-chan struct{} {
 	case !s.tried.IsZero() && now.Sub(s.tried) < betweenFetches:
 		return nil
 	}
-	renewed := make(chan struct{})
-	s.renewing, s.begun = renewed, time.Now()
+	s.renewing, s.begun = make(chan struct{}), time.Now()
 	go func() {
 		keys, err := s.fetch(ctx)
 		s.mu.Lock()
@@ -116,10 +113,10 @@ func (s *keySet) renew(ctx context.Context, unknown bool) <-chan struct{} {
 		if s.err = err; err == nil {
 			s.keys, s.fetched = keys, now
 		}
+		close(s.renewing)
 		s.tried, s.renewing = s.now(), nil
-		close(renewed)
 	}()
-	return renewed
+	return s.renewing
 }
 
 func (s *keySet) matching(id, algorithm string) jwt.VerificationKeySet {

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -33,7 +34,8 @@ const auditTimeout = 30 * time.Second
 // late, and entries on very many need not be one for each: those that come while an entry of the same user on the same
 // namespace is being written become one, with the first and the last ID.
 type submissions struct {
-	mu      sync.Mutex
+	mu sync.Mutex
+	// pending entries of those for whom one is being written; nil: there is none yet.
 	pending map[submitter]*submitted
 	writers sync.WaitGroup
 }
@@ -47,23 +49,18 @@ type submitted struct {
 }
 
 // submitted keeps that a job was accepted.
-func (c *call) submitted(job *jobs.Job, status int) {
+func (c *call) submitted(job *jobs.Job) {
 	s := &c.service.submissions
 	who := submitter{job.Submitter, job.Namespace}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gathered, writing := s.pending[who]
-	if !writing {
-		if s.pending == nil {
-			s.pending = map[submitter]*submitted{}
-		}
-		gathered = &submitted{}
+	if gathered == nil {
+		gathered = &submitted{entry: jobs.AuditEntry{
+			Time: c.start, User: job.Submitter, Action: "jobs.create", Namespace: job.Namespace, JobID: job.ID, RequestID: c.id,
+			Status: http.StatusCreated,
+		}}
 		s.pending[who] = gathered
-	}
-	if gathered.count == 0 {
-		gathered.entry = jobs.AuditEntry{
-			Time: c.start, User: job.Submitter, Action: "jobs.create", Namespace: job.Namespace, JobID: job.ID, RequestID: c.id, Status: status,
-		}
 	}
 	gathered.count++
 	gathered.last = job.ID
@@ -77,13 +74,14 @@ func (s *service) writeSubmissions(who submitter) {
 	for {
 		s.submissions.mu.Lock()
 		gathered := s.submissions.pending[who]
-		if gathered.count == 0 {
+		s.submissions.pending[who] = nil
+		if gathered == nil {
 			delete(s.submissions.pending, who)
-			s.submissions.mu.Unlock()
+		}
+		s.submissions.mu.Unlock()
+		if gathered == nil {
 			return
 		}
-		s.submissions.pending[who] = &submitted{}
-		s.submissions.mu.Unlock()
 		if gathered.count > 1 {
 			gathered.entry.Message = fmt.Sprintf("%d jobs, the last is %s", gathered.count, gathered.last)
 		}

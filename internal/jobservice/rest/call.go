@@ -41,6 +41,8 @@ type route struct {
 	// scope that the token must have; routes without one need no token, and are not limited.
 	scope string
 	class class
+	// resource that the user must be allowed to read; empty: the handler asks about what it needs.
+	resource string
 	// noQuery says that the request may have no parameters.
 	noQuery bool
 	// streams says that the answer may take longer than answerTimeout.
@@ -73,9 +75,10 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		reason := recover()
 		isAbort := reason == http.ErrAbortHandler //nolint:errorlint // The server compares it so, too.
 		if reason != nil && !isAbort {
-			s.Log.Error(fmt.Errorf("panic: %v", reason), "Request failed", "requestID", c.id, "route", name, "stack", string(debug.Stack()))
+			err := fmt.Errorf("panic: %v", reason)
+			s.Log.Error(err, "Request failed", "requestID", c.id, "route", name, "stack", string(debug.Stack()))
 			if c.status == 0 {
-				c.problem(internal())
+				c.problem(problemOf(err))
 			}
 		}
 		duration := s.Now().Sub(c.start)
@@ -132,7 +135,7 @@ func (r *endpoint) find(method string) (route, error) {
 		}
 	}
 	allow := strings.Join(allowed, ", ")
-	return route{}, &problem{status: http.StatusMethodNotAllowed, code: codeMethod, message: "method not allowed: use " + allow, allow: allow}
+	return route{}, &problem{status: http.StatusMethodNotAllowed, message: "method not allowed: use " + allow, header: "Allow", value: allow}
 }
 
 // serve does what is the same for all routes, and then the route's own.
@@ -149,18 +152,27 @@ func (r *endpoint) serve(c *call, route route) error {
 		return err
 	}
 	if !identity.Has(route.scope) {
-		return &problem{status: http.StatusForbidden, code: codeForbidden, authenticate: `Bearer realm="job-service", error="insufficient_scope", scope="` + route.scope + `"`,
-			message: "the token lacks the scope " + route.scope + ": use one whose claim scope has it"}
+		return &problem{status: http.StatusForbidden, message: "the token lacks the scope " + route.scope + ": use one whose claim scope has it",
+			header: "WWW-Authenticate", value: `Bearer realm="job-service", error="insufficient_scope", scope="` + route.scope + `"`}
+	}
+	if !route.streams {
+		ctx, cancel := context.WithTimeout(c.Context(), answerTimeout)
+		defer cancel()
+		c.Request = c.WithContext(ctx)
 	}
 	if route.noQuery {
 		if err := c.query(); err != nil {
 			return err
 		}
 	}
-	if !route.streams {
-		ctx, cancel := context.WithTimeout(c.Context(), answerTimeout)
-		defer cancel()
-		c.Request = c.WithContext(ctx)
+	if route.resource != "" {
+		what := auth.Attributes{Verb: "list", Resource: route.resource, Name: c.PathValue("name")}
+		if what.Name != "" {
+			what.Verb = "get"
+		}
+		if err := c.service.access.Check(c.Context(), identity, what); err != nil {
+			return err
+		}
 	}
 	if err = route.handle(c); errors.Is(err, jobs.ErrNotFound) {
 		return notFound(r.missing)
@@ -171,18 +183,19 @@ func (r *endpoint) serve(c *call, route route) error {
 // identify the sender. Who has no valid token is limited by address, so that tokens cannot be tried at will; and it is counted before a
 // server is asked about a token, so that made-up ones cannot keep that server busy either.
 func (c *call) identify() (*auth.Identity, error) {
+	authenticator := c.service.Authenticator
 	token, err := c.bearer()
-	unknown := err == nil && !c.service.Authenticator.Knows(token)
+	unknown := err == nil && !authenticator.Knows(token)
 	var identity *auth.Identity
 	if err == nil && !unknown {
-		if identity, err = c.authenticate(token); err == nil {
+		if identity, err = authenticator.Authenticate(c.Context(), token); err == nil {
 			return identity, nil
 		}
 	}
 	address := clientAddress(c.RemoteAddr)
 	taken := c.service.limiter.take(classOther, address, c.start)
 	if unknown && taken.ok {
-		if identity, err = c.authenticate(token); err == nil {
+		if identity, err = authenticator.Authenticate(c.Context(), token); err == nil {
 			c.service.limiter.giveBack(address, c.start)
 			return identity, nil
 		}
@@ -194,29 +207,15 @@ func (c *call) identify() (*auth.Identity, error) {
 func (c *call) bearer() (string, error) {
 	values := c.Header["Authorization"]
 	if len(values) == 0 {
-		return "", &problem{status: http.StatusUnauthorized, code: codeUnauthorized, authenticate: `Bearer realm="job-service"`,
+		return "", &problem{status: http.StatusUnauthorized, header: "WWW-Authenticate", value: `Bearer realm="job-service"`,
 			message: "the request has no token: send the header Authorization: Bearer TOKEN"}
 	}
 	scheme, token, found := strings.Cut(values[0], " ")
 	token = strings.TrimSpace(token)
 	if !found || token == "" || !strings.EqualFold(scheme, "Bearer") || len(values) > 1 {
-		return "", unauthorized("the header Authorization is not of the form Bearer TOKEN, or was sent twice")
+		return "", &auth.InvalidToken{Reason: "the header Authorization is not of the form Bearer TOKEN, or was sent twice"}
 	}
 	return token, nil
-}
-
-func (c *call) authenticate(token string) (*auth.Identity, error) {
-	identity, err := c.service.Authenticator.Authenticate(c.Context(), token)
-	var invalid *auth.InvalidToken
-	if errors.As(err, &invalid) {
-		return nil, unauthorized(invalid.Reason)
-	}
-	return identity, err
-}
-
-func unauthorized(reason string) *problem {
-	return &problem{status: http.StatusUnauthorized, code: codeUnauthorized, message: reason + ": get a new token",
-		authenticate: `Bearer realm="job-service", error="invalid_token", error_description="` + strings.ReplaceAll(reason, `"`, `'`) + `"`}
 }
 
 // count the request, and say so in the headers. The error is that it is one too many.
@@ -238,8 +237,8 @@ func (c *call) counted(class class, taken taken) error {
 	if c.service.Metrics != nil {
 		c.service.Metrics.Limited(class.String())
 	}
-	wait := int(max(1, taken.reset-c.start.Unix()))
-	return &problem{status: http.StatusTooManyRequests, code: codeRateLimited, retryAfter: wait,
+	wait := max(1, taken.reset-c.start.Unix())
+	return &problem{status: http.StatusTooManyRequests, header: "Retry-After", value: strconv.FormatInt(wait, 10),
 		message: fmt.Sprintf("more than %d requests of this kind in a minute: wait %d seconds", taken.limit, wait)}
 }
 
@@ -279,10 +278,10 @@ func (c *call) user() string {
 	return c.identity.User.Name
 }
 
-// answer writes JSON.
+// answer writes JSON and the end of a line.
 func (c *call) answer(status int, text []byte) {
 	c.w.Header()["Content-Type"] = contentJSON
-	c.write(status, text)
+	c.write(status, append(text, '\n'))
 }
 
 func (c *call) write(status int, text []byte) {
@@ -300,19 +299,28 @@ func (c *call) answerValue(status int, value any) error {
 	if err != nil {
 		return err
 	}
-	c.answer(status, append(text, '\n'))
+	c.answer(status, text)
 	return nil
+}
+
+// read the fields of the request's body.
+func (c *call) read(limit int64, what string, fields ...field) error {
+	body, err := c.body(limit, nil)
+	if err != nil {
+		return err
+	}
+	return problemWith(what, readFields(body, fields...))
 }
 
 // body reads the request's JSON, an object, into a buffer.
 func (c *call) body(limit int64, into []byte) ([]byte, error) {
 	if !isJSON(c.Header.Get("Content-Type")) {
-		return nil, &problem{status: http.StatusUnsupportedMediaType, code: codeMediaType, message: "the body must be JSON: send the header Content-Type: application/json"}
+		return nil, &problem{status: http.StatusUnsupportedMediaType, message: "the body must be JSON: send the header Content-Type: application/json"}
 	}
 	if encoding := c.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, &problem{status: http.StatusUnsupportedMediaType, code: codeMediaType, message: "the body must not be compressed: leave Content-Encoding out"}
+		return nil, &problem{status: http.StatusUnsupportedMediaType, message: "the body must not be compressed: leave Content-Encoding out"}
 	}
-	tooLarge := &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
+	tooLarge := &problem{status: http.StatusRequestEntityTooLarge,
 		message: fmt.Sprintf("the body has more than %d bytes: send less", limit)}
 	if c.ContentLength > limit {
 		c.w.Header()["Connection"] = []string{"close"}
@@ -328,11 +336,11 @@ func (c *call) body(limit int64, into []byte) ([]byte, error) {
 	case err != nil:
 		return nil, invalid("the body could not be read to its end: send it again")
 	}
-	return object(buffer.Bytes())
+	return checked(buffer.Bytes())
 }
 
-// object is a body that should be one, without blanks around it.
-func object(body []byte) ([]byte, error) {
+// checked is a body without the blanks around it, which must be an object.
+func checked(body []byte) ([]byte, error) {
 	body = bytes.Trim(body, " \n\t\r")
 	switch {
 	case !utf8.Valid(body):

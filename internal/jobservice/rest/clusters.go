@@ -3,14 +3,10 @@ package rest
 import (
 	"net/http"
 
-	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
 func (s *service) listClusters(c *call) error {
-	if err := s.mayRead(c, auth.Clusters, ""); err != nil {
-		return err
-	}
 	answer := struct {
 		Clusters []Cluster `json:"clusters"`
 	}{[]Cluster{}}
@@ -26,9 +22,6 @@ func (s *service) listClusters(c *call) error {
 
 func (s *service) getCluster(c *call) error {
 	name := c.PathValue("name")
-	if err := s.mayRead(c, auth.Clusters, name); err != nil {
-		return err
-	}
 	if s.Kubernetes == nil || !isLabel(name) {
 		return jobs.ErrNotFound
 	}

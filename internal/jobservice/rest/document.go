@@ -34,8 +34,10 @@ func (s *service) openAPI(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.w.Header()["Cache-Control"] = []string{"public, max-age=300"}
-	c.answer(http.StatusOK, text)
+	header := c.w.Header()
+	header["Content-Type"] = contentJSON
+	header["Cache-Control"] = []string{"public, max-age=300"}
+	c.write(http.StatusOK, text)
 	return nil
 }
 

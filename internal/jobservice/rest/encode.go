@@ -9,57 +9,96 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
-// Answers about jobs are written without reflection, because there are very many of them.
+// object is JSON that is written member by member. Answers about jobs are written without reflection, because there are very many of them.
+type object []byte
 
-// appendText appends a JSON string.
-func appendText(out []byte, text string) []byte {
-	plain := utf8.ValidString(text)
-	for i := 0; plain && i < len(text); i++ {
-		plain = text[i] >= ' ' && text[i] != '"' && text[i] != '\\' && text[i] != 0x7f && text[i] != '<' && text[i] != '>' && text[i] != '&'
+// begin an object behind other JSON.
+func begin(out []byte) object { return append(out, '{') }
+
+// end the object, or the one that was begun last in it.
+func (o object) end() object { return append(o, '}') }
+
+func (o object) member(name string) object {
+	if o[len(o)-1] != '{' {
+		o = append(o, ',')
 	}
-	if plain {
-		out = append(out, '"')
-		out = append(out, text...)
-		return append(out, '"')
-	}
-	quoted, _ := json.Marshal(text) // A text can always be written.
-	return append(out, quoted...)
+	o = append(append(o, '"'), name...)
+	return append(o, `":`...)
 }
 
-// appendTime appends a time with microseconds, in UTC; null when there is none.
-func appendTime(out []byte, at time.Time) []byte {
+func (o object) object(name string) object { return begin(o.member(name)) }
+
+func (o object) integer(name string, value int) object {
+	return strconv.AppendInt(o.member(name), int64(value), 10)
+}
+
+// integerOrNull is null when it is 0.
+func (o object) integerOrNull(name string, value int) object {
+	if value == 0 {
+		return o.json(name, null)
+	}
+	return o.integer(name, value)
+}
+
+func (o object) number(name string, value float64) object {
+	return strconv.AppendFloat(o.member(name), value, 'f', -1, 64)
+}
+
+func (o object) boolean(name string, value bool) object {
+	return strconv.AppendBool(o.member(name), value)
+}
+
+// json is null when there is none.
+func (o object) json(name string, value json.RawMessage) object {
+	if len(value) == 0 {
+		value = null
+	}
+	return append(o.member(name), value...)
+}
+
+var null = json.RawMessage("null")
+
+func (o object) text(name, value string) object {
+	plain := utf8.ValidString(value)
+	for i := 0; plain && i < len(value); i++ {
+		c := value[i]
+		plain = c >= ' ' && c != '"' && c != '\\' && c != 0x7f && c != '<' && c != '>' && c != '&'
+	}
+	if !plain {
+		quoted, _ := json.Marshal(value) // A text can always be written.
+		return o.json(name, quoted)
+	}
+	o = append(append(o.member(name), '"'), value...)
+	return append(o, '"')
+}
+
+// textOrNull is null when the text is empty.
+func (o object) textOrNull(name, value string) object {
+	if value == "" {
+		return o.json(name, null)
+	}
+	return o.text(name, value)
+}
+
+// time has microseconds, in UTC; it is null when it is zero.
+func (o object) time(name string, at time.Time) object {
 	if at.IsZero() {
-		return append(out, "null"...)
+		return o.json(name, null)
 	}
-	out = append(out, '"')
-	out = at.UTC().AppendFormat(out, "2006-01-02T15:04:05.000000Z")
-	return append(out, '"')
+	o = at.UTC().AppendFormat(append(o.member(name), '"'), "2006-01-02T15:04:05.000000Z")
+	return append(o, '"')
 }
 
-func appendRaw(out []byte, raw json.RawMessage, otherwise string) []byte {
-	if len(raw) == 0 {
-		return append(out, otherwise...)
-	}
-	return append(out, raw...)
-}
-
-func appendTextOrNull(out []byte, text string) []byte {
-	if text == "" {
-		return append(out, "null"...)
-	}
-	return appendText(out, text)
-}
-
-// appendList appends a list of values.
-func appendList[T any](out []byte, values []T, appendValue func([]byte, *T) []byte) []byte {
-	out = append(out, '[')
+// list is a member with several values; add appends one of them.
+func list[T any](o object, name string, values []T, add func([]byte, *T) object) object {
+	o = append(o.member(name), '[')
 	for i := range values {
 		if i > 0 {
-			out = append(out, ',')
+			o = append(o, ',')
 		}
-		out = appendValue(out, &values[i])
+		o = add(o, &values[i])
 	}
-	return append(out, ']')
+	return append(o, ']')
 }
 
 // created is a submitted job, with its place in its queue.
@@ -69,84 +108,51 @@ type created struct {
 }
 
 // appendCreated appends the answer to a submission.
-func appendCreated(out []byte, job *created) []byte {
-	out = appendText(append(out, `{"id":`...), job.ID)
-	out = appendText(append(out, `,"job_type":`...), job.Type)
-	out = strconv.AppendInt(append(out, `,"priority":`...), int64(job.Priority), 10)
-	out = appendText(append(out, `,"status":`...), string(job.Status))
-	out = appendTime(append(out, `,"created_at":`...), job.CreatedAt)
-	out = strconv.AppendInt(append(out, `,"queue_position":`...), int64(job.position), 10)
-	out = appendText(append(out, `,"namespace":`...), job.Namespace)
-	out = appendText(append(out, `,"queue":`...), job.Queue)
-	return append(out, '}')
+func appendCreated(out []byte, job *created) object {
+	return begin(out).text("id", job.ID).text("job_type", job.Type).integer("priority", job.Priority).text("status", string(job.Status)).
+		time("created_at", job.CreatedAt).integer("queue_position", job.position).text("namespace", job.Namespace).text("queue", job.Queue).end()
 }
 
 // appendSummary appends a job without its config and result, which may be large.
-func appendSummary(out []byte, job *jobs.Job) []byte { return appendJob(out, job, false) }
+func appendSummary(out []byte, job *jobs.Job) object { return appendJob(out, job, false) }
 
 // appendJob appends a job. Whole jobs have their config and result, too.
-func appendJob(out []byte, job *jobs.Job, whole bool) []byte {
-	out = appendText(append(out, `{"id":`...), job.ID)
-	out = appendText(append(out, `,"namespace":`...), job.Namespace)
-	out = appendText(append(out, `,"queue":`...), job.Queue)
-	out = appendText(append(out, `,"job_type":`...), job.Type)
-	out = appendText(append(out, `,"executor":`...), string(job.Executor))
-	out = strconv.AppendInt(append(out, `,"priority":`...), int64(job.Priority), 10)
-	out = appendText(append(out, `,"status":`...), string(job.Status))
-	out = appendTextOrNull(append(out, `,"image":`...), job.Image)
+func appendJob(out []byte, job *jobs.Job, whole bool) object {
+	o := begin(out).text("id", job.ID).text("namespace", job.Namespace).text("queue", job.Queue).text("job_type", job.Type).
+		text("executor", string(job.Executor)).integer("priority", job.Priority).text("status", string(job.Status)).textOrNull("image", job.Image)
 	if whole {
-		out = appendRaw(append(out, `,"config":`...), job.Config, "{}")
+		o = o.config(job)
 	}
-	out = appendResources(append(out, `,"resources":`...), job.Resources)
-	out = strconv.AppendBool(append(out, `,"gang":{"enabled":`...), job.Gang.Enabled)
-	out = strconv.AppendInt(append(out, `,"min_members":`...), int64(max(1, job.Gang.MinMembers)), 10)
-	out = appendTextOrNull(append(out, `,"topology":`...), job.Gang.Topology)
-	out = appendTimeout(append(out, `},"timeout_seconds":`...), job.Timeout)
-	out = strconv.AppendInt(append(out, `,"retry_policy":{"max_retries":`...), int64(job.Retry.MaxRetries), 10)
-	out = strconv.AppendFloat(append(out, `,"backoff_multiplier":`...), job.Retry.BackoffMultiplier, 'f', -1, 64)
-	out = appendText(append(out, `},"submitter":`...), job.Submitter)
-	out = appendTime(append(out, `,"created_at":`...), job.CreatedAt)
-	out = appendTime(append(out, `,"queued_at":`...), job.QueuedAt)
-	out = appendTime(append(out, `,"started_at":`...), job.StartedAt)
-	out = appendTime(append(out, `,"completed_at":`...), job.CompletedAt)
-	out = appendTime(append(out, `,"next_retry_at":`...), job.NextRetryAt)
-	out = strconv.AppendInt(append(out, `,"retry_count":`...), int64(job.RetryCount), 10)
-	out = appendTextOrNull(append(out, `,"worker_id":`...), job.WorkerID)
-	out = appendTextOrNull(append(out, `,"error":`...), job.Error)
+	o = o.resources(job.Resources).
+		object("gang").boolean("enabled", job.Gang.Enabled).integer("min_members", max(1, job.Gang.MinMembers)).
+		textOrNull("topology", job.Gang.Topology).end().
+		integerOrNull("timeout_seconds", int(job.Timeout.Seconds())).
+		object("retry_policy").integer("max_retries", job.Retry.MaxRetries).number("backoff_multiplier", job.Retry.BackoffMultiplier).end().
+		text("submitter", job.Submitter).
+		time("created_at", job.CreatedAt).time("queued_at", job.QueuedAt).time("started_at", job.StartedAt).
+		time("completed_at", job.CompletedAt).time("next_retry_at", job.NextRetryAt).integer("retry_count", job.RetryCount).
+		textOrNull("worker_id", job.WorkerID).textOrNull("error", job.Error)
 	if whole {
-		out = appendRaw(append(out, `,"result":`...), job.Result, "null")
+		o = o.json("result", job.Result)
 	}
-	out = append(out, `,"logs_url":"`+Base+`/jobs/`...)
-	out = append(out, job.ID...)
-	return append(out, `/logs"}`...)
-}
-
-func appendTimeout(out []byte, timeout time.Duration) []byte {
-	if timeout == 0 {
-		return append(out, "null"...)
-	}
-	return strconv.AppendInt(out, int64(timeout/time.Second), 10)
-}
-
-func appendResources(out []byte, resources jobs.Resources) []byte {
-	out = appendTextOrNull(append(out, `{"cpu":`...), resources.CPU)
-	out = appendTextOrNull(append(out, `,"memory":`...), resources.Memory)
-	out = strconv.AppendInt(append(out, `,"gpu":`...), int64(resources.GPU), 10)
-	return append(out, '}')
+	return o.text("logs_url", Base+"/jobs/"+job.ID+"/logs").end()
 }
 
 // appendLease appends a task for a worker.
-func appendLease(out []byte, lease *jobs.Lease) []byte {
+func appendLease(out []byte, lease *jobs.Lease) object {
 	job := &lease.Job
-	out = appendText(append(out, `{"id":`...), job.ID)
-	out = strconv.AppendInt(append(out, `,"lease_token":`...), lease.Fence, 10)
-	out = appendText(append(out, `,"job_type":`...), job.Type)
-	out = appendText(append(out, `,"namespace":`...), job.Namespace)
-	out = appendRaw(append(out, `,"config":`...), job.Config, "{}")
-	out = appendResources(append(out, `,"resources":`...), job.Resources)
-	out = appendTimeout(append(out, `,"timeout_seconds":`...), job.Timeout)
-	out = strconv.AppendInt(append(out, `,"attempt":`...), int64(job.RetryCount)+1, 10)
-	out = appendTime(append(out, `,"lease_expires_at":`...), lease.ExpiresAt)
-	out = strconv.AppendFloat(append(out, `,"visibility_timeout_seconds":`...), lease.Visibility.Seconds(), 'f', -1, 64)
-	return append(out, '}')
+	return begin(out).text("id", job.ID).integer("lease_token", int(lease.Fence)).text("job_type", job.Type).text("namespace", job.Namespace).
+		config(job).resources(job.Resources).integerOrNull("timeout_seconds", int(job.Timeout.Seconds())).integer("attempt", job.RetryCount+1).
+		time("lease_expires_at", lease.ExpiresAt).number("visibility_timeout_seconds", lease.Visibility.Seconds()).end()
+}
+
+func (o object) config(job *jobs.Job) object {
+	if len(job.Config) == 0 {
+		return o.json("config", noConfig)
+	}
+	return o.json("config", job.Config)
+}
+
+func (o object) resources(r jobs.Resources) object {
+	return o.object("resources").textOrNull("cpu", r.CPU).textOrNull("memory", r.Memory).integer("gpu", r.GPU).end()
 }

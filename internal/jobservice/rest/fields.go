@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // maxDetails of one answer.
@@ -30,13 +32,10 @@ func optional(name string, read reader) field { return field{name: name, read: r
 func required(name, missing string, read reader) field { return field{name, read, missing} }
 
 // detail says what is wrong with a field.
-type detail struct {
-	Field   string `json:"field"`
-	Message string `json:"message"`
-}
+type detail struct{ field, message string }
 
 func wrong(format string, arguments ...any) []detail {
-	return []detail{{Message: fmt.Sprintf(format, arguments...)}}
+	return []detail{{message: fmt.Sprintf(format, arguments...)}}
 }
 
 func wrongKind(value []byte, want string) []detail {
@@ -47,18 +46,18 @@ func wrongKind(value []byte, want string) []detail {
 func under(name string, inside []detail) []detail {
 	for i, d := range inside {
 		switch {
-		case d.Field == "":
-			inside[i].Field = name
-		case d.Field[0] == '[':
-			inside[i].Field = name + d.Field
+		case d.field == "":
+			inside[i].field = name
+		case d.field[0] == '[':
+			inside[i].field = name + d.field
 		default:
-			inside[i].Field = name + "." + d.Field
+			inside[i].field = name + "." + d.field
 		}
 	}
 	return inside
 }
 
-// problem with the details of a request; nil when there are none.
+// problemWith a request is the error that has the details; nil: there are none.
 func problemWith(what string, details []detail) error {
 	switch n := len(details); n {
 	case 0:
@@ -149,7 +148,7 @@ func readList(value []byte, of string, read func(i int, element []byte) []detail
 }
 
 // asText reads a text with which check finds nothing wrong; nil: any.
-func asText[S ~string](into *S, check func(text string) []detail) reader {
+func asText(into *string, check func(text string) []detail) reader {
 	return func(value []byte) []detail {
 		if value[0] != '"' {
 			return wrongKind(value, "a text")
@@ -160,7 +159,7 @@ func asText[S ~string](into *S, check func(text string) []detail) reader {
 				return details
 			}
 		}
-		*into = S(given)
+		*into = given
 		return nil
 	}
 }
@@ -175,26 +174,15 @@ func oneOf(known []string) func(string) []detail {
 	}
 }
 
-const maxLabel = 63
+func isLabel(text string) bool { return len(validation.IsDNS1123Label(text)) == 0 }
 
 // label checks the name of a namespace or a queue.
 func label(text string) []detail {
 	if isLabel(text) {
 		return nil
 	}
-	return wrong("is %q, but must be a name of 1 to %d characters a-z, 0-9 and '-', with a letter or digit at both ends", shorten(text), maxLabel)
-}
-
-func isLabel(text string) bool {
-	if text == "" || len(text) > maxLabel || text[0] == '-' || text[len(text)-1] == '-' {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
+	return wrong("is %q, but must be a name of 1 to %d characters a-z, 0-9 and '-', with a letter or digit at both ends",
+		shorten(text), validation.DNS1123LabelMaxLength)
 }
 
 // isVisible says that a text has only visible characters of ASCII.

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -17,16 +18,9 @@ const (
 type health struct {
 	mu     sync.Mutex
 	at     time.Time
-	checks map[string]string
+	checks map[string]string // of each server: ok, failed or off
 	ok     bool
 }
-
-// The states of a check.
-const (
-	checkOK     = "ok"
-	checkFailed = "failed"
-	checkOff    = "off"
-)
 
 func (s *service) live(c *call) error {
 	return c.answerValue(http.StatusOK, map[string]string{"status": "ok"})
@@ -55,21 +49,18 @@ func (s *service) check() (map[string]string, bool) {
 	if s.Kubernetes != nil {
 		go func() { cluster <- s.Kubernetes.Check(ctx) }()
 	}
-	h.checks, h.ok = map[string]string{}, s.Context.Err() == nil
-	note := func(name string, err error) {
-		h.checks[name] = checkOK
+	failures := map[string]error{}
+	maps.Copy(failures, s.Store.Check(ctx))
+	h.checks, h.ok = map[string]string{"kubernetes": "off"}, s.Context.Err() == nil
+	if s.Kubernetes != nil {
+		failures["kubernetes"] = <-cluster
+	}
+	for name, err := range failures {
+		h.checks[name] = "ok"
 		if err != nil {
-			h.checks[name], h.ok = checkFailed, false
+			h.checks[name], h.ok = "failed", false
 			s.Log.Error(err, "Backend unavailable", "server", name)
 		}
-	}
-	for name, err := range s.Store.Check(ctx) {
-		note(name, err)
-	}
-	if s.Kubernetes != nil {
-		note("kubernetes", <-cluster)
-	} else {
-		h.checks["kubernetes"] = checkOff
 	}
 	h.at = s.Now()
 	return h.checks, h.ok

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -40,9 +41,9 @@ func (s *service) createJob(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.submitted(job, http.StatusCreated)
+	c.submitted(job)
 	c.w.Header()["Location"] = []string{Base + "/jobs/" + job.ID}
-	c.answer(http.StatusCreated, append(appendCreated(b.out[:0], &created{job, positions[0]}), '\n'))
+	c.answer(http.StatusCreated, appendCreated(b.out[:0], &created{job, positions[0]}))
 	return nil
 }
 
@@ -56,12 +57,9 @@ func (s *service) mayCreate(c *call, job *jobs.Job) error {
 }
 
 func (s *service) createJobs(c *call) error {
-	body, err := c.body(maxBatchBytes, nil)
-	if err != nil {
-		return err
-	}
-	batch, details := readBatch(body)
-	if err := problemWith("no job was accepted", details); err != nil {
+	var batch []*jobs.Job
+	jobsOfBatch := required("jobs", fmt.Sprintf("send 1 to %d jobs", maxBatch), asBatch(&batch))
+	if err := c.read(maxBatchBytes, "no job was accepted", jobsOfBatch); err != nil {
 		return err
 	}
 	for i, job := range batch {
@@ -80,11 +78,10 @@ func (s *service) createJobs(c *call) error {
 	}
 	answers := make([]created, 0, len(batch))
 	for i, job := range batch {
-		c.submitted(job, http.StatusCreated)
+		c.submitted(job)
 		answers = append(answers, created{job, positions[i]})
 	}
-	out := appendList(append(make([]byte, 0, 256*len(batch)), `{"items":`...), answers, appendCreated)
-	c.answer(http.StatusCreated, append(out, "}\n"...))
+	c.answer(http.StatusCreated, list(begin(make([]byte, 0, 256*len(batch))), "items", answers, appendCreated).end())
 	return nil
 }
 
@@ -92,7 +89,7 @@ func (s *service) listJobs(c *call) error {
 	filter := jobs.Filter{Limit: 50}
 	var namespace string
 	err := c.query(
-		optional("status", asText(&filter.Status, oneOf(statuses))),
+		optional("status", asText((*string)(&filter.Status), oneOf(statuses))),
 		optional("job_type", asText(&filter.Type, oneOf(jobTypes))),
 		optional("priority_min", unquoted(asInteger(0, maxPriority, &filter.PriorityMin))),
 		optional("limit", unquoted(asInteger(1, 100, &filter.Limit))),
@@ -110,11 +107,8 @@ func (s *service) listJobs(c *call) error {
 	if err != nil {
 		return err
 	}
-	out := appendList(append(make([]byte, 0, 64+768*len(items)), `{"items":`...), items, appendSummary)
-	out = strconv.AppendInt(append(out, `,"total":`...), int64(total), 10)
-	out = strconv.AppendInt(append(out, `,"limit":`...), int64(filter.Limit), 10)
-	out = strconv.AppendInt(append(out, `,"offset":`...), int64(filter.Offset), 10)
-	c.answer(http.StatusOK, append(out, "}\n"...))
+	answer := list(begin(make([]byte, 0, 64+768*len(items))), "items", items, appendSummary)
+	c.answer(http.StatusOK, answer.integer("total", total).integer("limit", filter.Limit).integer("offset", filter.Offset).end())
 	return nil
 }
 
@@ -157,7 +151,7 @@ func (s *service) getJob(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.answer(http.StatusOK, append(appendJob(make([]byte, 0, 1024+len(job.Config)+len(job.Result)), &job, true), '\n'))
+	c.answer(http.StatusOK, appendJob(make([]byte, 0, 1024+len(job.Config)+len(job.Result)), &job, true))
 	return nil
 }
 
@@ -170,10 +164,7 @@ func (s *service) cancelJob(c *call) error {
 		return err
 	}
 	c.audit("jobs.cancel", job.Namespace, job.ID, http.StatusOK, "")
-	out := appendText(append(make([]byte, 0, 160), `{"id":`...), job.ID)
-	out = appendText(append(out, `,"status":`...), string(job.Status))
-	out = appendTime(append(out, `,"cancelled_at":`...), job.CompletedAt)
-	c.answer(http.StatusOK, append(out, "}\n"...))
+	c.answer(http.StatusOK, begin(nil).text("id", job.ID).text("status", string(job.Status)).time("cancelled_at", job.CompletedAt).end())
 	return nil
 }
 
@@ -186,7 +177,7 @@ func (s *service) requeueJob(c *call) error {
 		return err
 	}
 	c.audit("jobs.requeue", job.Namespace, job.ID, http.StatusOK, "")
-	c.answer(http.StatusOK, append(appendJob(make([]byte, 0, 1024+len(job.Config)), &job, true), '\n'))
+	c.answer(http.StatusOK, appendJob(make([]byte, 0, 1024+len(job.Config)), &job, true))
 	return nil
 }
 

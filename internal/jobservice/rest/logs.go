@@ -119,7 +119,7 @@ func (c *call) streamEvents(ctx context.Context, lines io.ReadCloser, id string)
 	// A read that blocks ends when the client disconnects.
 	defer context.AfterFunc(ctx, func() { _ = lines.Close() })()
 	next := readLines(ctx, lines)
-	end := func(status jobs.Status) { out.send("event: end\ndata: {\"status\":\"" + string(status) + "\"}\n\n") }
+	end := func(status jobs.Status) { out.send("event: end\n" + `data: {"status":"` + string(status) + "\"}\n\n") }
 	tick := time.NewTicker(c.service.KeepAlive)
 	defer tick.Stop()
 	quiet := true
@@ -148,7 +148,7 @@ func (c *call) streamEvents(ctx context.Context, lines io.ReadCloser, id string)
 				return nil
 			case line.err != nil:
 				c.service.Log.Error(line.err, "Cannot read a log to its end", "requestID", c.id, "job", id)
-				out.send("event: error\ndata: {\"code\":\"" + codeUnavailable + "\",\"message\":\"the log broke off: follow it again\"}\n\n")
+				out.send(`event: error` + "\n" + `data: {"code":"SERVICE_UNAVAILABLE","message":"the log broke off: follow it again"}` + "\n\n")
 				return nil
 			}
 			connected = out.send("data: " + line.text + "\n\n")
@@ -190,8 +190,8 @@ func readLines(ctx context.Context, from io.Reader) <-chan readLine {
 // history is the log of a job without pods: its states, and what its workers said.
 func (s *service) history(ctx context.Context, job jobs.Job, options LogOptions) io.ReadCloser {
 	told := map[string]bool{}
-	// news are the lines that have not been told yet.
-	news := func() (lines []string) {
+	// untold are the lines that have not been told yet.
+	untold := func() (lines []string) {
 		for _, line := range historyOf(&job) {
 			if !told[line] {
 				told[line] = true
@@ -203,7 +203,7 @@ func (s *service) history(ctx context.Context, job jobs.Job, options LogOptions)
 		}
 		return lines
 	}
-	lines := news()
+	lines := untold()
 	first := strings.NewReader(strings.Join(lines[max(0, len(lines)-options.Tail):], ""))
 	if !options.Follow || job.Status.Ended() {
 		return io.NopCloser(first)
@@ -219,7 +219,7 @@ func (s *service) history(ctx context.Context, job jobs.Job, options LogOptions)
 			case <-time.After(s.LogInterval):
 			}
 			if job, err = s.Store.Get(ctx, job.ID); err == nil {
-				_, err = io.WriteString(writer, strings.Join(news(), ""))
+				_, err = strings.NewReader(strings.Join(untold(), "")).WriteTo(writer) // which writes nothing when there is nothing
 			}
 		}
 		_ = writer.CloseWithError(err) // It never fails.
@@ -227,7 +227,7 @@ func (s *service) history(ctx context.Context, job jobs.Job, options LogOptions)
 	return reader
 }
 
-// historyOf a job are the lines of what became of it, each with its time.
+// historyOf a job are the lines about its states, each with its time.
 func historyOf(job *jobs.Job) (lines []string) {
 	add := func(at time.Time, text string) {
 		text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")

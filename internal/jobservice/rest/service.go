@@ -91,6 +91,8 @@ func New(options Options) *Handler {
 		access:  auth.NewAccess(options.Authorizer, options.Now),
 		limiter: newLimiter(options.Limits),
 		leases:  lru.New(maxLeases),
+
+		submissions: submissions{pending: map[submitter]*submitted{}},
 	}
 	mux := http.NewServeMux()
 	for _, r := range s.resources() {
@@ -123,8 +125,8 @@ const (
 // resources of the service. TestDocument holds them to openapi.yaml.
 func (s *service) resources() []*endpoint {
 	open := func(handle func(*call) error) []route { return []route{{method: http.MethodGet, handle: handle}} }
-	read := func(handle func(*call) error) route {
-		return route{method: http.MethodGet, scope: auth.ScopeRead, noQuery: true, handle: handle}
+	read := func(resource string, handle func(*call) error) route {
+		return route{method: http.MethodGet, scope: auth.ScopeRead, resource: resource, noQuery: true, handle: handle}
 	}
 	write := func(method string, handle func(*call) error) route {
 		return route{method: method, scope: auth.ScopeWrite, noQuery: true, handle: handle}
@@ -140,15 +142,15 @@ func (s *service) resources() []*endpoint {
 	all := []*endpoint{
 		{path: "/jobs/", routes: []route{list, create(s.createJob)}},
 		{path: "/jobs/batch", routes: []route{create(s.createJobs)}},
-		{path: "/jobs/{id}", missing: noJob, routes: []route{read(s.getJob), write(http.MethodDelete, s.cancelJob)}},
+		{path: "/jobs/{id}", missing: noJob, routes: []route{read("", s.getJob), write(http.MethodDelete, s.cancelJob)}},
 		{path: "/jobs/{id}/requeue", missing: noJob, routes: []route{write(http.MethodPost, s.requeueJob)}},
 		{path: "/jobs/{id}/logs", missing: noJob, routes: []route{logs}},
-		{path: "/queues/", routes: []route{read(s.listQueues)}},
-		{path: "/queues/{name}", missing: noQueue, routes: []route{read(s.getQueue)}},
-		{path: "/clusters/", routes: []route{read(s.listClusters)}},
-		{path: "/clusters/{name}", missing: noCluster, routes: []route{read(s.getCluster)}},
-		{path: "/workflows/{namespace}/{name}", missing: noWorkflow, routes: []route{read(s.getWorkflow)}},
-		{path: "/metrics/", routes: []route{read(s.getMetrics)}},
+		{path: "/queues/", routes: []route{read(auth.Queues, s.listQueues)}},
+		{path: "/queues/{name}", missing: noQueue, routes: []route{read(auth.Queues, s.getQueue)}},
+		{path: "/clusters/", routes: []route{read(auth.Clusters, s.listClusters)}},
+		{path: "/clusters/{name}", missing: noCluster, routes: []route{read(auth.Clusters, s.getCluster)}},
+		{path: "/workflows/{namespace}/{name}", missing: noWorkflow, routes: []route{read("", s.getWorkflow)}},
+		{path: "/metrics/", routes: []route{read("", s.getMetrics)}},
 		{path: "/tasks/lease", routes: work(true, s.leaseTasks)},
 		{path: "/tasks/{id}/heartbeat", missing: noTask, routes: work(false, s.heartbeat)},
 		{path: "/tasks/{id}/complete", missing: noTask, routes: work(false, s.completeTask)},

@@ -55,6 +55,18 @@ func TestFollowingAPooledJob(t *testing.T) {
 	assert.False(t, lines.Scan() && lines.Text() != "", "the stream ends with the job")
 }
 
+// A log in which nothing comes for long is looked at hundreds of times, and still followed.
+func TestFollowingAJobThatWaits(t *testing.T) {
+	s := newService(t, newMemory(), func(o *rest.Options) { o.LogInterval = time.Millisecond })
+	id := s.submit(t, all, `{"job_type":"inference","queue":"idle"}`)
+	lines := s.follow(t.Context(), t, id)
+	expect(t, lines, "data: submitted by alice to queue idle")
+	time.Sleep(400 * time.Millisecond)
+	_, err := s.store.Cancel(t.Context(), id, "")
+	require.NoError(t, err)
+	expect(t, lines, "data: ended as cancelled", "event: end", `data: {"status":"cancelled"}`)
+}
+
 // A server that shuts down ends streams and waiting workers at once.
 func TestShutdown(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())

@@ -38,6 +38,6 @@ func (s *streams) end(user string) {
 }
 
 func tooManyStreams() *problem {
-	return &problem{status: http.StatusTooManyRequests, code: codeRateLimited, retryAfter: 10,
+	return &problem{status: http.StatusTooManyRequests, header: "Retry-After", value: "10",
 		message: fmt.Sprintf("you follow %d logs already: end one of them first", maxStreams)}
 }

@@ -3,7 +3,6 @@ package rest
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -15,19 +14,13 @@ import (
 // What may be submitted is what an AIJob may be, so that no job is accepted here that the API server would refuse later
 // (TestSubmissionsAreAIJobs).
 const (
-	defaultPriority   = 50
-	maxPriority       = 100
-	maxImage          = 1024
-	maxConfig         = 64 << 10 // as it goes into one environment variable, which the kernel bounds at 128 KiB
-	maxQuantity       = 64
-	maxGPUs           = 1024
-	maxMembers        = 1000
-	maxTopology       = 316
-	maxTimeoutSeconds = 366 * 24 * 3600
-	maxRetries        = 100
-	defaultRetries    = 3
-	maxMultiplier     = 10
-	defaultMultiplier = 2
+	maxPriority   = 100
+	maxImage      = 1024
+	maxConfig     = 64 << 10 // as it goes into one environment variable, which the kernel bounds at 128 KiB
+	maxQuantity   = 64
+	maxMembers    = 1000
+	maxTopology   = 316
+	maxMultiplier = 10
 )
 
 var (
@@ -39,10 +32,7 @@ var (
 
 // readJob reads a submitted job, and says what is wrong. Namespace and Submitter are left to the caller where they are not given.
 func readJob(value []byte) (*jobs.Job, []detail) {
-	job := &jobs.Job{
-		Executor: jobs.Pool, Priority: defaultPriority, Config: noConfig,
-		Retry: jobs.Retry{MaxRetries: defaultRetries, BackoffMultiplier: defaultMultiplier},
-	}
+	job := &jobs.Job{Executor: jobs.Pool, Priority: 50, Config: noConfig, Retry: jobs.Retry{MaxRetries: 3, BackoffMultiplier: 2}}
 	var seconds int
 	details := readFields(value,
 		required("job_type", "set it to inference, training, simulation or evaluation", asText(&job.Type, oneOf(jobTypes))),
@@ -51,7 +41,7 @@ func readJob(value []byte) (*jobs.Job, []detail) {
 		optional("config", asKept(maxConfig, &job.Config)),
 		optional("resources", asResources(&job.Resources)),
 		optional("gang", asGang(&job.Gang)),
-		optional("timeout_seconds", asInteger(1, maxTimeoutSeconds, &seconds)),
+		optional("timeout_seconds", asInteger(1, 366*24*3600, &seconds)),
 		optional("retry_policy", asRetry(&job.Retry)),
 		optional("namespace", asText(&job.Namespace, label)),
 		optional("queue", asText(&job.Queue, label)),
@@ -84,7 +74,7 @@ func asResources(into *jobs.Resources) reader {
 		return readFields(value,
 			optional("cpu", asQuantity("500m or 4", &into.CPU)),
 			optional("memory", asQuantity("512Mi or 16Gi", &into.Memory)),
-			optional("gpu", asInteger(0, maxGPUs, &into.GPU)),
+			optional("gpu", asInteger(0, 1024, &into.GPU)),
 		)
 	}
 }
@@ -156,7 +146,7 @@ func topology(text string) []detail {
 func asRetry(into *jobs.Retry) reader {
 	return func(value []byte) []detail {
 		return readFields(value,
-			optional("max_retries", asInteger(0, maxRetries, &into.MaxRetries)),
+			optional("max_retries", asInteger(0, 100, &into.MaxRetries)),
 			optional("backoff_multiplier", asMultiplier(&into.BackoffMultiplier)),
 		)
 	}
@@ -176,27 +166,23 @@ func asMultiplier(into *float64) reader {
 	}
 }
 
-// readBatch reads the jobs of a batch, and says what is wrong.
-func readBatch(body []byte) ([]*jobs.Job, []detail) {
-	var batch []*jobs.Job
-	asBatch := func(value []byte) []detail {
+func asBatch(into *[]*jobs.Job) reader {
+	return func(value []byte) []detail {
 		tooMany := false
 		details := readList(value, "jobs", func(i int, value []byte) []detail {
 			if tooMany = i >= maxBatch; tooMany {
 				return nil
 			}
 			job, details := readJob(value)
-			batch = append(batch, job)
+			*into = append(*into, job)
 			return details
 		})
 		switch {
 		case tooMany:
 			return append(details, wrong("has more than %d jobs: send several batches", maxBatch)...)
-		case batch == nil && details == nil:
+		case len(*into) == 0 && details == nil:
 			return wrong("is empty: send 1 to %d jobs", maxBatch)
 		}
 		return details
 	}
-	details := readFields(body, required("jobs", fmt.Sprintf("send 1 to %d jobs", maxBatch), asBatch))
-	return batch, details
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -43,16 +42,14 @@ func (s *service) leaseTasks(c *call) error {
 	for i := range leases {
 		s.leases.Add(leases[i].Job.ID, request.Queue)
 	}
-	out := append(make([]byte, 0, 64+512*len(leases)), `{"tasks":`...)
-	out = appendList(out, leases, appendLease)
-	c.answer(http.StatusOK, append(out, "}\n"...))
+	c.answer(http.StatusOK, list(begin(make([]byte, 0, 64+512*len(leases))), "tasks", leases, appendLease).end())
 	return nil
 }
 
 func (c *call) readLease() (jobs.LeaseRequest, error) {
 	request := jobs.LeaseRequest{Executor: jobs.Pool, Limit: 1}
 	seconds := defaultWait
-	err := c.task(
+	err := c.read(maxTaskBytes, "the request is wrong",
 		required("queue", "set it to the queue whose tasks the worker takes", asText(&request.Queue, label)),
 		required("worker_id", "set it to a name of the worker that no other has", asText(&request.Worker, workerID)),
 		optional("job_types", func(value []byte) []detail {
@@ -79,15 +76,6 @@ func workerID(text string) []detail {
 	return wrong("must be 1 to %d visible characters of ASCII without blanks: use the name of the host", maxWorkerID)
 }
 
-// task reads the body of a worker's request.
-func (c *call) task(fields ...field) error {
-	body, err := c.body(maxTaskBytes, nil)
-	if err != nil {
-		return err
-	}
-	return problemWith("the request is wrong", readFields(body, fields...))
-}
-
 // mayWork checks that the client may take tasks of a queue, in all namespaces.
 func (s *service) mayWork(c *call, queue string) error {
 	return s.access.Check(c.Context(), c.identity, auth.Attributes{Verb: "work", Resource: auth.Queues, Name: queue})
@@ -97,7 +85,7 @@ func (s *service) mayWork(c *call, queue string) error {
 func (c *call) leased(fields ...field) (id string, fence int64, err error) {
 	var token int
 	leaseToken := required("lease_token", "set it to the lease_token that came with the task", asInteger(1, math.MaxInt, &token))
-	if err := c.task(append([]field{leaseToken}, fields...)...); err != nil {
+	if err := c.read(maxTaskBytes, "the request is wrong", append([]field{leaseToken}, fields...)...); err != nil {
 		return "", 0, err
 	}
 	id, ok := jobID(c.PathValue("id"))
@@ -135,9 +123,7 @@ func (s *service) heartbeat(c *call) error {
 	if err != nil {
 		return err
 	}
-	out := appendTime(append(make([]byte, 0, 96), `{"lease_expires_at":`...), expires)
-	out = strconv.AppendBool(append(out, `,"cancel":`...), cancel)
-	c.answer(http.StatusOK, append(out, "}\n"...))
+	c.answer(http.StatusOK, begin(nil).time("lease_expires_at", expires).boolean("cancel", cancel).end())
 	return nil
 }
 
@@ -182,7 +168,5 @@ func lastPart(message string) string {
 }
 
 func (c *call) ended(job *jobs.Job) {
-	out := appendText(append(make([]byte, 0, 96), `{"id":`...), job.ID)
-	out = appendText(append(out, `,"status":`...), string(job.Status))
-	c.answer(http.StatusOK, append(out, "}\n"...))
+	c.answer(http.StatusOK, begin(nil).text("id", job.ID).text("status", string(job.Status)).end())
 }
