@@ -137,7 +137,7 @@ func TestAPriceThatCannotBeReadHoldsUpTheCostAlone(t *testing.T) {
 	}).Obj()
 	look := func(at int, pods ...*corev1.Pod) observed {
 		o := observed{job: job, now: minute(at), pods: pods}
-		r.observeCost(t.Context(), &o)
+		require.NoError(t, r.observeCost(t.Context(), &o))
 		return o
 	}
 	job.Status.Cost = &mlv1.CostStatus{Currency: "USD", Total: "3", PerHour: "60", Time: ptr.To(metav1.NewTime(minute(1)))}

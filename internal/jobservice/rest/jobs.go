@@ -128,7 +128,8 @@ func (c *call) readable() (jobs.Job, error) {
 	if err != nil {
 		return job, err
 	}
-	return job, hidden(c.mayDo("get", &job))
+	err = hidden(c.mayDo("get", &job))
+	return job, err
 }
 
 // mayDo says whether the client may do something to a job.
@@ -188,5 +189,6 @@ func (c *call) changeable(verb string) (jobs.Job, error) {
 	if err != nil {
 		return job, err
 	}
-	return job, c.mayDo(verb, &job)
+	err = c.mayDo(verb, &job)
+	return job, err
 }

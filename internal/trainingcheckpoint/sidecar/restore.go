@@ -87,7 +87,7 @@ func (s Settings) explain(err error) *store.Error {
 	if errors.As(err, &known) {
 		return known
 	}
-	if known = store.ExplainVolume(err); known != nil {
+	if known := store.ExplainVolume(err); known != nil {
 		return known
 	}
 	switch {
