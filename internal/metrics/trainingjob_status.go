@@ -81,40 +81,40 @@ type jobFigures struct {
 
 func newJobFigures(s *scraped) *jobFigures {
 	gauge := func(name, help string, labels ...string) figure {
-		return s.gauge("trainingjob_"+name, help, append([]string{"namespace", "training_job"}, labels...)...)
+		return s.gauge(name, help, append([]string{"namespace", "training_job"}, labels...)...)
 	}
 	counter := func(name, help string, labels ...string) figure {
-		return s.counter("trainingjob_"+name, help, append([]string{"namespace", "training_job"}, labels...)...)
+		return s.counter(name, help, append([]string{"namespace", "training_job"}, labels...)...)
 	}
 	return &jobFigures{
-		state:    gauge("state", "1 for the state that the job is in.", "state"),
-		progress: gauge("progress_percent", "Share of the training that is done, 0 to 100."),
-		epoch:    gauge("current_epoch", "Epoch in progress, from 1."),
-		duration: gauge("duration_seconds", "Time since all workers first ran, until the end of the job.", "state"),
-		running:  gauge("running_seconds", "Time since all workers of a running job last began to run."),
-		waiting: gauge("waiting_seconds", "Time since which an unfinished job waits for its workers to run, by what it waits for.",
+		state:    gauge("trainingjob_state", "1 for the state that the job is in.", "state"),
+		progress: gauge("trainingjob_progress_percent", "Share of the training that is done, 0 to 100."),
+		epoch:    gauge("trainingjob_current_epoch", "Epoch in progress, from 1."),
+		duration: gauge("trainingjob_duration_seconds", "Time since all workers first ran, until the end of the job.", "state"),
+		running:  gauge("trainingjob_running_seconds", "Time since all workers of a running job last began to run."),
+		waiting: gauge("trainingjob_waiting_seconds", "Time since which an unfinished job waits for its workers to run, by what it waits for.",
 			"state", "reason"),
-		lastProgress: gauge("last_progress_timestamp_seconds",
+		lastProgress: gauge("trainingjob_last_progress_timestamp_seconds",
 			"When the figures of a running job last changed, or it began to run if that was later, in seconds since 1970."),
-		completion:  gauge("completion_timestamp_seconds", "When the job ended, in seconds since 1970."),
-		gpus:        gauge("allocated_gpus", "GPUs that the workers of an unfinished job hold together."),
-		workers:     gauge("allocated_workers", "Workers of an unfinished job."),
-		utilization: gauge("gpu_utilization_percent", "GPU utilization last reported by replica 0, 0 to 100."),
-		loss:        gauge("loss", "Training loss last reported."),
-		accuracy:    gauge("accuracy", "Accuracy last reported, 0 to 1."),
-		restarts:    counter("restarts_total", "Restarts of the whole job, for whatever reason."),
-		disruptions: counter("disruptions_total", "Restarts that were due to preemption, eviction, the loss of a node or a change of scale."),
+		completion:  gauge("trainingjob_completion_timestamp_seconds", "When the job ended, in seconds since 1970."),
+		gpus:        gauge("trainingjob_allocated_gpus", "GPUs that the workers of an unfinished job hold together."),
+		workers:     gauge("trainingjob_allocated_workers", "Workers of an unfinished job."),
+		utilization: gauge("trainingjob_gpu_utilization_percent", "GPU utilization last reported by replica 0, 0 to 100."),
+		loss:        gauge("trainingjob_loss", "Training loss last reported."),
+		accuracy:    gauge("trainingjob_accuracy", "Accuracy last reported, 0 to 1."),
+		restarts:    counter("trainingjob_restarts_total", "Restarts of the whole job, for whatever reason."),
+		disruptions: counter("trainingjob_disruptions_total", "Restarts that were due to preemption, eviction, the loss of a node or a change of scale."),
 
-		checkpointTime:  gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was made, in seconds since 1970."),
-		checkpointAge:   gauge("checkpoint_age_seconds", "Age of the newest checkpoint of an unfinished job."),
-		checkpointEpoch: gauge("checkpoint_epoch", "Epoch of the newest checkpoint, from 1."),
-		checkpointSize:  gauge("checkpoint_size_bytes", "Size of the newest checkpoint."),
-		interval:        gauge("checkpoint_interval_seconds", "Time between two checkpoints of an unfinished job, where its spec says one."),
-		frequency:       gauge("checkpoint_frequency_epochs", "Epochs between two checkpoints of an unfinished job."),
-		ready:           gauge("checkpoint_ready", "1 when the checkpoint storage of an unfinished job can be used, else 0."),
+		checkpointTime:  gauge("trainingjob_checkpoint_timestamp_seconds", "When the newest checkpoint was made, in seconds since 1970."),
+		checkpointAge:   gauge("trainingjob_checkpoint_age_seconds", "Age of the newest checkpoint of an unfinished job."),
+		checkpointEpoch: gauge("trainingjob_checkpoint_epoch", "Epoch of the newest checkpoint, from 1."),
+		checkpointSize:  gauge("trainingjob_checkpoint_size_bytes", "Size of the newest checkpoint."),
+		interval:        gauge("trainingjob_checkpoint_interval_seconds", "Time between two checkpoints of an unfinished job, where its spec says one."),
+		frequency:       gauge("trainingjob_checkpoint_frequency_epochs", "Epochs between two checkpoints of an unfinished job."),
+		ready:           gauge("trainingjob_checkpoint_ready", "1 when the checkpoint storage of an unfinished job can be used, else 0."),
 
-		cost:        counter("cost_total", "What a job has cost so far by the prices of its nodes, as of its status.", "currency"),
-		costPerHour: gauge("cost_per_hour", "What the running workers of a job cost per hour.", "currency"),
+		cost:        counter("trainingjob_cost_total", "What a job has cost so far by the prices of its nodes, as of its status.", "currency"),
+		costPerHour: gauge("trainingjob_cost_per_hour", "What the running workers of a job cost per hour.", "currency"),
 	}
 }
 
