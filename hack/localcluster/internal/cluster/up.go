@@ -230,7 +230,7 @@ func (c Cluster) ports(list []daemon) []host.Port {
 			}
 			address, number := "127.0.0.1", c.Options.Ports[port.Name]
 			if port.Name == "dns" {
-				number = 53 // resolvers look for a name server nowhere else
+				number = 53 // where every client looks for a name server
 			}
 			if port.OnNode {
 				address = c.Options.Address()
