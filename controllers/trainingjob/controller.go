@@ -33,6 +33,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 	"github.com/dcnlab/spot-training-operator/internal/training/cost"
@@ -124,7 +125,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: options.Concurrency}).
 		Watches(&mlv1.TrainingJob{}, &newJobsFirst{}).
 		Watches(&corev1.Pod{}, byLabel, builder.WithPredicates(visibleChange())).
-		Watches(&corev1.Node{}, urgently(r.jobsOnNode), builder.WithPredicates(nodenotice.NoticeChanged())).
+		Watches(&corev1.Node{}, reconciling.First(urgentStart, r.jobsOnNode), builder.WithPredicates(nodenotice.NoticeChanged())).
 		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfSpotVM), builder.WithPredicates(capacityChanged())).
 		WatchesRawSource(source.TypedChannel(options.Reported, reported))
 	for _, kind := range distinctKinds() {

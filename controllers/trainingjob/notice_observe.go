@@ -8,12 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -135,23 +131,4 @@ func essentials(vm *spotv1alpha1.SpotInstanceVM) []metav1.Condition {
 		list = append(list, metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
 	}
 	return list
-}
-
-// urgently enqueues jobs before all others.
-func urgently(jobs handler.MapFunc) handler.EventHandler {
-	type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(ctx context.Context, of client.Object, queue requests) {
-		for _, request := range jobs(ctx, of) {
-			if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-				prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(urgentStart)}, request)
-			} else {
-				queue.Add(request)
-			}
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requests) { add(ctx, e.Object, queue) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requests) { add(ctx, e.ObjectNew, queue) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requests) { add(ctx, e.Object, queue) },
-	}
 }

@@ -6,10 +6,11 @@ import (
 	"reflect"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // Get reads an object; nil when it does not exist.
@@ -18,12 +19,8 @@ func Get[T any, P interface {
 	client.Object
 }](ctx context.Context, from client.Reader, namespace, name string) (P, error) {
 	object := P(new(T))
-	err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s %s: %w", reflect.TypeFor[T]().Name(), name, err)
+	if found, err := child.Find(ctx, from, client.ObjectKey{Namespace: namespace, Name: name}, object); !found {
+		return nil, err
 	}
 	return object, nil
 }
