@@ -46,9 +46,9 @@ func (s *sqlite) inSQLite() dialect {
 // nothing is a statement that does nothing.
 const nothing = "SELECT 1"
 
-// list is an argument of json_each.
+// list is an argument of json_each, which makes a row of null, too.
 func list(values []string) any {
-	text, _ := json.Marshal(values)
+	text, _ := json.Marshal(append([]string{}, values...))
 	return string(text)
 }
 

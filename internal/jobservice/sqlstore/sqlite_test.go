@@ -20,3 +20,12 @@ func TestSQLiteKeepsWhatIsTemporaryInMemory(t *testing.T) {
 		assert.Equal(t, inMemory, where)
 	}
 }
+
+func TestNoQueuesHaveNoOldestJobs(t *testing.T) {
+	database, err := OpenSQLite(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(database.Close)
+	oldest, err := database.Oldest(t.Context(), nil)
+	require.NoError(t, err)
+	assert.Empty(t, oldest)
+}
