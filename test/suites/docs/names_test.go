@@ -185,6 +185,9 @@ func (c code) events() map[string]string {
 				var values []ast.Expr
 				for _, element := range n.Elts {
 					if pair, ok := element.(*ast.KeyValueExpr); ok {
+						if key, ok := pair.Key.(*ast.Ident); ok && key.Name == "Action" {
+							continue
+						}
 						element = pair.Value
 					}
 					values = append(values, element)

@@ -33,11 +33,12 @@ func (c call) String() string { return c.method + " in " + c.function + " of " +
 
 // apiMethods are the methods of controller-runtime's clients. Their first argument is the context; so named, other
 // methods of these names are not taken for calls.
-var apiMethods = []string{"Get", "List", "Watch", "Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}
+var apiMethods = []string{"Get", "Find", "List", "Watch", "Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}
 
 // otherPrograms are folders of agents, which have service accounts of their own or none: tests beside them hold them to their rights.
 var otherPrograms = map[string]bool{
 	"internal/trainingcheckpoint": true, "internal/nodenotice/watcher": true, "internal/containercheckpoint": true, "internal/jobservice": true,
+	"internal/cmd/checkpointagent": true,
 }
 
 // callsOfTheAPIServer finds them in the controllers and in what these use.
@@ -82,7 +83,11 @@ func callsIn(path string) ([]call, error) {
 			if !ok || len(expression.Args) == 0 {
 				return true
 			}
-			selector, ok := expression.Fun.(*ast.SelectorExpr)
+			called := expression.Fun
+			if generic, ok := called.(*ast.IndexExpr); ok {
+				called = generic.X
+			}
+			selector, ok := called.(*ast.SelectorExpr)
 			first, isName := expression.Args[0].(*ast.Ident)
 			if ok && isName && first.Name == "ctx" && slices.Contains(apiMethods, selector.Sel.Name) {
 				at := files.Position(expression.Pos())
