@@ -59,7 +59,7 @@ await() {
   finish "$1"
 }
 
-next_steps() {
+print_next_steps() {
   say "done; everything is still running"
   if [[ -z $USER_CLUSTER ]]; then
     note "Look at it:"
