@@ -3,7 +3,6 @@ package trainingjob
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // CachedObjects keep the manager's cache small: of built-in kinds it holds only the children of training jobs, and of
@@ -91,16 +91,12 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // addIndex has the cache find objects of a kind by their key; those with an empty one are in no list.
 func addIndex[T client.Object](ctx context.Context, indexer client.FieldIndexer, name string, kind T, keyOf func(T) string) error {
-	err := indexer.IndexField(ctx, kind, name, func(object client.Object) []string {
-		if key := keyOf(object.(T)); key != "" {
+	return reconciling.Index(ctx, indexer, kind, name, func(object T) []string {
+		if key := keyOf(object); key != "" {
 			return []string{key}
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("index %T by %s: %w", kind, name, err)
-	}
-	return nil
 }
 
 // visibleChange lets those updates of pods and Jobs pass that changed something in what the cache keeps of them. About

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // urgentStart is the queue priority of a job with workers on a node that goes: seconds count.
@@ -99,29 +99,17 @@ func (r *Reconciler) jobsOnNode(ctx context.Context, node client.Object) []recon
 
 // jobsOfSpotVM are the jobs that name a SpotInstanceVM.
 func (r *Reconciler) jobsOfSpotVM(ctx context.Context, vm client.Object) []reconcile.Request {
-	var jobs mlv1.TrainingJobList
-	err := r.List(ctx, &jobs, client.InNamespace(vm.GetNamespace()), client.MatchingFields{jobSpotIndex: vm.GetName()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range jobs.Items {
-		if !isFinished(&jobs.Items[i].Status) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
-		}
-	}
-	return requests
+	return reconciling.Matching(ctx, r, &mlv1.TrainingJobList{}, func(job *mlv1.TrainingJob) bool { return !isFinished(&job.Status) },
+		client.InNamespace(vm.GetNamespace()), client.MatchingFields{jobSpotIndex: vm.GetName()})
 }
 
 // capacityChanged lets the events of SpotInstanceVMs through that tell jobs something: one came or went, or what its
 // conditions say has changed.
 func capacityChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
-		before, ok := update.ObjectOld.(*spotv1alpha1.SpotInstanceVM)
-		after, also := update.ObjectNew.(*spotv1alpha1.SpotInstanceVM)
-		return !ok || !also || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+	return reconciling.Changed(func(before, after *spotv1alpha1.SpotInstanceVM) bool {
+		return (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!equality.Semantic.DeepEqual(essentials(before), essentials(after))
-	}}
+	})
 }
 
 // essentials are the conditions without their times.

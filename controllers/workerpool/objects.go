@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 const (
@@ -140,11 +141,9 @@ func worker(queue *aiplatformv1alpha1.AIJobQueue, s Settings) corev1.Container {
 	pool := queue.Spec.Workers
 	c := corev1.Container{
 		Name: container, Image: pool.Image, Command: pool.Command, Args: pool.Args, ImagePullPolicy: corev1.PullIfNotPresent,
-		Env:   environment(queue, s),
-		Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP}},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
+		Env:             environment(queue, s),
+		Ports:           []corev1.ContainerPort{{Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP}},
+		SecurityContext: child.Restricted(),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "token", MountPath: tokenFolder, ReadOnly: true},
 			{Name: "tmp", MountPath: "/tmp"},

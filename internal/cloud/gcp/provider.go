@@ -72,7 +72,7 @@ func New(ctx context.Context, opts Options) (*Provider, error) {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = defaultBurst // as many as calls may go at once: a new connection costs more time than a call
+	transport.MaxIdleConnsPerHost = defaultBurst // one for each call of a burst, since opening a connection takes longer than a call
 	client := &http.Client{Transport: &authTransport{base: transport, newSource: newSource}, Timeout: callTimeout}
 	with := []option.ClientOption{option.WithHTTPClient(client)}
 	if opts.Endpoint != "" {
