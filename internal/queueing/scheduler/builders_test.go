@@ -50,9 +50,10 @@ func job(name string) jobBuilder {
 		QueuedAt: noon.Add(-time.Minute), Groups: []scheduler.Group{{Count: 1, Requests: scheduler.Resources{GPUs: 1}}}}
 }
 
+// group changes the last group.
 func (b jobBuilder) group(change func(*scheduler.Group)) jobBuilder {
 	groups := append([]scheduler.Group(nil), b.Groups...)
-	change(&groups[0])
+	change(&groups[len(groups)-1])
 	b.Groups = groups
 	return b
 }

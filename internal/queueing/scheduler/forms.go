@@ -21,14 +21,16 @@ type shape struct {
 	tooMany int
 }
 
-// part is a number of members of a shape.
+// part is a number of members of a shape; from is the first of them in the job's own order.
 type part struct {
-	shape *shape
-	count int
+	shape       *shape
+	count, from int
 }
 
 // form is what jobs with equal needs have in common.
 type form struct {
+	// parts are in the order in which they are placed: those that the fewest nodes match first, then the largest, since what
+	// is left suits the others.
 	parts []part
 	// members of all parts.
 	members int
@@ -89,11 +91,16 @@ func (f *forms) of(job *Job) *form {
 	for i := range job.Groups {
 		group := &job.Groups[i]
 		if group.Count > 0 {
-			made.parts = append(made.parts, part{f.shape(job.Cluster, group), group.Count})
+			made.parts = append(made.parts, part{f.shape(job.Cluster, group), group.Count, made.members})
 			made.members += group.Count
 			made.missing = cmp.Or(made.missing, f.layout.missing(&group.Requests))
 		}
 	}
+	slices.SortStableFunc(made.parts, func(a, b part) int {
+		x, y := a.shape.request, b.shape.request
+		return cmp.Or(cmp.Compare(len(a.shape.class.nodes), len(b.shape.class.nodes)),
+			cmp.Compare(y[gpus], x[gpus]), slices.Compare(y[extended:], x[extended:]), slices.Compare(y[:gpus], x[:gpus]))
+	})
 	f.forms[string(key)] = made
 	return made
 }

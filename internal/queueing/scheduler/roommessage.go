@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -169,7 +170,7 @@ func scarceFirst(i, width int) int {
 // wants is all that a form's members need.
 func (f *form) wants(l *layout) string {
 	var all []string
-	for _, p := range f.parts {
+	for _, p := range slices.SortedFunc(slices.Values(f.parts), func(a, b part) int { return a.from - b.from }) {
 		var one []string
 		for i := range p.shape.request {
 			at := scarceFirst(i, l.width)

@@ -195,7 +195,7 @@ func (c *cycle) decide(job *waiting, borrows bool) verdict {
 		if placed, ok := c.place(job.form); ok {
 			c.hold(job.Job, &s, &job.form.need, job.queue, false)
 			c.fresh = append(c.fresh, fresh{job.form, placed})
-			c.out.Admitted = append(c.out.Admitted, Admission{UID: job.UID, Nodes: c.names(placed), Cluster: job.Cluster})
+			c.out.Admitted = append(c.out.Admitted, Admission{UID: job.UID, Nodes: c.names(job.form, placed), Cluster: job.Cluster})
 			return admitted
 		}
 	}
@@ -244,10 +244,14 @@ func (c *cycle) copyOf(buffer *room) room {
 	return *buffer
 }
 
-func (c *cycle) names(placed []int32) []string {
+// names of the nodes of all members, in the job's own order.
+func (c *cycle) names(f *form, placed []int32) []string {
 	names := make([]string, len(placed))
-	for i, node := range placed {
-		names[i] = c.nodes.all[node].Name
+	for _, p := range f.parts {
+		for i, node := range placed[:p.count] {
+			names[p.from+i] = c.nodes.all[node].Name
+		}
+		placed = placed[p.count:]
 	}
 	return names
 }
