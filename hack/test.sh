@@ -3,6 +3,8 @@
 # beside each other, since most tests wait for servers. A part that fails does not keep the others from running, but makes the whole
 # fail. Installs the Debian packages that it needs. TEST_ARGS: more arguments for go test. TEST_RERUNS: how often a test that failed is
 # run again. TEST_RACE=all: run every package with the race detector, not only those with concurrency of their own.
+#
+#   hack/test.sh [PART...]    all parts, or these only: workers, concurrent, others, budgets, localcluster
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -14,44 +16,82 @@ PURE='/(internal/queueing/scheduler|controllers/trainingjob/(build|gang|framewor
 # These need a live node, or measure.
 ELSEWHERE='/test/(suites/e2e|bench)(/|$)'
 
-FAILED=()
-
 main() {
   trap stop_background EXIT
+  if (($#)); then
+    prepare
+    run_parts "$@"
+    return
+  fi
   ensure_package sshd openssh-server # joining over SSH is tested with it
   ensure_package curl curl           # tests download with it
   ensure_servers
   workers/pytest.sh --install
-
   say "API server and etcd for the tests (built once on a machine, which takes minutes)"
+  prepare
+
+  say "training worker and pooled workers (Python), and packages without concurrency (Go), in the background"
+  in_background workers "$0" workers
+  in_background others "$0" others budgets localcluster
+  local failed=0
+  run_parts concurrent || failed=1
+  show others || failed=1
+  show workers || failed=1
+  return "$failed"
+}
+
+prepare() {
   KUBEBUILDER_ASSETS=$(localcluster binaries)
   export KUBEBUILDER_ASSETS
   export HELM=$BIN/helm KUEUE=$BIN/kueue PROMETHEUS=$BIN/prometheus PROMTOOL=$BIN/promtool OPM=$BIN/opm
+}
 
-  local all concurrent others
-  all=$(go list ./... | grep -v -E "$ELSEWHERE")
-  concurrent=$(grep -E "$CONCURRENT" <<<"$all" | grep -v -E "$PURE")
-  others=$(grep -v -x -F "$concurrent" <<<"$all")
-  if [[ ${TEST_RACE:-} == all ]]; then concurrent=$all others=; fi
+run_parts() {
+  local part failed=()
+  for part in "$@"; do
+    "test_$part" || failed+=("$part")
+  done
+  if ((${#failed[@]})); then
+    say "failed: ${failed[*]}"
+    return 1
+  fi
+}
 
-  say "training worker and pooled workers (Python), beside the Go tests"
-  in_background workers workers/run-tests.sh
+test_workers() { workers/run-tests.sh; }
+
+test_concurrent() {
   say "operator (Go), packages with concurrency of their own: with the race detector"
-  # shellcheck disable=SC2086 # lists of words
-  go_tests $concurrent -- -race -p 3 -skip '^TestBudget' || FAILED+=("packages with concurrency")
+  # shellcheck disable=SC2046 # a list of words
+  go_tests $(concurrent_packages) -- -race -p 3 -skip '^TestBudget'
+}
+
+test_others() {
+  local packages
+  packages=$(all_packages | grep -v -x -F "$(concurrent_packages)") || return 0
   say "operator (Go), other packages"
-  # shellcheck disable=SC2086 # lists of words
-  if [[ -n $others ]]; then go_tests $others -- -p 3 || FAILED+=("other packages"); fi
+  # shellcheck disable=SC2086 # a list of words
+  go_tests $packages -- -p 2
+}
+
+test_budgets() {
   say "budgets of what concurrent packages cost, for which the race detector is in the way (Go)"
   # shellcheck disable=SC2046 # a list of words
-  go_tests $(grep -x -F "$concurrent" <<<"$(with_budgets)") -- -run '^TestBudget' || FAILED+=("budgets")
-  say "local cluster (Go)"
-  (cd hack/localcluster && go_tests ./... --) || FAILED+=("local cluster")
-  show workers || FAILED+=("workers")
+  go_tests $(with_budgets | grep -x -F "$(concurrent_packages)") -- -run '^TestBudget'
+}
 
-  if ((${#FAILED[@]})); then
-    say "failed: ${FAILED[*]}"
-    return 1
+test_localcluster() (
+  say "local cluster (Go)"
+  cd hack/localcluster
+  go_tests ./... --
+)
+
+all_packages() { go list ./... | grep -v -E "$ELSEWHERE"; }
+
+concurrent_packages() {
+  if [[ ${TEST_RACE:-} == all ]]; then
+    all_packages
+  else
+    all_packages | grep -E "$CONCURRENT" | grep -v -E "$PURE"
   fi
 }
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional
 
 from training_worker import data, models, sharded
@@ -314,6 +313,8 @@ class Trainer:
         kind, options = _optimizer(self._parameters)
         if not self._shards("zero"):
             return kind(model.parameters(), **options)
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
         return ZeroRedundancyOptimizer(model.parameters(), optimizer_class=kind, **options)
 
     def _agree(self, verdict: Verdict | None) -> Verdict | None:
