@@ -15,6 +15,7 @@ import (
 )
 
 func TestAnEarlierAttemptStopsWhenALaterOneHasBegun(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s server) {
 		s.MakeBucket(bucket)
 		old := with(t, s.URL(bucket, prefix), s.Secret())

@@ -26,6 +26,7 @@ func epoch(n int) files {
 }
 
 func TestCheckpointsReachTheStoreAndComeBack(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s server) {
 		s.MakeBucket(bucket)
 		settings := with(t, s.URL(bucket, prefix), s.Secret())
@@ -65,6 +66,7 @@ func TestCheckpointsReachTheStoreAndComeBack(t *testing.T) {
 }
 
 func TestDamagedCheckpointsInTheStoreAreSkippedAndReplaced(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]func(s server, key string){
 		"corrupt": func(s server, key string) {
 			content := bytes.Clone(s.Get(bucket, key))
@@ -110,6 +112,7 @@ func TestDamagedCheckpointsInTheStoreAreSkippedAndReplaced(t *testing.T) {
 }
 
 func TestABucketThatGoesAndComesBack(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s server) {
 		settings := with(t, s.URL(bucket, prefix), s.Secret())
 		take(t, settings.Directory.Path, "checkpoint-epoch-1", 1, 12, epoch(1))
@@ -131,6 +134,7 @@ func TestABucketThatGoesAndComesBack(t *testing.T) {
 }
 
 func TestAStoreThatIsDownAndBack(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s server) {
 		s.MakeBucket(bucket)
 		settings := with(t, s.URL(bucket, prefix), s.Secret())
@@ -156,6 +160,7 @@ func TestAStoreThatIsDownAndBack(t *testing.T) {
 }
 
 func TestCredentialsThatAppearLater(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s server) {
 		s.MakeBucket(bucket)
 		settings := with(t, s.URL(bucket, prefix), nil)
@@ -217,6 +222,7 @@ func proxied(t *testing.T, s *stores.S3) (*stores.Proxy, sidecar.Settings) {
 }
 
 func TestASlowNetworkTakesItsTime(t *testing.T) {
+	t.Parallel()
 	s := stores.NewS3(t, stores.AnyPort)
 	s.MakeBucket(bucket)
 	proxy, settings := proxied(t, s)
@@ -249,6 +255,7 @@ func TestANetworkThatMovesNothing(t *testing.T) {
 }
 
 func TestAStoreThatGoesInTheMiddleOfAnUpload(t *testing.T) {
+	t.Parallel()
 	s := stores.NewS3(t, stores.AnyPort)
 	s.MakeBucket(bucket)
 	proxy, settings := proxied(t, s)

@@ -48,9 +48,16 @@ type server interface {
 
 // onEach runs a test with each kind of object store.
 func onEach(t *testing.T, test func(t *testing.T, s server)) {
-	t.Run("S3", func(t *testing.T) { test(t, stores.NewS3(t, stores.AnyPort)) })
-	t.Run("GCS", func(t *testing.T) { test(t, stores.NewGCS(t, stores.AnyPort)) })
-	t.Run("Azure", func(t *testing.T) { test(t, stores.NewAzure(t, stores.AnyPort)) })
+	for name, start := range map[string]func(t *testing.T) server{
+		"S3":    func(t *testing.T) server { return stores.NewS3(t, stores.AnyPort) },
+		"GCS":   func(t *testing.T) server { return stores.NewGCS(t, stores.AnyPort) },
+		"Azure": func(t *testing.T) server { return stores.NewAzure(t, stores.AnyPort) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, start(t))
+		})
+	}
 }
 
 const (

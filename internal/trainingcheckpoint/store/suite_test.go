@@ -39,6 +39,7 @@ func onEach(t *testing.T, test func(t *testing.T, s server)) {
 		"Azure": func(t *testing.T) server { return stores.NewAzure(t, stores.AnyPort) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := start(t)
 			s.MakeBucket(bucket)
 			test(t, s)

@@ -4,10 +4,12 @@ package process
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -158,11 +160,18 @@ func (s *Server) Kill() {
 	s.process = nil
 }
 
-// FreePort replaces port 0 of an address by one that no program listens on.
+// FreePort replaces port 0 of an address by one that no program listens on, and that the kernel gives to no connection: it is there
+// too for a server that is started again.
 func FreePort(t testing.TB, address string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", address)
+	host, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	for port == "0" {
+		free := net.JoinHostPort(host, strconv.Itoa(20000+rand.IntN(10000)))
+		if listener, err := net.Listen("tcp", free); err == nil {
+			require.NoError(t, listener.Close())
+			return free
+		}
+	}
+	return address
 }
