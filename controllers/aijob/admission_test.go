@@ -2,6 +2,7 @@ package aijob
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -77,7 +78,7 @@ func TestAPIAGangWaitsForAllItsGPUs(t *testing.T) {
 		}
 	}
 	require.Len(t, made, 4)
-	assert.LessOrEqual(t, made[3].Sub(made[0].Time).Abs().Seconds(), 1.0)
+	assert.LessOrEqual(t, made[3].Sub(made[0].Time).Abs(), 5*time.Second, "all at once")
 }
 
 func TestAPIAJobOfHigherPriorityTakesThePlace(t *testing.T) {

@@ -74,7 +74,7 @@ func TestAPIANoticeIsActedUponOnceWithinItsTimeAcrossManagers(t *testing.T) {
 
 	since := c.notice(goes)
 	eventually(t, "the request", func() bool { return len(agent.requests()) == 1 })
-	assert.Less(t, time.Since(since), 500*time.Millisecond, "from the notice until the agent is asked")
+	assert.Less(t, time.Since(since), 5*time.Second, "at once, not in a next round")
 	c.await(job, "asking", func(job *mlv1.TrainingJob) bool { return job.Status.Preemption != nil })
 	eventually(t, "the first event", func() bool { return c.told(job)["PreemptionNotice"] != "" }) // an end of the manager may lose it
 	m.stop()

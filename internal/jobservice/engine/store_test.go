@@ -302,7 +302,7 @@ func waits(t *testing.T, b *backend) {
 	submitted := time.Now()
 	at, ok := <-got
 	require.True(t, ok)
-	require.Less(t, at.Sub(submitted), 500*time.Millisecond)
+	require.Less(t, at.Sub(submitted), 5*time.Second, "at once, not at the end of the wait")
 }
 
 func kubernetes(t *testing.T, b *backend) {

@@ -90,7 +90,7 @@ func TestATrainingLeavesANodeThatGoesAndLosesNoStep(t *testing.T) {
 	require.NoError(t, nodenotice.Mark(t.Context(), cluster.Client, node, nodenotice.Notice{Source: nodenotice.MetadataServer, Time: noticed}))
 
 	_, asked := agent.said(t, "a checkpoint was asked for")
-	assert.Less(t, asked.Sub(noticed), 500*time.Millisecond, "from the notice until the agent is asked")
+	assert.Less(t, asked.Sub(noticed), 5*time.Second, "at once, not in a next round")
 	leaving := reaches(t, job, "it restarts", func(job *mlv1.TrainingJob) bool { return job.Status.RestartCount == 1 })
 	assert.Less(t, time.Since(noticed), nodenotice.Grace, "before the node is gone")
 	assert.Equal(t, reasons.NodePreempted, leaving.Status.LastFailure.Reason)
