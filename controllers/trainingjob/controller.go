@@ -106,19 +106,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return fmt.Errorf("make a client without a cache: %w", err)
 	}
 	r.ledger.Program = &workerProgram
-	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+	byLabel := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		if pod, ok := object.(*corev1.Pod); ok {
 			r.finalMessages.note(pod)
 			r.ledger.Note(pod, r.Clock.Now())
 		}
-		name, ok := object.GetLabels()[mlv1.LabelTrainingJob]
-		if !ok {
-			return nil
-		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
-	})
-	reported := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, job types.NamespacedName) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: job}}
+		return reconciling.ByLabel(mlv1.LabelTrainingJob)(ctx, object)
 	})
 	controller := ctrl.NewControllerManagedBy(mgr).
 		Named("trainingjob").
@@ -127,7 +120,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&corev1.Pod{}, byLabel, builder.WithPredicates(visibleChange())).
 		Watches(&corev1.Node{}, reconciling.First(urgentStart, r.jobsOnNode), builder.WithPredicates(nodenotice.NoticeChanged())).
 		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfSpotVM), builder.WithPredicates(capacityChanged())).
-		WatchesRawSource(source.TypedChannel(options.Reported, reported))
+		WatchesRawSource(source.TypedChannel(options.Reported, handler.TypedEnqueueRequestsFromMapFunc(reconciling.ByName)))
 	for _, kind := range distinctKinds() {
 		controller = controller.Watches(kind, byLabel, builder.WithPredicates(visibleChange()))
 	}
@@ -191,12 +184,8 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 	if o.priceUnread {
 		d.lookAgain(cost.RetryPrice)
 	}
-	wait, err := r.report(ctx, o, &d.status)
-	if err != nil {
+	if err := r.report(ctx, o, &d); err != nil {
 		return ctrl.Result{}, err
-	}
-	if wait > 0 {
-		d.lookAgain(wait)
 	}
 	return ctrl.Result{RequeueAfter: d.again}, nil
 }

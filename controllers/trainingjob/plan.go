@@ -288,17 +288,10 @@ func (p *planner) planFailure(found failure) {
 	p.fail(judged.reason, judged.message)
 }
 
-// planSuspended stops the workers, by deleting their Job. The Job's own suspension would count the stopped pods as
-// failures.
+// planSuspended stops the workers.
 func (p *planner) planSuspended() {
-	if p.workers != nil {
-		p.remove(p.workers)
+	if !p.stopWorkers() {
 		p.setStopping()
-		return
-	}
-	if wait := p.lingeringTime(); wait > 0 {
-		p.setStopping()
-		p.lookAgain(wait)
 		return
 	}
 	p.status.Admission = nil // its resources are for other jobs

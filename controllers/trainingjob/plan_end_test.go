@@ -158,7 +158,7 @@ func TestDeadline(t *testing.T) {
 
 		job.Status = saving.status
 		saved := see(job, nil).after(110 * time.Second)
-		saved.final = &finalMessage{owner: workers.UID, created: job.CreationTimestamp, message: lastWordsOfEpoch7}
+		saved.final = saying(workers, lastWordsOfEpoch7)
 		ended := plan(saved)
 		want := exceeded
 		want.Conditions = conditions{

@@ -242,12 +242,7 @@ func (p *planner) releaseAdmission() bool {
 		p.complete() // before it could be stopped
 		return true
 	}
-	if p.workers != nil {
-		p.remove(p.workers)
-		return true
-	}
-	if left := p.lingeringTime(); left > 0 {
-		p.lookAgain(left)
+	if !p.stopWorkers() {
 		return true
 	}
 	p.status.Admission = &mlv1.AdmissionStatus{

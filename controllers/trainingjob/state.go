@@ -16,6 +16,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
 
@@ -36,10 +37,7 @@ func (p *planner) condition(kind string, status bool, reason, message string) {
 	if status {
 		value = metav1.ConditionTrue
 	}
-	meta.SetStatusCondition(&p.status.Conditions, metav1.Condition{
-		Type: kind, Status: value, Reason: reason, Message: message,
-		ObservedGeneration: p.job.Generation, LastTransitionTime: metav1.NewTime(p.now),
-	})
+	reporting.Set(&p.status.Conditions, p.job.Generation, p.now, kind, value, reason, message)
 	// Set twice in one plan, only the last counts.
 	if was := meta.FindStatusCondition(p.job.Status.Conditions, kind); was != nil && was.Status == value {
 		meta.FindStatusCondition(p.status.Conditions, kind).LastTransitionTime = was.LastTransitionTime
@@ -222,30 +220,28 @@ func (p *planner) end(state mlv1.State, kind, reason, message string) {
 
 // lastReport is what replica 0 said at its end; false when it has not ended or said nothing.
 func (o *observed) lastReport() (progress.Figures, bool) {
+	var pod *corev1.Pod
 	if o.workers != nil {
-		if pod := masterPod(o.podsOf(o.workers.UID)); pod != nil {
-			ended := workerProgram.Terminated(pod)
-			if ended == nil {
-				return progress.Figures{}, false
-			}
-			return progress.ParseTermination(ended.Message)
-		}
+		pod = masterPod(o.podsOf(o.workers.UID))
 	}
-	if !o.isFinalOfAttempt() {
+	if pod == nil && o.isFinalOfAttempt() {
+		pod = o.final
+	}
+	if pod == nil || workerProgram.Terminated(pod) == nil {
 		return progress.Figures{}, false
 	}
-	return progress.ParseTermination(o.final.message)
+	return progress.ParseTermination(workerProgram.Terminated(pod).Message)
 }
 
-// isFinalOfAttempt says whether the termination message that was read is that of the present attempt, or of one that was just stopped.
+// isFinalOfAttempt says whether the pod that ended last is of the present attempt, or of one that was just stopped.
 func (o *observed) isFinalOfAttempt() bool {
 	switch {
 	case o.final == nil:
 		return false
 	case o.workers != nil:
-		return o.final.owner == o.workers.UID
+		return metav1.IsControlledBy(o.final, o.workers)
 	default:
-		return o.job.Status.State == mlv1.StateRunning && !o.final.created.Before(&o.job.CreationTimestamp)
+		return o.job.Status.State == mlv1.StateRunning && !o.final.CreationTimestamp.Before(&o.job.CreationTimestamp)
 	}
 }
 
