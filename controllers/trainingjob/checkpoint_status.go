@@ -49,8 +49,8 @@ type agentView struct {
 // viewAgent puts together what the pod, its termination message and the last scrape say about the agent.
 func (o *observed) viewAgent() agentView {
 	var v agentView
-	if o.report != nil && o.report.agent == o.agentURL() { // not that of an earlier attempt
-		v.present, v.sync = true, o.report.Report
+	if o.read.Report != nil && o.read.Agent == o.agentURL() { // not that of an earlier attempt
+		v.present, v.sync = true, o.read.Report
 	}
 	pod := o.presentMaster()
 	v.ended = pod == nil || podend.IsEnded(pod)

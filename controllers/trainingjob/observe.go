@@ -19,7 +19,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/training/cost"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
 // observed is all that a plan is made from.
@@ -34,11 +33,10 @@ type observed struct {
 
 	missingClaim string             // a claim that the spec names and that does not exist
 	resume       *mlv1.ResumeSource // where the job that resumeFrom names keeps its checkpoints; nil when that is not known
-	figures      *observedFigures
-	report       *observedReport // nil when there is none
-	final        *corev1.Pod     // of replica 0 that has ended last; it may be gone
-	usages       []cost.Usage    // of nodes, since the cost was last written
-	priceUnread  bool            // of one of these nodes: nothing can be charged yet
+	read         progress.Reading   // of what replica 0 and its agent report
+	final        *corev1.Pod        // of replica 0 that has ended last; it may be gone
+	usages       []cost.Usage       // of nodes, since the cost was last written
+	priceUnread  bool               // of one of these nodes: nothing can be charged yet
 
 	gang     observedGang
 	kueue    bool              // the cluster serves Kueue's kinds
@@ -49,20 +47,6 @@ type observed struct {
 	unnoticed       map[string]bool              // nodes of the status that are there and have no notice any more
 	spotVM          *spotv1alpha1.SpotInstanceVM // that the spec names; nil when it does not exist
 	creationRefused string                       // why the Job controller could not create pods; empty when not known
-}
-
-// observedReport is the last report that the checkpoint agent at the URL served.
-type observedReport struct {
-	*report.Report
-
-	agent string
-}
-
-// observedFigures are the last figures of replica 0 and when they were read.
-type observedFigures struct {
-	progress.Figures
-
-	time time.Time
 }
 
 // observe reads from the cache what exists of a job. Only claims that the spec names are read from the API server
@@ -81,12 +65,7 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 		o.decision, _ = r.Admission.Decision(job.UID)
 	}
 	o.final = r.finalMessages.of(client.ObjectKeyFromObject(job))
-	if figures, at, ok := r.Progress.Latest(client.ObjectKeyFromObject(job)); ok {
-		o.figures = &observedFigures{Figures: figures, time: at}
-	}
-	if last, agent, ok := r.Progress.LatestReport(client.ObjectKeyFromObject(job)); ok {
-		o.report = &observedReport{Report: last, agent: agent}
-	}
+	o.read = r.Progress.Latest(client.ObjectKeyFromObject(job))
 	return o, nil
 }
 

@@ -251,8 +251,8 @@ func (p *planner) readFigures() {
 		p.recordFigures(ended, p.now)
 		return
 	}
-	if p.figures != nil && p.status.State == mlv1.StateRunning {
-		p.recordFigures(p.figures.Figures, p.figures.time)
+	if p.read.Figures != nil && p.status.State == mlv1.StateRunning {
+		p.recordFigures(*p.read.Figures, p.read.Time)
 	}
 }
 

@@ -19,16 +19,16 @@ import (
 // decided stands in the condition Stopping, so that it is not forgotten when the operator stops.
 func (p *planner) judgeSuccess() {
 	policy := p.job.Spec.SuccessPolicy
-	if policy == nil || p.figures == nil || p.workers == nil || p.status.State != mlv1.StateRunning {
+	if policy == nil || p.read.Figures == nil || p.workers == nil || p.status.State != mlv1.StateRunning {
 		return
 	}
 	target := build.TargetOf(policy)
 	watched := cmp.Or(target, &mlv1.TargetMetric{Name: build.Accuracy})
-	value, reported := p.figures.Metrics[watched.Name]
+	value, reported := p.read.Figures.Metrics[watched.Name]
 	if !reported {
 		return
 	}
-	p.status.Best = best(p.status.Best, watched, value, p.figures.Epoch)
+	p.status.Best = best(p.status.Best, watched, value, p.read.Figures.Epoch)
 	if stops := stoppingCondition(&p.status); stops != nil && stops.Reason != reasons.EarlyStopped {
 		return
 	}
@@ -36,7 +36,7 @@ func (p *planner) judgeSuccess() {
 	if watched.Mode == "min" {
 		side = "at most"
 	}
-	switch message := stale(policy, p.status.Best, p.figures.Epoch); {
+	switch message := stale(policy, p.status.Best, p.read.Figures.Epoch); {
 	case target != nil && (value == aim || isBetter(watched, value, aim)):
 		p.condition(reasons.ConditionStopping, true, reasons.TargetReached, fmt.Sprintf("%s %s is %s %s", watched.Name, number(value), side, number(aim)))
 	case message != "":

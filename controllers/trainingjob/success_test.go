@@ -25,7 +25,7 @@ func policyOf(change func(*mlv1.SuccessPolicy)) *builders.TrainingJobBuilder {
 // reporting is what is observed while all workers run and replica 0 reports.
 func withFigures(job *mlv1.TrainingJob, epoch int32, metric string, value float64) observed {
 	o := see(job, builders.Workers(job).Obj(), runningPods(job, 0)...)
-	o.figures = &observedFigures{Figures: progress.Figures{Epoch: epoch, Metrics: map[string]float64{metric: value}}, time: builders.Noon}
+	o.read.Figures, o.read.Time = &progress.Figures{Epoch: epoch, Metrics: map[string]float64{metric: value}}, builders.Noon
 	return o
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
@@ -118,15 +119,10 @@ func serverName(server string) string {
 
 // Resolve finds the credentials of the longest part of a repository's name that has some.
 func (k keychain) Resolve(resource authn.Resource) (authn.Authenticator, error) {
-	for part := serverName(resource.String()); part != ""; {
+	for part := serverName(resource.String()); part != "."; part = path.Dir(part) {
 		if config, ok := k[part]; ok {
 			return authn.FromConfig(config), nil
 		}
-		cut := strings.LastIndex(part, "/")
-		if cut < 0 {
-			break
-		}
-		part = part[:cut]
 	}
 	return authn.Anonymous, nil
 }
