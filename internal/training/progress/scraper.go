@@ -2,6 +2,7 @@ package progress
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -84,18 +85,10 @@ type outcome struct {
 
 // NewScraper returns a Scraper that scrapes nothing until it is started and follows a job.
 func NewScraper(options ScraperOptions) *Scraper {
-	if options.Interval <= 0 {
-		options.Interval = 30 * time.Second
-	}
-	if options.Timeout <= 0 {
-		options.Timeout = 5 * time.Second
-	}
-	if options.Workers <= 0 {
-		options.Workers = 10
-	}
-	if options.Clock == nil {
-		options.Clock = clock.RealClock{}
-	}
+	options.Interval = cmp.Or(max(options.Interval, 0), 30*time.Second)
+	options.Timeout = cmp.Or(max(options.Timeout, 0), 5*time.Second)
+	options.Workers = cmp.Or(max(options.Workers, 0), 10)
+	options.Clock = cmp.Or[clock.WithTicker](options.Clock, clock.RealClock{})
 	transport := &http.Transport{IdleConnTimeout: 2 * options.Interval, MaxIdleConnsPerHost: 1, DisableCompression: true}
 	return &Scraper{
 		options: options,
