@@ -209,7 +209,7 @@ func (p *planner) describeIncomplete(members []*corev1.Pod, found *failure) (rea
 	case found != nil:
 		return reasons.WorkerLost, message
 	case p.job.Status.Workers != nil && p.job.Status.Workers.Total != p.job.Spec.NumWorkers,
-		hasLeavers(p.podsOf(p.workers.UID), p.job.Spec.NumWorkers):
+		hasLeavers(p.workerPods(), p.job.Spec.NumWorkers):
 		return reasons.Rescaling, message
 	case p.status.State == mlv1.StateRunning && p.status.Reason == reasons.WorkersRunning && len(members) < int(p.status.Workers.Total):
 		return reasons.WorkerLost, message // its pod is gone without a trace

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
@@ -20,7 +19,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 	if o.workers == nil || isFinished(&o.job.Status) || build.AttemptOf(o.workers) < o.job.Status.RestartCount {
 		return nil
 	}
-	for _, pod := range unexplained(o.podsOf(o.workers.UID)) {
+	for _, pod := range unexplained(o.workerPods()) {
 		name := pod.Spec.NodeName
 		if _, known := o.nodes[name]; known || name == "" {
 			continue
@@ -82,7 +81,7 @@ func unexplained(pods []*corev1.Pod) []*corev1.Pod {
 
 // blameNode explains a failure by what is known of nodes: a taint may stand for the loss of a node, and workers that lost a peer did so
 // because its node was lost.
-func (o *observed) blameNode(workers *batchv1.Job, found *failure) *failure {
+func (o *observed) blameNode(found *failure) *failure {
 	switch found.Reason {
 	case reasons.NodeTainted:
 		if why := o.whyLost(found.node); why != "" {
@@ -92,7 +91,7 @@ func (o *observed) blameNode(workers *batchv1.Job, found *failure) *failure {
 			return found.lostTo(reasons.NodeTainted, evictingTaints(on))
 		}
 	case reasons.PeerLost:
-		for _, pod := range o.podsOf(workers.UID) {
+		for _, pod := range o.workerPods() {
 			if why := o.whyLost(pod.Spec.NodeName); why != "" && workerProgram.Terminated(pod) == nil {
 				return failureOf(pod).lostTo(reasons.NodeLost, why)
 			}

@@ -265,7 +265,7 @@ func (p *planner) leaveOneByOne(members []*corev1.Pod) bool {
 // shortenGrace has the pods of an attempt that ends leave nodes that go before these are gone: a pod whose node has died under it
 // would hold up the next attempt for the rest of its grace period.
 func (p *planner) shortenGrace() {
-	for _, pod := range p.podsOf(p.workers.UID) {
+	for _, pod := range p.workerPods() {
 		if podend.IsEnded(pod) {
 			continue
 		}
@@ -304,7 +304,7 @@ func (o *observed) blameNotice(found *failure) *failure {
 		if slices.Contains(o.job.Spec.FailurePolicy.NonRetryableExitCodes, found.ExitCode) {
 			return found
 		}
-		for _, pod := range o.podsOf(o.workers.UID) {
+		for _, pod := range o.workerPods() {
 			if notice, ok := o.notices[pod.Spec.NodeName]; ok {
 				return failureOf(pod).lostTo(reasons.NodePreempted, string(notice.Source))
 			}

@@ -7,7 +7,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -124,12 +123,12 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) (err error) {
 	return err
 }
 
-// podsOf returns the pods of the Job with the UID.
-func (o *observed) podsOf(uid types.UID) []*corev1.Pod {
-	return only(o.pods, func(pod *corev1.Pod) bool {
-		owner := metav1.GetControllerOfNoCopy(pod)
-		return owner != nil && owner.UID == uid
-	})
+// workerPods are the pods of the Job; none when there is no Job.
+func (o *observed) workerPods() []*corev1.Pod {
+	if o.workers == nil {
+		return nil
+	}
+	return only(o.pods, func(pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, o.workers) })
 }
 
 // only are those of the pods that are so; nil for none.

@@ -17,6 +17,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // overdue is how long after its grace period a pod is given up: the kubelet of its node no longer answers, and the
@@ -215,7 +216,7 @@ func (p *planner) lingeringTime() time.Duration {
 
 // planAttempt follows the workers that exist.
 func (p *planner) planAttempt() {
-	pods := sinceAdmission(p.workers, p.podsOf(p.workers.UID))
+	pods := sinceAdmission(p.workers, p.workerPods())
 	switch {
 	case p.workers.DeletionTimestamp != nil:
 		return // its end brings us back
@@ -259,7 +260,7 @@ func (p *planner) planAttempt() {
 
 // blame explains a failure by what is known beside the pods that failed; nil while its cause may still follow.
 func (p *planner) blame(found *failure, pods []*corev1.Pod) *failure {
-	found = p.blameNotice(p.blameStorage(p.blameNode(p.workers, found)))
+	found = p.blameNotice(p.blameStorage(p.blameNode(found)))
 	if wait := causeMayFollow(p.now, pods); wait > 0 && !found.Lost {
 		p.lookAgain(wait)
 		return nil
@@ -284,7 +285,7 @@ func (p *planner) planFailure(found failure) {
 		p.restart(found)
 		return
 	}
-	p.status.Workers.Failed = countFailed(p.podsOf(p.workers.UID))
+	p.status.Workers.Failed = countFailed(p.workerPods())
 	p.fail(judged.reason, judged.message)
 }
 
@@ -314,10 +315,10 @@ func (p *planner) planFinished() {
 		p.cleanUp()
 	case mlv1.CleanupRunning:
 		// No pod of a Job that is complete runs; one that seems to is only behind in the cache.
-		if p.workers == nil || jobComplete(p.workers) {
+		if p.workers != nil && jobComplete(p.workers) {
 			return
 		}
-		for _, pod := range p.podsOf(p.workers.UID) {
+		for _, pod := range p.workerPods() {
 			if pod.DeletionTimestamp == nil && !podend.IsEnded(pod) {
 				p.remove(pod)
 			}
@@ -430,7 +431,5 @@ func (d *desired) expel(pod *corev1.Pod, grace int64) {
 
 // lookAgain asks for another look after the time, or before when another asked for less.
 func (d *desired) lookAgain(after time.Duration) {
-	if d.again == 0 || after < d.again {
-		d.again = max(after, time.Millisecond)
-	}
+	d.again = reconciling.Sooner(d.again, after)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -218,7 +219,7 @@ func (o *observed) whyRelease() (why string, again time.Duration) {
 		}
 		return "", 0
 	}
-	for _, pod := range o.podsOf(o.workers.UID) {
+	for _, pod := range o.workerPods() {
 		found := podend.ObstacleOf(pod)
 		if found == nil || found.Reason != reasons.Unschedulable || pod.DeletionTimestamp != nil {
 			continue
@@ -227,9 +228,7 @@ func (o *observed) whyRelease() (why string, again time.Duration) {
 		if left <= 0 {
 			return fmt.Sprintf("pod %s was not bound to the nodes that the queue assigned within %s: %s", pod.Name, bindPatience, found.Detail), 0
 		}
-		if again == 0 || left < again {
-			again = left
-		}
+		again = reconciling.Sooner(again, left)
 	}
 	return "", again
 }
@@ -238,7 +237,7 @@ func (o *observed) whyRelease() (why string, again time.Duration) {
 func (p *planner) releaseAdmission() bool {
 	p.setAdmission()
 	why := p.job.Status.Admission.Releasing
-	if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.podsOf(p.workers.UID)) {
+	if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.workerPods()) {
 		p.complete() // before it could be stopped
 		return true
 	}

@@ -80,7 +80,7 @@ func (r *Reconciler) observeGang(_ context.Context, o *observed) error {
 // so may reach the cache later than that they are.
 func (r *Reconciler) observeQueue(ctx context.Context, o *observed) error {
 	if o.workers == nil || o.workers.Labels[build.KueueQueueLabel] == "" || isHeldByKueue(o.workers) ||
-		!slices.ContainsFunc(o.podsOf(o.workers.UID), podend.HasFailed) {
+		!slices.ContainsFunc(o.workerPods(), podend.HasFailed) {
 		return nil
 	}
 	now, err := reconciling.Get[batchv1.Job](ctx, r.Direct, o.workers.Namespace, o.workers.Name)

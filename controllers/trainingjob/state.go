@@ -129,10 +129,7 @@ func (p *planner) restart(found failure) {
 	}
 	p.status.FailureReason = found.Message
 	p.status.LastRestartTime = ptr.To(metav1.NewTime(p.now))
-	p.status.Workers = &mlv1.WorkersStatus{Total: p.job.Spec.NumWorkers}
-	if p.workers != nil {
-		p.status.Workers.Failed = countFailed(p.podsOf(p.workers.UID))
-	}
+	p.status.Workers = &mlv1.WorkersStatus{Total: p.job.Spec.NumWorkers, Failed: countFailed(p.workerPods())}
 	message := fmt.Sprintf("restart %d: %s", p.status.RestartCount, found.Message)
 	p.enter(mlv1.StateRestarting, found.Reason)
 	p.condition(reasons.ConditionRestarting, true, found.Reason, message)
@@ -220,10 +217,7 @@ func (p *planner) end(state mlv1.State, kind, reason, message string) {
 
 // lastReport is what replica 0 said at its end; false when it has not ended or said nothing.
 func (o *observed) lastReport() (progress.Figures, bool) {
-	var pod *corev1.Pod
-	if o.workers != nil {
-		pod = masterPod(o.podsOf(o.workers.UID))
-	}
+	pod := masterPod(o.workerPods())
 	if pod == nil && o.isFinalOfAttempt() {
 		pod = o.final
 	}

@@ -21,7 +21,7 @@ func (p *planner) planEnd() bool {
 	if (met == nil || met.Reason == reasons.DeadlineExceeded) && p.pastDeadline() {
 		limit := *p.job.Spec.FailurePolicy.ActiveDeadlineSeconds
 		message := fmt.Sprintf("ran longer than activeDeadlineSeconds %d", limit)
-		if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.podsOf(p.workers.UID)) {
+		if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.workerPods()) {
 			return false // it was done in time
 		}
 		if p.stop(reasons.DeadlineExceeded, message) {
@@ -30,7 +30,7 @@ func (p *planner) planEnd() bool {
 		return true
 	}
 	ends := stoppingCondition(&p.status)
-	if ends == nil || p.workers != nil && hasSucceeded(p.workers, p.podsOf(p.workers.UID)) {
+	if ends == nil || p.workers != nil && hasSucceeded(p.workers, p.workerPods()) {
 		return false
 	}
 	if p.workers != nil {
