@@ -2,9 +2,9 @@ package trainingjob
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,15 +92,8 @@ func (r *Reconciler) jobsOfSpotVM(ctx context.Context, vm client.Object) []recon
 func capacityChanged() predicate.Predicate {
 	return reconciling.Changed(func(before, after *spotv1alpha1.SpotInstanceVM) bool {
 		return (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-			!equality.Semantic.DeepEqual(essentials(before), essentials(after))
+			!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b metav1.Condition) bool {
+				return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
+			})
 	})
-}
-
-// essentials are the conditions without their times.
-func essentials(vm *spotv1alpha1.SpotInstanceVM) []metav1.Condition {
-	var list []metav1.Condition
-	for _, c := range vm.Status.Conditions {
-		list = append(list, metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
-	}
-	return list
 }

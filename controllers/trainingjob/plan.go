@@ -394,13 +394,8 @@ func countWorkers(pods []*corev1.Pod) (active, succeeded int32) {
 	return active, succeeded
 }
 
-func countFailed(pods []*corev1.Pod) (failed int32) {
-	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodFailed {
-			failed++
-		}
-	}
-	return failed
+func countFailed(pods []*corev1.Pod) int32 {
+	return int32(len(only(pods, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })))
 }
 
 // isReady says whether the training of a pod runs, whatever becomes of its sidecars.

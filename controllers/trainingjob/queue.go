@@ -1,8 +1,8 @@
 package trainingjob
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -111,10 +111,9 @@ func assignments(nodes []string) []mlv1.NodeAssignment {
 		workers[name]++
 	}
 	var all []mlv1.NodeAssignment
-	for name, count := range workers {
-		all = append(all, mlv1.NodeAssignment{NodeName: name, Workers: count})
+	for _, name := range slices.Sorted(maps.Keys(workers)) {
+		all = append(all, mlv1.NodeAssignment{NodeName: name, Workers: workers[name]})
 	}
-	slices.SortFunc(all, func(a, b mlv1.NodeAssignment) int { return cmp.Compare(a.NodeName, b.NodeName) })
 	return all
 }
 
