@@ -127,10 +127,7 @@ func (p *planner) followAgent() {
 
 // reportAgent makes the status say what is in the storage.
 func (p *planner) reportAgent(v agentView) {
-	status := &mlv1.CheckpointStatus{}
-	if p.status.Checkpoint != nil {
-		status = p.status.Checkpoint.DeepCopy()
-	}
+	status := cmp.Or(p.status.Checkpoint.DeepCopy(), &mlv1.CheckpointStatus{})
 	if newest := v.sync.Newest; newest != nil {
 		status.Path, status.Epoch, status.Step, status.SizeBytes = placeOf(p.job, newest.Path), newest.Epoch, newest.Step, newest.SizeBytes
 		status.Time, status.ClaimName, status.Kept = nil, "", int32(v.sync.Kept) //nolint:gosec // a count of directories

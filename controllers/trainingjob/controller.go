@@ -62,7 +62,7 @@ type Reconciler struct {
 	// uncached reads and writes objects of kinds that the cluster may not serve: the cache would wait for them.
 	uncached      client.Client
 	pacer         reporting.Pacer
-	rest          turn
+	turn          chan struct{}
 	finalMessages finalMessages
 	served        servedKinds
 	ledger        cost.Ledger
@@ -105,7 +105,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return fmt.Errorf("make a client without a cache: %w", err)
 	}
-	r.ledger.Program = &workerProgram
+	r.ledger.Program, r.turn = &workerProgram, make(chan struct{}, 1)
 	byLabel := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		if pod, ok := object.(*corev1.Pod); ok {
 			r.finalMessages.note(pod)
@@ -166,7 +166,7 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 		Metrics: d.scrape, Agent: d.agent, Request: cmp.Or(d.urgent, d.ask), Urgent: d.urgent != "",
 	})
 	if o.lacksServices() {
-		defer r.rest.take(ctx)()
+		defer r.takeTurn(ctx)()
 	}
 	err = r.apply(ctx, o, d)
 	var refusal *child.Refusal
@@ -203,8 +203,5 @@ func errorType(err error) string {
 	if err == nil {
 		return ""
 	}
-	if reason := apierrors.ReasonForError(err); reason != "" {
-		return string(reason)
-	}
-	return "Other"
+	return cmp.Or(string(apierrors.ReasonForError(err)), "Other")
 }

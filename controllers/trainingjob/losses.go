@@ -19,6 +19,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 	if o.workers == nil || isFinished(&o.job.Status) || build.AttemptOf(o.workers) < o.job.Status.RestartCount {
 		return nil
 	}
+	o.nodes = map[string]*corev1.Node{}
 	for _, pod := range unexplained(o.workerPods()) {
 		name := pod.Spec.NodeName
 		if _, known := o.nodes[name]; known || name == "" {
@@ -27,9 +28,6 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 		is, err := reconciling.Get[corev1.Node](ctx, r.Direct, "", name)
 		if err != nil {
 			return err
-		}
-		if o.nodes == nil {
-			o.nodes = map[string]*corev1.Node{}
 		}
 		o.nodes[name] = is
 	}

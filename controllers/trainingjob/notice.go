@@ -38,10 +38,7 @@ func leavesNoticedNodes(job *mlv1.TrainingJob) bool {
 // returned, with the words on what they go on from. What was decided is in the status, so that no notice is acted upon twice,
 // and notices that come meanwhile are part of the same decision.
 func (p *planner) decideNotice(pods []*corev1.Pod) (leaving []*corev1.Pod, from string) {
-	next := &mlv1.PreemptionStatus{}
-	if p.status.Preemption != nil {
-		next = p.status.Preemption.DeepCopy()
-	}
+	next := cmp.Or(p.status.Preemption.DeepCopy(), &mlv1.PreemptionStatus{})
 	defer func() {
 		if p.status.Preemption != nil || next.State != "" {
 			p.status.Preemption = next
@@ -257,7 +254,7 @@ func (p *planner) leaveOneByOne(members []*corev1.Pod) bool {
 		return true
 	}
 	for _, pod := range leaving {
-		p.expel(pod, p.graceLeft(pod))
+		p.expelled[pod] = p.graceLeft(pod)
 	}
 	return false
 }
@@ -272,7 +269,7 @@ func (p *planner) shortenGrace() {
 		grace := p.graceLeft(pod)
 		due := p.now.Add(time.Duration(grace) * time.Second)
 		if grace < build.GracePeriod(p.job) && (pod.DeletionTimestamp == nil || due.Add(time.Second).Before(pod.DeletionTimestamp.Time)) {
-			p.expel(pod, grace)
+			p.expelled[pod] = grace
 		}
 	}
 }

@@ -64,7 +64,6 @@ type planner struct {
 // plan decides everything. It is a pure function of what was observed.
 func plan(o observed) desired {
 	p := newPlanner(o)
-	p.label = map[*corev1.Pod]map[string]string{}
 	if isFinished(&p.status) {
 		p.planFinished()
 		p.followAgent()
@@ -109,7 +108,9 @@ func plan(o observed) desired {
 }
 
 func newPlanner(o observed) *planner {
-	p := &planner{observed: o, desired: desired{status: *o.job.Status.DeepCopy()}}
+	p := &planner{observed: o, desired: desired{
+		status: *o.job.Status.DeepCopy(), expelled: map[*corev1.Pod]int64{}, label: map[*corev1.Pod]map[string]string{},
+	}}
 	p.status.ObservedGeneration = o.job.Generation
 	return p
 }
@@ -415,14 +416,6 @@ func isReady(pod *corev1.Pod) bool {
 
 // remove deletes an object.
 func (d *desired) remove(object client.Object) { d.delete = append(d.delete, object) }
-
-// expel deletes a pod with what is left of its grace period.
-func (d *desired) expel(pod *corev1.Pod, grace int64) {
-	if d.expelled == nil {
-		d.expelled = map[*corev1.Pod]int64{}
-	}
-	d.expelled[pod] = grace
-}
 
 // lookAgain asks for another look after the time, or before when another asked for less.
 func (d *desired) lookAgain(after time.Duration) {

@@ -1,6 +1,7 @@
 package trainingjob
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -82,11 +83,8 @@ func (p *planner) setAdmission() {
 	p.condition(reasons.ConditionAdmitted, admitted, reason, message)
 	p.readyBefore()
 	p.status.ResumeSource = p.resume
-	workers := p.job.Spec.NumWorkers
-	if p.status.Workers == nil {
-		p.status.Workers = &mlv1.WorkersStatus{}
-	}
-	p.status.Workers.Total = workers
+	p.status.Workers = cmp.Or(p.status.Workers, &mlv1.WorkersStatus{})
+	p.status.Workers.Total = p.job.Spec.NumWorkers
 	p.status.Resources = build.Resources(p.job, p.status.Resources)
 	p.status.Selector = mlv1.LabelTrainingJob + "=" + p.job.Name
 	if h := p.job.Spec.Hyperparameters; h != nil && p.status.TotalEpochs == 0 {

@@ -169,7 +169,7 @@ func (w *work) claim(ctx context.Context, mine claim, status checkpointbackup.St
 		}
 		w.object = next
 	}
-	return w.write(ctx, status, true)
+	return w.write(ctx, status, locked(w.object))
 }
 
 // tell writes the phase, and what there is so far.
@@ -178,13 +178,13 @@ func (w *work) tell(ctx context.Context, phase checkpointbackup.Phase, message s
 	if phase.Ended() {
 		status.Completed = w.agent.Clock.Now()
 	}
-	if err := w.write(ctx, status, false); err != nil {
+	if err := w.write(ctx, status, client.MergeFrom(w.object)); err != nil {
 		return fmt.Errorf("%w: %w", errStatusNotWritten, err)
 	}
 	return nil
 }
 
-func (w *work) write(ctx context.Context, status checkpointbackup.Status, lock bool) error {
+func (w *work) write(ctx context.Context, status checkpointbackup.Status, patch client.Patch) error {
 	next := w.object.DeepCopy()
 	before, _ := next.Object["status"].(map[string]any)
 	told := checkpointbackup.EncodeStatus(status)
@@ -198,10 +198,6 @@ func (w *work) write(ctx context.Context, status checkpointbackup.Status, lock b
 		told["checkpointFiles"] = files
 	}
 	next.Object["status"] = told
-	patch := client.MergeFrom(w.object)
-	if lock {
-		patch = locked(w.object)
-	}
 	if err := w.agent.Client.Status().Patch(ctx, next, patch, owner); err != nil {
 		return fmt.Errorf("write the status of CheckpointBackup %s: %w", w.backup.Key, err)
 	}

@@ -175,13 +175,8 @@ func placeWorkers(job *mlv1.TrainingJob, pod *corev1.PodSpec) {
 	if !IsAdmitted(&job.Status) || QueueName(job) == "" {
 		return
 	}
-	affinity := pod.Affinity.DeepCopy()
-	if affinity == nil {
-		affinity = &corev1.Affinity{}
-	}
-	if affinity.NodeAffinity == nil {
-		affinity.NodeAffinity = &corev1.NodeAffinity{}
-	}
+	affinity := cmp.Or(pod.Affinity.DeepCopy(), &corev1.Affinity{})
+	affinity.NodeAffinity = cmp.Or(affinity.NodeAffinity, &corev1.NodeAffinity{})
 	required := []corev1.NodeSelectorTerm{{}}
 	if r := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
 		required = r.NodeSelectorTerms
