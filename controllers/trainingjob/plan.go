@@ -33,8 +33,8 @@ type desired struct {
 	apply []client.Object
 	// expelled are pods to be deleted before all else, with the grace period in seconds that is left to each.
 	expelled map[*corev1.Pod]int64
-	// label are pods with the labels that they should have.
-	label map[*corev1.Pod]map[string]string
+	// label are pods that lack the label with the number of their replica.
+	label []*corev1.Pod
 	// delete are children that should go.
 	delete []client.Object
 	// deleteSelf ends the TrainingJob, its TTL being over.
@@ -108,9 +108,7 @@ func plan(o observed) desired {
 }
 
 func newPlanner(o observed) *planner {
-	p := &planner{observed: o, desired: desired{
-		status: *o.job.Status.DeepCopy(), expelled: map[*corev1.Pod]int64{}, label: map[*corev1.Pod]map[string]string{},
-	}}
+	p := &planner{observed: o, desired: desired{status: *o.job.Status.DeepCopy(), expelled: map[*corev1.Pod]int64{}}}
 	p.status.ObservedGeneration = o.job.Generation
 	return p
 }
@@ -273,8 +271,8 @@ func (p *planner) blame(found *failure, pods []*corev1.Pod) *failure {
 func (p *planner) serve(pods []*corev1.Pod) {
 	p.apply, p.scrape = p.wanted(false), metricsURL(p.job, pods)
 	for _, pod := range pods {
-		if with := build.ReplicaLabels(pod); with != nil && pod.DeletionTimestamp == nil {
-			p.label[pod] = with
+		if index := replicaOf(pod); index != "" && pod.Labels[mlv1.LabelReplicaID] != index && pod.DeletionTimestamp == nil {
+			p.label = append(p.label, pod)
 		}
 	}
 }
