@@ -41,19 +41,13 @@ func plan(o observed, s Settings) desired {
 		return desired{remove: o.existing}
 	}
 	set := daemonSet(s, o.manager)
-	if o.existing != nil && isUpToDate(o, set) {
+	// What this manager wrote cannot be told from what the API server fills in, so that one that has just started writes once; that changes
+	// nothing when all is as it was.
+	if o.existing != nil && o.existing.Generation == o.written && equality.Semantic.DeepDerivative(set.Labels, o.existing.Labels) &&
+		equality.Semantic.DeepEqual(set.OwnerReferences, o.existing.OwnerReferences) {
 		return desired{}
 	}
 	return desired{set: set}
-}
-
-// isUpToDate says whether the DaemonSet is as this manager wrote it. What it then has cannot be told from
-// what the API server fills in, so that a manager that has just started writes once; that changes nothing when all is as
-// it was.
-func isUpToDate(o observed, wanted *appsv1.DaemonSet) bool {
-	return o.existing.Generation == o.written &&
-		equality.Semantic.DeepDerivative(wanted.Labels, o.existing.Labels) &&
-		equality.Semantic.DeepEqual(wanted.OwnerReferences, o.existing.OwnerReferences)
 }
 
 // spotLabels are those of nodes that are spot instances, and their value; empty for any.

@@ -42,9 +42,9 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
 			return err
 		}
 	}
-	for pod, with := range d.label {
+	for _, pod := range d.label {
 		// Where the admission policy of config/admission is installed the label is there from the start.
-		if err := r.writer().Merge(ctx, pod, child.Labels(map[string]string{mlv1.LabelReplicaID: with[mlv1.LabelReplicaID]})); err != nil {
+		if err := r.writer().Merge(ctx, pod, child.Labels(map[string]string{mlv1.LabelReplicaID: replicaOf(pod)})); err != nil {
 			return err
 		}
 	}

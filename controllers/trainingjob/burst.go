@@ -2,7 +2,6 @@ package trainingjob
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -33,21 +32,15 @@ func (n *newJobsFirst) Create(ctx context.Context, created event.CreateEvent, qu
 // restPatience is how long a job waits for its turn to get what its pods do not wait for.
 const restPatience = 2 * time.Second
 
-// turn lets one job after another do something. In a burst of new jobs it leaves the API server's time to the creation
-// of pods. A job that waits too long for its turn continues without one, so that a slow request delays no other job for long.
-type turn struct {
-	once  sync.Once
-	taken chan struct{}
-}
-
-// take waits for the turn, which ends with a call of the function that it returns.
-func (t *turn) take(ctx context.Context) (end func()) {
-	t.once.Do(func() { t.taken = make(chan struct{}, 1) })
+// takeTurn waits for the turn to do something that one job after another does, which ends with a call of the function that it returns. In a
+// burst of new jobs that leaves the API server's time to the creation of pods. A job that waits too long for its turn continues without
+// one, so that a slow request delays no other job for long.
+func (r *Reconciler) takeTurn(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithTimeout(ctx, restPatience)
 	defer cancel()
 	select {
-	case t.taken <- struct{}{}:
-		return func() { <-t.taken }
+	case r.turn <- struct{}{}:
+		return func() { <-r.turn }
 	case <-ctx.Done():
 		return func() {}
 	}

@@ -10,7 +10,6 @@ import (
 	labelselector "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -102,21 +101,13 @@ func addIndex[T client.Object](ctx context.Context, indexer client.FieldIndexer,
 // visibleChange lets those updates of pods and Jobs pass that changed something in what the cache keeps of them. About
 // half of the updates in a pod's life are of what this package does not read.
 func visibleChange() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
-		switch before := update.ObjectOld.(type) {
-		case *corev1.Pod:
-			sameVersion := *before
-			sameVersion.ResourceVersion = update.ObjectNew.GetResourceVersion()
-			if after, ok := update.ObjectNew.(*corev1.Pod); ok { // that a pod got its node is of interest only once it is lost
-				sameVersion.Spec = after.Spec
-			}
-			return !equality.Semantic.DeepEqual(&sameVersion, update.ObjectNew)
-		case *batchv1.Job:
-			sameVersion := *before
-			sameVersion.ResourceVersion = update.ObjectNew.GetResourceVersion()
-			return !equality.Semantic.DeepEqual(&sameVersion, update.ObjectNew)
-		default:
-			return true
-		}
-	}}
+	return predicate.And(reconciling.Changed(func(before, after *corev1.Pod) bool {
+		same := *before
+		same.ResourceVersion, same.Spec = after.ResourceVersion, after.Spec // that a pod got its node is of interest only once it is lost
+		return !equality.Semantic.DeepEqual(&same, after)
+	}), reconciling.Changed(func(before, after *batchv1.Job) bool {
+		same := *before
+		same.ResourceVersion = after.ResourceVersion
+		return !equality.Semantic.DeepEqual(&same, after)
+	}))
 }

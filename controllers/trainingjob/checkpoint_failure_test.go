@@ -11,6 +11,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
@@ -101,4 +102,10 @@ func TestNewsOfCheckpointsAreToldOnce(t *testing.T) {
 			assert.Equal(t, test.want, got)
 		})
 	}
+}
+
+func checkpointEvents(before, after *mlv1.TrainingJobStatus) []reporting.Event {
+	var t teller
+	t.checkpoints(before, after)
+	return t
 }

@@ -1,6 +1,7 @@
 package trainingjob
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
@@ -37,9 +38,7 @@ func (p *planner) followRequest() {
 	if next.State == mlv1.CheckpointRequestPending {
 		p.answer(&next)
 	}
-	if p.status.Checkpoint == nil {
-		p.status.Checkpoint = &mlv1.CheckpointStatus{}
-	}
+	p.status.Checkpoint = cmp.Or(p.status.Checkpoint, &mlv1.CheckpointStatus{})
 	p.status.Checkpoint.Request = &next
 }
 

@@ -1,6 +1,7 @@
 package trainingjob
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"regexp"
@@ -48,53 +49,40 @@ type agentView struct {
 // viewAgent puts together what the pod, its termination message and the last scrape say about the agent.
 func (o *observed) viewAgent() agentView {
 	var v agentView
-	if o.report != nil && o.report.agent == o.agentURL() { // not that of an earlier attempt
-		v.present, v.sync = true, o.report.Report
+	if o.read.Report != nil && o.read.Agent == o.agentURL() { // not that of an earlier attempt
+		v.present, v.sync = true, o.read.Report
 	}
 	pod := o.presentMaster()
+	v.ended = pod == nil || podend.IsEnded(pod)
+	if pod == nil && o.isFinalOfAttempt() {
+		pod = o.final
+	}
 	if pod == nil {
-		v.ended = true
-		if o.isFinalOfAttempt() {
-			v.present = v.present || o.final.agent
-			v.listen(o.final.sync, o.final.restored)
-		}
 		return v
 	}
-	v.ended = podend.IsEnded(pod)
-	sync, restored, present := agentWords(pod)
-	v.present = v.present || present
-	v.listen(sync, restored)
-	if waiting := agentState(pod, report.AgentContainer).Waiting; waiting != nil && waiting.Reason == "CrashLoopBackOff" {
+	v.listen(pod)
+	if waiting := agentState(pod, report.AgentContainer).Waiting; waiting != nil && waiting.Reason == "CrashLoopBackOff" && !v.ended {
 		v.crashing = waiting.Message
 	}
 	return v
 }
 
 // listen takes in the termination messages of the agent's containers.
-func (v *agentView) listen(sync, restored string) {
-	if last, ok := report.Parse([]byte(sync)); ok {
-		v.sync = &last
-	}
-	if last, ok := report.Parse([]byte(restored)); ok {
-		v.restored = &last
-		if v.sync == nil {
-			v.sync = &last
+func (v *agentView) listen(pod *corev1.Pod) {
+	for _, status := range pod.Status.InitContainerStatuses {
+		var said *report.Report
+		if ended := status.State.Terminated; ended != nil {
+			if last, ok := report.Parse([]byte(ended.Message)); ok {
+				said = &last
+			}
+		}
+		switch status.Name {
+		case report.AgentContainer:
+			v.present, v.sync = true, cmp.Or(said, v.sync)
+		case report.RestoreContainer:
+			v.present, v.restored, v.sync = true, said, cmp.Or(v.sync, said)
 		}
 	}
-}
-
-// agentWords are the termination messages of the agent's containers, and whether the pod has any.
-func agentWords(pod *corev1.Pod) (sync, restored string, present bool) {
-	for _, status := range pod.Status.InitContainerStatuses {
-		present = present || status.Name == report.AgentContainer || status.Name == report.RestoreContainer
-	}
-	if ended := agentState(pod, report.AgentContainer).Terminated; ended != nil {
-		sync = ended.Message
-	}
-	if ended := agentState(pod, report.RestoreContainer).Terminated; ended != nil {
-		restored = ended.Message
-	}
-	return sync, restored, present
 }
 
 // agentState is the state of one of the agent's containers.
@@ -139,10 +127,7 @@ func (p *planner) followAgent() {
 
 // reportAgent makes the status say what is in the storage.
 func (p *planner) reportAgent(v agentView) {
-	status := &mlv1.CheckpointStatus{}
-	if p.status.Checkpoint != nil {
-		status = p.status.Checkpoint.DeepCopy()
-	}
+	status := cmp.Or(p.status.Checkpoint.DeepCopy(), &mlv1.CheckpointStatus{})
 	if newest := v.sync.Newest; newest != nil {
 		status.Path, status.Epoch, status.Step, status.SizeBytes = placeOf(p.job, newest.Path), newest.Epoch, newest.Step, newest.SizeBytes
 		status.Time, status.ClaimName, status.Kept = nil, "", int32(v.sync.Kept) //nolint:gosec // a count of directories

@@ -34,7 +34,7 @@ func said(t *testing.T, r report.Report) string {
 
 // serving is what is observed while the agent serves a report.
 func serving(o observed, r report.Report) observed {
-	o.report = &observedReport{Report: &r, agent: agentAddress}
+	o.read.Report, o.read.Agent = &r, agentAddress
 	return o
 }
 
@@ -61,8 +61,8 @@ func TestTheStatusSaysWhatIsInTheStorage(t *testing.T) {
 		Phase: report.PhaseSyncing, Newest: stored("/checkpoints/bert/uid-of-bert/checkpoint-epoch-3", 300), Kept: 2,
 		Skipped: []report.Skipped{{Path: "/checkpoints/bert/uid-of-bert/checkpoint-epoch-4", Message: "state.pt has another SHA-256"}},
 	})
-	o.figures = &observedFigures{time: builders.Noon}
-	o.figures.Checkpoint = newest("/checkpoints/bert/uid-of-bert/checkpoint-epoch-9", 900)
+	o.read.Figures = &progress.Figures{Checkpoint: newest("/checkpoints/bert/uid-of-bert/checkpoint-epoch-9", 900)}
+	o.read.Time = builders.Noon
 
 	d := plan(o)
 
@@ -73,7 +73,7 @@ func TestTheStatusSaysWhatIsInTheStorage(t *testing.T) {
 	}, d.status.Checkpoint))
 	assert.Equal(t, "True StorageReady: checkpoints are kept on the claim bert-checkpoints", readyCondition(d))
 
-	o.report.agent = "http://10.0.0.99:9464"
+	o.read.Agent = "http://10.0.0.99:9464"
 	assert.Nil(t, plan(o).status.Checkpoint, "another attempt's agent is not believed")
 }
 
@@ -227,8 +227,8 @@ func TestAPodOfAnOlderOperatorHasNoAgent(t *testing.T) {
 	job := runningJob(t, builders.TrainingJob("bert").Checkpoints())
 	workers := builders.Workers(job).Obj()
 	o := see(job, workers, builders.Pod(workers, 0).Running().Obj())
-	o.figures = &observedFigures{time: builders.Noon}
-	o.figures.Checkpoint = newest("/checkpoints/bert/uid-of-bert/checkpoint-epoch-9", 900)
+	o.read.Figures = &progress.Figures{Checkpoint: newest("/checkpoints/bert/uid-of-bert/checkpoint-epoch-9", 900)}
+	o.read.Time = builders.Noon
 
 	d := plan(o)
 

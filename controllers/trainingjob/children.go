@@ -20,12 +20,12 @@ import (
 
 // childKind is a row of the table of what belongs to a job.
 type childKind struct {
-	// empty returns a new object of the kind.
-	empty func() client.Object
+	// empty is an object of the kind.
+	empty client.Object
 	name  func(*mlv1.TrainingJob) string
+	build func(*observed) client.Object
 	// isWanted says whether the job should have the child; nil: every job.
 	isWanted func(*observed) bool
-	build    func(*observed) client.Object
 	// first says that pods wait for the child: in a burst of new jobs all jobs get these before any job gets the rest.
 	first bool
 	// stays says that the cleanup policy All does not delete it.
@@ -34,37 +34,28 @@ type childKind struct {
 
 var childKinds = []childKind{
 	{
-		empty: func() client.Object { return &corev1.ServiceAccount{} }, name: build.ServiceAccountName, first: true, stays: true,
-		isWanted: func(o *observed) bool { return o.job.Spec.ServiceAccountName == "" },
+		empty: &corev1.ServiceAccount{}, name: build.ServiceAccountName, first: true, stays: true,
 		build:    func(o *observed) client.Object { return build.ServiceAccount(o.job) },
+		isWanted: func(o *observed) bool { return o.job.Spec.ServiceAccountName == "" },
 	},
 	{
-		empty: func() client.Object { return &corev1.PersistentVolumeClaim{} }, name: build.ClaimName, first: true, stays: true,
-		isWanted: func(o *observed) bool { return build.CreatesClaim(o.job) },
+		empty: &corev1.PersistentVolumeClaim{}, name: build.ClaimName, first: true, stays: true,
 		build:    func(o *observed) client.Object { return build.Claim(o.job) },
+		isWanted: func(o *observed) bool { return build.CreatesClaim(o.job) },
 	},
 	{
-		empty: func() client.Object { return &networkingv1.NetworkPolicy{} }, name: build.PolicyName, first: true,
-		isWanted: func(o *observed) bool { return build.IsIsolated(o.job, o.settings) },
+		empty: &networkingv1.NetworkPolicy{}, name: build.PolicyName, first: true,
 		build:    func(o *observed) client.Object { return build.NetworkPolicy(o.job, o.settings) },
+		isWanted: func(o *observed) bool { return build.IsIsolated(o.job, o.settings) },
 	},
-	{empty: func() client.Object { return &batchv1.Job{} }, name: build.WorkersName, first: true, build: (*observed).buildWorkers},
+	{empty: &batchv1.Job{}, name: build.WorkersName, first: true, build: (*observed).buildWorkers},
+	{empty: &corev1.ConfigMap{}, name: build.ConfigName, build: func(o *observed) client.Object { return build.ConfigMap(o.job) }},
+	{empty: &corev1.Service{}, name: build.HeadlessName, build: func(o *observed) client.Object { return build.HeadlessService(o.job) }},
+	{empty: &corev1.Service{}, name: build.MasterName, build: func(o *observed) client.Object { return build.MasterService(o.job) }},
 	{
-		empty: func() client.Object { return &corev1.ConfigMap{} }, name: build.ConfigName,
-		build: func(o *observed) client.Object { return build.ConfigMap(o.job) },
-	},
-	{
-		empty: func() client.Object { return &corev1.Service{} }, name: build.HeadlessName,
-		build: func(o *observed) client.Object { return build.HeadlessService(o.job) },
-	},
-	{
-		empty: func() client.Object { return &corev1.Service{} }, name: build.MasterName,
-		build: func(o *observed) client.Object { return build.MasterService(o.job) },
-	},
-	{
-		empty: func() client.Object { return &corev1.Service{} }, name: build.TensorBoardName,
-		isWanted: func(o *observed) bool { return build.TensorBoardEnabled(o.job) },
+		empty: &corev1.Service{}, name: build.TensorBoardName,
 		build:    func(o *observed) client.Object { return build.TensorBoardService(o.job) },
+		isWanted: func(o *observed) bool { return build.TensorBoardEnabled(o.job) },
 	},
 }
 
@@ -103,7 +94,7 @@ func (o *observed) buildWorkers() client.Object {
 
 // of is an empty object with the name of the job's child.
 func (k *childKind) of(job *mlv1.TrainingJob) client.Object {
-	object := k.empty()
+	object := k.empty.DeepCopyObject().(client.Object)
 	object.SetName(k.name(job))
 	return object
 }
@@ -115,8 +106,8 @@ func childKey(object client.Object) string { return fmt.Sprintf("%T/%s", object,
 func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
 	o.children = map[string]client.Object{}
 	for _, kind := range childKinds {
-		object := kind.empty()
-		key := client.ObjectKey{Namespace: o.job.Namespace, Name: kind.name(o.job)}
+		object := kind.of(o.job)
+		key := client.ObjectKey{Namespace: o.job.Namespace, Name: object.GetName()}
 		found, err := child.Find(ctx, r, key, object, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return err
@@ -153,9 +144,8 @@ func (p *planner) cleanUp() {
 func distinctKinds() []client.Object {
 	var list []client.Object
 	for _, kind := range childKinds {
-		object := kind.empty()
-		if !slices.ContainsFunc(list, func(o client.Object) bool { return reflect.TypeOf(o) == reflect.TypeOf(object) }) {
-			list = append(list, object)
+		if !slices.ContainsFunc(list, func(o client.Object) bool { return reflect.TypeOf(o) == reflect.TypeOf(kind.empty) }) {
+			list = append(list, kind.empty)
 		}
 	}
 	return list

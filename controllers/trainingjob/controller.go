@@ -62,7 +62,7 @@ type Reconciler struct {
 	// uncached reads and writes objects of kinds that the cluster may not serve: the cache would wait for them.
 	uncached      client.Client
 	pacer         reporting.Pacer
-	rest          turn
+	turn          chan struct{}
 	finalMessages finalMessages
 	served        servedKinds
 	ledger        cost.Ledger
@@ -105,20 +105,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return fmt.Errorf("make a client without a cache: %w", err)
 	}
-	r.ledger.Program = &workerProgram
-	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+	r.ledger.Program, r.turn = &workerProgram, make(chan struct{}, 1)
+	byLabel := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		if pod, ok := object.(*corev1.Pod); ok {
 			r.finalMessages.note(pod)
 			r.ledger.Note(pod, r.Clock.Now())
 		}
-		name, ok := object.GetLabels()[mlv1.LabelTrainingJob]
-		if !ok {
-			return nil
-		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
-	})
-	reported := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, job types.NamespacedName) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: job}}
+		return reconciling.ByLabel(mlv1.LabelTrainingJob)(ctx, object)
 	})
 	controller := ctrl.NewControllerManagedBy(mgr).
 		Named("trainingjob").
@@ -127,7 +120,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&corev1.Pod{}, byLabel, builder.WithPredicates(visibleChange())).
 		Watches(&corev1.Node{}, reconciling.First(urgentStart, r.jobsOnNode), builder.WithPredicates(nodenotice.NoticeChanged())).
 		Watches(&spotv1alpha1.SpotInstanceVM{}, handler.EnqueueRequestsFromMapFunc(r.jobsOfSpotVM), builder.WithPredicates(capacityChanged())).
-		WatchesRawSource(source.TypedChannel(options.Reported, reported))
+		WatchesRawSource(source.TypedChannel(options.Reported, handler.TypedEnqueueRequestsFromMapFunc(reconciling.ByName)))
 	for _, kind := range distinctKinds() {
 		controller = controller.Watches(kind, byLabel, builder.WithPredicates(visibleChange()))
 	}
@@ -137,43 +130,36 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return controller.Complete(tracing.Reconciler("TrainingJob", r))
 }
 
-// Reconcile brings one TrainingJob a step further.
+// Reconcile brings one TrainingJob a step further. One that is being deleted takes its children with it.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	start := r.Clock.Now()
-	var job mlv1.TrainingJob
-	if err := r.Get(ctx, request.NamespacedName, &job); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.forget(request.NamespacedName)
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("read the TrainingJob: %w", err)
+	start, more := r.Clock.Now(), false
+	step := func(ctx context.Context, job *mlv1.TrainingJob) (again time.Duration, err error) {
+		again, more, err = r.reconcile(ctx, job)
+		r.Metrics.Reconciled(job.Namespace, job.Name, r.Clock.Since(start), errorType(err))
+		return again, err
 	}
-	if job.DeletionTimestamp != nil { // its children go with it
-		r.Progress.Follow(request.NamespacedName, progress.Target{})
-		return ctrl.Result{}, nil
+	result, err := reconciling.Object(ctx, r, request, &mlv1.TrainingJob{}, r.forget, step)
+	if more {
+		result.Priority = ptr.To(0)
 	}
-	result, err := r.reconcile(ctx, &job)
-	if again, ok := child.RetryAfter(err); ok {
-		result, err = ctrl.Result{RequeueAfter: again}, nil
-	}
-	r.Metrics.Reconciled(job.Namespace, job.Name, r.Clock.Since(start), errorType(err))
 	return result, err
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl.Result, error) {
+// reconcile returns when to look again, 0 for never, and whether more is to be done then, after what is more urgent.
+func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (again time.Duration, more bool, err error) {
 	o, err := r.observe(ctx, job)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, false, err
 	}
 	d := plan(o)
 	if d.deleteSelf {
-		return ctrl.Result{}, r.writer().Delete(ctx, job)
+		return 0, false, r.writer().Delete(ctx, job)
 	}
 	r.Progress.Follow(client.ObjectKeyFromObject(job), progress.Target{
 		Metrics: d.scrape, Agent: d.agent, Request: cmp.Or(d.urgent, d.ask), Urgent: d.urgent != "",
 	})
 	if o.lacksServices() {
-		defer r.rest.take(ctx)()
+		defer r.takeTurn(ctx)()
 	}
 	err = r.apply(ctx, o, d)
 	var refusal *child.Refusal
@@ -181,27 +167,23 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (ctrl
 		d, err = refused(o, refusal.Reason, refusal.Message, refusal.Reason == reasons.InvalidSpec), nil
 	}
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, false, err
 	}
 	if d.more {
-		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: ptr.To(0)}, nil
+		return time.Millisecond, true, nil
 	}
 	hideSecrets(o.job, &d.status)
 	o.chargeCost(&d.status)
 	if o.priceUnread {
 		d.lookAgain(cost.RetryPrice)
 	}
-	wait, err := r.report(ctx, o, &d.status)
-	if err != nil {
-		return ctrl.Result{}, err
+	if err := r.report(ctx, o, &d); err != nil {
+		return 0, false, err
 	}
-	if wait > 0 {
-		d.lookAgain(wait)
-	}
-	return ctrl.Result{RequeueAfter: d.again}, nil
+	return d.again, false, nil
 }
 
-// forget drops what is kept in memory of a job that no longer exists.
+// forget drops what is kept in memory of a job that no longer exists, or is being deleted.
 func (r *Reconciler) forget(job types.NamespacedName) {
 	r.Progress.Forget(job)
 	r.Metrics.Forget(job.Namespace, job.Name)
@@ -211,11 +193,8 @@ func (r *Reconciler) forget(job types.NamespacedName) {
 }
 
 func errorType(err error) string {
-	if err == nil {
+	if _, passes := child.RetryAfter(err); err == nil || passes {
 		return ""
 	}
-	if reason := apierrors.ReasonForError(err); reason != "" {
-		return string(reason)
-	}
-	return "Other"
+	return cmp.Or(string(apierrors.ReasonForError(err)), "Other")
 }

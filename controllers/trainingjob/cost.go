@@ -24,18 +24,18 @@ func (r *Reconciler) observeCost(ctx context.Context, o *observed) error {
 		return nil
 	}
 	requests := build.Requests(o.job, 1)
-	for _, use := range r.ledger.Uses(o.job, o.pods, o.now) {
-		price, err := r.prices.Of(ctx, r.Direct, use.Node, o.now)
-		if err != nil {
-			o.usages, o.priceUnread = nil, true
-			return nil //nolint:nilerr // it is read again later
+	usages := r.ledger.Usages(o.job, o.pods, o.now)
+	for i, usage := range usages {
+		price, known := r.prices.Of(ctx, r.Direct, usage.Node, o.now)
+		if !known {
+			o.priceUnread = true
+			return nil // it is read again later
 		}
-		usage := cost.Usage{Start: use.Start, End: use.End}
 		if price != nil {
-			usage.PerHour, usage.Currency = price.Rate(requests), price.Currency
+			usages[i].PerHour, usages[i].Currency = price.Rate(requests), price.Currency
 		}
-		o.usages = append(o.usages, usage)
 	}
+	o.usages = usages
 	return nil
 }
 

@@ -47,42 +47,42 @@ func minute(n int) time.Time { return builders.Noon.Add(time.Duration(n) * time.
 func TestLedger(t *testing.T) {
 	job := builders.TrainingJob("bert").Obj()
 	key := client.ObjectKeyFromObject(job)
-	of := func(uid string, start int) cost.Use { return cost.Use{Node: "node-" + uid, Start: minute(start)} }
-	until := func(u cost.Use, end int) cost.Use { u.End = minute(end); return u }
+	of := func(uid string, start int) cost.Usage { return cost.Usage{Node: "node-" + uid, Start: minute(start)} }
+	until := func(u cost.Usage, end int) cost.Usage { u.End = minute(end); return u }
 	written := func(at int) *mlv1.CostStatus { return &mlv1.CostStatus{Time: ptr.To(metav1.NewTime(minute(at)))} }
 
 	t.Run("a pod that runs", func(t *testing.T) {
 		l := cost.Ledger{Program: &workerProgram}
-		assert.Equal(t, []cost.Use{of("a", 1)}, l.Uses(job, []*corev1.Pod{costPod("a", 1)}, minute(5)))
+		assert.Equal(t, []cost.Usage{of("a", 1)}, l.Usages(job, []*corev1.Pod{costPod("a", 1)}, minute(5)))
 	})
 	t.Run("a pod that no kubelet has taken yet", func(t *testing.T) {
 		l := cost.Ledger{Program: &workerProgram}
 		pod := costPod("a", 1)
 		pod.Status.StartTime = nil
-		assert.Empty(t, l.Uses(job, []*corev1.Pod{pod}, minute(5)))
+		assert.Empty(t, l.Usages(job, []*corev1.Pod{pod}, minute(5)))
 	})
 	t.Run("a pod that ended, and is looked at later", func(t *testing.T) {
 		l := cost.Ledger{Program: &workerProgram}
-		assert.Equal(t, []cost.Use{until(of("a", 1), 3)}, l.Uses(job, []*corev1.Pod{endedAt(costPod("a", 1), 3)}, minute(5)))
+		assert.Equal(t, []cost.Usage{until(of("a", 1), 3)}, l.Usages(job, []*corev1.Pod{endedAt(costPod("a", 1), 3)}, minute(5)))
 	})
 	t.Run("a pod whose end only an event brought", func(t *testing.T) {
 		l := cost.Ledger{Program: &workerProgram}
 		l.Note(costPod("a", 1), minute(1))
 		l.Note(endedAt(costPod("a", 1), 3), minute(3))
-		assert.Equal(t, []cost.Use{until(of("a", 1), 3)}, l.Uses(job, nil, minute(9)))
+		assert.Equal(t, []cost.Usage{until(of("a", 1), 3)}, l.Usages(job, nil, minute(9)))
 	})
 	t.Run("a pod that vanished without a word ended when that was seen", func(t *testing.T) {
 		l := cost.Ledger{Program: &workerProgram}
 		l.Note(costPod("a", 1), minute(1))
-		assert.Equal(t, []cost.Use{until(of("a", 1), 4)}, l.Uses(job, nil, minute(4)))
-		assert.Equal(t, []cost.Use{until(of("a", 1), 4)}, l.Uses(job, nil, minute(9)), "and not later")
+		assert.Equal(t, []cost.Usage{until(of("a", 1), 4)}, l.Usages(job, nil, minute(4)))
+		assert.Equal(t, []cost.Usage{until(of("a", 1), 4)}, l.Usages(job, nil, minute(9)), "and not later")
 	})
 	t.Run("an evicted pod, which has no container that ended", func(t *testing.T) {
 		l := cost.Ledger{Program: &workerProgram}
 		evicted := costPod("a", 1)
 		evicted.Status.Phase = corev1.PodFailed
 		l.Note(evicted, minute(4))
-		assert.Equal(t, []cost.Use{until(of("a", 1), 4)}, l.Uses(job, []*corev1.Pod{evicted}, minute(9)))
+		assert.Equal(t, []cost.Usage{until(of("a", 1), 4)}, l.Usages(job, []*corev1.Pod{evicted}, minute(9)))
 	})
 	t.Run("what is written is forgotten, what runs or ended later is not", func(t *testing.T) {
 		l := cost.Ledger{Program: &workerProgram}
@@ -90,10 +90,10 @@ func TestLedger(t *testing.T) {
 		l.Note(endedAt(costPod("b", 1), 8), minute(8))
 		l.Note(costPod("c", 1), minute(1))
 		l.Settle(key, written(5), minute(5))
-		assert.ElementsMatch(t, []cost.Use{until(of("b", 1), 8), of("c", 1)}, l.Uses(job, []*corev1.Pod{costPod("c", 1)}, minute(9)))
+		assert.ElementsMatch(t, []cost.Usage{until(of("b", 1), 8), of("c", 1)}, l.Usages(job, []*corev1.Pod{costPod("c", 1)}, minute(9)))
 		l.Settle(key, nil, minute(9))
 		l.Forget(key)
-		assert.Empty(t, l.Uses(job, nil, minute(9)))
+		assert.Empty(t, l.Usages(job, nil, minute(9)))
 	})
 	t.Run("pods of an earlier job of the name, and of others", func(t *testing.T) {
 		l := cost.Ledger{Program: &workerProgram}
@@ -101,7 +101,7 @@ func TestLedger(t *testing.T) {
 		stranger := costPod("b", 1)
 		stranger.Annotations = nil
 		l.Note(stranger, minute(1))
-		assert.Empty(t, l.Uses(job, nil, minute(2)))
+		assert.Empty(t, l.Usages(job, nil, minute(2)))
 	})
 }
 
@@ -165,7 +165,7 @@ func TestAPriceThatCannotBeReadHoldsUpTheCostAlone(t *testing.T) {
 // A cost is written with whatever else changes, and alone only when it is old or the last pod has ended.
 func TestCostRidesOnOtherChanges(t *testing.T) {
 	perHour := func(start, end int) cost.Usage {
-		price, _ := cost.PriceOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mlv1.AnnotationPricePerHour: "60"}},
+		price := cost.PriceOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mlv1.AnnotationPricePerHour: "60"}},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}})
 		u := cost.Usage{Start: minute(start), Currency: "USD", PerHour: price.Rate(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")})}
 		if end > 0 {

@@ -143,7 +143,7 @@ func TestAPIARestartIsNotDecidedFromAnOldStatus(t *testing.T) {
 	reconciler := Reconciler{
 		Client: c.Client, Recorder: events.NewFakeRecorder(10), Metrics: metrics.NewTrainingJobs(prometheus.NewRegistry(), 1),
 	}
-	_, err := reconciler.report(t.Context(), see(stale, nil), again)
+	err := reconciler.report(t.Context(), see(stale, nil), &desired{status: *again})
 
 	assert.True(t, apierrors.IsConflict(err), "the write is refused: %v", err)
 }

@@ -145,17 +145,9 @@ func (p *planner) countFailures(pods []*corev1.Pod) *outcome {
 
 // canGoOn says whether the workers that are left can train on.
 func canGoOn(job *mlv1.TrainingJob, members []*corev1.Pod) bool {
-	lost := int32(0)
-	for _, pod := range members {
-		if !podend.HasFailed(pod) {
-			continue
-		}
-		if replicaOf(pod) == "0" {
-			return false
-		}
-		lost++
-	}
-	return job.Spec.NumWorkers-lost >= job.Spec.Elastic.MinWorkers
+	lost := podend.FailedOf(members)
+	return job.Spec.NumWorkers-int32(len(lost)) >= job.Spec.Elastic.MinWorkers &&
+		!slices.ContainsFunc(lost, func(pod *corev1.Pod) bool { return replicaOf(pod) == "0" })
 }
 
 // restartElastic starts the whole job again. What made it necessary is counted once, as a restart.
@@ -181,14 +173,11 @@ func (p *planner) mayBegin(members []*corev1.Pod) bool {
 		return true
 	}
 	p.lookAgain(left)
-	stuck := int32(0)
-	for _, pod := range members {
+	stuck := only(members, func(pod *corev1.Pod) bool {
 		reason, _ := describeObstacle(pod)
-		if reason != "" && settlingTime(p.now, pod) <= 0 {
-			stuck++
-		}
-	}
-	return p.status.Workers.Active+stuck >= p.status.Workers.Total
+		return reason != "" && settlingTime(p.now, pod) <= 0
+	})
+	return p.status.Workers.Active+int32(len(stuck)) >= p.status.Workers.Total
 }
 
 // describeIncomplete says why not all workers of a training that goes on take part.
@@ -209,7 +198,7 @@ func (p *planner) describeIncomplete(members []*corev1.Pod, found *failure) (rea
 	case found != nil:
 		return reasons.WorkerLost, message
 	case p.job.Status.Workers != nil && p.job.Status.Workers.Total != p.job.Spec.NumWorkers,
-		hasLeavers(p.podsOf(p.workers.UID), p.job.Spec.NumWorkers):
+		hasLeavers(p.workerPods(), p.job.Spec.NumWorkers):
 		return reasons.Rescaling, message
 	case p.status.State == mlv1.StateRunning && p.status.Reason == reasons.WorkersRunning && len(members) < int(p.status.Workers.Total):
 		return reasons.WorkerLost, message // its pod is gone without a trace

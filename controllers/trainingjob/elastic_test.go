@@ -16,6 +16,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -478,4 +479,10 @@ func TestAPIElasticWorkersAreResizedWithOneWrite(t *testing.T) {
 	var now mlv1.TrainingJob
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), &now))
 	assert.Zero(t, now.Status.RestartCount)
+}
+
+func elasticEvents(before, after *mlv1.TrainingJobStatus) []reporting.Event {
+	var t teller
+	t.workers(before, after)
+	return t
 }

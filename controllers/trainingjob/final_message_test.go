@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -16,6 +17,11 @@ import (
 )
 
 const lastWordsOfEpoch7 = `{"training_epoch": 7, "training_checkpoint_path": "/checkpoints/bert/checkpoint-step-161", "training_checkpoint_epoch": 7}`
+
+// saying is a replica 0 that ended with a termination message.
+func saying(workers *batchv1.Job, message string) *corev1.Pod {
+	return builders.Pod(workers, 0).Failed(143).Saying(message).Obj()
+}
 
 // The kubelet deletes a stopped pod right after it has told how the pod ended.
 func TestTheCheckpointOfASuspensionIsReportedThoughThePodIsGone(t *testing.T) {
@@ -47,17 +53,20 @@ func TestLastWordsOfAnotherAttemptAreNotTaken(t *testing.T) {
 	job.CreationTimestamp = metav1.NewTime(builders.Noon)
 	suspended := job.DeepCopy()
 	suspended.Status.State = mlv1.StateSuspended
+	another := workers.DeepCopy()
+	another.UID = "another"
 	for name, test := range map[string]struct {
-		o     observed
-		final finalMessage
+		o       observed
+		owner   *batchv1.Job
+		created metav1.Time
 	}{
-		"of the Job before":           {see(job, workers), finalMessage{owner: "another", created: job.CreationTimestamp}},
-		"of a job of the same name":   {see(job, nil), finalMessage{created: metav1.NewTime(builders.Noon.Add(-time.Hour))}},
-		"of a job that was suspended": {see(suspended, nil), finalMessage{created: job.CreationTimestamp}},
+		"of the Job before":           {see(job, workers), another, job.CreationTimestamp},
+		"of a job of the same name":   {see(job, nil), workers, metav1.NewTime(builders.Noon.Add(-time.Hour))},
+		"of a job that was suspended": {see(suspended, nil), workers, job.CreationTimestamp},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.final.message = lastWordsOfEpoch7
-			test.o.final = &test.final
+			test.o.final = saying(test.owner, lastWordsOfEpoch7)
+			test.o.final.CreationTimestamp = test.created
 			_, ok := test.o.lastReport()
 			assert.False(t, ok)
 		})
@@ -75,7 +84,7 @@ func TestFarewellsKeepTheNewest(t *testing.T) {
 	heard.note(ended(builders.Noon, "second"))
 	heard.note(ended(builders.Noon.Add(-time.Minute), "first"))
 	require.NotNil(t, heard.of(client.ObjectKeyFromObject(job)))
-	assert.Equal(t, "second", heard.of(client.ObjectKeyFromObject(job)).message)
+	assert.Equal(t, "second", workerProgram.Terminated(heard.of(client.ObjectKeyFromObject(job))).Message)
 	heard.forget(client.ObjectKeyFromObject(job))
 	assert.Nil(t, heard.of(client.ObjectKeyFromObject(job)))
 }

@@ -5,22 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
-
-// node is what is known of a node that a pod was on.
-type node struct {
-	gone   bool
-	ready  bool
-	taints []corev1.Taint
-}
 
 // observeNodes reads the nodes of the pods where only the node tells why they were lost. That is rare, so that no
 // node is held in the cache.
@@ -28,53 +19,47 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 	if o.workers == nil || isFinished(&o.job.Status) || build.AttemptOf(o.workers) < o.job.Status.RestartCount {
 		return nil
 	}
-	for _, pod := range unexplained(o.podsOf(o.workers.UID)) {
+	o.nodes = map[string]*corev1.Node{}
+	for _, pod := range unexplained(o.workerPods()) {
 		name := pod.Spec.NodeName
 		if _, known := o.nodes[name]; known || name == "" {
 			continue
 		}
-		var is corev1.Node
-		found, err := child.Find(ctx, r.Direct, client.ObjectKey{Name: name}, &is)
+		is, err := reconciling.Get[corev1.Node](ctx, r.Direct, "", name)
 		if err != nil {
 			return err
 		}
-		if o.nodes == nil {
-			o.nodes = map[string]*node{}
-		}
-		o.nodes[name] = nodeOf(&is, !found)
+		o.nodes[name] = is
 	}
 	return nil
 }
 
-func nodeOf(is *corev1.Node, gone bool) *node {
-	return &node{gone: gone, taints: is.Spec.Taints, ready: slices.ContainsFunc(is.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})}
-}
-
-// whyLost says why the node no longer runs pods; empty when it does, or nothing is known.
-func (n *node) whyLost() string {
+// whyLost says why a node no longer runs pods; empty when it does, or nothing is known.
+func (o *observed) whyLost(name string) string {
+	is, known := o.nodes[name]
 	switch {
-	case n == nil:
+	case !known:
 		return ""
-	case n.gone:
+	case is == nil:
 		return "the node no longer exists"
 	}
-	for _, taint := range n.taints {
+	for _, taint := range is.Spec.Taints {
 		if taint.Effect == corev1.TaintEffectNoExecute && (taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady) {
 			return "the node has the taint " + taint.Key
 		}
 	}
-	if !n.ready {
+	if !slices.ContainsFunc(is.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}) {
 		return "the node is not ready"
 	}
 	return ""
 }
 
 // evictingTaints names the taints that evict pods from the node.
-func (n *node) evictingTaints() string {
+func evictingTaints(node *corev1.Node) string {
 	var names []string
-	for _, taint := range n.taints {
+	for _, taint := range node.Spec.Taints {
 		if taint.Effect == corev1.TaintEffectNoExecute {
 			names = append(names, taint.ToString())
 		}
@@ -94,19 +79,18 @@ func unexplained(pods []*corev1.Pod) []*corev1.Pod {
 
 // blameNode explains a failure by what is known of nodes: a taint may stand for the loss of a node, and workers that lost a peer did so
 // because its node was lost.
-func (o *observed) blameNode(workers *batchv1.Job, found *failure) *failure {
+func (o *observed) blameNode(found *failure) *failure {
 	switch found.Reason {
 	case reasons.NodeTainted:
-		on := o.nodes[found.node]
-		if why := on.whyLost(); why != "" {
+		if why := o.whyLost(found.node); why != "" {
 			return found.lostTo(reasons.NodeLost, why)
 		}
-		if on != nil {
-			return found.lostTo(reasons.NodeTainted, on.evictingTaints())
+		if on := o.nodes[found.node]; on != nil {
+			return found.lostTo(reasons.NodeTainted, evictingTaints(on))
 		}
 	case reasons.PeerLost:
-		for _, pod := range o.podsOf(workers.UID) {
-			if why := o.nodes[pod.Spec.NodeName].whyLost(); why != "" && workerProgram.Terminated(pod) == nil {
+		for _, pod := range o.workerPods() {
+			if why := o.whyLost(pod.Spec.NodeName); why != "" && workerProgram.Terminated(pod) == nil {
 				return failureOf(pod).lostTo(reasons.NodeLost, why)
 			}
 		}

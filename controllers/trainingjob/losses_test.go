@@ -16,24 +16,28 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
-func tainted(keys ...string) *node {
-	n := &node{ready: true}
+func tainted(keys ...string) *corev1.Node {
+	n := nodeThatIs(corev1.ConditionTrue)
 	for _, key := range keys {
-		n.taints = append(n.taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
 	}
 	return n
 }
 
+func nodeThatIs(ready corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+}
+
 func TestATaintIsToldAsWhatItStandsFor(t *testing.T) {
 	tests := map[string]struct {
-		node    *node
+		node    *corev1.Node
 		reason  string
 		message string
 	}{
 		"unreachable": {tainted(corev1.TaintNodeUnreachable), reasons.NodeLost, "was lost with its node: the node has the taint node.kubernetes.io/unreachable"},
 		"not ready":   {tainted(corev1.TaintNodeNotReady), reasons.NodeLost, "was lost with its node: the node has the taint node.kubernetes.io/not-ready"},
-		"gone":        {&node{gone: true}, reasons.NodeLost, "was lost with its node: the node no longer exists"},
-		"silent":      {&node{}, reasons.NodeLost, "was lost with its node: the node is not ready"},
+		"gone":        {nil, reasons.NodeLost, "was lost with its node: the node no longer exists"},
+		"silent":      {&corev1.Node{}, reasons.NodeLost, "was lost with its node: the node is not ready"},
 		"maintenance": {
 			tainted("example.com/maintenance"), reasons.NodeTainted,
 			"was evicted because its node got a taint with the effect NoExecute: example.com/maintenance:NoExecute; " +
@@ -46,7 +50,7 @@ func TestATaintIsToldAsWhatItStandsFor(t *testing.T) {
 			workers := builders.Workers(job).Obj()
 			driven := builders.Pod(workers, 1).On("n1").Running().Disrupted("DeletionByTaintManager", "deleting").Deleting(time.Minute).Obj()
 			o := see(job, workers, builders.Pod(workers, 0).Running().Obj(), driven)
-			o.nodes = map[string]*node{"n1": test.node}
+			o.nodes = map[string]*corev1.Node{"n1": test.node}
 
 			d := plan(o)
 
@@ -69,13 +73,13 @@ func TestALostPeerWhoseNodeDiedIsALossAndIsNotCounted(t *testing.T) {
 	o := see(job, workers, follower, silent)
 	require.Equal(t, []*corev1.Pod{silent}, unexplained(o.pods), "its node is to be asked")
 
-	o.nodes = map[string]*node{"n1": {}}
+	o.nodes = map[string]*corev1.Node{"n1": {}}
 	d := plan(o)
 	assert.Equal(t, reasons.NodeLost, d.status.Reason, "at once: there is no other cause to wait for")
 	assert.Equal(t, "worker 1 (pod bert-training-1-a0 on node n1) was lost with its node: the node is not ready", d.status.FailureReason)
 	assert.Equal(t, int32(1), d.status.DisruptionCount)
 
-	o.nodes = map[string]*node{"n1": {ready: true}}
+	o.nodes = map[string]*corev1.Node{"n1": nodeThatIs(corev1.ConditionTrue)}
 	assert.Equal(t, mlv1.StateRunning, plan(o).status.State, "the cause may still follow")
 	counted := plan(o.after(podend.CauseDelay))
 	assert.Equal(t, mlv1.StateFailed, counted.status.State)
@@ -97,10 +101,12 @@ func TestNodesAreAskedOnlyWhenNothingElseTells(t *testing.T) {
 	}
 }
 
-func TestNodeOf(t *testing.T) {
-	ready := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
-	silent := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}}}
-	assert.Empty(t, nodeOf(ready, false).whyLost())
-	assert.Equal(t, "the node is not ready", nodeOf(silent, false).whyLost())
-	assert.Equal(t, "the node no longer exists", nodeOf(&corev1.Node{}, true).whyLost())
+func TestWhyANodeIsLost(t *testing.T) {
+	o := observed{nodes: map[string]*corev1.Node{
+		"ready": nodeThatIs(corev1.ConditionTrue), "silent": nodeThatIs(corev1.ConditionUnknown), "gone": nil,
+	}}
+	assert.Empty(t, o.whyLost("ready"))
+	assert.Empty(t, o.whyLost("another"))
+	assert.Equal(t, "the node is not ready", o.whyLost("silent"))
+	assert.Equal(t, "the node no longer exists", o.whyLost("gone"))
 }

@@ -38,10 +38,7 @@ func leavesNoticedNodes(job *mlv1.TrainingJob) bool {
 // returned, with the words on what they go on from. What was decided is in the status, so that no notice is acted upon twice,
 // and notices that come meanwhile are part of the same decision.
 func (p *planner) decideNotice(pods []*corev1.Pod) (leaving []*corev1.Pod, from string) {
-	next := &mlv1.PreemptionStatus{}
-	if p.status.Preemption != nil {
-		next = p.status.Preemption.DeepCopy()
-	}
+	next := cmp.Or(p.status.Preemption.DeepCopy(), &mlv1.PreemptionStatus{})
 	defer func() {
 		if p.status.Preemption != nil || next.State != "" {
 			p.status.Preemption = next
@@ -257,7 +254,7 @@ func (p *planner) leaveOneByOne(members []*corev1.Pod) bool {
 		return true
 	}
 	for _, pod := range leaving {
-		p.expel(pod, p.graceLeft(pod))
+		p.expelled[pod] = p.graceLeft(pod)
 	}
 	return false
 }
@@ -265,14 +262,14 @@ func (p *planner) leaveOneByOne(members []*corev1.Pod) bool {
 // shortenGrace has the pods of an attempt that ends leave nodes that go before these are gone: a pod whose node has died under it
 // would hold up the next attempt for the rest of its grace period.
 func (p *planner) shortenGrace() {
-	for _, pod := range p.podsOf(p.workers.UID) {
+	for _, pod := range p.workerPods() {
 		if podend.IsEnded(pod) {
 			continue
 		}
 		grace := p.graceLeft(pod)
 		due := p.now.Add(time.Duration(grace) * time.Second)
 		if grace < build.GracePeriod(p.job) && (pod.DeletionTimestamp == nil || due.Add(time.Second).Before(pod.DeletionTimestamp.Time)) {
-			p.expel(pod, grace)
+			p.expelled[pod] = grace
 		}
 	}
 }
@@ -304,7 +301,7 @@ func (o *observed) blameNotice(found *failure) *failure {
 		if slices.Contains(o.job.Spec.FailurePolicy.NonRetryableExitCodes, found.ExitCode) {
 			return found
 		}
-		for _, pod := range o.podsOf(o.workers.UID) {
+		for _, pod := range o.workerPods() {
 			if notice, ok := o.notices[pod.Spec.NodeName]; ok {
 				return failureOf(pod).lostTo(reasons.NodePreempted, string(notice.Source))
 			}

@@ -2,12 +2,11 @@ package trainingjob
 
 import (
 	"context"
-	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -31,31 +30,24 @@ func (r *Reconciler) observeNotices(ctx context.Context, o *observed) error {
 	if isFinished(&o.job.Status) {
 		return nil
 	}
-	var going corev1.NodeList
-	if err := r.List(ctx, &going, client.MatchingFields{nodeNoticeIndex: "yes"}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the nodes with a notice: %w", err)
+	options := []client.ListOption{client.MatchingFields{nodeNoticeIndex: "yes"}, client.UnsafeDisableDeepCopy}
+	going, err := reconciling.List[*corev1.Node](ctx, r, &corev1.NodeList{}, options...)
+	if err != nil {
+		return err
 	}
-	for i := range going.Items {
-		if notice, ok := nodenotice.FromNode(&going.Items[i], o.now); ok {
-			if o.notices == nil {
-				o.notices = map[string]nodenotice.Notice{}
-			}
+	o.notices, o.unnoticed = map[string]nodenotice.Notice{}, map[string]bool{}
+	for _, node := range going {
+		if notice, ok := nodenotice.FromNode(node, o.now); ok {
 			o.notices[notice.Node] = notice
 		}
 	}
-	if o.job.Status.Preemption == nil {
-		return nil
-	}
-	for _, known := range o.job.Status.Preemption.Nodes {
+	for _, known := range ptr.Deref(o.job.Status.Preemption, mlv1.PreemptionStatus{}).Nodes {
 		if _, noticed := o.notices[known.Name]; noticed {
 			continue
 		}
 		there, err := child.Find(ctx, r, client.ObjectKey{Name: known.Name}, &corev1.Node{})
 		if err != nil {
 			return err
-		}
-		if o.unnoticed == nil {
-			o.unnoticed = map[string]bool{}
 		}
 		o.unnoticed[known.Name] = there
 	}
@@ -68,10 +60,9 @@ func (r *Reconciler) observeSpot(ctx context.Context, o *observed) error {
 	if isFinished(&o.job.Status) || name == "" {
 		return nil
 	}
-	var vm spotv1alpha1.SpotInstanceVM
-	found, err := child.Find(ctx, r, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &vm)
-	if found && vm.DeletionTimestamp == nil {
-		o.spotVM = &vm
+	vm, err := reconciling.Get[spotv1alpha1.SpotInstanceVM](ctx, r, o.job.Namespace, name)
+	if vm != nil && vm.DeletionTimestamp == nil {
+		o.spotVM = vm
 	}
 	return err
 }
@@ -81,18 +72,11 @@ func (o *observed) isWithdrawn(name string) bool { return o.unnoticed[name] }
 
 // jobsOnNode are the jobs with workers on a node.
 func (r *Reconciler) jobsOnNode(ctx context.Context, node client.Object) []reconcile.Request {
-	var pods corev1.PodList
-	if err := r.List(ctx, &pods, client.MatchingFields{podNodeIndex: node.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the cache does not fail on a list of what it indexes
-	}
-	known := map[types.NamespacedName]bool{}
+	options := []client.ListOption{client.MatchingFields{podNodeIndex: node.GetName()}, client.UnsafeDisableDeepCopy}
+	pods, _ := reconciling.List[*corev1.Pod](ctx, r, &corev1.PodList{}, options...) // the cache does not fail on a list of what it indexes
 	var requests []reconcile.Request
-	for i := range pods.Items {
-		job := types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: pods.Items[i].Labels[mlv1.LabelTrainingJob]}
-		if !known[job] {
-			known[job] = true
-			requests = append(requests, reconcile.Request{NamespacedName: job})
-		}
+	for _, pod := range pods {
+		requests = append(requests, reconciling.ByLabel(mlv1.LabelTrainingJob)(ctx, pod)...)
 	}
 	return requests
 }
@@ -108,15 +92,8 @@ func (r *Reconciler) jobsOfSpotVM(ctx context.Context, vm client.Object) []recon
 func capacityChanged() predicate.Predicate {
 	return reconciling.Changed(func(before, after *spotv1alpha1.SpotInstanceVM) bool {
 		return (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-			!equality.Semantic.DeepEqual(essentials(before), essentials(after))
+			!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b metav1.Condition) bool {
+				return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
+			})
 	})
-}
-
-// essentials are the conditions without their times.
-func essentials(vm *spotv1alpha1.SpotInstanceVM) []metav1.Condition {
-	var list []metav1.Condition
-	for _, c := range vm.Status.Conditions {
-		list = append(list, metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
-	}
-	return list
 }

@@ -366,3 +366,9 @@ func TestWhatIsToldOfANotice(t *testing.T) {
 	withdrawn := plan(back)
 	assert.Equal(t, "PreemptionNoticeWithdrawn", noticeEvents(&o.job.Status, &withdrawn.status)[0].Reason)
 }
+
+func noticeEvents(before, after *mlv1.TrainingJobStatus) []reporting.Event {
+	var t teller
+	t.notices(before, after)
+	return t
+}

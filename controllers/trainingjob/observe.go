@@ -2,13 +2,11 @@ package trainingjob
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -17,9 +15,9 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/training/cost"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
 // observed is all that a plan is made from.
@@ -34,35 +32,20 @@ type observed struct {
 
 	missingClaim string             // a claim that the spec names and that does not exist
 	resume       *mlv1.ResumeSource // where the job that resumeFrom names keeps its checkpoints; nil when that is not known
-	figures      *observedFigures
-	report       *observedReport // nil when there is none
-	final        *finalMessage
-	usages       []cost.Usage // of nodes, since the cost was last written
-	priceUnread  bool         // of one of these nodes: nothing can be charged yet
+	read         progress.Reading   // of what replica 0 and its agent report
+	final        *corev1.Pod        // of replica 0 that has ended last; it may be gone
+	usages       []cost.Usage       // of nodes, since the cost was last written
+	priceUnread  bool               // of one of these nodes: nothing can be charged yet
 
 	gang     observedGang
 	kueue    bool              // the cluster serves Kueue's kinds
 	decision queueing.Decision // of the AIJobQueue that the spec names
 
-	nodes           map[string]*node             // those of doubtful pods, by name
+	nodes           map[string]*corev1.Node      // those of doubtful pods, by name; nil for one that is gone
 	notices         map[string]nodenotice.Notice // of all nodes that go, by name
 	unnoticed       map[string]bool              // nodes of the status that are there and have no notice any more
 	spotVM          *spotv1alpha1.SpotInstanceVM // that the spec names; nil when it does not exist
 	creationRefused string                       // why the Job controller could not create pods; empty when not known
-}
-
-// observedReport is the last report that the checkpoint agent at the URL served.
-type observedReport struct {
-	*report.Report
-
-	agent string
-}
-
-// observedFigures are the last figures of replica 0 and when they were read.
-type observedFigures struct {
-	progress.Figures
-
-	time time.Time
 }
 
 // observe reads from the cache what exists of a job. Only claims that the spec names are read from the API server
@@ -81,12 +64,7 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 		o.decision, _ = r.Admission.Decision(job.UID)
 	}
 	o.final = r.finalMessages.of(client.ObjectKeyFromObject(job))
-	if figures, at, ok := r.Progress.Latest(client.ObjectKeyFromObject(job)); ok {
-		o.figures = &observedFigures{Figures: figures, time: at}
-	}
-	if last, agent, ok := r.Progress.LatestReport(client.ObjectKeyFromObject(job)); ok {
-		o.report = &observedReport{Report: last, agent: agent}
-	}
+	o.read = r.Progress.Latest(client.ObjectKeyFromObject(job))
 	return o, nil
 }
 
@@ -96,10 +74,9 @@ func (r *Reconciler) observeLostWorkers(ctx context.Context, o *observed) error 
 	if o.workers != nil || o.job.Status.State != mlv1.StateRunning {
 		return nil
 	}
-	var workers batchv1.Job
-	found, err := child.Find(ctx, r.Direct, client.ObjectKey{Namespace: o.job.Namespace, Name: build.WorkersName(o.job)}, &workers)
-	if found && metav1.IsControlledBy(&workers, o.job) {
-		o.workers = &workers
+	workers, err := reconciling.Get[batchv1.Job](ctx, r.Direct, o.job.Namespace, build.WorkersName(o.job))
+	if workers != nil && metav1.IsControlledBy(workers, o.job) {
+		o.workers = workers
 	}
 	return err
 }
@@ -114,10 +91,9 @@ func (r *Reconciler) observeResumeSource(ctx context.Context, o *observed) error
 	if o.resume = o.job.Status.ResumeSource; o.resume != nil {
 		return nil
 	}
-	var other mlv1.TrainingJob
-	found, err := child.Find(ctx, r, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, &other)
-	if found && build.HasCheckpoint(&other.Status) {
-		o.resume = build.SourceOf(&other)
+	other, err := reconciling.Get[mlv1.TrainingJob](ctx, r, o.job.Namespace, name)
+	if other != nil && build.HasCheckpoint(&other.Status) {
+		o.resume = build.SourceOf(other)
 	}
 	return err
 }
@@ -141,25 +117,18 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 	return nil
 }
 
-func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
-	var pods corev1.PodList
-	err := r.List(ctx, &pods, client.InNamespace(o.job.Namespace),
+func (r *Reconciler) observePods(ctx context.Context, o *observed) (err error) {
+	o.pods, err = reconciling.List[*corev1.Pod](ctx, r, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
 		client.MatchingFields{podJobIndex: o.job.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return fmt.Errorf("list the job's pods: %w", err)
-	}
-	for i := range pods.Items {
-		o.pods = append(o.pods, &pods.Items[i])
-	}
-	return nil
+	return err
 }
 
-// podsOf returns the pods of the Job with the UID.
-func (o *observed) podsOf(uid types.UID) []*corev1.Pod {
-	return only(o.pods, func(pod *corev1.Pod) bool {
-		owner := metav1.GetControllerOfNoCopy(pod)
-		return owner != nil && owner.UID == uid
-	})
+// workerPods are the pods of the Job; none when there is no Job.
+func (o *observed) workerPods() []*corev1.Pod {
+	if o.workers == nil {
+		return nil
+	}
+	return only(o.pods, func(pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, o.workers) })
 }
 
 // only are those of the pods that are so; nil for none.

@@ -50,8 +50,8 @@ func outlineOf(d desired) outline {
 	for _, object := range d.delete {
 		short.Delete = append(short.Delete, titleOf(object))
 	}
-	for pod, with := range d.label {
-		short.Label = append(short.Label, pod.Name+" replica-id="+with[mlv1.LabelReplicaID])
+	for _, pod := range d.label {
+		short.Label = append(short.Label, pod.Name+" replica-id="+replicaOf(pod))
 	}
 	slices.Sort(short.Label)
 	if d.status.Workers != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // overdue is how long after its grace period a pod is given up: the kubelet of its node no longer answers, and the
@@ -32,8 +33,8 @@ type desired struct {
 	apply []client.Object
 	// expelled are pods to be deleted before all else, with the grace period in seconds that is left to each.
 	expelled map[*corev1.Pod]int64
-	// label are pods with the labels that they should have.
-	label map[*corev1.Pod]map[string]string
+	// label are pods that lack the label with the number of their replica.
+	label []*corev1.Pod
 	// delete are children that should go.
 	delete []client.Object
 	// deleteSelf ends the TrainingJob, its TTL being over.
@@ -63,7 +64,6 @@ type planner struct {
 // plan decides everything. It is a pure function of what was observed.
 func plan(o observed) desired {
 	p := newPlanner(o)
-	p.label = map[*corev1.Pod]map[string]string{}
 	if isFinished(&p.status) {
 		p.planFinished()
 		p.followAgent()
@@ -108,7 +108,7 @@ func plan(o observed) desired {
 }
 
 func newPlanner(o observed) *planner {
-	p := &planner{observed: o, desired: desired{status: *o.job.Status.DeepCopy()}}
+	p := &planner{observed: o, desired: desired{status: *o.job.Status.DeepCopy(), expelled: map[*corev1.Pod]int64{}}}
 	p.status.ObservedGeneration = o.job.Generation
 	return p
 }
@@ -215,7 +215,7 @@ func (p *planner) lingeringTime() time.Duration {
 
 // planAttempt follows the workers that exist.
 func (p *planner) planAttempt() {
-	pods := sinceAdmission(p.workers, p.podsOf(p.workers.UID))
+	pods := sinceAdmission(p.workers, p.workerPods())
 	switch {
 	case p.workers.DeletionTimestamp != nil:
 		return // its end brings us back
@@ -259,7 +259,7 @@ func (p *planner) planAttempt() {
 
 // blame explains a failure by what is known beside the pods that failed; nil while its cause may still follow.
 func (p *planner) blame(found *failure, pods []*corev1.Pod) *failure {
-	found = p.blameNotice(p.blameStorage(p.blameNode(p.workers, found)))
+	found = p.blameNotice(p.blameStorage(p.blameNode(found)))
 	if wait := causeMayFollow(p.now, pods); wait > 0 && !found.Lost {
 		p.lookAgain(wait)
 		return nil
@@ -271,8 +271,8 @@ func (p *planner) blame(found *failure, pods []*corev1.Pod) *failure {
 func (p *planner) serve(pods []*corev1.Pod) {
 	p.apply, p.scrape = p.wanted(false), metricsURL(p.job, pods)
 	for _, pod := range pods {
-		if with := build.ReplicaLabels(pod); with != nil && pod.DeletionTimestamp == nil {
-			p.label[pod] = with
+		if index := replicaOf(pod); index != "" && pod.Labels[mlv1.LabelReplicaID] != index && pod.DeletionTimestamp == nil {
+			p.label = append(p.label, pod)
 		}
 	}
 }
@@ -284,21 +284,14 @@ func (p *planner) planFailure(found failure) {
 		p.restart(found)
 		return
 	}
-	p.status.Workers.Failed = countFailed(p.podsOf(p.workers.UID))
+	p.status.Workers.Failed = countFailed(p.workerPods())
 	p.fail(judged.reason, judged.message)
 }
 
-// planSuspended stops the workers, by deleting their Job. The Job's own suspension would count the stopped pods as
-// failures.
+// planSuspended stops the workers.
 func (p *planner) planSuspended() {
-	if p.workers != nil {
-		p.remove(p.workers)
+	if !p.stopWorkers() {
 		p.setStopping()
-		return
-	}
-	if wait := p.lingeringTime(); wait > 0 {
-		p.setStopping()
-		p.lookAgain(wait)
 		return
 	}
 	p.status.Admission = nil // its resources are for other jobs
@@ -321,10 +314,10 @@ func (p *planner) planFinished() {
 		p.cleanUp()
 	case mlv1.CleanupRunning:
 		// No pod of a Job that is complete runs; one that seems to is only behind in the cache.
-		if p.workers == nil || jobComplete(p.workers) {
+		if p.workers != nil && jobComplete(p.workers) {
 			return
 		}
-		for _, pod := range p.podsOf(p.workers.UID) {
+		for _, pod := range p.workerPods() {
 			if pod.DeletionTimestamp == nil && !podend.IsEnded(pod) {
 				p.remove(pod)
 			}
@@ -400,13 +393,8 @@ func countWorkers(pods []*corev1.Pod) (active, succeeded int32) {
 	return active, succeeded
 }
 
-func countFailed(pods []*corev1.Pod) (failed int32) {
-	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodFailed {
-			failed++
-		}
-	}
-	return failed
+func countFailed(pods []*corev1.Pod) int32 {
+	return int32(len(only(pods, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })))
 }
 
 // isReady says whether the training of a pod runs, whatever becomes of its sidecars.
@@ -427,17 +415,7 @@ func isReady(pod *corev1.Pod) bool {
 // remove deletes an object.
 func (d *desired) remove(object client.Object) { d.delete = append(d.delete, object) }
 
-// expel deletes a pod with what is left of its grace period.
-func (d *desired) expel(pod *corev1.Pod, grace int64) {
-	if d.expelled == nil {
-		d.expelled = map[*corev1.Pod]int64{}
-	}
-	d.expelled[pod] = grace
-}
-
 // lookAgain asks for another look after the time, or before when another asked for less.
 func (d *desired) lookAgain(after time.Duration) {
-	if d.again == 0 || after < d.again {
-		d.again = max(after, time.Millisecond)
-	}
+	d.again = reconciling.Sooner(d.again, after)
 }

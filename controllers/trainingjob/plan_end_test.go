@@ -14,6 +14,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -158,7 +159,7 @@ func TestDeadline(t *testing.T) {
 
 		job.Status = saving.status
 		saved := see(job, nil).after(110 * time.Second)
-		saved.final = &finalMessage{owner: workers.UID, created: job.CreationTimestamp, message: lastWordsOfEpoch7}
+		saved.final = saying(workers, lastWordsOfEpoch7)
 		ended := plan(saved)
 		want := exceeded
 		want.Conditions = conditions{
@@ -346,10 +347,9 @@ func TestFiguresReachTheStatus(t *testing.T) {
 			s.Hyperparameters = &mlv1.Hyperparameters{Epochs: ptr.To[int32](10)}
 		}))
 		o := see(job, builders.Workers(job).Obj(), runningPods(job, 0)...)
-		o.figures = &observedFigures{time: builders.Noon.Add(time.Minute)}
-		o.figures.Epoch, o.figures.Ratio = 4, &ratio
-		o.figures.Metrics = map[string]float64{"loss": 0.5}
-		o.figures.GPUUtilizationPercent = ptr.To(87.5)
+		o.read.Time, o.read.Figures = builders.Noon.Add(time.Minute), &progress.Figures{
+			Epoch: 4, Ratio: &ratio, Metrics: map[string]float64{"loss": 0.5}, GPUUtilizationPercent: ptr.To(87.5),
+		}
 		return o
 	}
 	for name, test := range map[string]struct {
@@ -377,7 +377,7 @@ func TestFiguresReachTheStatus(t *testing.T) {
 		o := scraped(t, 0.5)
 		job := o.job.DeepCopy()
 		job.Status = plan(o).status
-		o.job, o.figures.time = job, builders.Noon.Add(time.Hour)
+		o.job, o.read.Time = job, builders.Noon.Add(time.Hour)
 		assert.Empty(t, cmp.Diff(job.Status, plan(o).status))
 	})
 	t.Run("the termination message of a failed attempt is kept", func(t *testing.T) {

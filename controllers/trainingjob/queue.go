@@ -1,8 +1,8 @@
 package trainingjob
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +19,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -110,10 +111,9 @@ func assignments(nodes []string) []mlv1.NodeAssignment {
 		workers[name]++
 	}
 	var all []mlv1.NodeAssignment
-	for name, count := range workers {
-		all = append(all, mlv1.NodeAssignment{NodeName: name, Workers: count})
+	for _, name := range slices.Sorted(maps.Keys(workers)) {
+		all = append(all, mlv1.NodeAssignment{NodeName: name, Workers: workers[name]})
 	}
-	slices.SortFunc(all, func(a, b mlv1.NodeAssignment) int { return cmp.Compare(a.NodeName, b.NodeName) })
 	return all
 }
 
@@ -218,7 +218,7 @@ func (o *observed) whyRelease() (why string, again time.Duration) {
 		}
 		return "", 0
 	}
-	for _, pod := range o.podsOf(o.workers.UID) {
+	for _, pod := range o.workerPods() {
 		found := podend.ObstacleOf(pod)
 		if found == nil || found.Reason != reasons.Unschedulable || pod.DeletionTimestamp != nil {
 			continue
@@ -227,9 +227,7 @@ func (o *observed) whyRelease() (why string, again time.Duration) {
 		if left <= 0 {
 			return fmt.Sprintf("pod %s was not bound to the nodes that the queue assigned within %s: %s", pod.Name, bindPatience, found.Detail), 0
 		}
-		if again == 0 || left < again {
-			again = left
-		}
+		again = reconciling.Sooner(again, left)
 	}
 	return "", again
 }
@@ -238,16 +236,11 @@ func (o *observed) whyRelease() (why string, again time.Duration) {
 func (p *planner) releaseAdmission() bool {
 	p.setAdmission()
 	why := p.job.Status.Admission.Releasing
-	if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.podsOf(p.workers.UID)) {
+	if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.workerPods()) {
 		p.complete() // before it could be stopped
 		return true
 	}
-	if p.workers != nil {
-		p.remove(p.workers)
-		return true
-	}
-	if left := p.lingeringTime(); left > 0 {
-		p.lookAgain(left)
+	if !p.stopWorkers() {
 		return true
 	}
 	p.status.Admission = &mlv1.AdmissionStatus{

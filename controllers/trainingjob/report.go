@@ -17,22 +17,23 @@ import (
 // minorDelay is how long after the last write a change of counts or wording alone is written.
 const minorDelay = 5 * time.Second
 
-// report writes the status when it changed, and reports the transitions by events, the log and metrics. It returns when to reconcile again
-// for a change that was postponed; 0 when there is none.
-func (r *Reconciler) report(ctx context.Context, o observed, status *mlv1.TrainingJobStatus) (time.Duration, error) {
-	before, key := &o.job.Status, client.ObjectKeyFromObject(o.job)
+// report writes the status when it changed, and reports the transitions by events, the log and metrics. A change that is only minor it may
+// postpone.
+func (r *Reconciler) report(ctx context.Context, o observed, d *desired) error {
+	before, status, key := &o.job.Status, &d.status, client.ObjectKeyFromObject(o.job)
 	if equality.Semantic.DeepEqual(before, status) {
-		return 0, nil
+		return nil
 	}
 	if onlyMinor(before, status) {
 		if wait := r.pacer.Wait(key, minorDelay, o.now); wait > 0 {
-			return wait, nil
+			d.lookAgain(wait)
+			return nil
 		}
 	}
 	next := o.job.DeepCopy()
 	next.Status = *status
 	if err := reporting.Patch(ctx, r, o.job, next); err != nil {
-		return 0, err
+		return err
 	}
 	r.pacer.Wrote(key, o.now)
 	if !o.priceUnread {
@@ -42,7 +43,7 @@ func (r *Reconciler) report(ctx context.Context, o observed, status *mlv1.Traini
 	reporting.Tell(ctx, r.Recorder, o.job, reporting.Transition{
 		From: string(before.State), To: string(status.State), Before: before.Conditions, After: status.Conditions,
 	}, eventsOf(o.job, status)...)
-	return 0, nil
+	return nil
 }
 
 // onlyMinor says whether two statuses differ in counts and wording alone.

@@ -10,13 +10,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
-	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // lookForKinds is how long to go by what the cluster was seen to serve. Kinds that are installed later are found then.
@@ -24,8 +23,7 @@ const lookForKinds = 15 * time.Second
 
 // servedKinds remembers which kinds the cluster serves.
 type servedKinds struct {
-	mutex sync.Mutex
-	known map[schema.GroupKind]servedKind
+	known sync.Map // servedKind by schema.GroupKind
 }
 
 type servedKind struct {
@@ -35,10 +33,9 @@ type servedKind struct {
 
 // version is the first of the versions in which the cluster serves the kind; empty when it serves none.
 func (s *servedKinds) version(mapper meta.RESTMapper, now time.Time, kind schema.GroupKind, versions ...string) (string, error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	found, ok := s.known[kind]
-	if !ok || now.Sub(found.seen) >= lookForKinds {
+	known, _ := s.known.Load(kind)
+	found, _ := known.(servedKind)
+	if now.Sub(found.seen) >= lookForKinds {
 		mappings, err := mapper.RESTMappings(kind)
 		if err != nil && !meta.IsNoMatchError(err) {
 			return "", fmt.Errorf("ask which versions of %s are served: %w", kind, err)
@@ -47,10 +44,7 @@ func (s *servedKinds) version(mapper meta.RESTMapper, now time.Time, kind schema
 		for _, mapping := range mappings {
 			found.versions = append(found.versions, mapping.GroupVersionKind.Version)
 		}
-		if s.known == nil {
-			s.known = map[schema.GroupKind]servedKind{}
-		}
-		s.known[kind] = found
+		s.known.Store(kind, found)
 	}
 	for _, version := range versions {
 		if slices.Contains(found.versions, version) {
@@ -86,13 +80,12 @@ func (r *Reconciler) observeGang(_ context.Context, o *observed) error {
 // so may reach the cache later than that they are.
 func (r *Reconciler) observeQueue(ctx context.Context, o *observed) error {
 	if o.workers == nil || o.workers.Labels[build.KueueQueueLabel] == "" || isHeldByKueue(o.workers) ||
-		!slices.ContainsFunc(o.podsOf(o.workers.UID), podend.HasFailed) {
+		!slices.ContainsFunc(o.workerPods(), podend.HasFailed) {
 		return nil
 	}
-	var now batchv1.Job
-	found, err := child.Find(ctx, r.Direct, client.ObjectKeyFromObject(o.workers), &now)
-	if found && now.UID == o.workers.UID {
-		o.workers = &now
+	now, err := reconciling.Get[batchv1.Job](ctx, r.Direct, o.workers.Namespace, o.workers.Name)
+	if now != nil && now.UID == o.workers.UID {
+		o.workers = now
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package trainingjob
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -16,6 +17,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
 
@@ -36,10 +38,7 @@ func (p *planner) condition(kind string, status bool, reason, message string) {
 	if status {
 		value = metav1.ConditionTrue
 	}
-	meta.SetStatusCondition(&p.status.Conditions, metav1.Condition{
-		Type: kind, Status: value, Reason: reason, Message: message,
-		ObservedGeneration: p.job.Generation, LastTransitionTime: metav1.NewTime(p.now),
-	})
+	reporting.Set(&p.status.Conditions, p.job.Generation, p.now, kind, value, reason, message)
 	// Set twice in one plan, only the last counts.
 	if was := meta.FindStatusCondition(p.job.Status.Conditions, kind); was != nil && was.Status == value {
 		meta.FindStatusCondition(p.status.Conditions, kind).LastTransitionTime = was.LastTransitionTime
@@ -84,11 +83,8 @@ func (p *planner) setAdmission() {
 	p.condition(reasons.ConditionAdmitted, admitted, reason, message)
 	p.readyBefore()
 	p.status.ResumeSource = p.resume
-	workers := p.job.Spec.NumWorkers
-	if p.status.Workers == nil {
-		p.status.Workers = &mlv1.WorkersStatus{}
-	}
-	p.status.Workers.Total = workers
+	p.status.Workers = cmp.Or(p.status.Workers, &mlv1.WorkersStatus{})
+	p.status.Workers.Total = p.job.Spec.NumWorkers
 	p.status.Resources = build.Resources(p.job, p.status.Resources)
 	p.status.Selector = mlv1.LabelTrainingJob + "=" + p.job.Name
 	if h := p.job.Spec.Hyperparameters; h != nil && p.status.TotalEpochs == 0 {
@@ -131,10 +127,7 @@ func (p *planner) restart(found failure) {
 	}
 	p.status.FailureReason = found.Message
 	p.status.LastRestartTime = ptr.To(metav1.NewTime(p.now))
-	p.status.Workers = &mlv1.WorkersStatus{Total: p.job.Spec.NumWorkers}
-	if p.workers != nil {
-		p.status.Workers.Failed = countFailed(p.podsOf(p.workers.UID))
-	}
+	p.status.Workers = &mlv1.WorkersStatus{Total: p.job.Spec.NumWorkers, Failed: countFailed(p.workerPods())}
 	message := fmt.Sprintf("restart %d: %s", p.status.RestartCount, found.Message)
 	p.enter(mlv1.StateRestarting, found.Reason)
 	p.condition(reasons.ConditionRestarting, true, found.Reason, message)
@@ -222,30 +215,25 @@ func (p *planner) end(state mlv1.State, kind, reason, message string) {
 
 // lastReport is what replica 0 said at its end; false when it has not ended or said nothing.
 func (o *observed) lastReport() (progress.Figures, bool) {
-	if o.workers != nil {
-		if pod := masterPod(o.podsOf(o.workers.UID)); pod != nil {
-			ended := workerProgram.Terminated(pod)
-			if ended == nil {
-				return progress.Figures{}, false
-			}
-			return progress.ParseTermination(ended.Message)
-		}
+	pod := masterPod(o.workerPods())
+	if pod == nil && o.isFinalOfAttempt() {
+		pod = o.final
 	}
-	if !o.isFinalOfAttempt() {
+	if pod == nil || workerProgram.Terminated(pod) == nil {
 		return progress.Figures{}, false
 	}
-	return progress.ParseTermination(o.final.message)
+	return progress.ParseTermination(workerProgram.Terminated(pod).Message)
 }
 
-// isFinalOfAttempt says whether the termination message that was read is that of the present attempt, or of one that was just stopped.
+// isFinalOfAttempt says whether the pod that ended last is of the present attempt, or of one that was just stopped.
 func (o *observed) isFinalOfAttempt() bool {
 	switch {
 	case o.final == nil:
 		return false
 	case o.workers != nil:
-		return o.final.owner == o.workers.UID
+		return metav1.IsControlledBy(o.final, o.workers)
 	default:
-		return o.job.Status.State == mlv1.StateRunning && !o.final.created.Before(&o.job.CreationTimestamp)
+		return o.job.Status.State == mlv1.StateRunning && !o.final.CreationTimestamp.Before(&o.job.CreationTimestamp)
 	}
 }
 
@@ -255,8 +243,8 @@ func (p *planner) readFigures() {
 		p.recordFigures(ended, p.now)
 		return
 	}
-	if p.figures != nil && p.status.State == mlv1.StateRunning {
-		p.recordFigures(p.figures.Figures, p.figures.time)
+	if p.read.Figures != nil && p.status.State == mlv1.StateRunning {
+		p.recordFigures(*p.read.Figures, p.read.Time)
 	}
 }
 

@@ -21,7 +21,7 @@ func (p *planner) planEnd() bool {
 	if (met == nil || met.Reason == reasons.DeadlineExceeded) && p.pastDeadline() {
 		limit := *p.job.Spec.FailurePolicy.ActiveDeadlineSeconds
 		message := fmt.Sprintf("ran longer than activeDeadlineSeconds %d", limit)
-		if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.podsOf(p.workers.UID)) {
+		if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.workerPods()) {
 			return false // it was done in time
 		}
 		if p.stop(reasons.DeadlineExceeded, message) {
@@ -30,7 +30,7 @@ func (p *planner) planEnd() bool {
 		return true
 	}
 	ends := stoppingCondition(&p.status)
-	if ends == nil || p.workers != nil && hasSucceeded(p.workers, p.podsOf(p.workers.UID)) {
+	if ends == nil || p.workers != nil && hasSucceeded(p.workers, p.workerPods()) {
 		return false
 	}
 	if p.workers != nil {
@@ -49,21 +49,30 @@ func (p *planner) planEnd() bool {
 	return true
 }
 
-// stop has the workers take a last checkpoint and end, by deleting their Job, and returns true once none runs. Their
-// exit codes mean nothing then.
+// stop has the workers take a last checkpoint and end, and returns true once none runs. Their exit codes mean nothing then.
 func (p *planner) stop(reason, message string) (stopped bool) {
+	if p.stopWorkers() {
+		return true
+	}
+	p.condition(reasons.ConditionStopping, true, reason, message)
 	if p.workers != nil {
-		p.condition(reasons.ConditionStopping, true, reason, message)
+		p.lookAgain(retryRefused)
+	}
+	return false
+}
+
+// stopWorkers deletes the Job of the workers and returns true once none runs. The Job's own suspension would count the stopped pods as
+// failures.
+func (p *planner) stopWorkers() (stopped bool) {
+	if p.workers != nil {
 		if p.workers.DeletionTimestamp == nil {
 			p.remove(p.workers)
 		}
-		p.lookAgain(retryRefused)
 		return false
 	}
-	if wait := p.lingeringTime(); wait > 0 {
-		p.condition(reasons.ConditionStopping, true, reason, message)
+	wait := p.lingeringTime()
+	if wait > 0 {
 		p.lookAgain(wait)
-		return false
 	}
-	return true
+	return wait <= 0
 }

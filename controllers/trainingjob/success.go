@@ -1,6 +1,7 @@
 package trainingjob
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -13,70 +14,52 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 )
 
-// watched is the metric whose improvement counts, and whether smaller values are better.
-func watched(policy *mlv1.SuccessPolicy) (metric string, smaller bool) {
-	if target := build.TargetOf(policy); target != nil {
-		return target.Name, target.Mode == "min"
-	}
-	return build.Accuracy, false
-}
-
 // judgeSuccess looks at the figures that were scraped: when they say that the success policy is met, the training is
 // to be stopped. A worker of the contract ends by itself then; this is for programs that do not know the policy. What is
 // decided stands in the condition Stopping, so that it is not forgotten when the operator stops.
 func (p *planner) judgeSuccess() {
 	policy := p.job.Spec.SuccessPolicy
-	if policy == nil || p.figures == nil || p.workers == nil || p.status.State != mlv1.StateRunning {
+	if policy == nil || p.read.Figures == nil || p.workers == nil || p.status.State != mlv1.StateRunning {
 		return
 	}
-	metric, smaller := watched(policy)
-	value, reported := p.figures.Metrics[metric]
+	target := build.TargetOf(policy)
+	watched := cmp.Or(target, &mlv1.TargetMetric{Name: build.Accuracy})
+	value, reported := p.read.Figures.Metrics[watched.Name]
 	if !reported {
 		return
 	}
-	p.status.Best = best(p.status.Best, metric, value, p.figures.Epoch, smaller)
+	p.status.Best = best(p.status.Best, watched, value, p.read.Figures.Epoch)
 	if stops := stoppingCondition(&p.status); stops != nil && stops.Reason != reasons.EarlyStopped {
 		return
 	}
-	switch message := stale(policy, p.status.Best, p.figures.Epoch); {
-	case reached(policy, value):
-		p.condition(reasons.ConditionStopping, true, reasons.TargetReached, targetMessage(policy, value))
+	aim, side := ptr.Deref(watched.Value, 0), "at least"
+	if watched.Mode == "min" {
+		side = "at most"
+	}
+	switch message := stale(policy, p.status.Best, p.read.Figures.Epoch); {
+	case target != nil && (value == aim || isBetter(watched, value, aim)):
+		p.condition(reasons.ConditionStopping, true, reasons.TargetReached, fmt.Sprintf("%s %s is %s %s", watched.Name, number(value), side, number(aim)))
 	case message != "":
 		p.condition(reasons.ConditionStopping, true, reasons.EarlyStopped, message)
 	default: // it improved while its end was awaited
-		p.conclude(reasons.ConditionStopping, reasons.WorkersRunning, metric+" improved again")
+		p.conclude(reasons.ConditionStopping, reasons.WorkersRunning, watched.Name+" improved again")
 	}
 }
 
 // best is the best value of a metric after another was read. A training that was set back to before the epoch of the best
 // one, having no newer checkpoint, has lost it.
-func best(before *mlv1.BestStatus, metric string, value float64, epoch int32, smaller bool) *mlv1.BestStatus {
-	if before != nil && before.Metric == metric && before.Epoch <= epoch {
-		if was := ptr.Deref(before.Value, 0); (smaller && value >= was) || (!smaller && value <= was) {
-			return before
-		}
+func best(before *mlv1.BestStatus, of *mlv1.TargetMetric, value float64, epoch int32) *mlv1.BestStatus {
+	if before != nil && before.Metric == of.Name && before.Epoch <= epoch && !isBetter(of, value, ptr.Deref(before.Value, 0)) {
+		return before
 	}
-	return &mlv1.BestStatus{Metric: metric, Value: ptr.To(value), Epoch: epoch}
+	return &mlv1.BestStatus{Metric: of.Name, Value: ptr.To(value), Epoch: epoch}
 }
 
-func reached(policy *mlv1.SuccessPolicy, value float64) bool {
-	target := build.TargetOf(policy)
-	if target == nil {
-		return false
+func isBetter(of *mlv1.TargetMetric, value, than float64) bool {
+	if of.Mode == "min" {
+		return value < than
 	}
-	if target.Mode == "min" {
-		return value <= ptr.Deref(target.Value, 0)
-	}
-	return value >= ptr.Deref(target.Value, 0)
-}
-
-func targetMessage(policy *mlv1.SuccessPolicy, value float64) string {
-	target := build.TargetOf(policy)
-	side := "at least"
-	if target.Mode == "min" {
-		side = "at most"
-	}
-	return fmt.Sprintf("%s %s is %s %s", target.Name, number(value), side, number(ptr.Deref(target.Value, 0)))
+	return value > than
 }
 
 // stale says since when the training has not improved, if that is longer than the policy's patience; empty otherwise.

@@ -25,7 +25,7 @@ func policyOf(change func(*mlv1.SuccessPolicy)) *builders.TrainingJobBuilder {
 // reporting is what is observed while all workers run and replica 0 reports.
 func withFigures(job *mlv1.TrainingJob, epoch int32, metric string, value float64) observed {
 	o := see(job, builders.Workers(job).Obj(), runningPods(job, 0)...)
-	o.figures = &observedFigures{Figures: progress.Figures{Epoch: epoch, Metrics: map[string]float64{metric: value}}, time: builders.Noon}
+	o.read.Figures, o.read.Time = &progress.Figures{Epoch: epoch, Metrics: map[string]float64{metric: value}}, builders.Noon
 	return o
 }
 
@@ -82,7 +82,7 @@ func TestWorkersThatDoNotKnowTheTargetAreStopped(t *testing.T) {
 
 	job.Status = saving.status
 	gone := see(job, nil, builders.Pod(workers, 1).Failed(143).Obj()).after(time.Minute)
-	gone.final = &finalMessage{owner: workers.UID, created: job.CreationTimestamp, message: lastWordsOfEpoch7}
+	gone.final = saying(workers, lastWordsOfEpoch7)
 	ended := plan(gone)
 	lookingLike(t, outline{
 		State: mlv1.StateCompleted, Reason: reasons.TargetReached, Workers: mlv1.WorkersStatus{Total: 2},
@@ -133,7 +133,11 @@ func TestTheBestValueIsKept(t *testing.T) {
 		"of another metric":                {&mlv1.BestStatus{Metric: "old", Value: ptr.To(1.0), Epoch: 1}, 0.4, 2, false, at(0.4, 2)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, test.want, best(test.before, "m", test.value, test.epoch, test.smaller))
+			of := &mlv1.TargetMetric{Name: "m", Mode: "max"}
+			if test.smaller {
+				of.Mode = "min"
+			}
+			assert.Equal(t, test.want, best(test.before, of, test.value, test.epoch))
 		})
 	}
 }

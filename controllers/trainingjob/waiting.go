@@ -124,7 +124,7 @@ func (o *observed) refusedPods(exist int) (reason, message string) {
 // observeRefusal reads why the Job controller does not create the pods of a Job that has been there for a while.
 func (r *Reconciler) observeRefusal(ctx context.Context, o *observed) error {
 	if isFinished(&o.job.Status) || o.workers == nil || ptr.Deref(o.workers.Spec.Suspend, false) || o.job.Status.State == mlv1.StateRunning ||
-		!o.lacksPods(sinceAdmission(o.workers, o.podsOf(o.workers.UID))) || o.now.Before(startedAt(o.workers).Add(podCreation)) {
+		!o.lacksPods(sinceAdmission(o.workers, o.workerPods())) || o.now.Before(startedAt(o.workers).Add(podCreation)) {
 		return nil
 	}
 	var events corev1.EventList

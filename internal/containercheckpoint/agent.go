@@ -104,7 +104,7 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, ignoreGone(err)
 	}
-	if d := plan(o); d.do != begin && d.do != refuse {
+	if d := plan(o); d.claim == (claim{}) {
 		return ctrl.Result{RequeueAfter: d.after}, nil
 	}
 	if o.pod != nil {
@@ -123,11 +123,11 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 	}
 	d := plan(o)
 	w := &work{agent: a, backup: o.backup, pod: o.pod, object: o.object}
-	switch d.do {
-	case begin:
-		err = w.run(ctx, d.claim)
-	case refuse:
+	switch {
+	case d.message != "":
 		err = w.refuse(ctx, d.claim, d.message)
+	case d.claim != claim{}:
+		err = w.run(ctx, d.claim)
 	}
 	if apierrors.IsConflict(err) {
 		// Another agent came first, or it was changed: look again.

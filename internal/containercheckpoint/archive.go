@@ -54,24 +54,11 @@ func (w *work) own(files map[string]archive) map[string]archive {
 	return files
 }
 
-// build makes ready to push the archive of a container.
-func (w *work) build(t target) (image, error) {
-	path := filepath.Join(w.agent.Directory, w.files[t.container].name)
-	size, err := sound(path)
+// checkArchive reads the table of contents of a container's archive, passing over the contents.
+func (w *work) checkArchive(container string) error {
+	file, err := os.Open(w.path(container))
 	if err != nil {
-		return image{}, err
-	}
-	return image{
-		target: t, path: path, size: size, created: w.files[t.container].at,
-		pod: w.pod.Namespace + "/" + w.pod.Name, node: w.agent.Node,
-	}, nil
-}
-
-// sound reads the table of contents of an archive, passing over the contents.
-func sound(path string) (int64, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return 0, fmt.Errorf("open the archive of the kubelet (the agent looks for it in its own mount of the kubelet's folder): %w", err)
+		return fmt.Errorf("open the archive of the kubelet (the agent looks for it in its own mount of the kubelet's folder): %w", err)
 	}
 	defer func() { _ = file.Close() }()
 	found := map[string]bool{}
@@ -81,26 +68,27 @@ func sound(path string) (int64, error) {
 			break
 		}
 		if err != nil {
-			return 0, fmt.Errorf("read the archive %s, which may be cut off: %w", filepath.Base(path), err)
+			return fmt.Errorf("read the archive %s, which may be cut off: %w", filepath.Base(file.Name()), err)
 		}
 		found[strings.TrimPrefix(header.Name, "./")] = true
 	}
 	for _, name := range mustHave {
 		if !found[name] {
-			return 0, fmt.Errorf("the archive %s has no %s, so that nothing could be restored from it", filepath.Base(path), name)
+			return fmt.Errorf("the archive %s has no %s, so that nothing could be restored from it", filepath.Base(file.Name()), name)
 		}
 	}
-	info, err := file.Stat()
-	if err != nil {
-		return 0, fmt.Errorf("look at the archive: %w", err)
-	}
-	return info.Size(), nil
+	return nil
+}
+
+// path of a container's archive.
+func (w *work) path(container string) string {
+	return filepath.Join(w.agent.Directory, w.files[container].name)
 }
 
 // removeFiles removes the archives: they hold whatever the processes had in memory.
 func (w *work) removeFiles(ctx context.Context) {
-	for container, file := range w.files {
-		err := os.Remove(filepath.Join(w.agent.Directory, file.name))
+	for container := range w.files {
+		err := os.Remove(w.path(container))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			log.FromContext(ctx).Error(err, "cannot remove the archive", "container", container)
 		}

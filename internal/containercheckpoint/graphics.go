@@ -19,25 +19,24 @@ const gpuAdvice = "install CRIU 4.1 or newer with its CUDA plugin (cuda_plugin.s
 // gpuKind is a make of GPU that CRIU needs help with.
 type gpuKind struct {
 	name string
-	// prefixes of the resources that stand for such a GPU.
-	prefixes []string
-	// plugins of CRIU, at least one, and programs, each of them required, all below /usr.
-	plugins  []string
-	programs [][]string
-	advice   string
+	// prefix of the resources that stand for such a GPU.
+	prefix string
+	// files are needed, each at one of its places below /usr: a plugin of CRIU, and programs.
+	files  [][]string
+	advice string
 }
 
 var gpuKinds = []gpuKind{
 	{
-		name: "NVIDIA GPU", prefixes: []string{"nvidia.com/"},
-		plugins:  pluginPaths("cuda_plugin.so"),
-		programs: [][]string{{"bin/cuda-checkpoint", "local/bin/cuda-checkpoint", "sbin/cuda-checkpoint", "local/nvidia/bin/cuda-checkpoint"}},
-		advice:   gpuAdvice,
+		name: "NVIDIA GPU", prefix: "nvidia.com/", advice: gpuAdvice,
+		files: [][]string{
+			pluginPaths("cuda_plugin.so"),
+			{"bin/cuda-checkpoint", "local/bin/cuda-checkpoint", "sbin/cuda-checkpoint", "local/nvidia/bin/cuda-checkpoint"},
+		},
 	},
 	{
-		name: "AMD GPU", prefixes: []string{"amd.com/gpu"},
-		plugins: pluginPaths("amdgpu_plugin.so"),
-		advice:  "install CRIU's amdgpu plugin (amdgpu_plugin.so) on the node, or let the training keep checkpoints itself",
+		name: "AMD GPU", prefix: "amd.com/gpu", files: [][]string{pluginPaths("amdgpu_plugin.so")},
+		advice: "install CRIU's amdgpu plugin (amdgpu_plugin.so) on the node, or let the training keep checkpoints itself",
 	},
 }
 
@@ -73,17 +72,11 @@ func (k gpuKind) missing(container corev1.Container, programs string) string {
 	if !k.usedBy(container) {
 		return ""
 	}
-	anyOf := func(paths []string) bool {
-		return slices.ContainsFunc(paths, func(path string) bool {
+	for _, places := range k.files {
+		if !slices.ContainsFunc(places, func(path string) bool {
 			info, err := os.Stat(filepath.Join(programs, path))
 			return err == nil && info.Mode().IsRegular()
-		})
-	}
-	if !anyOf(k.plugins) {
-		return filepath.Base(k.plugins[0])
-	}
-	for _, places := range k.programs {
-		if !anyOf(places) {
+		}) {
 			return filepath.Base(places[0])
 		}
 	}
@@ -93,7 +86,7 @@ func (k gpuKind) missing(container corev1.Container, programs string) string {
 func (k gpuKind) usedBy(container corev1.Container) bool {
 	for _, resources := range []corev1.ResourceList{container.Resources.Limits, container.Resources.Requests} {
 		for resource, quantity := range resources {
-			if !quantity.IsZero() && slices.ContainsFunc(k.prefixes, func(p string) bool { return strings.HasPrefix(string(resource), p) }) {
+			if !quantity.IsZero() && strings.HasPrefix(string(resource), k.prefix) {
 				return true
 			}
 		}

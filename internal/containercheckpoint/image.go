@@ -18,45 +18,24 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/stream"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 )
 
 // annotationContainer in the manifest is what makes an image a checkpoint for container runtimes (checkpointctl's
 // convention): the name of the container.
 const annotationContainer = "org.criu.checkpoint.container.name"
 
-// image is an image to be pushed: an archive as its only layer.
-type image struct {
-	target
+// pushes is how often it is tried to push an image when the registry or the way there fails: at once, after 2 s and after 4 s.
+var pushes = wait.Backoff{Steps: 3, Duration: 2 * time.Second, Factor: 2}
 
-	path    string
-	size    int64
-	created time.Time
-	pod     string
-	node    string
-}
-
-// pushes is how often it is tried to push an image when the registry or the way there fails.
-const pushes = 3
-
-// push sends the image. The archive is compressed on its way and never held in memory.
-func (i image) push(ctx context.Context, keys authn.Keychain, timeout time.Duration, insecure Insecure) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// push sends the archive of a container as the only layer of an image. It is compressed on its way and never held in memory.
+func (w *work) push(ctx context.Context, t target, keys authn.Keychain) error {
+	ctx, cancel := context.WithTimeout(ctx, w.agent.PushTimeout)
 	defer cancel()
-	var err error
-	for try := range pushes {
-		if try > 0 {
-			select {
-			case <-ctx.Done():
-				return errors.Join(err, ctx.Err())
-			case <-time.After(time.Duration(try) * 2 * time.Second):
-			}
-		}
-		// A layer that was begun cannot be read again, so the whole is made again.
-		if err = i.pushOnce(ctx, keys, insecure); err == nil || !mayPass(err) {
-			return err
-		}
-	}
-	return err
+	again := func(err error) bool { return ctx.Err() == nil && mayPass(err) }
+	// A layer that was begun cannot be read again, so the whole is made again.
+	return retry.OnError(pushes, again, func() error { return w.pushOnce(ctx, t, keys) })
 }
 
 // mayPass says whether trying again is of use.
@@ -68,32 +47,32 @@ func mayPass(err error) bool {
 	return !errors.Is(err, errPlain) && !errors.Is(err, os.ErrNotExist)
 }
 
-func (i image) pushOnce(ctx context.Context, keys authn.Keychain, insecure Insecure) error {
-	file, err := os.Open(i.path)
+func (w *work) pushOnce(ctx context.Context, t target, keys authn.Keychain) error {
+	file, err := os.Open(w.path(t.container))
 	if err != nil {
 		return fmt.Errorf("open the archive: %w", err)
 	}
 	defer func() { _ = file.Close() }()
 	// Pages of zeros, which are many in memory, take next to no time at this level.
 	layer := stream.NewLayer(file, stream.WithCompressionLevel(gzip.BestSpeed), stream.WithMediaType(types.OCILayer))
-	whole, err := i.assemble(layer)
+	whole, err := w.assemble(layer, t.container)
 	if err != nil {
 		return err
 	}
-	return remote.Write(i.target.image, whole,
+	return remote.Write(t.image, whole,
 		remote.WithContext(ctx), remote.WithAuthFromKeychain(keys), remote.WithJobs(1),
-		remote.WithTransport(insecure.guard(remote.DefaultTransport)), remote.WithUserAgent("spot-checkpoint-agent"))
+		remote.WithTransport(w.agent.Insecure.guard(remote.DefaultTransport)), remote.WithUserAgent("spot-checkpoint-agent"))
 }
 
-func (i image) assemble(layer v1.Layer) (v1.Image, error) {
+func (w *work) assemble(layer v1.Layer, container string) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	created := v1.Time{Time: i.created.UTC()}
+	created, pod := v1.Time{Time: w.files[container].at.UTC()}, w.pod.Namespace+"/"+w.pod.Name
 	base, err := mutate.ConfigFile(base, &v1.ConfigFile{
 		Architecture: runtime.GOARCH, OS: "linux", Created: created,
 		Config: v1.Config{Labels: map[string]string{
-			annotationContainer:                      i.container,
-			"training.dcnlab.com/checkpoint-of-pod":  i.pod,
-			"training.dcnlab.com/checkpoint-on-node": i.node,
+			annotationContainer:                      container,
+			"training.dcnlab.com/checkpoint-of-pod":  pod,
+			"training.dcnlab.com/checkpoint-on-node": w.agent.Node,
 		}},
 		RootFS: v1.RootFS{Type: "layers"},
 	})
@@ -102,14 +81,14 @@ func (i image) assemble(layer v1.Layer) (v1.Image, error) {
 	}
 	whole, err := mutate.Append(base, mutate.Addendum{
 		Layer: layer, MediaType: types.OCILayer,
-		History: v1.History{Created: created, CreatedBy: "checkpoint of container " + i.container + " of pod " + i.pod},
+		History: v1.History{Created: created, CreatedBy: "checkpoint of container " + container + " of pod " + pod},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the image: %w", err)
 	}
 	annotated, ok := mutate.Annotations(whole, map[string]string{
-		annotationContainer:                i.container,
-		"org.opencontainers.image.created": i.created.UTC().Format(time.RFC3339),
+		annotationContainer:                container,
+		"org.opencontainers.image.created": created.Format(time.RFC3339),
 	}).(v1.Image)
 	if !ok {
 		return nil, errors.New("make the image: annotating it makes no image of it")

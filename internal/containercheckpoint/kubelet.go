@@ -2,20 +2,18 @@ package containercheckpoint
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // Kubelet has the kubelet of this node take checkpoints.
@@ -53,10 +51,6 @@ func (k Kubelet) Checkpoint(ctx context.Context, namespace, pod, container strin
 		return "", err
 	}
 	defer client.CloseIdleConnections()
-	token, err := os.ReadFile(k.TokenFile)
-	if err != nil {
-		return "", fmt.Errorf("read the service account's token: %w", err)
-	}
 	at := url.URL{
 		Scheme: "https", Host: k.Address, Path: path.Join("/checkpoint", namespace, pod, container),
 		RawQuery: url.Values{"timeout": {strconv.Itoa(int(k.Timeout.Seconds()))}}.Encode(),
@@ -67,7 +61,6 @@ func (k Kubelet) Checkpoint(ctx context.Context, namespace, pod, container strin
 	if err != nil {
 		return "", fmt.Errorf("make the request to the kubelet: %w", err)
 	}
-	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	response, err := client.Do(request)
 	if err != nil {
 		return "", fmt.Errorf("ask the kubelet at %s for a checkpoint: %w", k.Address, err)
@@ -103,24 +96,20 @@ func (k Kubelet) client() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if own {
-		config.InsecureSkipVerify = true
-	} else {
-		authorities, err := os.ReadFile(k.AuthoritiesFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the certificate authorities: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, errors.New("--kubelet-authorities: " + k.AuthoritiesFile + " holds no certificate")
-		}
+	config := &rest.Config{
+		BearerTokenFile: k.TokenFile, TLSClientConfig: rest.TLSClientConfig{Insecure: own}, Proxy: http.ProxyURL(nil),
 	}
-	return &http.Client{
-		Transport: &http.Transport{TLSClientConfig: config, Proxy: nil},
-		// The token is for the kubelet alone.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, nil
+	if !own {
+		config.CAFile = k.AuthoritiesFile
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("read the service account's token and, where the kubelet is on another machine, the certificate authorities of "+
+			"--kubelet-authorities: %w", err)
+	}
+	// The token is for the kubelet alone.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return client, nil
 }
 
 // isLocal says whether an IP address is one of this machine's.

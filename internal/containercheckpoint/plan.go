@@ -53,27 +53,15 @@ type observed struct {
 	graphics string
 }
 
-// action is what to do about a CheckpointBackup.
-type action string
-
-const (
-	// leave it: it is done, another's, or not for this node.
-	leave action = "leave"
-	// wait and look again.
-	wait action = "wait"
-	// begin it, or begin it again.
-	begin action = "begin"
-	// refuse it with a message.
-	refuse action = "refuse"
-)
-
-// decision is what to do, with what belongs to it.
+// decision is what to do about a CheckpointBackup: with a claim to begin it, or begin it again, with a message as well to refuse it, and
+// without a claim to leave it, because it is done, another's or not for this node.
 type decision struct {
-	do      action
-	after   time.Duration
-	message string
 	// claim to make before anything else.
 	claim claim
+	// message says why it is refused.
+	message string
+	// after is when to look again; 0 for when something changes.
+	after time.Duration
 }
 
 // plan decides. Everything that it must not do follows from the phase: the agent that wrote one has begun.
@@ -82,36 +70,36 @@ func plan(o observed) decision {
 	phase := o.backup.Status.Phase
 	switch {
 	case o.backup.Deleted:
-		return decision{do: leave}
+		return decision{}
 	case phase != "" && !mine:
-		return decision{do: leave}
+		return decision{}
 	case phase != "" && !phase.Ended():
 		return resume(o)
 	case o.pod == nil:
-		return decision{do: leave}
+		return decision{}
 	}
 	at := due(o.backup)
 	if at.IsZero() {
-		return decision{do: leave}
+		return decision{}
 	}
 	if phase == "" {
 		at = at.Add(o.yield)
 	}
 	if rest := at.Sub(o.now); rest > 0 {
-		return decision{do: wait, after: rest}
+		return decision{after: rest}
 	}
 	next := claim{node: o.node, attempt: 1}
 	if err := check(o.backup, o.pod, o.insecure, o.now); err != nil {
-		return decision{do: refuse, message: err.Error(), claim: next}
+		return decision{message: err.Error(), claim: next}
 	}
 	if o.graphics != "" {
-		return decision{do: refuse, message: o.graphics, claim: next}
+		return decision{message: o.graphics, claim: next}
 	}
 	if o.pod.Status.Phase != corev1.PodRunning {
 		// The watch of the pod brings it back.
-		return decision{do: leave}
+		return decision{}
 	}
-	return decision{do: begin, claim: next}
+	return decision{claim: next}
 }
 
 // resume is about a checkpoint that this agent began and did not end: it was stopped meanwhile. A checkpoint leaves the
@@ -119,14 +107,14 @@ func plan(o observed) decision {
 func resume(o observed) decision {
 	switch {
 	case o.pod == nil || podend.IsEnded(o.pod):
-		return decision{do: refuse, claim: o.claim, message: "the pod ended before its checkpoint was stored, because the agent was stopped meanwhile"}
+		return decision{claim: o.claim, message: "the pod ended before its checkpoint was stored, because the agent was stopped meanwhile"}
 	case o.claim.attempt >= attempts:
-		return decision{do: refuse, claim: o.claim,
+		return decision{claim: o.claim,
 			message: fmt.Sprintf("given up: the agent on node %s was stopped during each of %d attempts: see why it ends", o.node, o.claim.attempt)}
 	}
 	// The spec may have changed since, and neither the annotation nor the status proves that it was ever checked.
 	if err := check(o.backup, o.pod, o.insecure, o.now); err != nil {
-		return decision{do: refuse, claim: o.claim, message: err.Error()}
+		return decision{claim: o.claim, message: err.Error()}
 	}
-	return decision{do: begin, claim: claim{node: o.node, attempt: o.claim.attempt + 1}}
+	return decision{claim: claim{node: o.node, attempt: o.claim.attempt + 1}}
 }

@@ -1,16 +1,16 @@
 package containercheckpoint
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
-	"github.com/docker/cli/cli/config/configfile"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
@@ -91,17 +91,15 @@ func readKeychain(secret *corev1.Secret) (authn.Keychain, error) {
 		return nil, fmt.Errorf("spec.registry.secretRef: Secret %s is of type %s without %s: make one of type %s with kubectl create secret docker-registry",
 			secret.Name, secret.Type, corev1.DockerConfigJsonKey, corev1.SecretTypeDockerConfigJson)
 	}
-	file := configfile.New("")
-	if err := file.LoadFromReader(bytes.NewReader(text)); err != nil {
+	var file struct{ Auths map[string]authn.AuthConfig }
+	if err := json.Unmarshal(text, &file); err != nil {
 		// The parser's words may hold parts of what it read.
 		return nil, fmt.Errorf("spec.registry.secretRef: %s of Secret %s cannot be read: create it again with kubectl create secret docker-registry",
 			corev1.DockerConfigJsonKey, secret.Name)
 	}
 	keys := keychain{}
-	for server, auth := range file.AuthConfigs {
-		keys[serverName(server)] = authn.AuthConfig{
-			Username: auth.Username, Password: auth.Password, Auth: auth.Auth, IdentityToken: auth.IdentityToken, RegistryToken: auth.RegistryToken,
-		}
+	for server, auth := range file.Auths {
+		keys[serverName(server)] = auth
 	}
 	return keys, nil
 }
@@ -118,15 +116,10 @@ func serverName(server string) string {
 
 // Resolve finds the credentials of the longest part of a repository's name that has some.
 func (k keychain) Resolve(resource authn.Resource) (authn.Authenticator, error) {
-	for part := serverName(resource.String()); part != ""; {
+	for part := serverName(resource.String()); part != "."; part = path.Dir(part) {
 		if config, ok := k[part]; ok {
 			return authn.FromConfig(config), nil
 		}
-		cut := strings.LastIndex(part, "/")
-		if cut < 0 {
-			break
-		}
-		part = part[:cut]
 	}
 	return authn.Anonymous, nil
 }

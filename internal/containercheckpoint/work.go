@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -94,8 +95,7 @@ func (w *work) store(ctx context.Context, t target, keys authn.Keychain) error {
 	if err := w.tell(ctx, checkpointbackup.ImageBuilding, "container "+t.container); err != nil {
 		return err
 	}
-	built, err := w.build(t)
-	if err != nil {
+	if err := w.checkArchive(t.container); err != nil {
 		return fmt.Errorf("make an image of container %s: %w", t.container, err)
 	}
 	for _, phase := range []checkpointbackup.Phase{checkpointbackup.ImageBuilt, checkpointbackup.ImagePushing} {
@@ -103,7 +103,7 @@ func (w *work) store(ctx context.Context, t target, keys authn.Keychain) error {
 			return err
 		}
 	}
-	if err := built.push(ctx, keys, w.agent.PushTimeout, w.agent.Insecure); err != nil {
+	if err := w.push(ctx, t, keys); err != nil {
 		return pushProblem(t.image, w.backup.Spec.Registry.Secret.Name, err)
 	}
 	w.images = slices.DeleteFunc(w.images, func(other checkpointbackup.Container) bool { return other.Name == t.container })
@@ -152,7 +152,6 @@ func (w *work) finish(ctx context.Context) error {
 func (w *work) refuse(ctx context.Context, mine claim, message string) error {
 	w.files = w.own(recorded(w.object))
 	w.removeFiles(ctx)
-	w.files = nil
 	log.FromContext(ctx).Info("Checkpoint refused", "reason", messageOf(message))
 	return w.claim(ctx, mine, checkpointbackup.Status{
 		Phase: checkpointbackup.Failed, Message: messageOf(message), Completed: w.agent.Clock.Now(), Images: w.backup.Status.Images,
@@ -164,18 +163,13 @@ func (w *work) refuse(ctx context.Context, mine claim, message string) error {
 func (w *work) claim(ctx context.Context, mine claim, status checkpointbackup.Status) error {
 	if readClaim(w.object.GetAnnotations()) != mine {
 		next := w.object.DeepCopy()
-		annotations := next.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[Claim] = mine.String()
-		next.SetAnnotations(annotations)
+		next.SetAnnotations(labels.Merge(next.GetAnnotations(), labels.Set{Claim: mine.String()}))
 		if err := w.agent.Client.Patch(ctx, next, locked(w.object), owner); err != nil {
 			return fmt.Errorf("claim CheckpointBackup %s: %w", w.backup.Key, err)
 		}
 		w.object = next
 	}
-	return w.write(ctx, status, true)
+	return w.write(ctx, status, locked(w.object))
 }
 
 // tell writes the phase, and what there is so far.
@@ -184,13 +178,13 @@ func (w *work) tell(ctx context.Context, phase checkpointbackup.Phase, message s
 	if phase.Ended() {
 		status.Completed = w.agent.Clock.Now()
 	}
-	if err := w.write(ctx, status, false); err != nil {
+	if err := w.write(ctx, status, client.MergeFrom(w.object)); err != nil {
 		return fmt.Errorf("%w: %w", errStatusNotWritten, err)
 	}
 	return nil
 }
 
-func (w *work) write(ctx context.Context, status checkpointbackup.Status, lock bool) error {
+func (w *work) write(ctx context.Context, status checkpointbackup.Status, patch client.Patch) error {
 	next := w.object.DeepCopy()
 	before, _ := next.Object["status"].(map[string]any)
 	told := checkpointbackup.EncodeStatus(status)
@@ -204,10 +198,6 @@ func (w *work) write(ctx context.Context, status checkpointbackup.Status, lock b
 		told["checkpointFiles"] = files
 	}
 	next.Object["status"] = told
-	patch := client.MergeFrom(w.object)
-	if lock {
-		patch = locked(w.object)
-	}
 	if err := w.agent.Client.Status().Patch(ctx, next, patch, owner); err != nil {
 		return fmt.Errorf("write the status of CheckpointBackup %s: %w", w.backup.Key, err)
 	}

@@ -20,12 +20,6 @@ type TrainingJobs struct {
 	known map[types.NamespacedName]bool // jobs that have series of their own
 }
 
-// Results of a reconciliation, as the label result.
-const (
-	ResultSuccess = "success"
-	ResultError   = "error"
-)
-
 // NewTrainingJobs registers the counters. At most maxJobs jobs get series of their own under the label training_job;
 // all others share the series whose label is empty, so that the number of series is bounded.
 func NewTrainingJobs(registry prometheus.Registerer, maxJobs int) *TrainingJobs {
@@ -57,9 +51,9 @@ func NewTrainingJobs(registry prometheus.Registerer, maxJobs int) *TrainingJobs 
 // Reconciled counts one reconciliation of a job. The error type is empty when there was no error.
 func (m *TrainingJobs) Reconciled(namespace, name string, took time.Duration, errorType string) {
 	name = m.label(namespace, name)
-	result := ResultSuccess
+	result := "success"
 	if errorType != "" {
-		result = ResultError
+		result = "error"
 		m.errors.WithLabelValues(namespace, name, errorType).Inc()
 	}
 	m.reconciliations.WithLabelValues(namespace, name, result).Inc()
@@ -108,12 +102,10 @@ func (m *TrainingJobs) Forget(namespace, name string) {
 	if !had {
 		return
 	}
-	for _, result := range []string{ResultSuccess, ResultError} {
-		m.reconciliations.DeleteLabelValues(namespace, name, result)
+	series := prometheus.Labels{"namespace": namespace, "training_job": name}
+	for _, metric := range []*prometheus.MetricVec{m.reconciliations.MetricVec, m.errors.MetricVec, m.durations.MetricVec, m.scrapeFailures.MetricVec} {
+		metric.DeletePartialMatch(series)
 	}
-	m.durations.DeleteLabelValues(namespace, name)
-	m.scrapeFailures.DeleteLabelValues(namespace, name)
-	m.errors.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "training_job": name})
 }
 
 // label is the name for use as a label: itself when the job has series of its own, or there is room for them, else empty.

@@ -70,7 +70,7 @@ func TestTheNumberOfSeriesIsBounded(t *testing.T) {
 		return n
 	}
 	assert.Equal(t, 4, count(), "three jobs of their own and one series for all others")
-	assert.InDelta(t, 97, testutil.ToFloat64(m.reconciliations.WithLabelValues("a", "", ResultSuccess)), 0)
+	assert.InDelta(t, 97, testutil.ToFloat64(m.reconciliations.WithLabelValues("a", "", "success")), 0)
 
 	m.Forget("a", "job-0")
 	assert.Equal(t, 3, count(), "the series of a job that no longer exists are gone")

@@ -44,12 +44,8 @@ func addCheckpointAgent(pod *corev1.PodSpec, job *mlv1.TrainingJob, settings Set
 		sync.Ports = containerPorts(framework.Port{Name: "checkpoints", Number: AgentPort(job, settings)})
 		pod.InitContainers = append(pod.InitContainers, sync)
 	}
-	if (restores || CheckpointsEnabled(job)) && UsesStore(job) && job.Spec.Checkpoint.Storage.SecretRef != nil {
-		pod.Volumes = append(pod.Volumes, credentialsVolume("checkpoint-credentials", job.Spec.Checkpoint.Storage.SecretRef.Name))
-	}
-	if restores && resumeURL(job) != "" && ResumeSecret(job) != "" {
-		pod.Volumes = append(pod.Volumes, credentialsVolume("resume-credentials", ResumeSecret(job)))
-	}
+	volumes, _ := inPod(credentials(job, restores))
+	pod.Volumes = append(pod.Volumes, volumes...)
 }
 
 // mayRestore says whether there may be a checkpoint to start an attempt from. The first attempt of a job that does not
@@ -69,31 +65,7 @@ func HasCheckpoint(status *mlv1.TrainingJobStatus) bool {
 }
 
 func agentContainer(job *mlv1.TrainingJob, settings Settings, name, command string) corev1.Container {
-	container := corev1.Container{
-		Name: name, Image: settings.AgentImage,
-		Args:      []string{"checkpoint-agent", command},
-		Env:       agentEnv(job, settings),
-		Resources: AgentResources(job), SecurityContext: child.Restricted(), VolumeMounts: checkpointMounts(job),
-		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-	}
-	container.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
-	if UsesStore(job) && job.Spec.Checkpoint.Storage.SecretRef != nil {
-		container.VolumeMounts = append(container.VolumeMounts,
-			corev1.VolumeMount{Name: "checkpoint-credentials", MountPath: credentialsMount, ReadOnly: true})
-		container.Env = append(container.Env, framework.Text("CHECKPOINT_CREDENTIALS", credentialsMount))
-	}
-	if name != report.RestoreContainer {
-		return container
-	}
-	container.Env = append(container.Env, resumeEnv(job)...)
-	if resumeURL(job) != "" && ResumeSecret(job) != "" {
-		container.VolumeMounts = append(container.VolumeMounts,
-			corev1.VolumeMount{Name: "resume-credentials", MountPath: resumeCredentialsMount, ReadOnly: true})
-	}
-	return container
-}
-
-func agentEnv(job *mlv1.TrainingJob, settings Settings) []corev1.EnvVar {
+	seen := checkpointVolumes(job)
 	env := []corev1.EnvVar{
 		framework.Text("CHECKPOINT_DIR", checkpointDir(job)),
 		framework.ReplicaIndex("REPLICA_INDEX"),
@@ -104,42 +76,68 @@ func agentEnv(job *mlv1.TrainingJob, settings Settings) []corev1.EnvVar {
 	if UsesStore(job) {
 		env = append(env, framework.Text("CHECKPOINT_STORE", storeArea(job)))
 	}
-	return env
+	restores := name == report.RestoreContainer
+	for _, secret := range credentials(job, restores) {
+		seen, env = append(seen, secret), append(env, framework.Text(secret.variable, secret.MountPath))
+	}
+	if from := ResumeDir(job); restores && from != "" { // when the job has no checkpoint of its own
+		env = append(env, resumeFromEnv(job, cmp.Or(resumeURL(job), from))...)
+	}
+	_, mounts := inPod(seen)
+	container := corev1.Container{
+		Name: name, Image: settings.AgentImage, Args: []string{"checkpoint-agent", command}, Env: env, VolumeMounts: mounts,
+		Resources: AgentResources(job), SecurityContext: child.Restricted(), TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+	}
+	container.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
+	return container
 }
 
-// resumeEnv says what the restore container looks for when the job has no checkpoint of its own.
-func resumeEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
-	from := ResumeDir(job)
-	if from == "" {
-		return nil
-	}
-	var env []corev1.EnvVar
-	if store := resumeURL(job); store != "" {
-		from = store
-		if ResumeSecret(job) != "" {
-			env = append(env, framework.Text("RESUME_CREDENTIALS", resumeCredentialsMount))
-		}
-	}
-	return append(env, resumeFromEnv(job, from)...)
+// volume is a volume of the pods, and where containers see it.
+type volume struct {
+	corev1.VolumeMount
+
+	source corev1.VolumeSource
+	// variable tells containers the path; empty where they know it.
+	variable string
 }
 
-// credentialsVolume is optional, so that the training starts although the Secret is missing; the agent says so and
-// goes on when it appears.
-func credentialsVolume(name, secret string) corev1.Volume {
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-		Secret: &corev1.SecretVolumeSource{SecretName: secret, Optional: ptr.To(true)},
-	}}
+// inPod are volumes as the pod and its containers have them.
+func inPod(list []volume) (volumes []corev1.Volume, mounts []corev1.VolumeMount) {
+	for _, v := range list {
+		volumes = append(volumes, corev1.Volume{Name: v.Name, VolumeSource: v.source})
+		mounts = append(mounts, v.VolumeMount)
+	}
+	return volumes, mounts
+}
+
+// credentials are the Secrets for the object stores of the job's checkpoints and, where it restores, of those that it resumes from. They are
+// optional, so that the training starts although one is missing; the agent says so and goes on when it appears.
+func credentials(job *mlv1.TrainingJob, restores bool) []volume {
+	var list []volume
+	add := func(name, secret, at, variable string) {
+		list = append(list, volume{
+			corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true},
+			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret, Optional: ptr.To(true)}}, variable,
+		})
+	}
+	if UsesStore(job) && job.Spec.Checkpoint.Storage.SecretRef != nil {
+		add("checkpoint-credentials", job.Spec.Checkpoint.Storage.SecretRef.Name, credentialsMount, "CHECKPOINT_CREDENTIALS")
+	}
+	if restores && resumeURL(job) != "" && ResumeSecret(job) != "" {
+		add("resume-credentials", ResumeSecret(job), resumeCredentialsMount, "RESUME_CREDENTIALS")
+	}
+	return list
 }
 
 // checkpointVolumes hold the checkpoints of the job, and those that it resumes from. With an object store, checkpoints
 // are written to the node's disk first.
-func checkpointVolumes(job *mlv1.TrainingJob) []corev1.Volume {
-	var list []corev1.Volume
+func checkpointVolumes(job *mlv1.TrainingJob) []volume {
+	var list []volume
 	if source, ok := checkpointSource(job); ok {
-		list = append(list, corev1.Volume{Name: "checkpoints", VolumeSource: source})
+		list = append(list, volume{VolumeMount: corev1.VolumeMount{Name: "checkpoints", MountPath: CheckpointMount}, source: source})
 	}
 	if source, _, ok := resumeVolume(job); ok {
-		list = append(list, corev1.Volume{Name: "resume", VolumeSource: source})
+		list = append(list, volume{VolumeMount: corev1.VolumeMount{Name: "resume", MountPath: ResumeMount, ReadOnly: true}, source: source})
 	}
 	return list
 }
@@ -160,17 +158,6 @@ func checkpointSource(job *mlv1.TrainingJob) (corev1.VolumeSource, bool) {
 // ClaimSource is the volume of a PersistentVolumeClaim.
 func ClaimSource(claim string, readOnly bool) corev1.VolumeSource {
 	return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: readOnly}}
-}
-
-func checkpointMounts(job *mlv1.TrainingJob) []corev1.VolumeMount {
-	var list []corev1.VolumeMount
-	if _, ok := checkpointSource(job); ok {
-		list = append(list, corev1.VolumeMount{Name: "checkpoints", MountPath: CheckpointMount})
-	}
-	if _, _, ok := resumeVolume(job); ok {
-		list = append(list, corev1.VolumeMount{Name: "resume", MountPath: ResumeMount, ReadOnly: true})
-	}
-	return list
 }
 
 // AgentPort is where the agent listens. The containers of a pod share their ports, so it makes way for those that the

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"maps"
 	"net/url"
 	"path"
 	"strings"
@@ -33,29 +34,21 @@ func usesNFS(job *mlv1.TrainingJob) bool {
 func storeURL(job *mlv1.TrainingJob, below ...string) string {
 	storage := &job.Spec.Checkpoint.Storage
 	place := url.URL{Scheme: storeSchemes[StorageType(job)]}
-	settings := url.Values{}
+	var settings url.Values
 	switch StorageType(job) {
 	case mlv1.StorageS3:
-		place.Host = storage.S3Bucket
-		setUnlessEmpty(settings, "region", storage.S3Region)
-		setUnlessEmpty(settings, "endpoint", storage.S3Endpoint)
+		place.Host, settings = storage.S3Bucket, url.Values{"region": {storage.S3Region}, "endpoint": {storage.S3Endpoint}}
 	case mlv1.StorageGCS:
 		place.Host = storage.GCSBucket
 	case mlv1.StorageAzure:
-		place.Host = storage.AzureContainer
-		settings.Set("account", storage.AzureAccount)
+		place.Host, settings = storage.AzureContainer, url.Values{"account": {storage.AzureAccount}}
 	default:
 		return ""
 	}
 	place.Path = path.Join(append([]string{"/", strings.Trim(storage.Prefix, "/")}, below...)...)
+	maps.DeleteFunc(settings, func(name string, _ []string) bool { return settings.Get(name) == "" })
 	place.RawQuery = settings.Encode()
 	return place.String()
-}
-
-func setUnlessEmpty(settings url.Values, name, value string) {
-	if value != "" {
-		settings.Set(name, value)
-	}
 }
 
 // storeArea is the job's own place in its object store.

@@ -165,14 +165,3 @@ func countIn(workers *batchv1.Job, annotation string) int32 {
 	n, _ := strconv.ParseInt(workers.Annotations[annotation], 10, 32) // 0 of what is no number
 	return int32(n)
 }
-
-// ReplicaLabels are the labels of a pod with replica-id added; nil when it is there or not yet known.
-func ReplicaLabels(pod *corev1.Pod) map[string]string {
-	index, ok := pod.Annotations[batchv1.JobCompletionIndexAnnotation]
-	if !ok || pod.Labels[mlv1.LabelReplicaID] == index {
-		return nil
-	}
-	with := maps.Clone(pod.Labels)
-	with[mlv1.LabelReplicaID] = index
-	return with
-}

@@ -28,10 +28,7 @@ func ServiceAccountName(job *mlv1.TrainingJob) string {
 
 // ClaimName is the claim that holds the job's checkpoints: the spec's, or the one that the operator makes.
 func ClaimName(job *mlv1.TrainingJob) string {
-	if c := job.Spec.Checkpoint; c != nil && c.Storage.ClaimName != "" {
-		return c.Storage.ClaimName
-	}
-	return job.Name + "-checkpoints"
+	return cmp.Or(ptr.Deref(job.Spec.Checkpoint, mlv1.Checkpoint{}).Storage.ClaimName, job.Name+"-checkpoints")
 }
 
 // masterAddress is the DNS name of replica 0, which the Job controller makes its pod's host name and the headless
@@ -87,10 +84,7 @@ const KueueQueueLabel = "kueue.x-k8s.io/queue-name"
 
 // QueueName is the AIJobQueue that admits the job; empty when none does.
 func QueueName(job *mlv1.TrainingJob) string {
-	if s := job.Spec.Scheduling; s != nil {
-		return s.QueueName
-	}
-	return ""
+	return ptr.Deref(job.Spec.Scheduling, mlv1.Scheduling{}).QueueName
 }
 
 // LocalQueue is the LocalQueue of Kueue that the job waits in; empty when it waits in none.
@@ -106,10 +100,7 @@ func SpotName(job *mlv1.TrainingJob) string {
 
 // ResumeFrom is spec.checkpoint.resumeFrom; empty for none.
 func ResumeFrom(job *mlv1.TrainingJob) string {
-	if job.Spec.Checkpoint == nil {
-		return ""
-	}
-	return job.Spec.Checkpoint.ResumeFrom
+	return ptr.Deref(job.Spec.Checkpoint, mlv1.Checkpoint{}).ResumeFrom
 }
 
 // Kind owns the children.

@@ -36,6 +36,7 @@ const (
 
 // PodSpec is the one template of all workers of a job.
 func PodSpec(job *mlv1.TrainingJob, settings Settings) corev1.PodSpec {
+	volumes, _ := inPod(workerVolumes(job))
 	spec := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		Subdomain:                     HeadlessName(job),
@@ -45,7 +46,7 @@ func PodSpec(job *mlv1.TrainingJob, settings Settings) corev1.PodSpec {
 		SecurityContext:               podSecurity(job),
 		ImagePullSecrets:              job.Spec.ImagePullSecrets,
 		Containers:                    []corev1.Container{Trainer(job, settings)},
-		Volumes:                       volumes(job),
+		Volumes:                       volumes,
 	}
 	if s := job.Spec.Scheduling; s != nil {
 		spec.PriorityClassName, spec.SchedulerName = s.Priority, s.SchedulerName
@@ -59,13 +60,14 @@ func PodSpec(job *mlv1.TrainingJob, settings Settings) corev1.PodSpec {
 // Trainer is the container of a worker.
 func Trainer(job *mlv1.TrainingJob, settings Settings) corev1.Container {
 	program := frameworkOf(job).Program(namedProgram(job))
+	_, mounts := inPod(workerVolumes(job))
 	return corev1.Container{
 		Name: WorkerContainer, Image: cmp.Or(job.Spec.Image, settings.WorkerImage), ImagePullPolicy: job.Spec.ImagePullPolicy,
 		Command: program.Command, Args: program.Args,
 		Env:                      Environment(job),
 		Resources:                WorkerResources(job),
 		Ports:                    containerPorts(workerPorts(job)...),
-		VolumeMounts:             mounts(job),
+		VolumeMounts:             mounts,
 		SecurityContext:          ContainerSecurity(job),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
@@ -139,23 +141,19 @@ func DividesGPUs(job *mlv1.TrainingJob) bool {
 // GpusPerWorker is how many GPUs each worker of a job has.
 func GpusPerWorker(job *mlv1.TrainingJob) int32 { return ptr.Deref(job.Spec.GPUsPerWorker, 1) }
 
-func volumes(job *mlv1.TrainingJob) []corev1.Volume {
-	list := []corev1.Volume{
-		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: ConfigName(job)},
-		}}},
-		// Data loaders and NCCL share memory between processes, for which the runtime's 64 MiB are too little.
-		{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
-	}
-	return append(list, checkpointVolumes(job)...)
-}
-
-func mounts(job *mlv1.TrainingJob) []corev1.VolumeMount {
-	list := []corev1.VolumeMount{
-		{Name: "config", MountPath: configMount, ReadOnly: true},
-		{Name: "shm", MountPath: "/dev/shm"},
-	}
-	return append(list, checkpointMounts(job)...)
+// workerVolumes are those that a worker sees.
+func workerVolumes(job *mlv1.TrainingJob) []volume {
+	config := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: ConfigName(job)}}
+	return append([]volume{
+		{
+			VolumeMount: corev1.VolumeMount{Name: "config", MountPath: configMount, ReadOnly: true},
+			source:      corev1.VolumeSource{ConfigMap: config},
+		},
+		{ // Data loaders and NCCL share memory between processes, for which the runtime's 64 MiB are too little.
+			VolumeMount: corev1.VolumeMount{Name: "shm", MountPath: "/dev/shm"},
+			source:      corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}},
+		},
+	}, checkpointVolumes(job)...)
 }
 
 // checkpointDir is the job's own directory in the volume. It has the UID in it, so that a job that is deleted and
@@ -177,13 +175,8 @@ func placeWorkers(job *mlv1.TrainingJob, pod *corev1.PodSpec) {
 	if !IsAdmitted(&job.Status) || QueueName(job) == "" {
 		return
 	}
-	affinity := pod.Affinity.DeepCopy()
-	if affinity == nil {
-		affinity = &corev1.Affinity{}
-	}
-	if affinity.NodeAffinity == nil {
-		affinity.NodeAffinity = &corev1.NodeAffinity{}
-	}
+	affinity := cmp.Or(pod.Affinity.DeepCopy(), &corev1.Affinity{})
+	affinity.NodeAffinity = cmp.Or(affinity.NodeAffinity, &corev1.NodeAffinity{})
 	required := []corev1.NodeSelectorTerm{{}}
 	if r := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
 		required = r.NodeSelectorTerms

@@ -103,11 +103,11 @@ func withPriority(job *mlv1.TrainingJob, spec map[string]any) map[string]any {
 	return spec
 }
 
-// minResources are the requests of so many workers together.
-func minResources(job *mlv1.TrainingJob, workers int32) map[string]any {
+// members are the number of workers, and what they request together.
+func members(job *mlv1.TrainingJob, workers int32) map[string]any {
 	sum := map[string]any{}
 	for name, quantity := range build.Requests(job, workers) {
 		sum[string(name)] = quantity.String()
 	}
-	return sum
+	return map[string]any{"minMember": int64(workers), "minResources": sum}
 }

@@ -39,7 +39,7 @@ var schedulers = map[string]Scheduler{
 			pod.Annotations["scheduling.k8s.io/group-name"] = group
 		},
 		spec: func(job *mlv1.TrainingJob, workers int32) map[string]any {
-			spec := map[string]any{"minMember": int64(workers), "minResources": minResources(job, workers)}
+			spec := members(job, workers)
 			if queue := cmp.Or(job.Labels[volcanoQueue], job.Annotations[volcanoQueue]); queue != "" {
 				spec["queue"] = queue
 			}
@@ -51,9 +51,7 @@ var schedulers = map[string]Scheduler{
 		Kind: schema.GroupKind{Group: "scheduling.x-k8s.io", Kind: "PodGroup"}, Versions: []string{"v1alpha1"},
 		install: "install the coscheduling of scheduler-plugins", schedulerName: "scheduler-plugins-scheduler",
 		join: func(pod *corev1.PodTemplateSpec, group string) { pod.Labels["scheduling.x-k8s.io/pod-group"] = group },
-		spec: func(job *mlv1.TrainingJob, workers int32) map[string]any {
-			return map[string]any{"minMember": int64(workers), "minResources": minResources(job, workers)}
-		},
+		spec: members,
 	},
 	// kube-scheduler with gang scheduling (KEP-4671).
 	Kubernetes: {

@@ -15,11 +15,10 @@ import (
 // thousandth of a unit at most.
 const decimals = 9
 
-// Usage is the time that a pod held its part of a node.
+// Usage is the time that a pod holds its part of a node: from when the kubelet took it until its end, which is zero while it runs.
 type Usage struct {
-	Start time.Time
-	// End is zero while the pod runs.
-	End time.Time
+	Node       string
+	Start, End time.Time
 	// PerHour is what the pod costs; nil when its node has no price.
 	PerHour  *big.Rat
 	Currency string

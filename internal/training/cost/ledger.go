@@ -13,23 +13,16 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
-// Use is the time that a pod holds its part of a node: from when the kubelet took it until its end, which is zero while
-// it runs.
-type Use struct {
-	Node       string
-	Start, End time.Time
-}
-
-// Ledger keeps the uses of worker pods that may be gone from the cache before their cost is written. It is safe for concurrent use.
+// Ledger keeps the usages of worker pods that may be gone from the cache before their cost is written. It is safe for concurrent use.
 type Ledger struct {
 	// Program is the container whose end is that of its pod.
 	Program *podend.Program
 
 	mutex sync.Mutex
-	jobs  map[types.NamespacedName]map[types.UID]Use
+	jobs  map[types.NamespacedName]map[types.UID]Usage
 }
 
-// Note remembers the use of a pod as an event shows it.
+// Note remembers the usage of a pod as an event shows it.
 func (l *Ledger) Note(pod *corev1.Pod, now time.Time) {
 	if _, ours := pod.Annotations[mlv1.AnnotationAttempt]; !ours {
 		return
@@ -44,7 +37,7 @@ func (l *Ledger) enter(job types.NamespacedName, pod *corev1.Pod, now time.Time)
 		return
 	}
 	known := l.jobs[job][pod.UID]
-	next := Use{Node: pod.Spec.NodeName, Start: pod.Status.StartTime.Time, End: known.End}
+	next := Usage{Node: pod.Spec.NodeName, Start: pod.Status.StartTime.Time, End: known.End}
 	switch ended := l.Program.Terminated(pod); {
 	case ended != nil && !ended.FinishedAt.IsZero():
 		next.End = ended.FinishedAt.Time
@@ -52,16 +45,16 @@ func (l *Ledger) enter(job types.NamespacedName, pod *corev1.Pod, now time.Time)
 		next.End = now
 	}
 	if l.jobs == nil {
-		l.jobs = map[types.NamespacedName]map[types.UID]Use{}
+		l.jobs = map[types.NamespacedName]map[types.UID]Usage{}
 	}
 	if l.jobs[job] == nil {
-		l.jobs[job] = map[types.UID]Use{}
+		l.jobs[job] = map[types.UID]Usage{}
 	}
 	l.jobs[job][pod.UID] = next
 }
 
-// Uses are those that are not yet settled. A pod that is no longer there has ended, now at the latest.
-func (l *Ledger) Uses(job *mlv1.TrainingJob, pods []*corev1.Pod, now time.Time) []Use {
+// Usages are those that are not yet settled, without their prices. A pod that is no longer there has ended, now at the latest.
+func (l *Ledger) Usages(job *mlv1.TrainingJob, pods []*corev1.Pod, now time.Time) []Usage {
 	key := client.ObjectKeyFromObject(job)
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -70,7 +63,7 @@ func (l *Ledger) Uses(job *mlv1.TrainingJob, pods []*corev1.Pod, now time.Time) 
 		present[pod.UID] = true
 		l.enter(key, pod, now)
 	}
-	var list []Use
+	var list []Usage
 	for uid, u := range l.jobs[key] {
 		if u.Start.Before(job.CreationTimestamp.Time) { // of an earlier job of this name
 			continue
@@ -84,7 +77,7 @@ func (l *Ledger) Uses(job *mlv1.TrainingJob, pods []*corev1.Pod, now time.Time) 
 	return list
 }
 
-// Settle forgets the uses that had ended by the time of the cost that was written. Without a cost there is nothing to
+// Settle forgets the usages that had ended by the time of the cost that was written. Without a cost there is nothing to
 // keep them for.
 func (l *Ledger) Settle(job types.NamespacedName, written *mlv1.CostStatus, now time.Time) {
 	until := now
@@ -93,7 +86,7 @@ func (l *Ledger) Settle(job types.NamespacedName, written *mlv1.CostStatus, now 
 	}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	maps.DeleteFunc(l.jobs[job], func(_ types.UID, u Use) bool { return !u.End.IsZero() && !u.End.After(until) })
+	maps.DeleteFunc(l.jobs[job], func(_ types.UID, u Usage) bool { return !u.End.IsZero() && !u.End.After(until) })
 	if len(l.jobs[job]) == 0 {
 		delete(l.jobs, job)
 	}

@@ -4,7 +4,6 @@ package cost
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"math/big"
 	"strings"
@@ -36,21 +35,19 @@ type Price struct {
 	Allocatable corev1.ResourceList
 }
 
-// PriceOf reads the price of a node; false when it carries none, or one that is no number or below 0.
-func PriceOf(node *corev1.Node) (Price, bool) {
+// PriceOf reads the price of a node; nil when it carries none, or one that is no number or below 0.
+func PriceOf(node *corev1.Node) *Price {
 	value := func(name string) string { return cmp.Or(node.Annotations[name], node.Labels[name]) }
 	text := value(mlv1.AnnotationPricePerHour)
 	// A fraction or an exponent is no price: 1e999999 would not even fit into memory.
 	if text == "" || len(text) > 32 || strings.Trim(text, "0123456789.") != "" {
-		return Price{}, false
+		return nil
 	}
 	perHour, ok := new(big.Rat).SetString(text)
 	if !ok {
-		return Price{}, false
+		return nil
 	}
-	return Price{
-		PerHour: perHour, Currency: cmp.Or(value(mlv1.AnnotationPriceCurrency), defaultCurrency), Allocatable: node.Status.Allocatable,
-	}, true
+	return &Price{PerHour: perHour, Currency: cmp.Or(value(mlv1.AnnotationPriceCurrency), defaultCurrency), Allocatable: node.Status.Allocatable}
 }
 
 // Rate is what a pod with these requests costs per hour: the price of the node times the share of it that the pod takes.
@@ -107,34 +104,28 @@ type Prices struct {
 type knownPrice struct {
 	price *Price // nil for none
 	read  time.Time
-	// failed is when it could not be read, and why; a price from before that stays good.
+	// failed is when it could not be read; a price from before that stays good.
 	failed time.Time
-	why    error
 }
 
-// Of returns the price of a node; nil when it has none. The last price of a node that is gone, or cannot be read, stays good.
-func (p *Prices) Of(ctx context.Context, nodes client.Reader, name string, now time.Time) (*Price, error) {
+// Of returns the price of a node, nil when it has none; false when it was never read. The last price of a node that is gone, or cannot be
+// read, stays good.
+func (p *Prices) Of(ctx context.Context, nodes client.Reader, name string, now time.Time) (*Price, bool) {
 	p.mutex.Lock()
-	known, ok := p.nodes[name]
+	known := p.nodes[name]
 	p.mutex.Unlock()
-	switch {
-	case ok && now.Sub(known.read) < priceAge:
-		return known.price, nil
-	case ok && now.Sub(known.failed) < RetryPrice:
-		return known.usable()
+	if now.Sub(known.read) < priceAge || now.Sub(known.failed) < RetryPrice {
+		return known.price, !known.read.IsZero()
 	}
 	var node corev1.Node
 	err := nodes.Get(ctx, client.ObjectKey{Name: name}, &node)
 	switch {
 	case err == nil:
-		known = knownPrice{read: now}
-		if price, priced := PriceOf(&node); priced {
-			known.price = &price
-		}
+		known.price, known.read = PriceOf(&node), now
 	case apierrors.IsNotFound(err):
-		known = knownPrice{price: known.price, read: now}
+		known.read = now
 	default:
-		known.failed, known.why = now, fmt.Errorf("read the price of node %s: %w", name, err)
+		known.failed = now
 		log.FromContext(ctx).Info("The price of a node cannot be read: the cost is charged once it can", "node", name, "error", err.Error())
 	}
 	p.mutex.Lock()
@@ -146,12 +137,5 @@ func (p *Prices) Of(ctx context.Context, nodes client.Reader, name string, now t
 		return now.Sub(k.read) > 24*time.Hour && now.Sub(k.failed) > 24*time.Hour
 	})
 	p.nodes[name] = known
-	return known.usable()
-}
-
-func (k knownPrice) usable() (*Price, error) {
-	if k.read.IsZero() {
-		return nil, k.why
-	}
-	return k.price, nil
+	return known.price, !known.read.IsZero()
 }

@@ -59,21 +59,16 @@ func (s *Scraper) call(ctx context.Context, method, address string, status int, 
 	return io.ReadAll(io.LimitReader(answer.Body, most))
 }
 
-// awaitsAnswer says whether the agent has not yet reported the outcome of the request.
-func (t *target) awaitsAnswer() bool {
-	if t.Request == "" {
-		return false
+// poll is how soon the agent is asked again: in the interval, or sooner while it has not reported the outcome of the request.
+func (r *Reading) poll(interval time.Duration) time.Duration {
+	pending := r.Report == nil || r.Report.Request == nil || r.Report.Request.ID != r.Request || r.Report.Request.State == report.RequestPending
+	switch {
+	case r.Request == "" || !pending:
+		return interval
+	case r.Urgent:
+		return min(urgentPoll, interval)
 	}
-	return t.report == nil || t.report.Request == nil || t.report.Request.ID != t.Request ||
-		t.report.Request.State == report.RequestPending
-}
-
-// poll is how soon the agent is asked again for the outcome of the request.
-func (t *target) poll() time.Duration {
-	if t.Urgent {
-		return urgentPoll
-	}
-	return requestPoll
+	return min(requestPoll, interval)
 }
 
 // sameNews says whether two reports tell the same but for how much was sent, which changes all the time.

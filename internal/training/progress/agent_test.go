@@ -72,8 +72,8 @@ func syncing(epoch int32) report.Report {
 func (r *running) reports(t *testing.T, check func(*report.Report) bool) time.Duration {
 	t.Helper()
 	return r.until(t, func() bool {
-		read, _, ok := r.LatestReport(bert)
-		return ok && check(read)
+		read := r.Latest(bert).Report
+		return read != nil && check(read)
 	})
 }
 
@@ -83,10 +83,10 @@ func TestWorkerAndAgentAreReadInOneCycle(t *testing.T) {
 	s.Follow(bert, Target{Metrics: w.URL, Agent: a.URL})
 
 	s.nextChange(t)
-	read, from, ok := s.LatestReport(bert)
-	require.True(t, ok)
-	assert.Equal(t, int32(3), read.Newest.Epoch)
-	assert.Equal(t, a.URL, from)
+	read := s.Latest(bert)
+	require.NotNil(t, read.Report)
+	assert.Equal(t, int32(3), read.Report.Newest.Epoch)
+	assert.Equal(t, a.URL, read.Agent)
 	s.knows(t, bert, 1)
 	assert.Empty(t, s.changed, "what both brought is told once")
 
@@ -110,13 +110,11 @@ func TestAnAgentIsReadBeforeAndAlthoughItsWorkerAnswersNothing(t *testing.T) {
 	a.say(func(r *report.Report) { r.Phase = report.PhaseSyncing })
 	s.Follow(bert, Target{Metrics: w.URL, Agent: a.URL})
 
-	_, _, kept := s.LatestReport(bert)
-	assert.True(t, kept, "the agent is the same")
+	assert.NotNil(t, s.Latest(bert).Report, "the agent is the same")
 	s.reports(t, func(r *report.Report) bool { return r.Phase == report.PhaseSyncing })
 
 	s.Follow(bert, Target{Metrics: w.URL, Agent: "http://127.0.0.1:1"})
-	_, _, kept = s.LatestReport(bert)
-	assert.False(t, kept, "another agent's report says nothing of this one")
+	assert.Nil(t, s.Latest(bert).Report, "another agent's report says nothing of this one")
 }
 
 func TestACheckpointIsAskedForUntilItIsThere(t *testing.T) {

@@ -2,6 +2,7 @@ package progress
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -47,7 +48,7 @@ type Scraper struct {
 	queue   workqueue.TypedDelayingInterface[types.NamespacedName]
 
 	mu      sync.Mutex
-	targets map[types.NamespacedName]*target
+	targets map[types.NamespacedName]*Reading
 }
 
 // Target is where replica 0 of a job is asked. What is empty is not asked for.
@@ -62,13 +63,16 @@ type Target struct {
 	Urgent bool
 }
 
-// target is what is known of a job. Figures and report are those of the Target's present URLs.
-type target struct {
+// Reading is what is known of a job: where it is asked, and what was last read there.
+type Reading struct {
 	Target
 
-	figures  Figures
-	time     time.Time
-	report   *report.Report
+	// Figures of the worker, and when they were read; nil for none.
+	Figures *Figures
+	Time    time.Time
+	// Report of the checkpoint agent, which must not be changed; nil for none.
+	Report *report.Report
+
 	failures int
 }
 
@@ -81,18 +85,10 @@ type outcome struct {
 
 // NewScraper returns a Scraper that scrapes nothing until it is started and follows a job.
 func NewScraper(options ScraperOptions) *Scraper {
-	if options.Interval <= 0 {
-		options.Interval = 30 * time.Second
-	}
-	if options.Timeout <= 0 {
-		options.Timeout = 5 * time.Second
-	}
-	if options.Workers <= 0 {
-		options.Workers = 10
-	}
-	if options.Clock == nil {
-		options.Clock = clock.RealClock{}
-	}
+	options.Interval = cmp.Or(max(options.Interval, 0), 30*time.Second)
+	options.Timeout = cmp.Or(max(options.Timeout, 0), 5*time.Second)
+	options.Workers = cmp.Or(max(options.Workers, 0), 10)
+	options.Clock = cmp.Or[clock.WithTicker](options.Clock, clock.RealClock{})
 	transport := &http.Transport{IdleConnTimeout: 2 * options.Interval, MaxIdleConnsPerHost: 1, DisableCompression: true}
 	return &Scraper{
 		options: options,
@@ -104,7 +100,7 @@ func NewScraper(options ScraperOptions) *Scraper {
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
 			Name: "progress-scraper", Clock: options.Clock,
 		}),
-		targets: map[types.NamespacedName]*target{},
+		targets: map[types.NamespacedName]*Reading{},
 	}
 }
 
@@ -131,17 +127,17 @@ func (s *Scraper) Follow(job types.NamespacedName, to Target) {
 	case known == nil && to == Target{}:
 		return
 	case known == nil:
-		known = &target{}
+		known = &Reading{}
 		s.targets[job] = known
 	case known.Target == to:
 		return
 	}
-	next := target{Target: to}
+	next := Reading{Target: to}
 	if known.Metrics == to.Metrics {
-		next.figures, next.time = known.figures, known.time
+		next.Figures, next.Time = known.Figures, known.Time
 	}
 	if known.Agent == to.Agent {
-		next.report = known.report
+		next.Report = known.Report
 	}
 	*known = next
 	if to.Metrics != "" || to.Agent != "" {
@@ -156,27 +152,14 @@ func (s *Scraper) Forget(job types.NamespacedName) {
 	delete(s.targets, job)
 }
 
-// Latest returns the last figures of a job and when they were read; false when there are none.
-func (s *Scraper) Latest(job types.NamespacedName) (Figures, time.Time, bool) {
-	known := s.known(job)
-	return known.figures, known.time, !known.time.IsZero()
-}
-
-// LatestReport returns the last report of a job's checkpoint agent, which must not be changed, and the agent's URL; false
-// when there is none.
-func (s *Scraper) LatestReport(job types.NamespacedName) (last *report.Report, agent string, ok bool) {
-	known := s.known(job)
-	return known.report, known.Agent, known.report != nil
-}
-
-// known is empty for a job that is not followed.
-func (s *Scraper) known(job types.NamespacedName) target {
+// Latest returns what is known of a job; nothing of one that is not followed.
+func (s *Scraper) Latest(job types.NamespacedName) Reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.targets[job]; known != nil {
 		return *known
 	}
-	return target{}
+	return Reading{}
 }
 
 func (s *Scraper) work(ctx context.Context) {
@@ -192,7 +175,7 @@ func (s *Scraper) work(ctx context.Context) {
 
 // scrape asks the worker and the agent of a job at the same time, and tells once what both brought.
 func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
-	at := s.known(job).Target
+	at := s.Latest(job).Target
 	if at.Metrics == "" && at.Agent == "" {
 		return
 	}
@@ -230,17 +213,14 @@ func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (
 		return 0, false
 	}
 	if brought.figures != nil {
-		changed = known.time.IsZero() || !known.figures.Equal(*brought.figures)
-		known.figures, known.time = *brought.figures, s.options.Clock.Now()
+		changed = known.Figures == nil || !known.Figures.Equal(*brought.figures)
+		known.Figures, known.Time = brought.figures, s.options.Clock.Now()
 	}
 	if brought.report != nil {
-		changed = changed || known.report == nil || !sameNews(*known.report, *brought.report)
-		known.report = brought.report
+		changed = changed || known.Report == nil || !sameNews(*known.Report, *brought.report)
+		known.Report = brought.report
 	}
-	again = s.options.Interval
-	if known.awaitsAnswer() {
-		again = min(known.poll(), again)
-	}
+	again = known.poll(s.options.Interval)
 	if brought.failed {
 		known.failures++
 		return min(firstRetry<<min(known.failures-1, 10), again), changed

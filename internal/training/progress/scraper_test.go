@@ -116,8 +116,8 @@ func (r *running) nextChange(t *testing.T) types.NamespacedName {
 func (r *running) knows(t *testing.T, job types.NamespacedName, epoch int32) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		figures, _, ok := r.Latest(job)
-		return ok && figures.Epoch == epoch
+		figures := r.Latest(job).Figures
+		return figures != nil && figures.Epoch == epoch
 	}, soon, time.Millisecond, "epoch %d was not read", epoch)
 }
 
@@ -125,16 +125,13 @@ var bert = types.NamespacedName{Namespace: "a", Name: "bert"}
 
 func TestANewJobIsScrapedAtOnce(t *testing.T) {
 	w, s := startWorker(t), startScraper(t, ScraperOptions{})
-	_, _, known := s.Latest(bert)
-	assert.False(t, known)
+	assert.Nil(t, s.Latest(bert).Figures)
 
 	s.Follow(bert, Target{Metrics: w.URL})
 
 	assert.Equal(t, bert, s.nextChange(t))
-	figures, at, known := s.Latest(bert)
-	assert.True(t, known)
-	assert.Equal(t, Figures{Epoch: 1}, figures)
-	assert.Equal(t, s.clock.Now(), at)
+	assert.Equal(t, &Figures{Epoch: 1}, s.Latest(bert).Figures)
+	assert.Equal(t, s.clock.Now(), s.Latest(bert).Time)
 }
 
 func TestOnlyChangedFiguresAreNews(t *testing.T) {
@@ -226,8 +223,7 @@ func TestFiguresStayWhenAScrapeFails(t *testing.T) {
 		before := w.scrapes.Load()
 		answer()
 		s.until(t, w.scraped(before+2)) // so that the outcome of the first is known
-		figures, _, _ := s.Latest(bert)
-		assert.Equal(t, Figures{Epoch: 1}, figures, "after %s", name)
+		assert.Equal(t, &Figures{Epoch: 1}, s.Latest(bert).Figures, "after %s", name)
 	}
 	assert.Empty(t, s.changed)
 }
@@ -284,8 +280,7 @@ func TestAJobThatIsNoLongerFollowedDropsItsFigures(t *testing.T) {
 	s.nextChange(t)
 
 	assert.Equal(t, int64(2), w.scrapes.Load(), "once for each job")
-	_, _, ok := s.Latest(bert)
-	assert.False(t, ok, "the figures of an attempt that has ended say nothing of the next")
+	assert.Nil(t, s.Latest(bert).Figures, "the figures of an attempt that has ended say nothing of the next")
 }
 
 func TestNotToFollowAnUnknownJobIsNothing(t *testing.T) {
@@ -305,8 +300,7 @@ func TestAScrapeThatEndsAfterItsJobIsForgottenIsDropped(t *testing.T) {
 	s.Forget(bert)
 	_, changed = s.record(bert, Target{Metrics: "http://new"}, outcome{figures: &Figures{Epoch: 9}})
 	assert.False(t, changed)
-	_, _, ok := s.Latest(bert)
-	assert.False(t, ok)
+	assert.Nil(t, s.Latest(bert).Figures)
 }
 
 func TestNoMoreJobsAreScrapedAtATimeThanThereAreWorkers(t *testing.T) {
