@@ -35,12 +35,7 @@ func (m *model) snapshot(now time.Time) scheduler.Snapshot {
 		is.Requested = plus(n.used, covered[n.Name], -1)
 		s.Nodes = append(s.Nodes, is)
 	}
-	for _, q := range m.queues {
-		s.Queues = append(s.Queues, q)
-	}
-	for _, c := range m.clusters {
-		s.Clusters = append(s.Clusters, c)
-	}
+	s.Queues, s.Clusters = slices.Collect(maps.Values(m.queues)), slices.Collect(maps.Values(m.clusters))
 	return s
 }
 

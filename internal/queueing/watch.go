@@ -60,16 +60,16 @@ func (s *Service) watchJobs(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := follow(ctx, s, &aiplatformv1alpha1.AIJobQueue{}, s.model.queues, queueOf); err != nil {
+	if err := follow(ctx, s, &aiplatformv1alpha1.AIJobQueue{}, s.model.queues); err != nil {
 		return err
 	}
-	return follow(ctx, s, &aiplatformv1alpha1.ComputeCluster{}, s.model.clusters, clusterOf)
+	return follow(ctx, s, &aiplatformv1alpha1.ComputeCluster{}, s.model.clusters)
 }
 
-// follow keeps what the scheduler must know of the objects of a kind, by their names.
-func follow[T client.Object, K any](ctx context.Context, s *Service, kind T, known map[string]K, of func(T) K) error {
+// follow keeps the objects of a kind, by their names.
+func follow[T client.Object](ctx context.Context, s *Service, kind T, known map[string]T) error {
 	return s.watch(ctx, kind, func(o client.Object) bool {
-		known[o.GetName()] = of(o.(T))
+		known[o.GetName()] = o.(T)
 		return true
 	}, func(o client.Object) bool {
 		delete(known, o.GetName())

@@ -73,7 +73,7 @@ func (c *cycle) fairLine(q *queue, all []*waiting) *fair {
 }
 
 func (f *fair) of(namespace string) *ledger {
-	return ledgerFor(f.queue.namespaces, namespace, f.queue.PerNamespace)
+	return ledgerFor(f.queue.namespaces, namespace, f.queue.Spec.NamespaceLimits)
 }
 
 func (f *fair) ofUser(job *Job) *ledger {

@@ -17,11 +17,11 @@ const (
 // preempt stops the cheapest jobs of lower priority that make room for a job, if there are such, and keeps the room for it.
 func (c *cycle) preempt(job *waiting, s *scopes) bool {
 	q := job.queue
-	if q == nil || !q.Preempts || c.preempted == preemptors || c.tried == tries {
+	if q == nil || q.Spec.PreemptionPolicy != aiplatformv1alpha1.PreemptLowerPriority || c.preempted == preemptors || c.tried == tries {
 		return false
 	}
 	// In a queue that does not go by priority only the first may, or another would come before it to the place.
-	if q.Algorithm != string(aiplatformv1alpha1.QueueByPriority) && q.Algorithm != "" && q.waits {
+	if q.Spec.Algorithm != aiplatformv1alpha1.QueueByPriority && q.Spec.Algorithm != "" && q.waits {
 		return false
 	}
 	if !c.mayHelp(job, s) {

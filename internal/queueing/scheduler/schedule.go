@@ -3,6 +3,8 @@ package scheduler
 import (
 	"slices"
 	"time"
+
+	"k8s.io/utils/ptr"
 )
 
 // verdict of a cycle on a job.
@@ -162,7 +164,7 @@ func (c *cycle) cannot(job *waiting) verdict {
 	switch {
 	case job.Queue != "" && job.queue == nil:
 		return noQueue
-	case job.queue != nil && job.queue.Suspended:
+	case job.queue != nil && ptr.Deref(job.queue.Spec.Suspend, false):
 		return suspended
 	case job.Cluster != "" && job.form.cluster == nil:
 		return noCluster
