@@ -26,6 +26,12 @@ const (
 // again is when waiting jobs are looked at although nothing changed: they grow older, and are told their new place.
 const again = minorInterval
 
+// Kinds for Changes that are no jobs.
+const (
+	KindQueue   = "AIJobQueue"
+	KindCluster = "ComputeCluster"
+)
+
 // figuresAfter is when the controllers of queues and clusters learn of other figures: those change by the hundred.
 const figuresAfter = 500 * time.Millisecond
 
@@ -54,11 +60,8 @@ type Service struct {
 	mgr     ctrl.Manager
 	options Options
 	sources []*Source
-	jobs    map[string]*notifier // by kind
-
-	queueNotifier, clusterNotifier notifier
-
-	wake chan struct{}
+	changes map[string]*notifier // by kind
+	wake    chan struct{}
 
 	mutex sync.Mutex
 	// model and what follows are guarded by the mutex.
@@ -73,8 +76,8 @@ func New(mgr ctrl.Manager, options Options) *Service {
 		options.Clock = clock.RealClock{}
 	}
 	return &Service{
-		mgr: mgr, options: options, jobs: map[string]*notifier{}, wake: make(chan struct{}, 1), model: newModel(),
-		queueNotifier: notifier{after: figuresAfter}, clusterNotifier: notifier{after: figuresAfter},
+		mgr: mgr, options: options, wake: make(chan struct{}, 1), model: newModel(),
+		changes: map[string]*notifier{KindQueue: {after: figuresAfter}, KindCluster: {after: figuresAfter}},
 	}
 }
 
@@ -85,20 +88,15 @@ func (s *Service) Add(kind Source) {
 }
 
 func (s *Service) notifierOf(kind string) *notifier {
-	if s.jobs[kind] == nil {
-		s.jobs[kind] = &notifier{}
+	if s.changes[kind] == nil {
+		s.changes[kind] = &notifier{}
 	}
-	return s.jobs[kind]
+	return s.changes[kind]
 }
 
-// Changes implements Decider. Call it before the manager starts.
+// Changes implements Decider. Of KindQueue and KindCluster it is the source of events for their controllers: another figure. Call it
+// before the manager starts.
 func (s *Service) Changes(kind string) source.Source { return s.notifierOf(kind).source() }
-
-// QueueChanges is the source of events for the controller of AIJobQueues: another figure of the queue.
-func (s *Service) QueueChanges() source.Source { return s.queueNotifier.source() }
-
-// ClusterChanges is the same for ComputeClusters.
-func (s *Service) ClusterChanges() source.Source { return s.clusterNotifier.source() }
 
 // NeedLeaderElection has only the leader decide.
 func (s *Service) NeedLeaderElection() bool { return true }
@@ -290,7 +288,7 @@ func (s *Service) tell(j *job) {
 
 func (s *Service) tellFigures(j *job) {
 	if j.Queue != "" {
-		s.queueNotifier.tell("", j.Queue)
+		s.changes[KindQueue].tell("", j.Queue)
 	}
 	if j.holds() || j.Cluster != "" {
 		s.tellClusters()
@@ -299,7 +297,7 @@ func (s *Service) tellFigures(j *job) {
 
 func (s *Service) tellClusters() {
 	for name := range s.model.clusters {
-		s.clusterNotifier.tell("", name)
+		s.changes[KindCluster].tell("", name)
 	}
 }
 
@@ -307,7 +305,7 @@ func (s *Service) tellAll() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for name := range s.model.queues {
-		s.queueNotifier.tell("", name)
+		s.changes[KindQueue].tell("", name)
 	}
 	s.tellClusters()
 }

@@ -93,7 +93,7 @@ func (s *Service) setJob(kind *Source, object client.Object) bool {
 		s.tellFigures(j)
 	}
 	if left != "" && left != is.Queue {
-		s.queueNotifier.tell("", left)
+		s.changes[KindQueue].tell("", left)
 	}
 	return changed
 }

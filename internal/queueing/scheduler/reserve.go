@@ -9,13 +9,6 @@ func (c *cycle) isHopeless(f *form) bool {
 		return true
 	}
 	if !f.known {
-		if c.empty.all == nil {
-			c.empty = newRoom(len(c.nodes.all), c.layout.width)
-			for i, node := range c.nodes.all {
-				c.layout.add(c.empty.of(int32(i)), &node.Allocatable, 1)
-				c.layout.add(c.empty.of(int32(i)), &node.Requested, -1)
-			}
-		}
 		f.hopeless, f.known = !c.roomFor(f, c.empty), true
 	}
 	return f.hopeless

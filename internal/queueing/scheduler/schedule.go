@@ -102,6 +102,7 @@ func begin(s *Snapshot) *cycle {
 		c.total[memorySum] += node.Allocatable.Memory
 		c.layout.add(row, &node.Requested, -1)
 	}
+	c.empty = c.free.clone()
 	c.running = runningOf(s.Running, &c.layout, c.nodes)
 	for i := range c.running.jobs {
 		h := &c.running.jobs[i]
