@@ -12,6 +12,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // observed is all that a plan is made from.
@@ -89,7 +90,7 @@ func plan(o observed) desired {
 	status := &p.desired.status
 	status.ObservedGeneration = o.job.Generation
 	switch {
-	case isFinished(status.Phase):
+	case status.Phase.Ended():
 		p.afterTheEnd(status)
 	case isDeleting(o.job):
 		p.finish(status, aiplatformv1alpha1.AIJobCancelled, reasons.Cancelled, "the AIJob is being deleted")
@@ -114,26 +115,13 @@ func plan(o observed) desired {
 	return p.desired
 }
 
-// isFinished says whether a phase is final.
-func isFinished(phase aiplatformv1alpha1.AIJobPhase) bool {
-	switch phase {
-	case aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.AIJobFailed, aiplatformv1alpha1.AIJobDeadLetter,
-		aiplatformv1alpha1.AIJobCancelled:
-		return true
-	}
-	return false
-}
-
 // isDeleting says whether the job is being deleted. That cancels it: finalizers may keep the object for long, and until it is gone
 // nothing else stops its pods.
 func isDeleting(job *aiplatformv1alpha1.AIJob) bool { return job.DeletionTimestamp != nil }
 
 // lookAgain has the job reconciled again after that time at the latest.
 func (p *planner) lookAgain(after time.Duration) {
-	after = max(after, time.Millisecond)
-	if p.desired.again == 0 || after < p.desired.again {
-		p.desired.again = after
-	}
+	p.desired.again = reconciling.Sooner(p.desired.again, after)
 }
 
 // lookAgainAt is lookAgain at a time.

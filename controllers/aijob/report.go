@@ -45,25 +45,22 @@ func couldWait(job *aiplatformv1alpha1.AIJob, after *aiplatformv1alpha1.AIJobSta
 // eventOf is the event of a step to the next status; nil when there is nothing to tell.
 func eventOf(job *aiplatformv1alpha1.AIJob, after *aiplatformv1alpha1.AIJobStatus) *reporting.Event {
 	before := &job.Status
-	event := func(kind, reason, action, note string) *reporting.Event {
-		return &reporting.Event{Type: kind, Reason: reason, Action: action, Note: note}
-	}
 	entered, same := before.Phase != after.Phase, before.Reason == after.Reason
 	switch after.Phase {
 	case aiplatformv1alpha1.AIJobScheduled:
 		switch {
 		case after.Reason != reasons.AdmittedByQueue && (entered || !same):
-			return event(corev1.EventTypeWarning, after.Reason, "Start", after.Message)
+			return &reporting.Event{Type: corev1.EventTypeWarning, Reason: after.Reason, Action: "Start", Note: after.Message}
 		case entered:
-			return event(corev1.EventTypeNormal, reasons.EventScheduled, "Schedule", after.Message)
+			return &reporting.Event{Type: corev1.EventTypeNormal, Reason: reasons.EventScheduled, Action: "Schedule", Note: after.Message}
 		}
 		return nil
 	case aiplatformv1alpha1.AIJobQueued:
 		switch {
 		case after.PreemptionCount > before.PreemptionCount && entered, isUserProblem(after.Reason) && (entered || !same):
-			return event(corev1.EventTypeWarning, after.Reason, "Queue", after.Message)
+			return &reporting.Event{Type: corev1.EventTypeWarning, Reason: after.Reason, Action: "Queue", Note: after.Message}
 		case after.Reason == reasons.Requeued && entered:
-			return event(corev1.EventTypeNormal, reasons.Requeued, "Queue", after.Message)
+			return &reporting.Event{Type: corev1.EventTypeNormal, Reason: reasons.Requeued, Action: "Queue", Note: after.Message}
 		}
 		return nil
 	}
@@ -100,7 +97,7 @@ func (r *Reconciler) count(o observed, after *aiplatformv1alpha1.AIJobStatus) {
 	switch {
 	case after.Phase == aiplatformv1alpha1.AIJobScheduled:
 		r.Metrics.Dispatched(o.now.Sub(refineTime(queuedAt(o.job), o.seen)))
-	case isFinished(after.Phase):
+	case after.Phase.Ended():
 		r.Metrics.Completed(string(after.Phase))
 		ran := before.Phase == aiplatformv1alpha1.AIJobRunning || before.Phase == aiplatformv1alpha1.AIJobScheduled
 		if ran && after.StartTime != nil && after.CompletionTime != nil {

@@ -195,7 +195,7 @@ func (p *planner) stopLeftovers() {
 
 // cancel has an AIJob stopped, unless it is being stopped already or has ended.
 func (p *planner) cancel(job *aiplatformv1alpha1.AIJob) {
-	if !jobEnded(job) && !ptr.Deref(job.Spec.Cancel, false) && job.DeletionTimestamp == nil {
+	if !job.Status.Phase.Ended() && !ptr.Deref(job.Spec.Cancel, false) && job.DeletionTimestamp == nil {
 		p.stop = append(p.stop, job)
 	}
 }
