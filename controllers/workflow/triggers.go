@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -177,19 +178,12 @@ func isOwn(names []string, name string) bool {
 
 // happened is when an event last came.
 func happened(e *corev1.Event) time.Time {
-	last := e.LastTimestamp.Time
-	for _, at := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time} {
-		if at.After(last) {
-			last = at
-		}
+	series := ptr.Deref(e.Series, corev1.EventSeries{})
+	told := []time.Time{e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time, series.LastObservedTime.Time}
+	if last := slices.MaxFunc(told, time.Time.Compare); !last.IsZero() {
+		return last
 	}
-	if e.Series != nil && e.Series.LastObservedTime.After(last) {
-		last = e.Series.LastObservedTime.Time
-	}
-	if last.IsZero() {
-		last = e.CreationTimestamp.Time
-	}
-	return last
+	return e.CreationTimestamp.Time
 }
 
 // bareEvent strips an event, before it enters the cache, of all that is not read.
