@@ -90,29 +90,25 @@ func (r *Reconciler) reconcile(ctx context.Context, job *aiplatformv1alpha1.AIJo
 			return 0, err
 		}
 		d := plan(o)
-		if isChanged(&job.Status, &d.status) {
-			if job, err = r.report(ctx, o, d.status); err != nil {
-				return 0, client.IgnoreNotFound(err)
-			}
-			continue
-		}
-		problem, err := r.apply(ctx, o, d)
-		if err != nil {
-			return 0, err
-		}
-		if problem != nil {
-			if o, err = r.observe(ctx, job); err != nil {
+		changed := isChanged(&job.Status, &d.status)
+		if !changed {
+			problem, err := r.apply(ctx, o, d)
+			if err != nil {
 				return 0, err
 			}
-			if job, err = r.report(ctx, o, refuse(o, problem)); err != nil {
-				return 0, client.IgnoreNotFound(err)
+			if problem != nil {
+				if o, err = r.observe(ctx, job); err != nil {
+					return 0, err
+				}
+				d.status, changed = refuse(o, problem), true
 			}
-			continue
 		}
-		if _, err := r.report(ctx, o, d.status); err != nil {
+		if job, err = r.report(ctx, o, d.status); err != nil {
 			return 0, client.IgnoreNotFound(err)
 		}
-		return d.again, nil
+		if !changed {
+			return d.again, nil
+		}
 	}
 	return time.Millisecond, nil
 }

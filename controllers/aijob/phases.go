@@ -148,7 +148,7 @@ func (p *planner) preempt(status *aiplatformv1alpha1.AIJobStatus) {
 // fail ends an attempt.
 func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, members []*corev1.Pod) {
 	status.ExitCode, status.Outputs = found.exitCode, outputsOf(members)
-	used, allowed := retriesUsed(p.job), maxRetries(p.job)
+	used, allowed := retriesUsed(p.job), ptr.Deref(p.job.Spec.RetryPolicy.MaxRetries, defaultRetries)
 	switch {
 	case found.kind == lost && status.Phase == aiplatformv1alpha1.AIJobScheduled && !hasWaited(found):
 		// A cluster that takes away what it has just given must not be asked again at once.

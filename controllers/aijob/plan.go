@@ -92,7 +92,7 @@ func plan(o observed) desired {
 	switch {
 	case status.Phase.Ended():
 		p.afterTheEnd(status)
-	case isDeleting(o.job):
+	case o.job.DeletionTimestamp != nil: // finalizers may keep it for long, and until it is gone nothing else stops its pods
 		p.finish(status, aiplatformv1alpha1.AIJobCancelled, reasons.Cancelled, "the AIJob is being deleted")
 	case ptr.Deref(o.job.Spec.Cancel, false):
 		p.finish(status, aiplatformv1alpha1.AIJobCancelled, reasons.Cancelled, "spec.cancel is true")
@@ -114,10 +114,6 @@ func plan(o observed) desired {
 	}
 	return p.desired
 }
-
-// isDeleting says whether the job is being deleted. That cancels it: finalizers may keep the object for long, and until it is gone
-// nothing else stops its pods.
-func isDeleting(job *aiplatformv1alpha1.AIJob) bool { return job.DeletionTimestamp != nil }
 
 // lookAgain has the job reconciled again after that time at the latest.
 func (p *planner) lookAgain(after time.Duration) {
@@ -158,7 +154,7 @@ func (p *planner) stopLive(status *aiplatformv1alpha1.AIJobStatus) bool {
 // afterTheEnd stops what still runs, brings a job back from DeadLetter when asked to, and deletes it in time.
 func (p *planner) afterTheEnd(status *aiplatformv1alpha1.AIJobStatus) {
 	quiet := p.stopLive(status)
-	if isDeleting(p.job) {
+	if p.job.DeletionTimestamp != nil {
 		return
 	}
 	if status.Phase == aiplatformv1alpha1.AIJobDeadLetter {
@@ -249,7 +245,7 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 		p.preempt(status)
 		return
 	}
-	if wait := causeMayFollow(p.now, members); wait > 0 {
+	if wait := program.CauseMayFollow(p.now, podend.FailedOf(members), len(members)); wait > 0 {
 		p.lookAgain(wait)
 		return
 	}
@@ -281,7 +277,7 @@ func (p *planner) members() []*corev1.Pod {
 	members := make([]*corev1.Pod, membersOf(p.job))
 	attempt := attemptOf(&p.job.Status)
 	for _, pod := range p.pods {
-		member, ok := memberOf(pod)
+		member, ok := number(pod, aiplatformv1alpha1.LabelMember)
 		of, known := number(pod, aiplatformv1alpha1.LabelAttempt)
 		if ok && known && of == attempt && int(member) < len(members) {
 			members[member] = pod

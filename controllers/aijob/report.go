@@ -25,7 +25,7 @@ func (r *Reconciler) report(ctx context.Context, o observed, status aiplatformv1
 		return nil, err
 	}
 	r.pacer.Wrote(client.ObjectKeyFromObject(o.job), o.now)
-	r.load.wrote(o.now, couldWait(o.job, &status))
+	r.load.wrote(o.now, isWaiting(o.job) && status.Phase == aiplatformv1alpha1.AIJobQueued) // which is only about its waiting
 	var events []reporting.Event
 	if event := eventOf(o.job, &status); event != nil && (!o.busy || event.Type != corev1.EventTypeNormal) {
 		events = append(events, *event)
@@ -35,11 +35,6 @@ func (r *Reconciler) report(ctx context.Context, o observed, status aiplatformv1
 	}, events...)
 	r.count(o, &status)
 	return next, nil
-}
-
-// couldWait says whether a status is only about a job's waiting.
-func couldWait(job *aiplatformv1alpha1.AIJob, after *aiplatformv1alpha1.AIJobStatus) bool {
-	return isWaiting(job) && after.Phase == aiplatformv1alpha1.AIJobQueued
 }
 
 // eventOf is the event of a step to the next status; nil when there is nothing to tell.

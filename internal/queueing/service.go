@@ -3,6 +3,7 @@ package queueing
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -64,10 +65,10 @@ type Service struct {
 	wake    chan struct{}
 
 	mutex sync.Mutex
-	// model and what follows are guarded by the mutex.
-	model  *model
-	listed bool // jobs, queues and clusters are known
-	synced bool // and nodes and pods as well
+	model *model // guarded by the mutex
+
+	listed atomic.Bool // jobs, queues and clusters are known
+	synced atomic.Bool // and nodes and pods as well
 }
 
 // New makes a Service.
@@ -125,7 +126,7 @@ func (s *Service) Decision(uid types.UID) (Decision, bool) {
 func (s *Service) Queue(name string) (QueueFigures, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.model.queueFigures(name), s.synced
+	return s.model.queueFigures(name), s.synced.Load()
 }
 
 // Cluster says what there is of the nodes with the labels, and what runs in the ComputeCluster of the name; false until nodes,
@@ -133,7 +134,7 @@ func (s *Service) Queue(name string) (QueueFigures, bool) {
 func (s *Service) Cluster(name string, selector map[string]string) (ClusterFigures, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if !s.synced {
+	if !s.synced.Load() {
 		return ClusterFigures{}, false
 	}
 	return s.model.clusterFigures(selector, name), true
@@ -144,8 +145,8 @@ func (s *Service) Cluster(name string, selector map[string]string) (ClusterFigur
 func (s *Service) NodeUses(nodes []string) (map[string]NodeUse, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if !s.synced {
-		return nil, s.listed && !s.model.needed()
+	if !s.synced.Load() {
+		return nil, s.listed.Load() && !s.model.needed()
 	}
 	return s.model.nodeUses(nodes), true
 }
@@ -166,9 +167,7 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.watchJobs(ctx); err != nil {
 		return err
 	}
-	s.mutex.Lock()
-	s.listed = true
-	s.mutex.Unlock()
+	s.listed.Store(true)
 	if !s.awaitWork(ctx) {
 		return nil
 	}
@@ -178,9 +177,7 @@ func (s *Service) Start(ctx context.Context) error {
 		}
 		return err
 	}
-	s.mutex.Lock()
-	s.synced = true
-	s.mutex.Unlock()
+	s.synced.Store(true)
 	s.tellAll()
 	return s.run(ctx)
 }

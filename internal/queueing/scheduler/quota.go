@@ -32,15 +32,10 @@ func needOf(job *Job) amounts {
 	return need
 }
 
-func (a *amounts) add(other *amounts) {
+// add other amounts, or take them away, with sign -1.
+func (a *amounts) add(other *amounts, sign int64) {
 	for i := range a {
-		a[i] += other[i]
-	}
-}
-
-func (a *amounts) subtract(other *amounts) {
-	for i := range a {
-		a[i] -= other[i]
+		a[i] += sign * other[i]
 	}
 }
 
@@ -70,13 +65,13 @@ func (l *ledger) short(need *amounts, used amounts) int {
 // now is what counts as used for a job that would start at once; soonest for one that waits for those that are being stopped.
 func (l *ledger) now() amounts {
 	used := l.used
-	used.add(&l.claimed)
+	used.add(&l.claimed, 1)
 	return used
 }
 
 func (l *ledger) soonest() amounts {
 	used := l.now()
-	used.subtract(&l.soon)
+	used.add(&l.soon, -1)
 	return used
 }
 
@@ -260,7 +255,7 @@ func (s *scopes) short(used func(*ledger) amounts, free *freed) (level, int, boo
 		}
 		holds := used(s[at].ledger)
 		if free != nil {
-			holds.subtract(&free[at])
+			holds.add(&free[at], -1)
 		}
 		if sum := s[at].short(&s[at].need, holds); sum >= 0 {
 			return level(at), sum, true

@@ -64,7 +64,7 @@ func (c *cycle) keep(job *waiting, s *scopes, placed []int32, when *room) {
 func (s *scopes) claim(job *waiting, upTo level) {
 	for at := range s {
 		if l := s[at].ledger; l != nil && level(at) <= upTo {
-			l.claimed.add(&s[at].need)
+			l.claimed.add(&s[at].need, 1)
 			if l.claimant == nil {
 				l.claimant = job
 			}

@@ -153,9 +153,9 @@ func count(row, request []int64, limit int) int {
 	return int(n)
 }
 
-// give changes a row by so many members; fewer than none are taken away.
-func give(row, request []int64, members int64) {
+// give changes a row by so many times what a member needs; fewer than none are taken away.
+func give(row, request []int64, times int64) {
 	for i, need := range request {
-		row[i] += members * need
+		row[i] += times * need
 	}
 }

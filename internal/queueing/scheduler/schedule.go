@@ -125,17 +125,17 @@ func begin(s *Snapshot) *cycle {
 // hold books what a job holds.
 func (c *cycle) hold(job *Job, s *scopes, need *amounts, q *queue, going bool) {
 	s.each(func(l *ledger, need *amounts) {
-		l.used.add(need)
+		l.used.add(need, 1)
 		if going {
-			l.soon.add(need)
+			l.soon.add(need, 1)
 		}
 	})
 	if q == nil || !q.fairShare() {
 		return
 	}
-	ledgerFor(q.members, tenant{job.Namespace, job.User}, nil).used.add(need)
+	ledgerFor(q.members, tenant{job.Namespace, job.User}, nil).used.add(need, 1)
 	if s[ofNamespace].ledger == nil {
-		ledgerFor(q.namespaces, job.Namespace, nil).used.add(need)
+		ledgerFor(q.namespaces, job.Namespace, nil).used.add(need, 1)
 	}
 }
 
