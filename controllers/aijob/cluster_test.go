@@ -210,11 +210,13 @@ func (c *cluster) place(pod *corev1.Pod) {
 	node := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	err := c.SubResource("binding").Create(c.t.Context(), pod, binding)
+	if err == nil {
+		err = c.Get(c.t.Context(), client.ObjectKeyFromObject(pod), pod)
+	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it was deleted meanwhile
 		return
 	}
 	require.NoError(c.t, err)
-	require.NoError(c.t, c.Get(c.t.Context(), client.ObjectKeyFromObject(pod), pod))
 	c.patchPod(pod, corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: ptr.To(metav1.Now()),
 		ContainerStatuses: []corev1.ContainerStatus{{

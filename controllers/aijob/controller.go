@@ -6,10 +6,8 @@ package aijob
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -20,6 +18,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -58,23 +57,20 @@ const maxPlans = 4
 
 // Reconcile brings one AIJob a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var job aiplatformv1alpha1.AIJob
-	if err := r.Get(ctx, request.NamespacedName, &job); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.pacer.Forget(request.NamespacedName)
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("read the AIJob: %w", err)
+	job, err := reconciling.Get[aiplatformv1alpha1.AIJob](ctx, r, request.Namespace, request.Name)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	again, err := r.reconcile(ctx, &job)
-	if again, ok := child.RetryAfter(err); ok {
-		return ctrl.Result{RequeueAfter: again}, nil
+	if job == nil {
+		r.pacer.Forget(request.NamespacedName)
+		return ctrl.Result{}, nil
 	}
-	result := ctrl.Result{RequeueAfter: again}
-	if isWaiting(&job) {
+	again, err := r.reconcile(ctx, job)
+	result, failed := reconciling.Result(again, err)
+	if err == nil && isWaiting(job) {
 		result.Priority = ptr.To(queueing.WaitsPriority)
 	}
-	return result, err
+	return result, failed
 }
 
 // isWaiting says whether a job was seen waiting.
@@ -94,29 +90,25 @@ func (r *Reconciler) reconcile(ctx context.Context, job *aiplatformv1alpha1.AIJo
 			return 0, err
 		}
 		d := plan(o)
-		if isChanged(&job.Status, &d.status) {
-			if job, err = r.report(ctx, o, d.status); err != nil {
-				return 0, client.IgnoreNotFound(err)
-			}
-			continue
-		}
-		problem, err := r.apply(ctx, o, d)
-		if err != nil {
-			return 0, err
-		}
-		if problem != nil {
-			if o, err = r.observe(ctx, job); err != nil {
+		changed := isChanged(&job.Status, &d.status)
+		if !changed {
+			problem, err := r.apply(ctx, o, d)
+			if err != nil {
 				return 0, err
 			}
-			if job, err = r.report(ctx, o, refuse(o, problem)); err != nil {
-				return 0, client.IgnoreNotFound(err)
+			if problem != nil {
+				if o, err = r.observe(ctx, job); err != nil {
+					return 0, err
+				}
+				d.status, changed = refuse(o, problem), true
 			}
-			continue
 		}
-		if _, err := r.report(ctx, o, d.status); err != nil {
+		if job, err = r.report(ctx, o, d.status); err != nil {
 			return 0, client.IgnoreNotFound(err)
 		}
-		return d.again, nil
+		if !changed {
+			return d.again, nil
+		}
 	}
 	return time.Millisecond, nil
 }

@@ -2,7 +2,6 @@ package aijob
 
 import (
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -66,11 +65,6 @@ func findFailure(members []*corev1.Pod) *failure {
 		found.exitCode = ptr.To(end.ExitCode)
 	}
 	return found
-}
-
-// causeMayFollow is how long to wait for the end of another member before those that lost a peer are judged; 0 for not at all.
-func causeMayFollow(now time.Time, members []*corev1.Pod) time.Duration {
-	return program.CauseMayFollow(now, podend.FailedOf(members), len(members))
 }
 
 func lossOf(reason, message string) *failure {

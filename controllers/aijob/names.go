@@ -30,9 +30,7 @@ func hostName(job string, member int32) string { return fmt.Sprintf("%s-%d", job
 // serviceName is the name of the headless Service of a gang.
 func serviceName(job string) string { return job + "-members" }
 
-// memberOf is the index of a pod in its job; false for a pod without one.
-func memberOf(pod *corev1.Pod) (int32, bool) { return number(pod, aiplatformv1alpha1.LabelMember) }
-
+// number in a label of a pod; false for a pod without one.
 func number(pod *corev1.Pod, label string) (int32, bool) {
 	value, err := strconv.ParseInt(pod.Labels[label], 10, 32)
 	return int32(value), err == nil && value >= 0

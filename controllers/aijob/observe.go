@@ -2,7 +2,7 @@ package aijob
 
 import (
 	"context"
-	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -11,6 +11,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // podJobIndex is the cache index of pods by the name of their job.
@@ -29,12 +30,11 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 		return o, err
 	}
 	if isGang(job) && job.Status.Phase == aiplatformv1alpha1.AIJobScheduled {
-		var service corev1.Service
-		found, err := child.Find(ctx, r.children.Client, client.ObjectKey{Namespace: job.Namespace, Name: serviceName(job.Name)}, &service)
+		service, err := reconciling.Get[corev1.Service](ctx, r.children.Client, job.Namespace, serviceName(job.Name))
 		if err != nil {
 			return o, err
 		}
-		o.service = found && metav1.IsControlledBy(&service, job)
+		o.service = service != nil && metav1.IsControlledBy(service, job)
 	}
 	o.decision, o.decided = r.Decider.Decision(job.UID)
 	return o, nil
@@ -44,57 +44,47 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 // for what is being written for all other jobs.
 func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	for {
-		var pods corev1.PodList
-		err := r.children.Client.List(ctx, &pods, client.InNamespace(o.job.Namespace), client.MatchingFields{podJobIndex: o.job.Name},
-			client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+		pods, err := reconciling.List[*corev1.Pod](ctx, r.children.Client, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
+			client.MatchingFields{podJobIndex: o.job.Name}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 		if err != nil {
-			return fmt.Errorf("list pods: %w", err)
+			return err
 		}
-		o.pods = nil
-		for i := range pods.Items {
-			if metav1.IsControlledBy(&pods.Items[i], o.job) {
-				o.pods = append(o.pods, &pods.Items[i])
-			}
+		o.pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, o.job) })
+		if o.job.Status.Phase != aiplatformv1alpha1.AIJobScheduled {
+			return nil
 		}
-		more, err := r.awaitMade(ctx, o)
+		more := false
+		// To read a pod waits until the cache shows it if this manager has created it. One whose label was changed is in no list.
+		err = eachMissing(ctx, r.children.Client, o, func(_ int32, pod *corev1.Pod) {
+			more = more || pod.Labels[aiplatformv1alpha1.LabelAIJob] == o.job.Name
+		}, client.UnsafeDisableDeepCopy)
 		if err != nil || !more {
 			return err
 		}
 	}
 }
 
-// awaitMade waits until the cache shows the pods that this manager has created for a job, and says whether another list has more of them: a
-// pod whose label was changed is in none.
-func (r *Reconciler) awaitMade(ctx context.Context, o *observed) (bool, error) {
-	if o.job.Status.Phase != aiplatformv1alpha1.AIJobScheduled {
-		return false, nil
-	}
-	more := false
-	for _, member := range missing(o) {
-		var pod corev1.Pod
-		key := client.ObjectKey{Namespace: o.job.Namespace, Name: nameOf(o.job, member)}
-		found, err := child.Find(ctx, r.children.Client, key, &pod, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return false, err
-		}
-		listed := found && pod.Labels[aiplatformv1alpha1.LabelAIJob] == o.job.Name
-		more = more || (listed && metav1.IsControlledBy(&pod, o.job))
-	}
-	return more, nil
-}
-
-// missing are the members whose pods a job should have now and does not have in the cache.
-func missing(o *observed) (members []int32) {
-	there := map[string]bool{}
+// eachMissing reads, for the members whose pods a job should have now and that were not listed, the pods that there are.
+func eachMissing(ctx context.Context, from client.Reader, o *observed, tell func(int32, *corev1.Pod), options ...client.GetOption) error {
+	listed := map[string]bool{}
 	for _, pod := range o.pods {
-		there[pod.Name] = true
+		listed[pod.Name] = true
 	}
 	for member := range membersOf(o.job) {
-		if !there[nameOf(o.job, member)] {
-			members = append(members, member)
+		key := client.ObjectKey{Namespace: o.job.Namespace, Name: nameOf(o.job, member)}
+		if listed[key.Name] {
+			continue
+		}
+		var pod corev1.Pod
+		found, err := child.Find(ctx, from, key, &pod, options...)
+		if err != nil {
+			return err
+		}
+		if found && metav1.IsControlledBy(&pod, o.job) {
+			tell(member, &pod)
 		}
 	}
-	return members
+	return nil
 }
 
 // observeHidden asks the API server for pods of a job that the cache lacks though they should long be there: they were deleted, or only
@@ -109,19 +99,10 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 	default:
 		return nil
 	}
-	for _, member := range missing(o) {
-		var pod corev1.Pod
-		found, err := child.Find(ctx, r.Direct, client.ObjectKey{Namespace: o.job.Namespace, Name: nameOf(o.job, member)}, &pod)
-		if err != nil {
-			return err
-		}
-		if found && metav1.IsControlledBy(&pod, o.job) {
-			pod.Labels = buildPod(o.job, member, "", "").Labels
-			o.pods = append(o.pods, &pod)
-			o.hidden = true
-		}
-	}
-	return nil
+	return eachMissing(ctx, r.Direct, o, func(member int32, pod *corev1.Pod) {
+		pod.Labels = buildPod(o.job, member, "", "").Labels
+		o.pods, o.hidden = append(o.pods, pod), true
+	})
 }
 
 // priorityClass of a job's pods: that of its queue, when the cluster has it.
@@ -129,14 +110,13 @@ func (r *Reconciler) priorityClass(ctx context.Context, job *aiplatformv1alpha1.
 	if job.Spec.QueueName == "" {
 		return "", nil
 	}
-	var queue aiplatformv1alpha1.AIJobQueue
-	found, err := child.Find(ctx, r, client.ObjectKey{Name: job.Spec.QueueName}, &queue)
-	name := queue.Spec.PriorityClass
-	if !found || name == "" {
+	queue, err := reconciling.Get[aiplatformv1alpha1.AIJobQueue](ctx, r, "", job.Spec.QueueName)
+	if queue == nil || queue.Spec.PriorityClass == "" {
 		return "", err
 	}
-	if found, err = child.Find(ctx, r.Direct, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{}); !found {
+	class, err := reconciling.Get[schedulingv1.PriorityClass](ctx, r.Direct, "", queue.Spec.PriorityClass)
+	if class == nil {
 		return "", err
 	}
-	return name, nil
+	return class.Name, nil
 }

@@ -12,6 +12,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -147,7 +148,7 @@ func (p *planner) preempt(status *aiplatformv1alpha1.AIJobStatus) {
 // fail ends an attempt.
 func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, members []*corev1.Pod) {
 	status.ExitCode, status.Outputs = found.exitCode, outputsOf(members)
-	used, allowed := retriesUsed(p.job), maxRetries(p.job)
+	used, allowed := retriesUsed(p.job), ptr.Deref(p.job.Spec.RetryPolicy.MaxRetries, defaultRetries)
 	switch {
 	case found.kind == lost && status.Phase == aiplatformv1alpha1.AIJobScheduled && !hasWaited(found):
 		// A cluster that takes away what it has just given must not be asked again at once.
@@ -158,7 +159,9 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 		p.queue(status, found.reason, found.message+"; the job is queued again, which does not count as a retry")
 		p.stopLive(status)
 	case found.kind == refused:
-		p.pause(status, found, jittered(p.job, pauseAfter(status.PreemptionCount)))
+		// The job may never be able to start, and keeps resources from others at every attempt.
+		pause := reconciling.Doubled(refusalPause, longestRefusalPause, int(status.PreemptionCount))
+		p.pause(status, found, jittered(p.job, pause))
 		status.PreemptionCount++
 	case found.kind == hopeless:
 		p.finish(status, aiplatformv1alpha1.AIJobFailed, found.reason, found.message)
@@ -170,12 +173,6 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 		status.RetryCount++
 		p.pause(status, found, backoff(p.job, used))
 	}
-}
-
-// pauseAfter is how long a job waits that the cluster refused to start so often. It grows: the job may never be able to start, and keeps
-// resources from others at every attempt.
-func pauseAfter(losses int32) time.Duration {
-	return min(refusalPause<<min(max(losses, 0), 6), longestRefusalPause)
 }
 
 // hasWaited says whether the attempt lasted long enough to need no pause after it.

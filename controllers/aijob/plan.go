@@ -12,6 +12,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // observed is all that a plan is made from.
@@ -89,9 +90,9 @@ func plan(o observed) desired {
 	status := &p.desired.status
 	status.ObservedGeneration = o.job.Generation
 	switch {
-	case isFinished(status.Phase):
+	case status.Phase.Ended():
 		p.afterTheEnd(status)
-	case isDeleting(o.job):
+	case o.job.DeletionTimestamp != nil: // finalizers may keep it for long, and until it is gone nothing else stops its pods
 		p.finish(status, aiplatformv1alpha1.AIJobCancelled, reasons.Cancelled, "the AIJob is being deleted")
 	case ptr.Deref(o.job.Spec.Cancel, false):
 		p.finish(status, aiplatformv1alpha1.AIJobCancelled, reasons.Cancelled, "spec.cancel is true")
@@ -114,26 +115,9 @@ func plan(o observed) desired {
 	return p.desired
 }
 
-// isFinished says whether a phase is final.
-func isFinished(phase aiplatformv1alpha1.AIJobPhase) bool {
-	switch phase {
-	case aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.AIJobFailed, aiplatformv1alpha1.AIJobDeadLetter,
-		aiplatformv1alpha1.AIJobCancelled:
-		return true
-	}
-	return false
-}
-
-// isDeleting says whether the job is being deleted. That cancels it: finalizers may keep the object for long, and until it is gone
-// nothing else stops its pods.
-func isDeleting(job *aiplatformv1alpha1.AIJob) bool { return job.DeletionTimestamp != nil }
-
 // lookAgain has the job reconciled again after that time at the latest.
 func (p *planner) lookAgain(after time.Duration) {
-	after = max(after, time.Millisecond)
-	if p.desired.again == 0 || after < p.desired.again {
-		p.desired.again = after
-	}
+	p.desired.again = reconciling.Sooner(p.desired.again, after)
 }
 
 // lookAgainAt is lookAgain at a time.
@@ -170,7 +154,7 @@ func (p *planner) stopLive(status *aiplatformv1alpha1.AIJobStatus) bool {
 // afterTheEnd stops what still runs, brings a job back from DeadLetter when asked to, and deletes it in time.
 func (p *planner) afterTheEnd(status *aiplatformv1alpha1.AIJobStatus) {
 	quiet := p.stopLive(status)
-	if isDeleting(p.job) {
+	if p.job.DeletionTimestamp != nil {
 		return
 	}
 	if status.Phase == aiplatformv1alpha1.AIJobDeadLetter {
@@ -261,7 +245,7 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 		p.preempt(status)
 		return
 	}
-	if wait := causeMayFollow(p.now, members); wait > 0 {
+	if wait := program.CauseMayFollow(p.now, podend.FailedOf(members), len(members)); wait > 0 {
 		p.lookAgain(wait)
 		return
 	}
@@ -293,7 +277,7 @@ func (p *planner) members() []*corev1.Pod {
 	members := make([]*corev1.Pod, membersOf(p.job))
 	attempt := attemptOf(&p.job.Status)
 	for _, pod := range p.pods {
-		member, ok := memberOf(pod)
+		member, ok := number(pod, aiplatformv1alpha1.LabelMember)
 		of, known := number(pod, aiplatformv1alpha1.LabelAttempt)
 		if ok && known && of == attempt && int(member) < len(members) {
 			members[member] = pod

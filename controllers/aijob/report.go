@@ -25,7 +25,7 @@ func (r *Reconciler) report(ctx context.Context, o observed, status aiplatformv1
 		return nil, err
 	}
 	r.pacer.Wrote(client.ObjectKeyFromObject(o.job), o.now)
-	r.load.wrote(o.now, couldWait(o.job, &status))
+	r.load.wrote(o.now, isWaiting(o.job) && status.Phase == aiplatformv1alpha1.AIJobQueued) // which is only about its waiting
 	var events []reporting.Event
 	if event := eventOf(o.job, &status); event != nil && (!o.busy || event.Type != corev1.EventTypeNormal) {
 		events = append(events, *event)
@@ -37,33 +37,25 @@ func (r *Reconciler) report(ctx context.Context, o observed, status aiplatformv1
 	return next, nil
 }
 
-// couldWait says whether a status is only about a job's waiting.
-func couldWait(job *aiplatformv1alpha1.AIJob, after *aiplatformv1alpha1.AIJobStatus) bool {
-	return isWaiting(job) && after.Phase == aiplatformv1alpha1.AIJobQueued
-}
-
 // eventOf is the event of a step to the next status; nil when there is nothing to tell.
 func eventOf(job *aiplatformv1alpha1.AIJob, after *aiplatformv1alpha1.AIJobStatus) *reporting.Event {
 	before := &job.Status
-	event := func(kind, reason, action, note string) *reporting.Event {
-		return &reporting.Event{Type: kind, Reason: reason, Action: action, Note: note}
-	}
 	entered, same := before.Phase != after.Phase, before.Reason == after.Reason
 	switch after.Phase {
 	case aiplatformv1alpha1.AIJobScheduled:
 		switch {
 		case after.Reason != reasons.AdmittedByQueue && (entered || !same):
-			return event(corev1.EventTypeWarning, after.Reason, "Start", after.Message)
+			return &reporting.Event{Type: corev1.EventTypeWarning, Reason: after.Reason, Action: "Start", Note: after.Message}
 		case entered:
-			return event(corev1.EventTypeNormal, reasons.EventScheduled, "Schedule", after.Message)
+			return &reporting.Event{Type: corev1.EventTypeNormal, Reason: reasons.EventScheduled, Action: "Schedule", Note: after.Message}
 		}
 		return nil
 	case aiplatformv1alpha1.AIJobQueued:
 		switch {
 		case after.PreemptionCount > before.PreemptionCount && entered, isUserProblem(after.Reason) && (entered || !same):
-			return event(corev1.EventTypeWarning, after.Reason, "Queue", after.Message)
+			return &reporting.Event{Type: corev1.EventTypeWarning, Reason: after.Reason, Action: "Queue", Note: after.Message}
 		case after.Reason == reasons.Requeued && entered:
-			return event(corev1.EventTypeNormal, reasons.Requeued, "Queue", after.Message)
+			return &reporting.Event{Type: corev1.EventTypeNormal, Reason: reasons.Requeued, Action: "Queue", Note: after.Message}
 		}
 		return nil
 	}
@@ -100,7 +92,7 @@ func (r *Reconciler) count(o observed, after *aiplatformv1alpha1.AIJobStatus) {
 	switch {
 	case after.Phase == aiplatformv1alpha1.AIJobScheduled:
 		r.Metrics.Dispatched(o.now.Sub(refineTime(queuedAt(o.job), o.seen)))
-	case isFinished(after.Phase):
+	case after.Phase.Ended():
 		r.Metrics.Completed(string(after.Phase))
 		ran := before.Phase == aiplatformv1alpha1.AIJobRunning || before.Phase == aiplatformv1alpha1.AIJobScheduled
 		if ran && after.StartTime != nil && after.CompletionTime != nil {

@@ -32,10 +32,6 @@ func retriesUsed(job *aiplatformv1alpha1.AIJob) int32 {
 	return max(job.Status.RetryCount-int32(before), 0)
 }
 
-func maxRetries(job *aiplatformv1alpha1.AIJob) int32 {
-	return ptr.Deref(job.Spec.RetryPolicy.MaxRetries, defaultRetries)
-}
-
 // backoff is the pause before a retry; used is the number of retries before it.
 func backoff(job *aiplatformv1alpha1.AIJob, used int32) time.Duration {
 	policy := job.Spec.RetryPolicy

@@ -19,11 +19,7 @@ func Source() queueing.Source {
 	return queueing.Source{
 		Kind: kindAIJob, Object: &aiplatformv1alpha1.AIJob{},
 		Job: func(object client.Object) (scheduler.Job, queueing.State) {
-			job, ok := object.(*aiplatformv1alpha1.AIJob)
-			if !ok {
-				return scheduler.Job{}, queueing.Uninvolved
-			}
-			return schedulable(job)
+			return schedulable(object.(*aiplatformv1alpha1.AIJob))
 		},
 	}
 }
@@ -43,7 +39,7 @@ func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, queueing.State) 
 		state = queueing.Waiting
 	}
 	if state == queueing.Uninvolved {
-		return scheduler.Job{UID: job.UID, Kind: kindAIJob, Namespace: job.Namespace, Name: job.Name}, state
+		return scheduler.Job{}, state
 	}
 	described := scheduler.Job{
 		UID: job.UID, Kind: kindAIJob, Namespace: job.Namespace, Name: job.Name,

@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -19,6 +18,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
@@ -27,8 +27,8 @@ import (
 type ClusterFigures interface {
 	// Cluster returns the figures of the nodes with the labels, and of the jobs in the cluster of the name; false while they are not known.
 	Cluster(name string, selector map[string]string) (queueing.ClusterFigures, bool)
-	// ClusterChanges reports clusters whose figures may have changed.
-	ClusterChanges() source.Source
+	// Changes reports the clusters whose figures may have changed, when it is asked for their kind.
+	Changes(kind string) source.Source
 }
 
 // ClusterReconciler writes the status of ComputeClusters.
@@ -40,7 +40,7 @@ type ClusterReconciler struct {
 	// Figures of the clusters.
 	Figures ClusterFigures
 
-	reporter reporter
+	pacer reporting.Pacer
 }
 
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=computeclusters,verbs=list;watch
@@ -48,35 +48,30 @@ type ClusterReconciler struct {
 
 // SetupWithManager registers the controller.
 func (r *ClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("computecluster").
 		For(&aiplatformv1alpha1.ComputeCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(r.Figures.ClusterChanges()).
-		Complete(tracing.Reconciler("ComputeCluster", r))
-	if err != nil {
-		return fmt.Errorf("set up the ComputeCluster controller: %w", err)
-	}
-	return nil
+		WatchesRawSource(r.Figures.Changes(queueing.KindCluster)).
+		Complete(tracing.Reconciler(queueing.KindCluster, r))
 }
 
 // Reconcile brings the status of one cluster up to date.
 func (r *ClusterReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var cluster aiplatformv1alpha1.ComputeCluster
-	if found, err := r.reporter.read(ctx, r, request.NamespacedName, &cluster); !found {
-		return ctrl.Result{}, err
-	}
+	return reconciling.Object(ctx, r, request, &aiplatformv1alpha1.ComputeCluster{}, r.pacer.Forget, r.reconcile)
+}
+
+func (r *ClusterReconciler) reconcile(ctx context.Context, cluster *aiplatformv1alpha1.ComputeCluster) (time.Duration, error) {
 	figures, known := r.Figures.Cluster(cluster.Name, queueing.Selector(cluster.Spec.NodeSelector))
 	if !known {
-		return ctrl.Result{}, nil // the cluster is reconciled again when they are
+		return 0, nil // the cluster is reconciled again when they are
 	}
-	o := observedCluster{cluster: &cluster, figures: figures, now: r.Clock.Now()}
+	o := observedCluster{cluster: cluster, figures: figures, now: r.Clock.Now()}
 	next := cluster.DeepCopy()
 	next.Status = planCluster(o)
 	before, after := &cluster.Status, &next.Status
-	urgent := before.Health != after.Health || !isSameReadiness(before.Conditions, after.Conditions)
-	return r.reporter.report(ctx, r, &cluster, next, reporting.Transition{
+	return report(ctx, r, &r.pacer, cluster, next, reporting.Transition{
 		From: string(before.Health), To: string(after.Health), Before: before.Conditions, After: after.Conditions,
-	}, urgent, o.now)
+	}, o.now)
 }
 
 // observedCluster is all that a cluster's plan is made from.
@@ -125,13 +120,6 @@ func noNodes(cluster *aiplatformv1alpha1.ComputeCluster) string {
 		return "the Kubernetes cluster has no nodes"
 	}
 	return "no node has all labels of spec.nodeSelector: label nodes, or correct it"
-}
-
-// isSameReadiness says whether conditions differ in wording alone.
-func isSameReadiness(a, b []metav1.Condition) bool {
-	before, after := meta.FindStatusCondition(a, reasons.ConditionReady), meta.FindStatusCondition(b, reasons.ConditionReady)
-	return before != nil && after != nil && before.Status == after.Status && before.Reason == after.Reason &&
-		before.ObservedGeneration == after.ObservedGeneration
 }
 
 func count(n int64) int32 { return int32(min(n, math.MaxInt32)) }

@@ -30,7 +30,7 @@ func (f *clusterFigures) Cluster(_ string, selector map[string]string) (queueing
 	f.selector = selector
 	return f.of, f.known
 }
-func (f *clusterFigures) ClusterChanges() source.Source { return nil }
+func (f *clusterFigures) Changes(string) source.Source { return nil }
 
 func TestTheStatusIsWrittenSparingly(t *testing.T) {
 	t.Parallel()

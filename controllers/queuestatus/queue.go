@@ -8,7 +8,6 @@ import (
 	"time"
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -24,8 +23,8 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
-	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
@@ -34,8 +33,8 @@ import (
 type QueueFigures interface {
 	// Queue returns the figures of the jobs of a queue; false while they are not known.
 	Queue(name string) (queueing.QueueFigures, bool)
-	// QueueChanges reports queues whose figures changed or became known.
-	QueueChanges() source.Source
+	// Changes reports the queues whose figures changed or became known, when it is asked for their kind.
+	Changes(kind string) source.Source
 }
 
 // QueueReconciler writes the status of AIJobQueues.
@@ -47,7 +46,7 @@ type QueueReconciler struct {
 	// Figures of the queues.
 	Figures QueueFigures
 
-	reporter reporter
+	pacer reporting.Pacer
 }
 
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch
@@ -57,56 +56,43 @@ type QueueReconciler struct {
 // SetupWithManager registers the controller.
 func (r *QueueReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	comesOrGoes := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("aijobqueue").
 		For(&aiplatformv1alpha1.AIJobQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfClass), builder.WithPredicates(comesOrGoes)).
-		WatchesRawSource(r.Figures.QueueChanges()).
-		Complete(tracing.Reconciler("AIJobQueue", r))
-	if err != nil {
-		return fmt.Errorf("set up the AIJobQueue controller: %w", err)
-	}
-	return nil
+		WatchesRawSource(r.Figures.Changes(queueing.KindQueue)).
+		Complete(tracing.Reconciler(queueing.KindQueue, r))
 }
 
 // queuesOfClass are the queues that name a PriorityClass.
 func (r *QueueReconciler) queuesOfClass(ctx context.Context, class client.Object) []reconcile.Request {
-	var queues aiplatformv1alpha1.AIJobQueueList
-	if err := r.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range queues.Items {
-		if queues.Items[i].Spec.PriorityClass == class.GetName() {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&queues.Items[i])})
-		}
-	}
-	return requests
+	return reconciling.Matching(ctx, r, &aiplatformv1alpha1.AIJobQueueList{}, func(queue *aiplatformv1alpha1.AIJobQueue) bool {
+		return queue.Spec.PriorityClass == class.GetName()
+	})
 }
 
 // Reconcile brings the status of one queue up to date.
 func (r *QueueReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var queue aiplatformv1alpha1.AIJobQueue
-	if found, err := r.reporter.read(ctx, r, request.NamespacedName, &queue); !found {
-		return ctrl.Result{}, err
-	}
+	return reconciling.Object(ctx, r, request, &aiplatformv1alpha1.AIJobQueue{}, r.pacer.Forget, r.reconcile)
+}
+
+func (r *QueueReconciler) reconcile(ctx context.Context, queue *aiplatformv1alpha1.AIJobQueue) (time.Duration, error) {
 	figures, known := r.Figures.Queue(queue.Name)
 	if !known {
-		return ctrl.Result{}, nil // the queue is reconciled again when they are
+		return 0, nil // the queue is reconciled again when they are
 	}
-	o := observedQueue{queue: &queue, figures: figures, now: r.Clock.Now()}
+	o := observedQueue{queue: queue, figures: figures, now: r.Clock.Now()}
 	if name := queue.Spec.PriorityClass; name != "" {
-		found, err := child.Find(ctx, r, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
+		class, err := reconciling.Get[schedulingv1.PriorityClass](ctx, r, "", name)
 		if err != nil {
-			return ctrl.Result{}, err
+			return 0, err
 		}
-		o.classMissing = !found
+		o.classMissing = class == nil
 	}
 	next := queue.DeepCopy()
 	next.Status = planQueue(o)
-	before, after := queue.Status.Conditions, next.Status.Conditions
-	urgent := !equality.Semantic.DeepEqual(before, after)
-	return r.reporter.report(ctx, r, &queue, next, reporting.Transition{Before: before, After: after}, urgent, o.now)
+	told := reporting.Transition{Before: queue.Status.Conditions, After: next.Status.Conditions}
+	return report(ctx, r, &r.pacer, queue, next, told, o.now)
 }
 
 // observedQueue is all that a queue's plan is made from.

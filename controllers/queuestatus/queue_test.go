@@ -28,7 +28,7 @@ type queueFigures struct {
 }
 
 func (f *queueFigures) Queue(string) (queueing.QueueFigures, bool) { return f.of, f.known }
-func (f *queueFigures) QueueChanges() source.Source                { return nil }
+func (f *queueFigures) Changes(string) source.Source               { return nil }
 
 // world is a queue on a real API server whose status writes are counted.
 type world struct {

@@ -15,20 +15,13 @@ import (
 // retryRefused is when to try again what the API server refused and may accept later.
 const retryRefused = 30 * time.Second
 
-// refusedStage is a stage whose AIJob the API server refuses.
-type refusedStage struct {
-	name aiplatformv1alpha1.StageName
-	*child.Refusal
-}
-
-// isPermanent says whether trying again does not help: the stage fails.
-func (r refusedStage) isPermanent() bool {
-	return r.Reason == reasons.InvalidSpec || r.Reason == reasons.ObjectConflict
-}
+// refusals are those of the API server of the AIJobs of stages.
+type refusals map[aiplatformv1alpha1.StageName]*child.Refusal
 
 // apply does what the plan wants. Every step can be done again: a crash after any of them leads to the same. It returns the stages whose
 // AIJobs the API server refuses.
-func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (refused []refusedStage, err error) {
+func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (refusals, error) {
+	refused := refusals{}
 	for _, job := range d.stop {
 		if err := r.jobs().Merge(ctx, job, map[string]any{"spec": map[string]any{"cancel": true}}); err != nil {
 			return nil, err
@@ -38,7 +31,7 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (refused 
 		_, err := r.jobs().Create(ctx, o.workflow, job)
 		var refusal *child.Refusal
 		if errors.As(err, &refusal) {
-			refused = append(refused, refusedStage{aiplatformv1alpha1.StageName(job.Labels[aiplatformv1alpha1.LabelStage]), refusal})
+			refused[aiplatformv1alpha1.StageName(job.Labels[aiplatformv1alpha1.LabelStage])] = refusal
 		} else if err != nil {
 			return nil, err
 		}
@@ -54,15 +47,15 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (refused 
 func (r *Reconciler) jobs() child.Writer { return child.Writer{Client: r.Client, Direct: r.Direct} }
 
 // addRefused writes into a plan what the API server refused.
-func addRefused(o observed, d *desired, refused []refusedStage) {
+func addRefused(o observed, d *desired, refused refusals) {
 	if len(refused) == 0 {
 		return
 	}
 	p := planner{observed: o, desired: *d}
-	for _, one := range refused {
-		stage := p.stage(one.name)
+	for name, one := range refused {
+		stage := p.stage(name)
 		stage.JobName = ""
-		if one.isPermanent() {
+		if one.Reason == reasons.InvalidSpec || one.Reason == reasons.ObjectConflict { // trying again does not help
 			p.fail(stage, one.Message) // the other stages are stopped once this is written
 			continue
 		}

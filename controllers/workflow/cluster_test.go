@@ -133,7 +133,7 @@ func (c *cluster) phase(job *aiplatformv1alpha1.AIJob, phase aiplatformv1alpha1.
 		if phase == aiplatformv1alpha1.AIJobRunning {
 			s.StartTime = &now
 		}
-		if jobEnded(&aiplatformv1alpha1.AIJob{Status: *s}) {
+		if s.Phase.Ended() {
 			s.CompletionTime = &now
 		}
 		for i := 0; i < len(outputs); i += 2 {

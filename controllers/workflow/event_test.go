@@ -14,8 +14,8 @@ import (
 func TestWhatAWorkflowCausedDoesNotStartIt(t *testing.T) {
 	w := worldOf(stage("read")).triggered("event", "kind", "Pod", "reason", "Killing")
 	w.workflow.Status.Run = 5
-	about := func(name string) []corev1.Event {
-		return []corev1.Event{{
+	about := func(name string) []*corev1.Event {
+		return []*corev1.Event{{
 			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: name, UID: "of a pod"}, LastTimestamp: metav1.NewTime(builders.Noon.Add(time.Hour)),
 		}}
 	}

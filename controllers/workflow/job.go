@@ -89,15 +89,6 @@ func runOf(job *aiplatformv1alpha1.AIJob) int32 {
 	return int32(run)
 }
 
-// jobEnded says whether an AIJob has ended. One in DeadLetter has, until a user requeues it.
-func jobEnded(job *aiplatformv1alpha1.AIJob) bool {
-	switch job.Status.Phase {
-	case aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.AIJobFailed, aiplatformv1alpha1.AIJobDeadLetter, aiplatformv1alpha1.AIJobCancelled:
-		return true
-	}
-	return false
-}
-
 func stageEnded(stage *aiplatformv1alpha1.StageStatus) bool {
 	switch stage.Phase {
 	case aiplatformv1alpha1.StageSucceeded, aiplatformv1alpha1.StageFailed, aiplatformv1alpha1.StageSkipped:

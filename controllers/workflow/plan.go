@@ -125,19 +125,16 @@ func (p *planner) schedule(changed bool) {
 	}
 	next := p.status.NextStartTime
 	due := next != nil && !p.now.Before(next.Time)
-	if next == nil || (changed && !due) {
-		p.status.NextStartTime = ptr.To(metav1.NewTime(schedule.Next(p.now.UTC())))
-	}
 	switch {
-	case !due:
-	case p.running():
+	case due && p.running():
 		p.status.LastSkippedTime = next
-		p.status.NextStartTime = ptr.To(metav1.NewTime(schedule.Next(p.now.UTC())))
-	case p.problem() == nil:
-		p.status.NextStartTime = ptr.To(metav1.NewTime(schedule.Next(p.now.UTC())))
-		p.start()
-	default:
+	case due && p.problem() != nil:
 		return // an Agent that comes, or a change of the workflow, will tell
+	case due:
+		p.start()
+	}
+	if next == nil || changed || due {
+		p.status.NextStartTime = ptr.To(metav1.NewTime(schedule.Next(p.now.UTC())))
 	}
 	p.wake(p.status.NextStartTime.Sub(p.now))
 }
@@ -195,7 +192,7 @@ func (p *planner) stopLeftovers() {
 
 // cancel has an AIJob stopped, unless it is being stopped already or has ended.
 func (p *planner) cancel(job *aiplatformv1alpha1.AIJob) {
-	if !jobEnded(job) && !ptr.Deref(job.Spec.Cancel, false) && job.DeletionTimestamp == nil {
+	if !job.Status.Phase.Ended() && !ptr.Deref(job.Spec.Cancel, false) && job.DeletionTimestamp == nil {
 		p.stop = append(p.stop, job)
 	}
 }

@@ -42,7 +42,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return err
 	}
-	r.triggers = newTriggers(ctx, mgr)
+	if r.triggers, err = newTriggers(ctx, mgr); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agentworkflow").
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).

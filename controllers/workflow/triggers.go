@@ -11,13 +11,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -27,10 +28,10 @@ import (
 // reason, as long as a workflow needs it.
 type triggers struct {
 	ctx     context.Context
-	open    func(awaited) (cache.Cache, error)
+	core    rest.Interface
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
-	watches map[awaited]*eventWatch
+	watches map[awaited]eventWatch
 	wants   map[types.NamespacedName]awaited
 }
 
@@ -38,23 +39,18 @@ type triggers struct {
 type awaited struct{ namespace, kind, reason string }
 
 type eventWatch struct {
-	events cache.Cache
-	stop   context.CancelFunc
+	events   toolscache.Store
+	isSynced toolscache.InformerSynced
+	stop     context.CancelFunc
 }
 
-func newTriggers(ctx context.Context, mgr ctrl.Manager) *triggers {
-	return &triggers{
-		ctx: ctx, watches: map[awaited]*eventWatch{}, wants: map[types.NamespacedName]awaited{},
-		open: func(a awaited) (cache.Cache, error) {
-			selector := fields.SelectorFromSet(fields.Set{"involvedObject.kind": a.kind, "reason": a.reason})
-			return cache.New(mgr.GetConfig(), cache.Options{
-				HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-				ByObject: map[client.Object]cache.ByObject{&corev1.Event{}: {
-					Namespaces: map[string]cache.Config{a.namespace: {FieldSelector: selector}}, Transform: bareEvent,
-				}},
-			})
-		},
+func newTriggers(ctx context.Context, mgr ctrl.Manager) (*triggers, error) {
+	core, err := apiutil.RESTClientForGVK(corev1.SchemeGroupVersion.WithKind("Event"), false, false, mgr.GetConfig(),
+		serializer.NewCodecFactory(mgr.GetScheme()), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make the client that watches events: %w", err)
 	}
+	return &triggers{ctx: ctx, core: core, watches: map[awaited]eventWatch{}, wants: map[types.NamespacedName]awaited{}}, nil
 }
 
 // start takes the queue of the controller.
@@ -84,52 +80,39 @@ func (t *triggers) release(workflow types.NamespacedName) {
 }
 
 // want has a workflow woken by the events that it waits for from now on, and returns those that are known.
-func (t *triggers) want(ctx context.Context, workflow types.NamespacedName, a awaited) ([]corev1.Event, error) {
-	watch, err := t.watch(workflow, a)
-	if err != nil {
-		return nil, err
+func (t *triggers) want(ctx context.Context, workflow types.NamespacedName, a awaited) (known []*corev1.Event, err error) {
+	watch := t.watch(workflow, a)
+	if !toolscache.WaitForCacheSync(ctx.Done(), watch.isSynced) {
+		return nil, fmt.Errorf("watch the events %s of kind %s: %w", a.reason, a.kind, ctx.Err())
 	}
-	var list corev1.EventList
-	if err := watch.events.List(ctx, &list, client.InNamespace(a.namespace)); err != nil {
-		return nil, fmt.Errorf("list the events %s of kind %s: %w", a.reason, a.kind, err)
+	for _, event := range watch.events.List() {
+		known = append(known, event.(*corev1.Event))
 	}
-	return list.Items, nil
+	return known, nil
 }
 
-func (t *triggers) watch(workflow types.NamespacedName, a awaited) (*eventWatch, error) {
+func (t *triggers) watch(workflow types.NamespacedName, a awaited) eventWatch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if before, ok := t.wants[workflow]; ok && before != a {
 		t.release(workflow)
 	}
-	watch := t.watches[a]
-	if watch == nil {
-		events, err := t.open(a)
-		if err != nil {
-			return nil, fmt.Errorf("watch the events %s of kind %s: %w", a.reason, a.kind, err)
-		}
-		ctx, stop := context.WithCancel(t.ctx)
-		watch = &eventWatch{events: events, stop: stop}
-		go func() {
-			if err := events.Start(ctx); err != nil {
-				log.FromContext(ctx).Error(err, "Watch events", "namespace", a.namespace, "kind", a.kind, "reason", a.reason)
-			}
-		}()
-		informer, err := events.GetInformer(ctx, &corev1.Event{}, cache.BlockUntilSynced(false))
-		if err == nil {
-			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-				AddFunc:    func(any) { t.wake(a) },
-				UpdateFunc: func(_, _ any) { t.wake(a) },
-			})
-		}
-		if err != nil {
-			stop()
-			return nil, fmt.Errorf("watch the events %s of kind %s: %w", a.reason, a.kind, err)
-		}
-		t.watches[a] = watch
-	}
 	t.wants[workflow] = a
-	return watch, nil
+	watch, ok := t.watches[a]
+	if ok {
+		return watch
+	}
+	store, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
+		ListerWatcher: toolscache.NewListWatchFromClient(t.core, "events", a.namespace,
+			fields.SelectorFromSet(fields.Set{"involvedObject.kind": a.kind, "reason": a.reason})),
+		ObjectType: &corev1.Event{}, Transform: bareEvent,
+		Handler: toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { t.wake(a) }, UpdateFunc: func(_, _ any) { t.wake(a) }},
+	})
+	ctx, stop := context.WithCancel(t.ctx)
+	go informer.RunWithContext(ctx)
+	watch = eventWatch{store, informer.HasSynced, stop}
+	t.watches[a] = watch
+	return watch
 }
 
 // wake enqueues the workflows that wait for an event that came.
@@ -145,16 +128,18 @@ func (t *triggers) wake(a awaited) {
 
 // newest is when the newest of the events happened that the workflow did not cause itself, or since, when that is later.
 func newest(
-	since time.Time, known []corev1.Event, workflow *aiplatformv1alpha1.AgentWorkflow, jobs map[string]*aiplatformv1alpha1.AIJob,
+	since time.Time, known []*corev1.Event, workflow *aiplatformv1alpha1.AgentWorkflow, jobs map[string]*aiplatformv1alpha1.AIJob,
 ) time.Time {
 	own := map[types.UID]bool{workflow.UID: true}
 	for _, job := range jobs {
 		own[job.UID] = true
 	}
 	names := ownNames(workflow)
-	for i := range known {
-		about := &known[i].InvolvedObject
-		if at := happened(&known[i]); at.After(since) && !own[about.UID] && !isOwn(names, about.Name) {
+	for _, event := range known {
+		about := &event.InvolvedObject
+		if at := happened(event); at.After(since) && !own[about.UID] && !slices.ContainsFunc(names, func(job string) bool {
+			return about.Name == job || strings.HasPrefix(about.Name, job+"-")
+		}) {
 			since = at
 		}
 	}
@@ -171,25 +156,14 @@ func ownNames(workflow *aiplatformv1alpha1.AgentWorkflow) (names []string) {
 	return names
 }
 
-func isOwn(names []string, name string) bool {
-	return slices.ContainsFunc(names, func(job string) bool { return name == job || strings.HasPrefix(name, job+"-") })
-}
-
 // happened is when an event last came.
 func happened(e *corev1.Event) time.Time {
-	last := e.LastTimestamp.Time
-	for _, at := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time} {
-		if at.After(last) {
-			last = at
-		}
+	series := ptr.Deref(e.Series, corev1.EventSeries{})
+	told := []time.Time{e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time, series.LastObservedTime.Time}
+	if last := slices.MaxFunc(told, time.Time.Compare); !last.IsZero() {
+		return last
 	}
-	if e.Series != nil && e.Series.LastObservedTime.After(last) {
-		last = e.Series.LastObservedTime.Time
-	}
-	if last.IsZero() {
-		last = e.CreationTimestamp.Time
-	}
-	return last
+	return e.CreationTimestamp.Time
 }
 
 // bareEvent strips an event, before it enters the cache, of all that is not read.

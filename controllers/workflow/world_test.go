@@ -128,7 +128,7 @@ func (w *world) is(stage aiplatformv1alpha1.StageName, phase aiplatformv1alpha1.
 	if phase == aiplatformv1alpha1.AIJobRunning {
 		status.StartTime = &now
 	}
-	if jobEnded(w.job(stage)) {
+	if w.job(stage).Status.Phase.Ended() {
 		status.CompletionTime = &now
 	}
 }

@@ -45,8 +45,7 @@ func (m *model) take(decisions scheduler.Decisions, seen map[types.UID]int, now 
 		}
 		return j
 	}
-	for i := range decisions.Admitted {
-		a := decisions.Admitted[i]
+	for _, a := range decisions.Admitted {
 		j := current(a.UID)
 		if j == nil || j.holds() {
 			continue
@@ -66,8 +65,7 @@ func (m *model) take(decisions scheduler.Decisions, seen map[types.UID]int, now 
 		o.preempted++
 		o.tell = append(o.tell, j)
 	}
-	for i := range decisions.Waiting {
-		w := decisions.Waiting[i]
+	for _, w := range decisions.Waiting {
 		if j := current(w.UID); j != nil && !j.holds() && j.setWait(w, now, m.waiting) {
 			o.tell = append(o.tell, j)
 		}

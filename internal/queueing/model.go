@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
@@ -16,8 +17,8 @@ type model struct {
 	jobs     map[types.UID]*job
 	names    map[jobName]types.UID
 	inQueue  map[string]map[types.UID]*job
-	queues   map[string]scheduler.Queue
-	clusters map[string]scheduler.Cluster
+	queues   map[string]*aiplatformv1alpha1.AIJobQueue
+	clusters map[string]*aiplatformv1alpha1.ComputeCluster
 	waiting  int // jobs that wait and are not decided upon
 }
 
@@ -25,7 +26,7 @@ func newModel() *model {
 	return &model{
 		nodes: map[string]*node{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*job{}, names: map[jobName]types.UID{},
 		inQueue: map[string]map[types.UID]*job{},
-		queues:  map[string]scheduler.Queue{}, clusters: map[string]scheduler.Cluster{},
+		queues:  map[string]*aiplatformv1alpha1.AIJobQueue{}, clusters: map[string]*aiplatformv1alpha1.ComputeCluster{},
 	}
 }
 

@@ -10,10 +10,14 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
-// resourcesOf reads the amounts of a list as the scheduler counts them.
+// resourcesOf reads the amounts of a list as the scheduler counts them. Those below 0 are left out: no pod can have such requests, but the
+// template of one may, and it would make room that is not there.
 func resourcesOf(list corev1.ResourceList) scheduler.Resources {
 	var r scheduler.Resources
 	for name, quantity := range list {
+		if quantity.Sign() < 0 {
+			continue
+		}
 		switch name {
 		case corev1.ResourceCPU:
 			r.MilliCPU = quantity.MilliValue()
@@ -36,14 +40,9 @@ func resourcesOf(list corev1.ResourceList) scheduler.Resources {
 }
 
 // RequestsOf a pod, as the kube-scheduler counts them, the place of the pod itself included. A Source gives them as the needs
-// of a member. No amount is below 0: no pod can have such requests, but the template of one may, and it would make room that is not there.
+// of a member.
 func RequestsOf(spec *corev1.PodSpec) scheduler.Resources {
 	r := resourcesOf(resource.PodRequests(&corev1.Pod{Spec: *LimitsAsRequests(spec)}, resource.PodResourcesOptions{}))
-	r.MilliCPU, r.Memory, r.EphemeralStorage, r.GPUs = max(r.MilliCPU, 0), max(r.Memory, 0), max(r.EphemeralStorage, 0), max(r.GPUs, 0)
-	maps.DeleteFunc(r.Extended, func(_ corev1.ResourceName, amount int64) bool { return amount < 0 })
-	if len(r.Extended) == 0 {
-		r.Extended = nil
-	}
 	r.Pods = 1
 	return r
 }

@@ -3,6 +3,7 @@ package queueing
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,12 @@ const (
 
 // again is when waiting jobs are looked at although nothing changed: they grow older, and are told their new place.
 const again = minorInterval
+
+// Kinds for Changes that are no jobs.
+const (
+	KindQueue   = "AIJobQueue"
+	KindCluster = "ComputeCluster"
+)
 
 // figuresAfter is when the controllers of queues and clusters learn of other figures: those change by the hundred.
 const figuresAfter = 500 * time.Millisecond
@@ -54,17 +61,14 @@ type Service struct {
 	mgr     ctrl.Manager
 	options Options
 	sources []*Source
-	jobs    map[string]*notifier // by kind
-
-	queueNotifier, clusterNotifier notifier
-
-	wake chan struct{}
+	changes map[string]*notifier // by kind
+	wake    chan struct{}
 
 	mutex sync.Mutex
-	// model and what follows are guarded by the mutex.
-	model  *model
-	listed bool // jobs, queues and clusters are known
-	synced bool // and nodes and pods as well
+	model *model // guarded by the mutex
+
+	listed atomic.Bool // jobs, queues and clusters are known
+	synced atomic.Bool // and nodes and pods as well
 }
 
 // New makes a Service.
@@ -73,8 +77,8 @@ func New(mgr ctrl.Manager, options Options) *Service {
 		options.Clock = clock.RealClock{}
 	}
 	return &Service{
-		mgr: mgr, options: options, jobs: map[string]*notifier{}, wake: make(chan struct{}, 1), model: newModel(),
-		queueNotifier: notifier{after: figuresAfter}, clusterNotifier: notifier{after: figuresAfter},
+		mgr: mgr, options: options, wake: make(chan struct{}, 1), model: newModel(),
+		changes: map[string]*notifier{KindQueue: {after: figuresAfter}, KindCluster: {after: figuresAfter}},
 	}
 }
 
@@ -85,20 +89,15 @@ func (s *Service) Add(kind Source) {
 }
 
 func (s *Service) notifierOf(kind string) *notifier {
-	if s.jobs[kind] == nil {
-		s.jobs[kind] = &notifier{}
+	if s.changes[kind] == nil {
+		s.changes[kind] = &notifier{}
 	}
-	return s.jobs[kind]
+	return s.changes[kind]
 }
 
-// Changes implements Decider. Call it before the manager starts.
+// Changes implements Decider. Of KindQueue and KindCluster it is the source of events for their controllers: another figure. Call it
+// before the manager starts.
 func (s *Service) Changes(kind string) source.Source { return s.notifierOf(kind).source() }
-
-// QueueChanges is the source of events for the controller of AIJobQueues: another figure of the queue.
-func (s *Service) QueueChanges() source.Source { return s.queueNotifier.source() }
-
-// ClusterChanges is the same for ComputeClusters.
-func (s *Service) ClusterChanges() source.Source { return s.clusterNotifier.source() }
 
 // NeedLeaderElection has only the leader decide.
 func (s *Service) NeedLeaderElection() bool { return true }
@@ -127,7 +126,7 @@ func (s *Service) Decision(uid types.UID) (Decision, bool) {
 func (s *Service) Queue(name string) (QueueFigures, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.model.queueFigures(name), s.synced
+	return s.model.queueFigures(name), s.synced.Load()
 }
 
 // Cluster says what there is of the nodes with the labels, and what runs in the ComputeCluster of the name; false until nodes,
@@ -135,7 +134,7 @@ func (s *Service) Queue(name string) (QueueFigures, bool) {
 func (s *Service) Cluster(name string, selector map[string]string) (ClusterFigures, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if !s.synced {
+	if !s.synced.Load() {
 		return ClusterFigures{}, false
 	}
 	return s.model.clusterFigures(selector, name), true
@@ -146,8 +145,8 @@ func (s *Service) Cluster(name string, selector map[string]string) (ClusterFigur
 func (s *Service) NodeUses(nodes []string) (map[string]NodeUse, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if !s.synced {
-		return nil, s.listed && !s.model.needed()
+	if !s.synced.Load() {
+		return nil, s.listed.Load() && !s.model.needed()
 	}
 	return s.model.nodeUses(nodes), true
 }
@@ -168,9 +167,7 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.watchJobs(ctx); err != nil {
 		return err
 	}
-	s.mutex.Lock()
-	s.listed = true
-	s.mutex.Unlock()
+	s.listed.Store(true)
 	if !s.awaitWork(ctx) {
 		return nil
 	}
@@ -180,9 +177,7 @@ func (s *Service) Start(ctx context.Context) error {
 		}
 		return err
 	}
-	s.mutex.Lock()
-	s.synced = true
-	s.mutex.Unlock()
+	s.synced.Store(true)
 	s.tellAll()
 	return s.run(ctx)
 }
@@ -290,7 +285,7 @@ func (s *Service) tell(j *job) {
 
 func (s *Service) tellFigures(j *job) {
 	if j.Queue != "" {
-		s.queueNotifier.tell("", j.Queue)
+		s.changes[KindQueue].tell("", j.Queue)
 	}
 	if j.holds() || j.Cluster != "" {
 		s.tellClusters()
@@ -299,7 +294,7 @@ func (s *Service) tellFigures(j *job) {
 
 func (s *Service) tellClusters() {
 	for name := range s.model.clusters {
-		s.clusterNotifier.tell("", name)
+		s.changes[KindCluster].tell("", name)
 	}
 }
 
@@ -307,7 +302,7 @@ func (s *Service) tellAll() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for name := range s.model.queues {
-		s.queueNotifier.tell("", name)
+		s.changes[KindQueue].tell("", name)
 	}
 	s.tellClusters()
 }

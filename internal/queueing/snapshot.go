@@ -35,12 +35,7 @@ func (m *model) snapshot(now time.Time) scheduler.Snapshot {
 		is.Requested = plus(n.used, covered[n.Name], -1)
 		s.Nodes = append(s.Nodes, is)
 	}
-	for _, q := range m.queues {
-		s.Queues = append(s.Queues, q)
-	}
-	for _, c := range m.clusters {
-		s.Clusters = append(s.Clusters, c)
-	}
+	s.Queues, s.Clusters = slices.Collect(maps.Values(m.queues)), slices.Collect(maps.Values(m.clusters))
 	return s
 }
 
@@ -58,59 +53,25 @@ func (j *job) held() scheduler.Job {
 // cover adds up what the pods of a job take of what is counted for its members on the same nodes: the scheduler must not count
 // it twice. A pod more than the job has members on the node, as one that is still ending, counts by itself.
 func (m *model) cover(name jobName, held *scheduler.Job, covered map[string]scheduler.Resources) {
-	for _, counted := range m.sharesOf(name, held) {
+	type share struct {
+		members int
+		needs   scheduler.Resources
+	}
+	shares := map[*node]share{} // of the job on those of its nodes on which it has pods
+	eachMember(held, func(at string, needs scheduler.Resources) {
+		if n := m.nodes[at]; n != nil && len(n.jobs[name]) > 0 {
+			before := shares[n]
+			shares[n] = share{before.members + 1, plus(before.needs, needs, 1)}
+		}
+	})
+	for n, counted := range shares {
 		var takes scheduler.Resources
-		for _, p := range firstToCount(counted.on.jobs[name], counted.members) {
+		for _, p := range firstToCount(n.jobs[name], counted.members) {
 			takes = plus(takes, p.requests, 1)
 		}
 		// What a pod requests beyond its member, as for a container that was added, is not counted for the job.
-		covered[counted.on.Name] = plus(covered[counted.on.Name], atMost(takes, counted.needs), 1)
+		covered[n.Name] = plus(covered[n.Name], atMost(takes, counted.needs), 1)
 	}
-}
-
-// share of a job on a node.
-type share struct {
-	on      *node
-	members int
-	needs   scheduler.Resources
-}
-
-// fewShares are searched one by one: that is faster than a map, and most jobs have few.
-const fewShares = 16
-
-// sharesOf a job are those nodes of its placement on which it has pods.
-func (m *model) sharesOf(job jobName, held *scheduler.Job) []share {
-	var shares []share
-	var known map[*node]int
-	if len(held.Placement) > fewShares {
-		known = make(map[*node]int, len(held.Placement))
-	}
-	find := func(n *node) int {
-		if known == nil {
-			return slices.IndexFunc(shares, func(s share) bool { return s.on == n })
-		}
-		if i, ok := known[n]; ok {
-			return i
-		}
-		return -1
-	}
-	eachMember(held, func(name string, needs scheduler.Resources) {
-		n := m.nodes[name]
-		if n == nil || len(n.jobs[job]) == 0 {
-			return
-		}
-		i := find(n)
-		if i < 0 {
-			i = len(shares)
-			shares = append(shares, share{on: n})
-			if known != nil {
-				known[n] = i
-			}
-		}
-		shares[i].members++
-		shares[i].needs = plus(shares[i].needs, needs, 1)
-	})
-	return shares
 }
 
 // firstToCount are so many of the pods, those first that stay.

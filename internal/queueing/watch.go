@@ -14,15 +14,14 @@ import (
 
 // watch calls set for every object of a kind that comes or changes, and drop for those that go, both with the model locked,
 // and rouses when they say that something counts. It returns once the objects that there are have been told.
-func (s *Service) watch(ctx context.Context, object client.Object, set func(client.Object) bool, drop func(client.Object) bool) error {
-	informer, err := s.mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(true))
+func watch[T client.Object](ctx context.Context, s *Service, kind T, set, drop func(T) bool) error {
+	informer, err := s.mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(true))
 	if err != nil {
-		return fmt.Errorf("watch %T: %w", object, err)
+		return fmt.Errorf("watch %T: %w", kind, err)
 	}
-	registration, err := informer.AddEventHandler(s.handler(
-		func(o any) bool { return set(o.(client.Object)) }, func(o any) bool { return drop(o.(client.Object)) }))
+	registration, err := informer.AddEventHandler(handler(s, set, drop))
 	if err != nil {
-		return fmt.Errorf("watch %T: %w", object, err)
+		return fmt.Errorf("watch %T: %w", kind, err)
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		return ctx.Err()
@@ -30,10 +29,10 @@ func (s *Service) watch(ctx context.Context, object client.Object, set func(clie
 	return nil
 }
 
-func (s *Service) handler(set, drop func(any) bool) toolscache.ResourceEventHandler {
-	with := func(do func(any) bool, object any) {
+func handler[T any](s *Service, set, drop func(T) bool) toolscache.ResourceEventHandler {
+	with := func(do func(T) bool, object any) {
 		s.mutex.Lock()
-		counts := do(object)
+		counts := do(object.(T))
 		s.mutex.Unlock()
 		if counts {
 			s.rouse()
@@ -56,22 +55,22 @@ func (s *Service) handler(set, drop func(any) bool) toolscache.ResourceEventHand
 // watchJobs follows jobs, queues and clusters.
 func (s *Service) watchJobs(ctx context.Context) error {
 	for _, kind := range s.sources {
-		if err := s.watch(ctx, kind.Object, func(o client.Object) bool { return s.setJob(kind, o) }, s.dropJob); err != nil {
+		if err := watch(ctx, s, kind.Object, func(o client.Object) bool { return s.setJob(kind, o) }, s.dropJob); err != nil {
 			return err
 		}
 	}
-	if err := follow(ctx, s, &aiplatformv1alpha1.AIJobQueue{}, s.model.queues, queueOf); err != nil {
+	if err := follow(ctx, s, &aiplatformv1alpha1.AIJobQueue{}, s.model.queues); err != nil {
 		return err
 	}
-	return follow(ctx, s, &aiplatformv1alpha1.ComputeCluster{}, s.model.clusters, clusterOf)
+	return follow(ctx, s, &aiplatformv1alpha1.ComputeCluster{}, s.model.clusters)
 }
 
-// follow keeps what the scheduler must know of the objects of a kind, by their names.
-func follow[T client.Object, K any](ctx context.Context, s *Service, kind T, known map[string]K, of func(T) K) error {
-	return s.watch(ctx, kind, func(o client.Object) bool {
-		known[o.GetName()] = of(o.(T))
+// follow keeps the objects of a kind, by their names.
+func follow[T client.Object](ctx context.Context, s *Service, kind T, known map[string]T) error {
+	return watch(ctx, s, kind, func(o T) bool {
+		known[o.GetName()] = o
 		return true
-	}, func(o client.Object) bool {
+	}, func(o T) bool {
 		delete(known, o.GetName())
 		return true
 	})
@@ -93,7 +92,7 @@ func (s *Service) setJob(kind *Source, object client.Object) bool {
 		s.tellFigures(j)
 	}
 	if left != "" && left != is.Queue {
-		s.queueNotifier.tell("", left)
+		s.changes[KindQueue].tell("", left)
 	}
 	return changed
 }
@@ -110,29 +109,27 @@ func (s *Service) dropJob(object client.Object) bool {
 
 // watchRoom follows nodes and pods.
 func (s *Service) watchRoom(ctx context.Context) error {
-	err := s.watch(ctx, &corev1.Node{}, func(o client.Object) bool {
-		changed := s.model.setNode(nodeOf(o.(*corev1.Node)))
+	err := watch(ctx, s, &corev1.Node{}, func(node *corev1.Node) bool {
+		changed := s.model.setNode(nodeOf(node))
 		if changed {
 			s.tellClusters()
 		}
 		return changed
-	}, func(o client.Object) bool {
-		s.model.dropNode(o.GetName())
+	}, func(node *corev1.Node) bool {
+		s.model.dropNode(node.Name)
 		s.tellClusters()
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	return watchPods(ctx, s.mgr, s.handler(func(o any) bool {
-		p := o.(*pod)
+	return watchPods(ctx, s.mgr, handler(s, func(p *pod) bool {
 		changed := s.model.setPod(p)
 		if changed && p.requests.GPUs > 0 {
 			s.tellClusters()
 		}
 		return changed
-	}, func(o any) bool {
-		p := o.(*pod)
+	}, func(p *pod) bool {
 		s.model.dropPod(p.UID)
 		if p.requests.GPUs > 0 {
 			s.tellClusters()

@@ -60,11 +60,3 @@ func CheckAgent(agent *aiplatformv1alpha1.Agent) string {
 	}
 	return ""
 }
-
-// required says whether a stage must give the input.
-func required(input *aiplatformv1alpha1.AgentInput) bool {
-	if input.Default != nil {
-		return false
-	}
-	return input.Required == nil || *input.Required
-}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
@@ -113,7 +114,7 @@ func (c checker) inputs(path string, stage *aiplatformv1alpha1.Stage, agent *aip
 	}
 	for i := range agent.Spec.Inputs {
 		input := &agent.Spec.Inputs[i]
-		if _, given := stage.Inputs[string(input.Name)]; !given && required(input) {
+		if _, given := stage.Inputs[string(input.Name)]; !given && input.Default == nil && ptr.Deref(input.Required, true) {
 			return fmt.Sprintf("%s.inputs: lacks %s, which Agent %s requires: add it", path, input.Name, agent.Name)
 		}
 	}

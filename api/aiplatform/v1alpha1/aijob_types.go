@@ -447,6 +447,11 @@ const (
 	AIJobCancelled  AIJobPhase = "Cancelled"
 )
 
+// Ended says whether a job does not leave the phase by itself. It leaves DeadLetter when a user requeues it.
+func (p AIJobPhase) Ended() bool {
+	return p == AIJobSucceeded || p == AIJobFailed || p == AIJobDeadLetter || p == AIJobCancelled
+}
+
 // MembersStatus counts the pods of a job.
 type MembersStatus struct {
 	// total is the number of pods that should exist.

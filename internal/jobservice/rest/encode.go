@@ -89,6 +89,12 @@ func (o object) time(name string, at time.Time) object {
 	return append(o, '"')
 }
 
+// value is what has no method of its own, and can always be written.
+func (o object) value(name string, value any) object {
+	encoded, _ := json.Marshal(value)
+	return o.json(name, encoded)
+}
+
 // list is a member with several values; add appends one of them.
 func list[T any](o object, name string, values []T, add func([]byte, *T) object) object {
 	o = append(o.member(name), '[')

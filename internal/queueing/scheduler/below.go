@@ -69,7 +69,7 @@ func (c *cycle) prepare() {
 			}
 			l.summed = true
 			for at := 1; at < len(c.lower); at++ {
-				l.below[at].add(&l.below[at-1])
+				l.below[at].add(&l.below[at-1], 1)
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func (c *cycle) prepare() {
 func (l *lower) add(c *cycle, h *held) {
 	l.none = false
 	c.running.move(h, l.room, 1)
-	h.scopes.each(func(of *ledger, need *amounts) { of.below[l.at].add(need) })
+	h.scopes.each(func(of *ledger, need *amounts) { of.below[l.at].add(need, 1) })
 	cheap := int64(l.at)<<24 | clamp(int64(c.now.Sub(h.AdmittedAt).Seconds()), 1<<24-1)
 	for m := h.from; m < h.to; m++ {
 		node := c.running.node[m]
@@ -106,12 +106,6 @@ func (l *lower) include(other *lower) {
 	}
 }
 
-// remove a job that is being stopped.
-func (l *lower) remove(c *cycle, h *held) {
-	c.running.move(h, l.room, -1)
-	h.scopes.each(func(of *ledger, need *amounts) { of.below[l.at].subtract(need) })
-}
-
 // upTo are what is worked out up to a priority, the lowest first, and the next beyond if that is needed to look at all.
 func (c *cycle) upTo(priority int32) []*lower {
 	c.prepare()
@@ -123,7 +117,7 @@ func (c *cycle) upTo(priority int32) []*lower {
 func (l *lower) suffice(s *scopes) bool {
 	_, _, short := s.short(func(of *ledger) amounts {
 		used := of.soonest()
-		used.subtract(&of.below[l.at])
+		used.add(&of.below[l.at], -1)
 		return used
 	}, nil)
 	return !short

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 	"github.com/dcnlab/spot-training-operator/test/harness/budget"
 )
@@ -25,10 +25,12 @@ func large(used int64, preempts bool) scheduler.Snapshot {
 	}
 	for i := range 30 {
 		q := queue(fmt.Sprintf("queue-%d", i)).gpus(2000).cohort(fmt.Sprintf("cohort-%d", i%5)).
-			algorithm([]string{"priority", "fifo", "fair-share"}[i%3])
-		q.Preempts = preempts
-		q.PerUser = &scheduler.TenantQuota{Quota: scheduler.Quota{GPUs: ptr.To[int64](1000)}}
-		s.Queues = append(s.Queues, scheduler.Queue(q))
+			algorithm([]aiplatformv1alpha1.QueueAlgorithm{"priority", "fifo", "fair-share"}[i%3])
+		if preempts {
+			q = q.preempts()
+		}
+		q.Spec.UserLimits = &aiplatformv1alpha1.TenantLimits{ResourceLimits: gpusOf(1000)}
+		s.Queues = append(s.Queues, q.build())
 	}
 	requests := []scheduler.Resources{{MilliCPU: 1000, Memory: 4 << 30, GPUs: 1}, {MilliCPU: 500, Memory: 2 << 30}}
 	for i := range 50000 {

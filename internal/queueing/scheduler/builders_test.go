@@ -4,9 +4,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
@@ -115,41 +118,80 @@ func (b jobBuilder) since(d time.Duration) jobBuilder {
 }
 
 // queueBuilder builds queues.
-type queueBuilder scheduler.Queue
+type queueBuilder aiplatformv1alpha1.AIJobQueue
 
-func queue(name string) queueBuilder { return queueBuilder{Name: name, Algorithm: "priority"} }
-
-func (b queueBuilder) algorithm(a string) queueBuilder { b.Algorithm = a; return b }
-func (b queueBuilder) suspended() queueBuilder         { b.Suspended = true; return b }
-func (b queueBuilder) preempts() queueBuilder          { b.Preempts = true; return b }
-func (b queueBuilder) maxJobs(n int) queueBuilder      { b.MaxJobs = n; return b }
-func (b queueBuilder) gpus(n int64) queueBuilder       { b.Quota = &scheduler.Quota{GPUs: &n}; return b }
-func (b queueBuilder) borrows(n int64) queueBuilder {
-	b.Borrowing = &scheduler.Quota{GPUs: &n}
-	return b
+func queue(name string) queueBuilder {
+	return queueBuilder{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: aiplatformv1alpha1.AIJobQueueSpec{Algorithm: "priority"}}
 }
-func (b queueBuilder) cohort(name string) queueBuilder { b.Cohort = name; return b }
 
-func (b queueBuilder) perUser(jobs int) queueBuilder {
-	b.PerUser = &scheduler.TenantQuota{MaxJobs: &jobs}
+func (b queueBuilder) algorithm(a aiplatformv1alpha1.QueueAlgorithm) queueBuilder {
+	b.Spec.Algorithm = a
 	return b
 }
 
-func (b queueBuilder) perNamespace(gpus int64) queueBuilder {
-	b.PerNamespace = &scheduler.TenantQuota{Quota: scheduler.Quota{GPUs: &gpus}}
+func (b queueBuilder) suspended() queueBuilder { b.Spec.Suspend = ptr.To(true); return b }
+
+func (b queueBuilder) preempts() queueBuilder {
+	b.Spec.PreemptionPolicy = aiplatformv1alpha1.PreemptLowerPriority
 	return b
+}
+
+func (b queueBuilder) maxJobs(n int32) queueBuilder    { b.Spec.MaxConcurrency = n; return b }
+func (b queueBuilder) gpus(n int32) queueBuilder       { return b.quota(gpusOf(n)) }
+func (b queueBuilder) borrows(n int32) queueBuilder    { return b.borrowing(gpusOf(n)) }
+func (b queueBuilder) cohort(name string) queueBuilder { b.Spec.Cohort = name; return b }
+func (b queueBuilder) perUser(jobs int32) queueBuilder {
+	b.Spec.UserLimits = &aiplatformv1alpha1.TenantLimits{MaxConcurrency: &jobs}
+	return b
+}
+
+func (b queueBuilder) perNamespace(gpus int32) queueBuilder {
+	b.Spec.NamespaceLimits = &aiplatformv1alpha1.TenantLimits{ResourceLimits: gpusOf(gpus)}
+	return b
+}
+
+func (b queueBuilder) quota(limits aiplatformv1alpha1.ResourceLimits) queueBuilder {
+	b.Spec.Quotas = &limits
+	return b
+}
+
+func (b queueBuilder) borrowing(limits aiplatformv1alpha1.ResourceLimits) queueBuilder {
+	b.Spec.BorrowingLimits = &limits
+	return b
+}
+
+func (b queueBuilder) build() *aiplatformv1alpha1.AIJobQueue {
+	return (*aiplatformv1alpha1.AIJobQueue)(&b)
+}
+
+func gpusOf(n int32) aiplatformv1alpha1.ResourceLimits {
+	return aiplatformv1alpha1.ResourceLimits{GPUs: &n}
+}
+
+func cpuOf(milli int64) aiplatformv1alpha1.ResourceLimits {
+	return aiplatformv1alpha1.ResourceLimits{CPU: resource.NewMilliQuantity(milli, resource.DecimalSI)}
 }
 
 // clusterBuilder builds clusters.
-type clusterBuilder scheduler.Cluster
+type clusterBuilder aiplatformv1alpha1.ComputeCluster
 
 func cluster(name, key, value string) clusterBuilder {
-	return clusterBuilder{Name: name, NodeSelector: map[string]string{key: value}}
+	return clusterBuilder{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: aiplatformv1alpha1.ComputeClusterSpec{
+		NodeSelector: map[string]aiplatformv1alpha1.LabelValue{key: aiplatformv1alpha1.LabelValue(value)}}}
 }
 
-func (b clusterBuilder) maxJobs(n int) clusterBuilder   { b.MaxJobs = &n; return b }
-func (b clusterBuilder) maxGPUs(n int64) clusterBuilder { b.MaxGPUs = ptr.To(n); return b }
-func (b clusterBuilder) maxNodes(n int) clusterBuilder  { b.MaxNodes = &n; return b }
+func (b clusterBuilder) limits(jobs, gpus, nodes *int32) clusterBuilder {
+	b.Spec.Capacity, b.Spec.MaxNodes = &aiplatformv1alpha1.ClusterCapacity{MaxJobs: jobs, MaxGPUs: gpus}, nodes
+	return b
+}
+
+func (b clusterBuilder) maxJobs(n int32) clusterBuilder  { return b.limits(&n, nil, nil) }
+func (b clusterBuilder) maxGPUs(n int32) clusterBuilder  { return b.limits(nil, &n, nil) }
+func (b clusterBuilder) maxNodes(n int32) clusterBuilder { return b.limits(nil, nil, &n) }
+
+func (b clusterBuilder) build() *aiplatformv1alpha1.ComputeCluster {
+	return (*aiplatformv1alpha1.ComputeCluster)(&b)
+}
 
 // world builds snapshots.
 type world scheduler.Snapshot
@@ -164,14 +206,14 @@ func nodes(all ...nodeBuilder) world {
 
 func (w world) queues(all ...queueBuilder) world {
 	for _, q := range all {
-		w.Queues = append(w.Queues, scheduler.Queue(q))
+		w.Queues = append(w.Queues, q.build())
 	}
 	return w
 }
 
 func (w world) clusters(all ...clusterBuilder) world {
 	for _, c := range all {
-		w.Clusters = append(w.Clusters, scheduler.Cluster(c))
+		w.Clusters = append(w.Clusters, c.build())
 	}
 	return w
 }
@@ -237,5 +279,3 @@ func (b jobBuilder) at(nodes ...string) jobBuilder { b.Placement = nodes; return
 
 // admitted so long ago.
 func (b jobBuilder) admitted(d time.Duration) jobBuilder { b.AdmittedAt = noon.Add(-d); return b }
-
-func (b queueBuilder) quota(q scheduler.Quota) queueBuilder { b.Quota = &q; return b }

@@ -6,7 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
@@ -137,51 +139,45 @@ func withinLimits(s scheduler.Snapshot, after, fresh []scheduler.Job) error {
 		}
 		return nil
 	}
-	as64 := func(n *int) *int64 {
-		if n == nil {
-			return nil
-		}
-		wide := int64(*n)
-		return &wide
-	}
 	for _, q := range s.Queues {
+		spec := &q.Spec
 		in := func(j scheduler.Job) bool { return j.Queue == q.Name }
-		if q.Suspended && sumOf(fresh, in).jobs > 0 {
+		if ptr.Deref(spec.Suspend, false) && sumOf(fresh, in).jobs > 0 {
 			return fmt.Errorf("%s is suspended", q.Name)
 		}
-		if q.MaxJobs > 0 {
-			if err := over(q.Name, in, as64(&q.MaxJobs), nil, nil); err != nil {
+		if spec.MaxConcurrency > 0 {
+			if err := over(q.Name, in, as64(&spec.MaxConcurrency), nil, nil); err != nil {
 				return err
 			}
 		}
-		if q.Quota != nil {
-			gpus, cpu := q.Quota.GPUs, q.Quota.MilliCPU
-			if q.Cohort != "" {
-				gpus, cpu = plus(gpus, q.Borrowing.GPUs), nil
+		if spec.Quotas != nil {
+			gpus, cpu := as64(spec.Quotas.GPUs), milli(spec.Quotas)
+			if spec.Cohort != "" {
+				gpus, cpu = plus(gpus, as64(spec.BorrowingLimits.GPUs)), nil
 			}
 			if err := over(q.Name, in, nil, gpus, cpu); err != nil {
 				return err
 			}
 		}
 		for _, who := range []string{"u", "v"} {
-			if q.PerUser != nil {
+			if limits := spec.UserLimits; limits != nil {
 				mine := func(j scheduler.Job) bool { return in(j) && j.User == who }
-				if err := over(who, mine, as64(q.PerUser.MaxJobs), q.PerUser.GPUs, q.PerUser.MilliCPU); err != nil {
+				if err := over(who, mine, as64(limits.MaxConcurrency), as64(limits.GPUs), milli(&limits.ResourceLimits)); err != nil {
 					return err
 				}
 			}
 		}
 		for _, where := range []string{"m", "n"} {
-			if q.PerNamespace != nil {
+			if limits := spec.NamespaceLimits; limits != nil {
 				mine := func(j scheduler.Job) bool { return in(j) && j.Namespace == where }
-				if err := over(where, mine, as64(q.PerNamespace.MaxJobs), q.PerNamespace.GPUs, q.PerNamespace.MilliCPU); err != nil {
+				if err := over(where, mine, as64(limits.MaxConcurrency), as64(limits.GPUs), milli(&limits.ResourceLimits)); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	for _, c := range s.Clusters {
-		if err := over(c.Name, func(j scheduler.Job) bool { return j.Cluster == c.Name }, as64(c.MaxJobs), c.MaxGPUs, nil); err != nil {
+		if err := over(c.Name, func(j scheduler.Job) bool { return j.Cluster == c.Name }, as64(c.Spec.Capacity.MaxJobs), as64(c.Spec.Capacity.MaxGPUs), nil); err != nil {
 			return err
 		}
 		used := map[string]bool{}
@@ -196,7 +192,7 @@ func withinLimits(s scheduler.Snapshot, after, fresh []scheduler.Job) error {
 				count++
 			}
 		}
-		if c.MaxNodes != nil && count > *c.MaxNodes {
+		if c.Spec.MaxNodes != nil && count > int(*c.Spec.MaxNodes) {
 			return fmt.Errorf("%s uses %d nodes", c.Name, count)
 		}
 	}
@@ -204,23 +200,37 @@ func withinLimits(s scheduler.Snapshot, after, fresh []scheduler.Job) error {
 }
 
 func withinCohort(s scheduler.Snapshot, over func(string, func(scheduler.Job) bool, *int64, *int64, *int64) error) error {
-	lend := func(amount func(*scheduler.Quota) *int64) (*int64, func(scheduler.Job) bool) {
+	lend := func(amount func(*aiplatformv1alpha1.ResourceLimits) *int64) (*int64, func(scheduler.Job) bool) {
 		whole := int64(0)
 		members := map[string]bool{}
 		for _, q := range s.Queues {
-			if q.Cohort == "c" && q.Quota != nil && amount(q.Quota) != nil {
-				whole += *amount(q.Quota)
+			if q.Spec.Cohort == "c" && q.Spec.Quotas != nil && amount(q.Spec.Quotas) != nil {
+				whole += *amount(q.Spec.Quotas)
 				members[q.Name] = true
 			}
 		}
 		return &whole, func(j scheduler.Job) bool { return members[j.Queue] }
 	}
-	gpus, which := lend(func(q *scheduler.Quota) *int64 { return q.GPUs })
+	gpus, which := lend(func(q *aiplatformv1alpha1.ResourceLimits) *int64 { return as64(q.GPUs) })
 	if err := over("the cohort", which, nil, gpus, nil); err != nil {
 		return err
 	}
-	cpu, which := lend(func(q *scheduler.Quota) *int64 { return q.MilliCPU })
+	cpu, which := lend(milli)
 	return over("the cohort", which, nil, nil, cpu)
+}
+
+func as64(n *int32) *int64 {
+	if n == nil {
+		return nil
+	}
+	return ptr.To(int64(*n))
+}
+
+func milli(limits *aiplatformv1alpha1.ResourceLimits) *int64 {
+	if limits.CPU == nil {
+		return nil
+	}
+	return ptr.To(limits.CPU.MilliValue())
 }
 
 func plus(a, b *int64) *int64 {
@@ -245,15 +255,16 @@ func describe(s scheduler.Snapshot) string {
 		return fmt.Sprint(*n)
 	}
 	for _, q := range s.Queues {
-		text += fmt.Sprintf("\n%s %s preempts=%t max=%d cohort=%s suspended=%t", q.Name, q.Algorithm, q.Preempts, q.MaxJobs, q.Cohort, q.Suspended)
-		if q.Quota != nil {
-			text += fmt.Sprintf(" quota=%s,%s borrowing=%s", number(q.Quota.GPUs), number(q.Quota.MilliCPU), number(q.Borrowing.GPUs))
+		text += fmt.Sprintf("\n%s %s preempts=%t max=%d cohort=%s suspended=%t", q.Name, q.Spec.Algorithm,
+			q.Spec.PreemptionPolicy == aiplatformv1alpha1.PreemptLowerPriority, q.Spec.MaxConcurrency, q.Spec.Cohort, ptr.Deref(q.Spec.Suspend, false))
+		if q.Spec.Quotas != nil {
+			text += fmt.Sprintf(" quota=%s,%s borrowing=%s", number(as64(q.Spec.Quotas.GPUs)), number(milli(q.Spec.Quotas)), number(as64(q.Spec.BorrowingLimits.GPUs)))
 		}
-		for what, tenant := range map[string]*scheduler.TenantQuota{"user": q.PerUser, "namespace": q.PerNamespace} {
+		for what, tenant := range map[string]*aiplatformv1alpha1.TenantLimits{"user": q.Spec.UserLimits, "namespace": q.Spec.NamespaceLimits} {
 			if tenant != nil {
-				text += fmt.Sprintf(" %s: %s GPUs", what, number(tenant.GPUs))
-				if tenant.MaxJobs != nil {
-					text += fmt.Sprintf(" %d jobs", *tenant.MaxJobs)
+				text += fmt.Sprintf(" %s: %s GPUs", what, number(as64(tenant.GPUs)))
+				if tenant.MaxConcurrency != nil {
+					text += fmt.Sprintf(" %d jobs", *tenant.MaxConcurrency)
 				}
 			}
 		}

@@ -17,9 +17,7 @@ func (c *cycle) choose(job *waiting, s *scopes) []*held {
 			continue
 		}
 		then := c.copyOf(&c.buffers[0])
-		for i, more := range below.room.all {
-			then.all[i] += more
-		}
+		give(then.all, below.room.all, 1)
 		if !job.form.mayFit(then.of) {
 			continue
 		}
@@ -123,7 +121,8 @@ func (c *cycle) onBestNodes(job *waiting, s *scopes, then room, below *lower, co
 		if at < 0 || c.running.jobs[at].Priority >= below.priority {
 			return chosen
 		}
-		if free.helps(s, &c.running.jobs[at], job.queue, level, sum) {
+		var frees freed
+		if frees.add(s, &c.running.jobs[at], job.queue, 1); frees[level][sum] > 0 {
 			take(at)
 		}
 	}
@@ -206,15 +205,6 @@ func (f *freed) add(s *scopes, h *held, of *queue, sign int64) {
 		if level(at) == ofCohort && h.queue != of && !h.queue.hasBorrowed() {
 			continue
 		}
-		for i, amount := range h.scopes[at].need {
-			f[at][i] += sign * amount
-		}
+		f[at].add(&h.scopes[at].need, sign)
 	}
-}
-
-// helps says whether a running job holds something of what a level is short of.
-func (f *freed) helps(s *scopes, h *held, of *queue, at level, sum int) bool {
-	var one freed
-	one.add(s, h, of, 1)
-	return one[at][sum] > 0
 }

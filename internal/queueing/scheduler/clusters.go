@@ -3,36 +3,37 @@ package scheduler
 import (
 	"cmp"
 	"slices"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 )
 
-// cluster is a Cluster in a cycle.
+// cluster is a ComputeCluster in a cycle.
 type cluster struct {
-	*Cluster
+	*aiplatformv1alpha1.ComputeCluster
 	// members are its nodes.
 	members []int32
 	ledger
 }
 
-func clustersOf(all []Cluster, n *nodes) map[string]*cluster {
+func clustersOf(all []*aiplatformv1alpha1.ComputeCluster, n *nodes) map[string]*cluster {
 	known := make(map[string]*cluster, len(all))
-	for i := range all {
-		made := &cluster{Cluster: &all[i], ledger: ledger{limit: unlimited}}
-		if all[i].MaxJobs != nil {
-			made.limit[jobs] = int64(*all[i].MaxJobs)
+	for _, of := range all {
+		made := &cluster{ComputeCluster: of, ledger: ledger{limit: unlimited}}
+		if limits := of.Spec.Capacity; limits != nil {
+			made.limit.set(jobs, limits.MaxJobs)
+			made.limit.set(gpuSum, limits.MaxGPUs)
 		}
-		if all[i].MaxGPUs != nil {
-			made.limit[gpuSum] = *all[i].MaxGPUs
-		}
-		candidates, rest := n.selected(all[i].NodeSelector)
-		made.members = slices.DeleteFunc(slices.Clone(candidates), func(at int32) bool { return !hasLabels(n.all[at].Labels, rest) })
-		if limit := all[i].MaxNodes; limit != nil && len(made.members) > *limit {
+		made.members = slices.DeleteFunc(slices.Clone(selected(n, of.Spec.NodeSelector)), func(at int32) bool {
+			return !hasLabels(n.all[at].Labels, of.Spec.NodeSelector)
+		})
+		if limit := of.Spec.MaxNodes; limit != nil && len(made.members) > int(*limit) {
 			slices.SortStableFunc(made.members, func(a, b int32) int {
 				return cmp.Or(n.all[a].Created.Compare(n.all[b].Created), cmp.Compare(a, b))
 			})
 			made.members = made.members[:max(*limit, 0)]
 			slices.Sort(made.members)
 		}
-		known[all[i].Name] = made
+		known[of.Name] = made
 	}
 	return known
 }

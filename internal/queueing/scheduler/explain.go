@@ -124,7 +124,7 @@ func (w *waiting) owner() string {
 	case ofCluster:
 		return "ComputeCluster " + w.Cluster
 	case ofCohort:
-		return "cohort " + w.queue.Cohort
+		return "cohort " + w.queue.Spec.Cohort
 	}
 	return "AIJobQueue " + w.Queue
 }

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
@@ -26,7 +28,7 @@ func TestWhyAJobWaits(t *testing.T) {
 			"AIJobQueue q: maxConcurrency reached (1)"},
 		"quota": {nodes(node("a", 9)).queues(queue("q").gpus(3)).running(job("r").queue("q").gpus(2).runs("a")).pending(j.queue("q").gpus(2)), "QuotaReached",
 			"AIJobQueue q: quota exceeded: requested 2 nvidia.com/gpu, used 2, limit 3"},
-		"quota of memory": {nodes(node("a", 9)).queues(queue("q").quota(scheduler.Quota{Memory: ptr.To[int64](4 << 30)})).running(job("r").queue("q").needs(scheduler.Resources{Memory: 3 << 30}).runs("a")).
+		"quota of memory": {nodes(node("a", 9)).queues(queue("q").quota(aiplatformv1alpha1.ResourceLimits{Memory: ptr.To(resource.MustParse("4Gi"))})).running(job("r").queue("q").needs(scheduler.Resources{Memory: 3 << 30}).runs("a")).
 			pending(j.queue("q").needs(scheduler.Resources{Memory: 2 << 30})), "QuotaReached",
 			"AIJobQueue q: quota exceeded: requested 2Gi memory, used 3Gi, limit 4Gi"},
 		"more than the quota": {nodes(node("a", 9)).queues(queue("q").gpus(3)).pending(j.queue("q").gpus(4)), "QuotaReached",

@@ -35,10 +35,7 @@ func (s *share) first() *waiting {
 }
 
 func lessShare(a, b *share) bool {
-	if order := cmp.Or(cmp.Compare(a.dominant, b.dominant), byRank(a.first(), b.first())); order != 0 {
-		return order < 0
-	}
-	return a.name < b.name
+	return cmp.Or(cmp.Compare(a.dominant, b.dominant), byRank(a.first(), b.first()), strings.Compare(a.name, b.name)) < 0
 }
 
 func (c *cycle) fairLine(q *queue, all []*waiting) *fair {
@@ -73,7 +70,7 @@ func (c *cycle) fairLine(q *queue, all []*waiting) *fair {
 }
 
 func (f *fair) of(namespace string) *ledger {
-	return ledgerFor(f.queue.namespaces, namespace, f.queue.PerNamespace)
+	return ledgerFor(f.queue.namespaces, namespace, f.queue.Spec.NamespaceLimits)
 }
 
 func (f *fair) ofUser(job *Job) *ledger {
@@ -156,7 +153,7 @@ func (c *cycle) fairTo(job *waiting, victims []*held) bool {
 		if lost[l] == nil {
 			lost[l] = &ledger{used: l.used}
 		}
-		lost[l].used.subtract(&h.need)
+		lost[l].used.add(&h.need, -1)
 	}
 	for _, h := range victims {
 		if h.queue == q {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
@@ -26,40 +27,49 @@ func snapshots(t *rapid.T) scheduler.Snapshot {
 		n.Ready = rapid.IntRange(0, 9).Draw(t, "ready") < 9
 		s.Nodes = append(s.Nodes, scheduler.Node(n))
 	}
-	limit := func(name string) *int64 {
-		if n := rapid.Int64Range(-3, 8).Draw(t, name); n >= 0 {
+	limit := func(name string) *int32 {
+		if n := rapid.Int32Range(-3, 8).Draw(t, name); n >= 0 {
 			return &n
 		}
 		return nil
 	}
-	number := func(name string) *int {
-		if n := rapid.IntRange(-2, 5).Draw(t, name); n >= 0 {
+	number := func(name string) *int32 {
+		if n := rapid.Int32Range(-2, 5).Draw(t, name); n >= 0 {
 			return &n
 		}
 		return nil
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "queues") {
-		q := queue(fmt.Sprintf("q%d", i)).algorithm(rapid.SampledFrom([]string{"priority", "priority", "fifo", "fair-share"}).Draw(t, "algorithm"))
-		q.Preempts = !rapid.Bool().Draw(t, "keeps")
-		q.MaxJobs = rapid.IntRange(0, 6).Draw(t, "maxJobs")
-		if rapid.Bool().Draw(t, "quota") {
-			q.Quota = &scheduler.Quota{GPUs: limit("quota"), MilliCPU: limit("cpuQuota")}
+		q := queue(fmt.Sprintf("q%d", i)).algorithm(rapid.SampledFrom([]aiplatformv1alpha1.QueueAlgorithm{"priority", "priority", "fifo", "fair-share"}).Draw(t, "algorithm"))
+		if !rapid.Bool().Draw(t, "keeps") {
+			q = q.preempts()
 		}
-		q.Cohort = rapid.SampledFrom([]string{"", "c"}).Draw(t, "cohort")
-		q.Borrowing = &scheduler.Quota{GPUs: limit("borrowing")}
+		q = q.maxJobs(rapid.Int32Range(0, 6).Draw(t, "maxJobs"))
+		if rapid.Bool().Draw(t, "quota") {
+			q = q.quota(aiplatformv1alpha1.ResourceLimits{GPUs: limit("quota")})
+			if cpu := limit("cpuQuota"); cpu != nil {
+				q.Spec.Quotas.CPU = cpuOf(int64(*cpu)).CPU
+			}
+		}
+		q = q.cohort(rapid.SampledFrom([]string{"", "c"}).Draw(t, "cohort"))
+		q = q.borrowing(aiplatformv1alpha1.ResourceLimits{GPUs: limit("borrowing")})
+		tenants := func(jobs, gpus string) *aiplatformv1alpha1.TenantLimits {
+			return &aiplatformv1alpha1.TenantLimits{MaxConcurrency: number(jobs), ResourceLimits: aiplatformv1alpha1.ResourceLimits{GPUs: limit(gpus)}}
+		}
 		if rapid.IntRange(0, 2).Draw(t, "perUser") == 2 {
-			q.PerUser = &scheduler.TenantQuota{MaxJobs: number("userJobs"), Quota: scheduler.Quota{GPUs: limit("userGPUs")}}
+			q.Spec.UserLimits = tenants("userJobs", "userGPUs")
 		}
 		if rapid.IntRange(0, 2).Draw(t, "perNamespace") == 2 {
-			q.PerNamespace = &scheduler.TenantQuota{MaxJobs: number("namespaceJobs"), Quota: scheduler.Quota{GPUs: limit("namespaceGPUs")}}
+			q.Spec.NamespaceLimits = tenants("namespaceJobs", "namespaceGPUs")
 		}
-		q.Suspended = rapid.IntRange(0, 9).Draw(t, "suspended") == 9
-		s.Queues = append(s.Queues, scheduler.Queue(q))
+		if rapid.IntRange(0, 9).Draw(t, "suspended") == 9 {
+			q = q.suspended()
+		}
+		s.Queues = append(s.Queues, q.build())
 	}
 	for i := range rapid.IntRange(0, 1).Draw(t, "clusters") {
-		c := cluster(fmt.Sprintf("c%d", i), "zone", "a")
-		c.MaxJobs, c.MaxGPUs, c.MaxNodes = number("clusterJobs"), limit("clusterGPUs"), number("clusterNodes")
-		s.Clusters = append(s.Clusters, scheduler.Cluster(c))
+		c := cluster(fmt.Sprintf("c%d", i), "zone", "a").limits(number("clusterJobs"), limit("clusterGPUs"), number("clusterNodes"))
+		s.Clusters = append(s.Clusters, c.build())
 	}
 	// What runs was admitted by the scheduler, so that it is within all limits.
 	for i := range rapid.IntRange(3, 16).Draw(t, "running") {

@@ -30,9 +30,7 @@ func runBaseline(t testing.TB, cohorts int) {
 	w.Nodes = []scheduler.Node{scheduler.Node(node("n", 0).room(scheduler.Resources{MilliCPU: 1e9, Pods: 1e6}))}
 	for c := range cohorts {
 		for q := range baseline.Queues {
-			nominal, borrowing := int64(baseline.Quota), int64(baseline.Borrowing)
-			w = w.queues(queue(baseline.Queue(c, q)).cohort(baseline.Cohort(c)).quota(scheduler.Quota{MilliCPU: &nominal}))
-			w.Queues[len(w.Queues)-1].Borrowing = &scheduler.Quota{MilliCPU: &borrowing}
+			w = w.queues(queue(baseline.Queue(c, q)).cohort(baseline.Cohort(c)).quota(cpuOf(baseline.Quota)).borrowing(cpuOf(baseline.Borrowing)))
 		}
 	}
 	arrivals := map[time.Time][]scheduler.Job{}

@@ -59,9 +59,7 @@ func keepsPodsAway(t *corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 }
 
-// with are the nodes that have a label's value, by name.
-func (n *nodes) with(label, value string) []int32 { return n.byValue(label)[value] }
-
+// byValue are the nodes that have a label, by its value.
 func (n *nodes) byValue(label string) map[string][]int32 {
 	if known, ok := n.labels[label]; ok {
 		return known
@@ -99,7 +97,7 @@ type domain struct {
 
 // matching makes the class of a group's members in a cluster, nil for none.
 func (n *nodes) matching(in *cluster, group *Group) *class {
-	candidates, rest := n.selected(group.NodeSelector)
+	candidates := selected(n, group.NodeSelector)
 	if in != nil {
 		candidates = within(candidates, in.members)
 	}
@@ -118,7 +116,7 @@ func (n *nodes) matching(in *cluster, group *Group) *class {
 	made := &class{nodes: make([]int32, 0, len(candidates)), has: make([]bool, len(n.all))}
 	var asNode corev1.Node
 	for _, at := range candidates {
-		if !tolerated[n.taints[at]] || !hasLabels(n.all[at].Labels, rest) {
+		if !tolerated[n.taints[at]] || !hasLabels(n.all[at].Labels, group.NodeSelector) {
 			continue
 		}
 		if affinity != nil {
@@ -133,28 +131,28 @@ func (n *nodes) matching(in *cluster, group *Group) *class {
 	return made
 }
 
-// selected are the nodes with the label of a selector that the fewest have, and what else the selector asks for.
-func (n *nodes) selected(selector map[string]string) ([]int32, map[string]string) {
+// selected are the nodes with the label of a selector that the fewest have.
+func selected[V ~string](n *nodes, selector map[string]V) []int32 {
 	if len(selector) == 0 {
 		every := make([]int32, len(n.all))
 		for i := range every {
 			every[i] = int32(i)
 		}
-		return every, nil
+		return every
 	}
 	var fewest []int32
 	first := true
 	for label, value := range selector {
-		if have := n.with(label, value); first || len(have) < len(fewest) {
+		if have := n.byValue(label)[string(value)]; first || len(have) < len(fewest) {
 			fewest, first = have, false
 		}
 	}
-	return fewest, selector
+	return fewest
 }
 
-func hasLabels(labels, selector map[string]string) bool {
+func hasLabels[V ~string](labels map[string]string, selector map[string]V) bool {
 	for label, value := range selector {
-		if have, ok := labels[label]; !ok || have != value {
+		if have, ok := labels[label]; !ok || have != string(value) {
 			return false
 		}
 	}

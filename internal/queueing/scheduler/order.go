@@ -109,7 +109,7 @@ func (c *cycle) lineOf(q *queue, all []*waiting) line {
 		q.line = c.fairLine(q, all)
 		return q.line
 	}
-	if q != nil && q.Algorithm == string(aiplatformv1alpha1.QueueFIFO) {
+	if q != nil && q.Spec.Algorithm == aiplatformv1alpha1.QueueFIFO {
 		slices.SortFunc(all, byAge)
 	} else {
 		slices.SortFunc(all, byRank)

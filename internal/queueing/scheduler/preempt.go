@@ -17,11 +17,11 @@ const (
 // preempt stops the cheapest jobs of lower priority that make room for a job, if there are such, and keeps the room for it.
 func (c *cycle) preempt(job *waiting, s *scopes) bool {
 	q := job.queue
-	if q == nil || !q.Preempts || c.preempted == preemptors || c.tried == tries {
+	if q == nil || q.Spec.PreemptionPolicy != aiplatformv1alpha1.PreemptLowerPriority || c.preempted == preemptors || c.tried == tries {
 		return false
 	}
 	// In a queue that does not go by priority only the first may, or another would come before it to the place.
-	if q.Algorithm != string(aiplatformv1alpha1.QueueByPriority) && q.Algorithm != "" && q.waits {
+	if q.Spec.Algorithm != aiplatformv1alpha1.QueueByPriority && q.Spec.Algorithm != "" && q.waits {
 		return false
 	}
 	if !c.mayHelp(job, s) {
@@ -45,10 +45,11 @@ func (c *cycle) preempt(job *waiting, s *scopes) bool {
 		c.going++
 		c.victims++
 		c.running.move(h, c.future, 1)
-		h.scopes.each(func(l *ledger, need *amounts) { l.soon.add(need) })
+		h.scopes.each(func(l *ledger, need *amounts) { l.soon.add(need, 1) })
 		for _, l := range c.lower {
 			if h.Priority < l.priority {
-				l.remove(c, h)
+				c.running.move(h, l.room, -1)
+				h.scopes.each(func(of *ledger, need *amounts) { of.below[l.at].add(need, -1) })
 			}
 		}
 		c.out.Preempted = append(c.out.Preempted, Preemption{UID: h.UID, For: job.UID})
@@ -77,9 +78,7 @@ func (c *cycle) mayHelp(job *waiting, s *scopes) bool {
 	}
 	if job.form.mayFit(func(node int32) []int64 {
 		copy(c.scratch, c.future.of(node))
-		for i, more := range below.room.of(node) {
-			c.scratch[i] += more
-		}
+		give(c.scratch, below.room.of(node), 1)
 		return c.scratch
 	}) {
 		return true

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
@@ -114,7 +115,8 @@ func TestNoVictimTooMany(t *testing.T) {
 			return
 		}
 		s.Pending = s.Pending[:1]
-		s.Pending[0].Priority, s.Pending[0].Queue, s.Queues[0].Preempts = 40, s.Queues[0].Name, true
+		s.Pending[0].Priority, s.Pending[0].Queue = 40, s.Queues[0].Name
+		s.Queues[0].Spec.PreemptionPolicy = aiplatformv1alpha1.PreemptLowerPriority
 		// Packing groups of different shapes is not exact.
 		s.Pending[0].Groups = s.Pending[0].Groups[:min(len(s.Pending[0].Groups), 1)]
 		d := scheduler.Schedule(s)

@@ -32,15 +32,10 @@ func needOf(job *Job) amounts {
 	return need
 }
 
-func (a *amounts) add(other *amounts) {
+// add other amounts, or take them away, with sign -1.
+func (a *amounts) add(other *amounts, sign int64) {
 	for i := range a {
-		a[i] += other[i]
-	}
-}
-
-func (a *amounts) subtract(other *amounts) {
-	for i := range a {
-		a[i] -= other[i]
+		a[i] += sign * other[i]
 	}
 }
 
@@ -70,23 +65,24 @@ func (l *ledger) short(need *amounts, used amounts) int {
 // now is what counts as used for a job that would start at once; soonest for one that waits for those that are being stopped.
 func (l *ledger) now() amounts {
 	used := l.used
-	used.add(&l.claimed)
+	used.add(&l.claimed, 1)
 	return used
 }
 
 func (l *ledger) soonest() amounts {
 	used := l.now()
-	used.subtract(&l.soon)
+	used.add(&l.soon, -1)
 	return used
 }
 
-// queue is a Queue in a cycle.
+// queue is an AIJobQueue in a cycle.
 type queue struct {
-	*Queue
+	*aiplatformv1alpha1.AIJobQueue
 	ledger
 	// nominal is the queue's own quota, without what it may borrow.
-	nominal           amounts
-	cohort            *cohort
+	nominal amounts
+	// cohort is what the queues hold that lend one another; nil for a queue without.
+	cohort            *ledger
 	users, namespaces map[string]*ledger
 	// waits says that a job of the queue waits, waitsBorrowing that one does that borrows.
 	waits, waitsBorrowing bool
@@ -99,38 +95,32 @@ type queue struct {
 
 type tenant struct{ namespace, user string }
 
-// cohort are queues that lend one another.
-type cohort struct {
-	name string
-	ledger
-}
-
-func queuesOf(all []Queue) map[string]*queue {
+func queuesOf(all []*aiplatformv1alpha1.AIJobQueue) map[string]*queue {
 	known := make(map[string]*queue, len(all))
-	cohorts := map[string]*cohort{}
-	for i := range all {
-		q := &queue{Queue: &all[i], users: map[string]*ledger{}, namespaces: map[string]*ledger{}, members: map[tenant]*ledger{}}
-		q.nominal = all[i].Quota.limits()
+	cohorts := map[string]*ledger{}
+	for _, of := range all {
+		q := &queue{AIJobQueue: of, users: map[string]*ledger{}, namespaces: map[string]*ledger{}, members: map[tenant]*ledger{}}
+		q.nominal = limitsOf(of.Spec.Quotas)
 		q.limit = q.nominal
-		if all[i].Cohort != "" {
+		if of.Spec.Cohort != "" {
 			q.join(cohorts)
 		}
-		if all[i].MaxJobs > 0 {
-			q.limit[jobs] = int64(all[i].MaxJobs)
+		if of.Spec.MaxConcurrency > 0 {
+			q.limit[jobs] = int64(of.Spec.MaxConcurrency)
 		}
-		known[all[i].Name] = q
+		known[of.Name] = q
 	}
 	return known
 }
 
 // join makes the queue a member of its cohort. A sum without a quota is neither lent nor borrowed.
-func (q *queue) join(cohorts map[string]*cohort) {
-	q.cohort = cohorts[q.Cohort]
+func (q *queue) join(cohorts map[string]*ledger) {
+	q.cohort = cohorts[q.Spec.Cohort]
 	if q.cohort == nil {
-		q.cohort = &cohort{name: q.Cohort, ledger: ledger{limit: amounts{jobs: math.MaxInt64}}}
-		cohorts[q.Cohort] = q.cohort
+		q.cohort = &ledger{limit: amounts{jobs: math.MaxInt64}}
+		cohorts[q.Spec.Cohort] = q.cohort
 	}
-	borrowing := q.Borrowing.limits()
+	borrowing := limitsOf(q.Spec.BorrowingLimits)
 	for i := gpuSum; i < sums; i++ {
 		if q.nominal[i] == math.MaxInt64 {
 			continue
@@ -144,40 +134,42 @@ func (q *queue) join(cohorts map[string]*cohort) {
 	}
 }
 
-func (q *Quota) limits() amounts {
+func limitsOf(limits *aiplatformv1alpha1.ResourceLimits) amounts {
 	limit := unlimited
-	if q == nil {
+	if limits == nil {
 		return limit
 	}
-	for i, value := range [...]*int64{gpuSum: q.GPUs, cpuSum: q.MilliCPU, memorySum: q.Memory} {
-		if value != nil {
-			limit[i] = *value
-		}
+	limit.set(gpuSum, limits.GPUs)
+	if limits.CPU != nil {
+		limit[cpuSum] = limits.CPU.MilliValue()
+	}
+	if limits.Memory != nil {
+		limit[memorySum] = limits.Memory.Value()
 	}
 	return limit
 }
 
-func (q *TenantQuota) limits() amounts {
-	if q == nil {
-		return unlimited
+// set a sum to a number of the API, which is nil for no limit.
+func (a *amounts) set(sum int, number *int32) {
+	if number != nil {
+		a[sum] = int64(*number)
 	}
-	limit := q.Quota.limits()
-	if q.MaxJobs != nil {
-		limit[jobs] = int64(*q.MaxJobs)
-	}
-	return limit
 }
 
-func ledgerFor[K comparable](known map[K]*ledger, key K, quota *TenantQuota) *ledger {
+func ledgerFor[K comparable](known map[K]*ledger, key K, limits *aiplatformv1alpha1.TenantLimits) *ledger {
 	l := known[key]
 	if l == nil {
-		l = &ledger{limit: quota.limits()}
+		l = &ledger{limit: unlimited}
+		if limits != nil {
+			l.limit = limitsOf(&limits.ResourceLimits)
+			l.limit.set(jobs, limits.MaxConcurrency)
+		}
 		known[key] = l
 	}
 	return l
 }
 
-func (q *queue) fairShare() bool { return q.Algorithm == string(aiplatformv1alpha1.QueueFairShare) }
+func (q *queue) fairShare() bool { return q.Spec.Algorithm == aiplatformv1alpha1.QueueFairShare }
 
 // lent is what of a need counts in the cohort.
 func (q *queue) lent(need *amounts) amounts {
@@ -244,13 +236,13 @@ func scopesOf(job *Job, need *amounts, q *queue, in *cluster) scopes {
 	}
 	s[ofQueue] = scope{&q.ledger, *need}
 	if q.cohort != nil {
-		s[ofCohort] = scope{&q.cohort.ledger, q.lent(need)}
+		s[ofCohort] = scope{q.cohort, q.lent(need)}
 	}
-	if q.PerUser != nil && job.User != "" {
-		s[ofUser] = scope{ledgerFor(q.users, job.User, q.PerUser), *need}
+	if limits := q.Spec.UserLimits; limits != nil && job.User != "" {
+		s[ofUser] = scope{ledgerFor(q.users, job.User, limits), *need}
 	}
-	if q.PerNamespace != nil {
-		s[ofNamespace] = scope{ledgerFor(q.namespaces, job.Namespace, q.PerNamespace), *need}
+	if limits := q.Spec.NamespaceLimits; limits != nil {
+		s[ofNamespace] = scope{ledgerFor(q.namespaces, job.Namespace, limits), *need}
 	}
 	return s
 }
@@ -263,7 +255,7 @@ func (s *scopes) short(used func(*ledger) amounts, free *freed) (level, int, boo
 		}
 		holds := used(s[at].ledger)
 		if free != nil {
-			holds.subtract(&free[at])
+			holds.add(&free[at], -1)
 		}
 		if sum := s[at].short(&s[at].need, holds); sum >= 0 {
 			return level(at), sum, true

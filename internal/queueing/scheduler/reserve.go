@@ -9,13 +9,6 @@ func (c *cycle) isHopeless(f *form) bool {
 		return true
 	}
 	if !f.known {
-		if c.empty.all == nil {
-			c.empty = newRoom(len(c.nodes.all), c.layout.width)
-			for i, node := range c.nodes.all {
-				c.layout.add(c.empty.of(int32(i)), &node.Allocatable, 1)
-				c.layout.add(c.empty.of(int32(i)), &node.Requested, -1)
-			}
-		}
 		f.hopeless, f.known = !c.roomFor(f, c.empty), true
 	}
 	return f.hopeless
@@ -71,7 +64,7 @@ func (c *cycle) keep(job *waiting, s *scopes, placed []int32, when *room) {
 func (s *scopes) claim(job *waiting, upTo level) {
 	for at := range s {
 		if l := s[at].ledger; l != nil && level(at) <= upTo {
-			l.claimed.add(&s[at].need)
+			l.claimed.add(&s[at].need, 1)
 			if l.claimant == nil {
 				l.claimant = job
 			}

@@ -22,6 +22,8 @@ const (
 type layout struct {
 	names []corev1.ResourceName
 	width int
+	// order of the resources in messages: what is scarce comes first.
+	order []int
 }
 
 func layoutOf(pending []Job, nodes []Node) layout {
@@ -44,7 +46,20 @@ func layoutOf(pending []Job, nodes []Node) layout {
 		}
 	}
 	maps.DeleteFunc(offered, func(_ corev1.ResourceName, asked bool) bool { return !asked })
-	return layout{names: slices.Sorted(maps.Keys(offered)), width: extended + len(offered)}
+	l := layout{names: slices.Sorted(maps.Keys(offered)), width: extended + len(offered), order: []int{gpus}}
+	for at := extended; at < l.width; at++ {
+		l.order = append(l.order, at)
+	}
+	l.order = append(l.order, cpu, memory, storage, pods)
+	return l
+}
+
+// first resource of a kind, in the order of messages; -1 when there is none.
+func (l *layout) first(is func(at int) bool) int {
+	if i := slices.IndexFunc(l.order, is); i >= 0 {
+		return l.order[i]
+	}
+	return -1
 }
 
 // missing is the first by name of the extended resources in a request that no node offers; empty when there is none.
@@ -138,9 +153,9 @@ func count(row, request []int64, limit int) int {
 	return int(n)
 }
 
-// give changes a row by so many members; fewer than none are taken away.
-func give(row, request []int64, members int64) {
+// give changes a row by so many times what a member needs; fewer than none are taken away.
+func give(row, request []int64, times int64) {
 	for i, need := range request {
-		row[i] += members * need
+		row[i] += times * need
 	}
 }

@@ -89,23 +89,19 @@ func (c *cycle) lack(f *form, never bool) string {
 // lackOf says what one part lacks, whatever the topology and the other parts; empty if nothing.
 func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) string {
 	largest, free := p.shape.class.summary(in, never)
-	request := p.shape.request
-	if never {
-		for i := range request {
-			if at := scarceFirst(i, len(request)); request[at] > largest[at] {
-				return fmt.Sprintf("%s: requested %s on one node, largest matching node has %s", c.layout.name(at), bare(at, request[at]), bare(at, largest[at]))
-			}
+	request, all := p.shape.request, int64(p.count)
+	larger := c.layout.first(func(at int) bool { return request[at] > largest[at] })
+	scarce := c.layout.first(func(at int) bool { return request[at] > 0 && request[at]*all > free[at] })
+	switch {
+	case never && larger >= 0:
+		return fmt.Sprintf("%s: requested %s on one node, largest matching node has %s",
+			c.layout.name(larger), bare(larger, request[larger]), bare(larger, largest[larger]))
+	case scarce >= 0:
+		have := "available"
+		if never {
+			have = "total"
 		}
-	}
-	for i := range request {
-		at := scarceFirst(i, len(request))
-		if need := request[at] * int64(p.count); request[at] > 0 && need > free[at] {
-			have := "available"
-			if never {
-				have = "total"
-			}
-			return fmt.Sprintf("%s: requested %s, %s %s %s", c.layout.name(at), bare(at, need), have, bare(at, free[at]), where)
-		}
+		return fmt.Sprintf("%s: requested %s, %s %s %s", c.layout.name(scarce), bare(scarce, request[scarce]*all), have, bare(scarce, free[scarce]), where)
 	}
 	members := 0
 	for _, node := range p.shape.class.nodes {
@@ -113,13 +109,12 @@ func (c *cycle) lackOf(f *form, p *part, where string, in room, never bool) stri
 			return ""
 		}
 	}
-	if p.count > 1 {
+	switch {
+	case p.count > 1:
 		return fmt.Sprintf("requested %s: %d of %d fit %s", f.wants(&c.layout), members, p.count, where)
-	}
-	for i := range request {
-		if at := scarceFirst(i, len(request)); request[at] > largest[at] {
-			return fmt.Sprintf("%s: requested %s on one node, at most %s available %s", c.layout.name(at), bare(at, request[at]), bare(at, largest[at]), where)
-		}
+	case larger >= 0:
+		return fmt.Sprintf("%s: requested %s on one node, at most %s available %s",
+			c.layout.name(larger), bare(larger, request[larger]), bare(larger, largest[larger]), where)
 	}
 	return fmt.Sprintf("requested %s on one node: no matching node has all of it available", f.wants(&c.layout))
 }
@@ -156,24 +151,12 @@ func (c *class) summary(in room, never bool) (largest, free []int64) {
 	return c.largest[at], c.free[at]
 }
 
-// scarceFirst looks at GPUs and extended resources before the others.
-func scarceFirst(i, width int) int {
-	switch {
-	case i == 0:
-		return gpus
-	case i <= width-extended:
-		return extended + i - 1
-	}
-	return [...]int{cpu, memory, storage, pods}[i-1-(width-extended)]
-}
-
 // wants is all that a form's members need.
 func (f *form) wants(l *layout) string {
 	var all []string
 	for _, p := range slices.SortedFunc(slices.Values(f.parts), func(a, b part) int { return a.from - b.from }) {
 		var one []string
-		for i := range p.shape.request {
-			at := scarceFirst(i, l.width)
+		for _, at := range l.order {
 			if need := p.shape.request[at]; need > 0 && at != pods {
 				one = append(one, bare(at, need)+" "+l.name(at))
 			}

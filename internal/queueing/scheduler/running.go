@@ -68,11 +68,7 @@ func runningOf(all []Job, l *layout, n *nodes) *running {
 func (r *running) move(h *held, to room, sign int64) {
 	for m := h.from; m < h.to; m++ {
 		if node := r.node[m]; node >= 0 {
-			row := to.of(node)
-			request := r.requests[r.request[m]:]
-			for i := range row {
-				row[i] += sign * request[i]
-			}
+			give(to.of(node), r.requests[r.request[m]:][:to.width], sign)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"slices"
 	"time"
+
+	"k8s.io/utils/ptr"
 )
 
 // verdict of a cycle on a job.
@@ -100,6 +102,7 @@ func begin(s *Snapshot) *cycle {
 		c.total[memorySum] += node.Allocatable.Memory
 		c.layout.add(row, &node.Requested, -1)
 	}
+	c.empty = c.free.clone()
 	c.running = runningOf(s.Running, &c.layout, c.nodes)
 	for i := range c.running.jobs {
 		h := &c.running.jobs[i]
@@ -122,17 +125,17 @@ func begin(s *Snapshot) *cycle {
 // hold books what a job holds.
 func (c *cycle) hold(job *Job, s *scopes, need *amounts, q *queue, going bool) {
 	s.each(func(l *ledger, need *amounts) {
-		l.used.add(need)
+		l.used.add(need, 1)
 		if going {
-			l.soon.add(need)
+			l.soon.add(need, 1)
 		}
 	})
 	if q == nil || !q.fairShare() {
 		return
 	}
-	ledgerFor(q.members, tenant{job.Namespace, job.User}, nil).used.add(need)
+	ledgerFor(q.members, tenant{job.Namespace, job.User}, nil).used.add(need, 1)
 	if s[ofNamespace].ledger == nil {
-		ledgerFor(q.namespaces, job.Namespace, nil).used.add(need)
+		ledgerFor(q.namespaces, job.Namespace, nil).used.add(need, 1)
 	}
 }
 
@@ -162,7 +165,7 @@ func (c *cycle) cannot(job *waiting) verdict {
 	switch {
 	case job.Queue != "" && job.queue == nil:
 		return noQueue
-	case job.queue != nil && job.queue.Suspended:
+	case job.queue != nil && ptr.Deref(job.queue.Spec.Suspend, false):
 		return suspended
 	case job.Cluster != "" && job.form.cluster == nil:
 		return noCluster

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 )
 
 // Snapshot is all that a cycle depends on.
@@ -17,8 +19,8 @@ type Snapshot struct {
 	// Nodes of the Kubernetes cluster, in any order.
 	Nodes []Node
 	// Queues and Clusters that jobs name.
-	Queues   []Queue
-	Clusters []Cluster
+	Queues   []*aiplatformv1alpha1.AIJobQueue
+	Clusters []*aiplatformv1alpha1.ComputeCluster
 	// Running are the jobs that were admitted and hold resources or quota, those included that are being stopped.
 	Running []Job
 	// Pending are the jobs that wait.
@@ -43,46 +45,6 @@ type Node struct {
 	Ready bool
 	// Allocatable is what it has for pods, Requested what the pods on it request that belong to no job in Running.
 	Allocatable, Requested Resources
-}
-
-// Queue limits the jobs that name it. Limits that are nil do not apply.
-type Queue struct {
-	Name string
-	// Algorithm is priority, fifo or fair-share (api/aiplatform).
-	Algorithm string
-	// Suspended queues admit nothing.
-	Suspended bool
-	// Preempts says whether its jobs may take the place of preemptible jobs of lower priority.
-	Preempts bool
-	// MaxJobs that run at a time.
-	MaxJobs int
-	// Quota is what its running jobs may hold together; what they may borrow beyond it from queues of the same Cohort that
-	// leave theirs unused is at most Borrowing (nil: all that is unused). A queue without Cohort borrows nothing.
-	Quota, Borrowing *Quota
-	Cohort           string
-	// PerUser and PerNamespace limit what the running jobs of one user and of one namespace hold.
-	PerUser, PerNamespace *TenantQuota
-}
-
-// Quota limits sums of requests. Nil fields are no limit.
-type Quota struct {
-	GPUs, MilliCPU, Memory *int64
-}
-
-// TenantQuota limits a user or a namespace. Nil fields are no limit.
-type TenantQuota struct {
-	MaxJobs *int
-	Quota
-}
-
-// Cluster is a group of nodes with limits of its own.
-type Cluster struct {
-	Name         string
-	NodeSelector map[string]string
-	// MaxJobs and MaxGPUs of its running jobs, MaxNodes that they may use, the oldest; nil: no limit.
-	MaxJobs  *int
-	MaxGPUs  *int64
-	MaxNodes *int
 }
 
 // Job waits for, or holds, room for all of its Members at once.

@@ -123,9 +123,9 @@ func TestNoJobDelaysAGangThatComesFirst(t *testing.T) {
 // The same with a quota: a large job that comes first is not kept waiting by small ones of its queue, or of others that borrow.
 func TestNoJobDelaysOneThatWaitsForQuota(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := nodes(node("a", 100)).queues(queue("q").gpus(rapid.Int64Range(2, 8).Draw(t, "quota")), queue("p").gpus(rapid.Int64Range(0, 4).Draw(t, "other")))
+		w := nodes(node("a", 100)).queues(queue("q").gpus(rapid.Int32Range(2, 8).Draw(t, "quota")), queue("p").gpus(rapid.Int32Range(0, 4).Draw(t, "other")))
 		if rapid.Bool().Draw(t, "cohort") {
-			w.Queues[0].Cohort, w.Queues[1].Cohort = "c", "c"
+			w.Queues[0].Spec.Cohort, w.Queues[1].Spec.Cohort = "c", "c"
 		}
 		s := simulate(scheduler.Snapshot(w))
 		small := func() {
@@ -144,7 +144,7 @@ func TestNoJobDelaysOneThatWaitsForQuota(t *testing.T) {
 			}
 		}
 		s.Now = s.Now.Add(time.Second)
-		s.submit(scheduler.Job(job("large").queue("q").gpus(*w.Queues[0].Quota.GPUs)), time.Second)
+		s.submit(scheduler.Job(job("large").queue("q").gpus(int64(*w.Queues[0].Spec.Quotas.GPUs))), time.Second)
 		s.Now = s.Now.Add(time.Second)
 		for {
 			for range rapid.IntRange(0, 3).Draw(t, "more") {
