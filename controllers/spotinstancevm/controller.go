@@ -54,7 +54,7 @@ type Reconciler struct {
 	client.Client
 	// Direct reads from the API server.
 	Direct   client.Reader
-	Clock    clock.Clock
+	Clock    clock.WithTicker
 	Recorder events.EventRecorder
 	Metrics  *metrics.SpotInstances
 	// Provide makes the provider of an account, without asking it for anything.
