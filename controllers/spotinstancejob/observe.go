@@ -210,10 +210,7 @@ func (o observed) mayStart() bool {
 		o.job.Status.ObservedGeneration != o.job.Generation {
 		return true
 	}
-	for _, r := range o.replicas() {
-		if r.current == nil || r.retiredFor() != "" || isJobEnded(r.current) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.replicas(), func(r *replica) bool {
+		return r.current == nil || r.retiredFor() != "" || isJobEnded(r.current)
+	})
 }

@@ -78,12 +78,7 @@ func (o *observed) machineTypeOf(name string) string {
 }
 
 func entryOf(status *spotv1alpha1.SpotInstanceVMStatus, name string) *spotv1alpha1.ProvisionedInstance {
-	for i := range status.ProvisionedInstances {
-		if status.ProvisionedInstances[i].Name == name {
-			return &status.ProvisionedInstances[i]
-		}
-	}
-	return nil
+	return reconciling.Find(status.ProvisionedInstances, func(entry *spotv1alpha1.ProvisionedInstance) bool { return entry.Name == name })
 }
 
 // acts are what an action does, whether it asks the provider, and whether the plan should see the result at once.
