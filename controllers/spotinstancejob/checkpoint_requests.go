@@ -3,6 +3,7 @@ package spotinstancejob
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -139,7 +140,7 @@ func (p *planner) ask(r *replica, pod *corev1.Pod, saves string) {
 		at = at.Add(time.Second)
 	}
 	config, namespace := p.job.Spec.CheckpointConfig, p.job.Namespace
-	url, repository := splitRepo(config.CheckpointImageRepo)
+	registry, repository, _ := strings.Cut(config.CheckpointImageRepo, "/")
 	backup := checkpointbackup.Backup{
 		Key: types.NamespacedName{Namespace: namespace, Name: name}, Created: p.now,
 		Labels: map[string]string{
@@ -150,7 +151,7 @@ func (p *planner) ask(r *replica, pod *corev1.Pod, saves string) {
 			Schedule: checkpointbackup.Immediately,
 			Pod:      types.NamespacedName{Namespace: namespace, Name: pod.Name},
 			Resource: checkpointbackup.Resource{APIVersion: "batch/v1", Kind: "Job", Namespace: namespace, Name: r.current.Name},
-			Registry: checkpointbackup.Registry{URL: url, Repository: repository},
+			Registry: checkpointbackup.Registry{URL: registry, Repository: repository},
 		},
 	}
 	if saves != "" {
