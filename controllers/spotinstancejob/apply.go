@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,55 +24,44 @@ type problem struct{ condition, reason, message string }
 // returns child.ErrLeftover, beside the problems, when a Job can be created soon.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) ([]problem, error) {
 	var problems []problem
-	for _, job := range d.relabel {
-		if err := r.relabel(ctx, o, job); err != nil {
-			return nil, err
-		}
-	}
-	for _, backup := range d.checkpoints {
-		found, err := r.requestCheckpoint(ctx, o, backup)
-		if err != nil {
-			return nil, err
-		}
+	note := func(found []problem, err error) error {
 		problems = append(problems, found...)
-	}
-	for _, change := range d.suspend {
-		if err := r.suspend(ctx, change); err != nil {
-			return nil, err
-		}
-	}
-	for _, pod := range d.expel {
-		if err := r.remove(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
-			return nil, err
-		}
-	}
-	for _, pod := range d.orphans {
-		if err := r.remove(ctx, pod); err != nil {
-			return nil, err
-		}
-	}
-	for _, job := range d.remove {
-		if err := r.remove(ctx, job); err != nil {
-			return nil, err
-		}
+		return err
 	}
 	var leftover error
-	for _, job := range d.create {
-		found, err := r.create(ctx, o, job)
-		switch {
-		case errors.Is(err, child.ErrLeftover):
-			leftover = err
-		case err != nil:
-			return nil, err
-		}
-		problems = append(problems, found...)
-	}
-	for _, backup := range d.prune {
-		if err := r.Backups.Delete(ctx, backup); err != nil {
+	for _, step := range []func() error{
+		each(d.relabel, func(job *batchv1.Job) error { return r.relabel(ctx, o, job) }),
+		each(d.checkpoints, func(backup checkpointbackup.Backup) error { return note(r.requestCheckpoint(ctx, o, backup)) }),
+		each(d.suspend, func(change suspension) error { return r.suspend(ctx, change) }),
+		each(d.expel, func(pod *corev1.Pod) error { return r.remove(ctx, pod, client.GracePeriodSeconds(0)) }),
+		each(d.orphans, func(pod *corev1.Pod) error { return r.remove(ctx, pod) }),
+		each(d.remove, func(job *batchv1.Job) error { return r.remove(ctx, job) }),
+		each(d.create, func(job *batchv1.Job) error {
+			err := note(r.create(ctx, o, job))
+			if errors.Is(err, child.ErrLeftover) {
+				leftover, err = err, nil
+			}
+			return err
+		}),
+		each(d.prune, func(backup checkpointbackup.Backup) error { return r.Backups.Delete(ctx, backup) }),
+	} {
+		if err := step(); err != nil {
 			return nil, err
 		}
 	}
 	return problems, leftover
+}
+
+// each does the same with all of a list, until it fails.
+func each[T any](list []T, do func(T) error) func() error {
+	return func() error {
+		for _, one := range list {
+			if err := do(one); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // requestCheckpoint creates a CheckpointBackup. That it cannot be created must not hold up a replica that is being lost.

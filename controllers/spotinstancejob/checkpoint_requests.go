@@ -3,6 +3,7 @@ package spotinstancejob
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // freshEnough is how old a checkpoint may be so that none of another replica is taken for one that is lost.
@@ -102,23 +104,15 @@ func (p *planner) saves(r *replica) (own, others []checkpointbackup.Backup) {
 
 // hasFresh says whether a checkpoint of any replica is hardly older than one that would be asked for now.
 func (p *planner) hasFresh() bool {
-	for _, backup := range p.backups {
-		if p.now.Sub(backup.Created) < freshEnough && (p.images(backup) != nil || p.isInProgress(backup)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.backups, func(backup checkpointbackup.Backup) bool {
+		return p.now.Sub(backup.Created) < freshEnough && (p.images(backup) != nil || p.isInProgress(backup))
+	})
 }
 
 // ownSaveInProgress is the last checkpoint of a replica that is about to be lost, while it is being taken; nil when it is not.
 func (p *planner) ownSaveInProgress(r *replica) *checkpointbackup.Backup {
 	own, _ := p.saves(r)
-	for i := range own {
-		if p.isInProgress(own[i]) {
-			return &own[i]
-		}
-	}
-	return nil
+	return reconciling.Find(own, func(backup *checkpointbackup.Backup) bool { return p.isInProgress(*backup) })
 }
 
 // waitsForSave says whether a replica that is to be started again waits for a checkpoint that was asked for, or for one
@@ -146,7 +140,7 @@ func (p *planner) ask(r *replica, pod *corev1.Pod, saves string) {
 		at = at.Add(time.Second)
 	}
 	config, namespace := p.job.Spec.CheckpointConfig, p.job.Namespace
-	url, repository := splitRepo(config.CheckpointImageRepo)
+	registry, repository, _ := strings.Cut(config.CheckpointImageRepo, "/")
 	backup := checkpointbackup.Backup{
 		Key: types.NamespacedName{Namespace: namespace, Name: name}, Created: p.now,
 		Labels: map[string]string{
@@ -157,7 +151,7 @@ func (p *planner) ask(r *replica, pod *corev1.Pod, saves string) {
 			Schedule: checkpointbackup.Immediately,
 			Pod:      types.NamespacedName{Namespace: namespace, Name: pod.Name},
 			Resource: checkpointbackup.Resource{APIVersion: "batch/v1", Kind: "Job", Namespace: namespace, Name: r.current.Name},
-			Registry: checkpointbackup.Registry{URL: url, Repository: repository},
+			Registry: checkpointbackup.Registry{URL: registry, Repository: repository},
 		},
 	}
 	if saves != "" {

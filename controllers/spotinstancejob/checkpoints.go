@@ -6,10 +6,12 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 const (
@@ -105,12 +107,9 @@ func (o observed) images(backup checkpointbackup.Backup) map[string]string {
 
 // newestComplete is the newest of the checkpoints that has all images; nil for none. They are ordered, the newest first.
 func (o observed) newestComplete(backups []checkpointbackup.Backup, except []string) *checkpointbackup.Backup {
-	for i := range backups {
-		if o.images(backups[i]) != nil && !slices.Contains(except, backups[i].Key.Name) {
-			return &backups[i]
-		}
-	}
-	return nil
+	return reconciling.Find(backups, func(backup *checkpointbackup.Backup) bool {
+		return o.images(*backup) != nil && !slices.Contains(except, backup.Key.Name)
+	})
 }
 
 // origin is from what an attempt starts.
@@ -179,18 +178,11 @@ func (o observed) prunable(r *replica) []checkpointbackup.Backup {
 
 // startsFrom says whether a replica that does not run yet starts from the checkpoint.
 func (o observed) startsFrom(name string) bool {
-	for _, job := range o.jobs {
-		if job.Annotations[annotationStartedFrom] != name || isJobEnded(job) {
-			continue
-		}
-		runs := slices.ContainsFunc(o.pods, func(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(o.jobs, func(job *batchv1.Job) bool {
+		return job.Annotations[annotationStartedFrom] == name && !isJobEnded(job) && !slices.ContainsFunc(o.pods, func(pod *corev1.Pod) bool {
 			return pod.Labels[labelJobName] == job.Name && pod.Status.Phase == corev1.PodRunning
 		})
-		if !runs {
-			return true
-		}
-	}
-	return false
+	})
 }
 
 // labelJobName is the label that the Job controller puts onto pods.

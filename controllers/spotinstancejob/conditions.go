@@ -15,6 +15,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
@@ -109,9 +110,8 @@ func (p *planner) setCapacity(status *spotv1alpha1.SpotInstanceJobStatus) {
 // vmProblem is the condition of the SpotInstanceVM that says why there are no instances; nil for none.
 func (p *planner) vmProblem() *metav1.Condition {
 	for _, kind := range []string{reasons.ConditionCredentialsValid, reasons.ConditionCapacityAvailable, reasons.ConditionReady} {
-		c := meta.FindStatusCondition(p.vm.Status.Conditions, kind)
-		if c != nil && c.Status == metav1.ConditionFalse {
-			return c
+		if meta.IsStatusConditionFalse(p.vm.Status.Conditions, kind) {
+			return meta.FindStatusCondition(p.vm.Status.Conditions, kind)
 		}
 	}
 	return nil
@@ -122,28 +122,20 @@ func (p *planner) setAgent(status *spotv1alpha1.SpotInstanceJobStatus) {
 	set := func(is metav1.ConditionStatus, reason, message string) {
 		p.set(status, reasons.ConditionCheckpointAgentAvailable, is, reason, message)
 	}
-	if p.job.Spec.CheckpointConfig == nil {
+	silent, last := slices.IndexFunc(p.backups, p.isSilent), p.lastEnded()
+	switch {
+	case p.job.Spec.CheckpointConfig == nil:
 		meta.RemoveStatusCondition(&status.Conditions, reasons.ConditionCheckpointAgentAvailable)
-		return
-	}
-	if !p.served {
+	case !p.served:
 		set(metav1.ConditionFalse, reasons.CheckpointAgentNotInstalled, "the cluster serves no CheckpointBackup (migration.dcnlab.com), so that "+
 			"no checkpoints are taken and a lost replica starts from the beginning: install a checkpoint agent; it is found within seconds")
-		return
-	}
-	if !hasOnePod(p.job) {
+	case !hasOnePod(p.job):
 		set(metav1.ConditionFalse, reasons.SeveralPods, "no checkpoints are taken of a replica of several pods: "+
 			"set parallelism and completions of spec.jobTemplate.spec to 1, or have the program save by itself")
-		return
-	}
-	if i := slices.IndexFunc(p.backups, p.isSilent); i >= 0 {
+	case silent >= 0:
 		set(metav1.ConditionFalse, reasons.CheckpointAgentSilent, fmt.Sprintf(
 			"nothing has begun with CheckpointBackup %s within %s: see whether the checkpoint agent runs on the node of pod %s",
-			p.backups[i].Key.Name, silentAfter, p.backups[i].Spec.Pod.Name))
-		return
-	}
-	last := p.lastEnded()
-	switch {
+			p.backups[silent].Key.Name, silentAfter, p.backups[silent].Spec.Pod.Name))
 	case last == nil && status.LastCheckpointTime != nil:
 		// What was said of it stays: its CheckpointBackup is gone.
 	case last == nil:
@@ -169,11 +161,7 @@ func (p *planner) failureOf(backup checkpointbackup.Backup) string {
 // lastEnded is the newest checkpoint that is no longer in flight; nil for none. One of a pod that was gone before the
 // agent saw it says nothing of the agent.
 func (p *planner) lastEnded() *checkpointbackup.Backup {
-	all := slices.SortedFunc(slices.Values(p.backups), newestFirst)
-	for i := range all {
-		if !p.isInProgress(all[i]) && !all[i].Deleted && all[i].Status.Phase != "" {
-			return &all[i]
-		}
-	}
-	return nil
+	return reconciling.Find(slices.SortedFunc(slices.Values(p.backups), newestFirst), func(backup *checkpointbackup.Backup) bool {
+		return !p.isInProgress(*backup) && !backup.Deleted && backup.Status.Phase != ""
+	})
 }

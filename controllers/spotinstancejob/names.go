@@ -3,6 +3,7 @@ package spotinstancejob
 import (
 	"fmt"
 	"hash/fnv"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -53,24 +54,16 @@ func jobName(job string, index int, attempt int32) string {
 	return name
 }
 
+// numbers are those of the replica and the attempt.
+var numbers = regexp.MustCompile(`^(\d{1,9})(?:-r(\d{1,9}))?$`)
+
 func parseJobName(job, name string) (index int, attempt int32, ok bool) {
-	rest, ok := strings.CutPrefix(name, job+"-")
-	if !ok {
+	rest, ours := strings.CutPrefix(name, job+"-")
+	found := numbers.FindStringSubmatch(rest)
+	if !ours || found == nil {
 		return 0, 0, false
 	}
-	first, second, again := strings.Cut(rest, "-r")
-	index, err := strconv.Atoi(first)
-	if err != nil || index < 0 {
-		return 0, 0, false
-	}
-	if again {
-		number, err := strconv.ParseInt(second, 10, 32)
-		if err != nil {
-			return 0, 0, false
-		}
-		attempt = int32(number)
-	}
-	return index, attempt, true
+	return int(numberIn(found[1])), numberIn(found[2]), true
 }
 
 // attemptOf is the number of earlier Jobs of the same replica.

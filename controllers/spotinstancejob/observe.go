@@ -58,13 +58,7 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 		return o, err
 	}
 	o.jobs = slices.DeleteFunc(o.jobs, func(one *batchv1.Job) bool { return !metav1.IsControlledBy(one, job) })
-	if err := r.observeHidden(ctx, &o); err != nil {
-		return o, err
-	}
 	if o.pods, err = reconciling.List[*corev1.Pod](ctx, r.children.Client, &corev1.PodList{}, ours...); err != nil {
-		return o, err
-	}
-	if err := r.observeNodes(ctx, &o); err != nil {
 		return o, err
 	}
 	if ref := job.Spec.SpotInstanceVMRef; ref != nil {
@@ -72,11 +66,12 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 			return o, err
 		}
 	}
-	if err := r.observeBackups(ctx, &o); err != nil {
-		return o, err
+	for _, observe := range []func(context.Context, *observed) error{r.observeHidden, r.observeNodes, r.observeBackups, r.observeSecrets} {
+		if err := observe(ctx, &o); err != nil {
+			return o, err
+		}
 	}
-	err = r.observeSecrets(ctx, &o)
-	return o, err
+	return o, nil
 }
 
 // observeHidden asks the API server for Jobs that the status names and the cache lacks: they were deleted, or only lost their
@@ -210,10 +205,7 @@ func (o observed) mayStart() bool {
 		o.job.Status.ObservedGeneration != o.job.Generation {
 		return true
 	}
-	for _, r := range o.replicas() {
-		if r.current == nil || r.retiredFor() != "" || isJobEnded(r.current) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.replicas(), func(r *replica) bool {
+		return r.current == nil || r.retiredFor() != "" || isJobEnded(r.current)
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // outcomeKind says how an attempt continues or ended.
@@ -206,12 +207,10 @@ func failedPod(pods []*corev1.Pod) *corev1.Pod {
 
 // failedContainer is the first container that failed; nil when none did.
 func failedContainer(pod *corev1.Pod) *corev1.ContainerStatus {
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if end := status.State.Terminated; end != nil && end.ExitCode != 0 {
-			return &status
-		}
-	}
-	return nil
+	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	return reconciling.Find(all, func(status *corev1.ContainerStatus) bool {
+		return status.State.Terminated != nil && status.State.Terminated.ExitCode != 0
+	})
 }
 
 func failureMessage(pod *corev1.Pod) string {

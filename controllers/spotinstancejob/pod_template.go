@@ -17,12 +17,6 @@ import (
 // any is refused. It is never run, because the processes of the checkpoint go on instead.
 const restoredCommand = "restored-from-checkpoint"
 
-// splitRepo splits a repository into its registry and the path there.
-func splitRepo(repo string) (registry, repository string) {
-	registry, repository, _ = strings.Cut(repo, "/")
-	return registry, repository
-}
-
 // startFrom has the containers of a pod go on from a checkpoint.
 func startFrom(job *spotv1alpha1.SpotInstanceJob, from origin, pod *corev1.PodSpec) {
 	private := len(pod.ImagePullSecrets) > 0

@@ -74,11 +74,10 @@ func (r *Reconciler) countRequest(o observed, backup checkpointbackup.Backup) {
 
 func eventsOf(o observed, after *spotv1alpha1.SpotInstanceJobStatus) []reporting.Event {
 	var list []reporting.Event
-	for _, r := range o.replicas() {
-		for i := range after.JobStatuses {
-			if index, _, ok := parseJobName(o.job.Name, after.JobStatuses[i].Name); ok && index == r.index {
-				list = append(list, replicaEvents(o, r, &after.JobStatuses[i])...)
-			}
+	replicas := o.replicas()
+	for _, entry := range after.JobStatuses {
+		if index, _, ok := parseJobName(o.job.Name, entry.Name); ok && index < len(replicas) {
+			list = append(list, replicaEvents(o, replicas[index], &entry)...)
 		}
 	}
 	before := &o.job.Status

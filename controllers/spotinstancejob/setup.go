@@ -3,7 +3,7 @@ package spotinstancejob
 import (
 	"context"
 	"fmt"
-	"time"
+	"reflect"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -117,23 +117,8 @@ func (r *Reconciler) jobsOnNode(ctx context.Context, node client.Object) (reques
 func (r *Reconciler) nodeChanged() predicate.Predicate {
 	return reconciling.Changed(func(before, after *corev1.Node) bool {
 		now := r.Clock.Now()
-		return outlineOf(before, now) != outlineOf(after, now)
+		return !reflect.DeepEqual(nodeOf(before, now), nodeOf(after, now))
 	})
-}
-
-// outline is what a plan reads of a node.
-type outline struct {
-	ready, outOfService, notice bool
-	deadline                    int64 // in nanoseconds
-}
-
-func outlineOf(is *corev1.Node, at time.Time) outline {
-	n := nodeOf(is, at)
-	short := outline{ready: n.ready, outOfService: n.outOfService, notice: n.notice != nil}
-	if n.notice != nil {
-		short.deadline = n.notice.Deadline.UnixNano()
-	}
-	return short
 }
 
 func (r *Reconciler) jobsOfVM(ctx context.Context, vm client.Object) []reconcile.Request {

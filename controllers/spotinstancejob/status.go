@@ -110,12 +110,8 @@ func replicaPhase(r *replica, result outcome) spotv1alpha1.ReplicaPhase {
 // lastCheckpoint takes the newest of all replicas. That of a replica that is no more, or whose CheckpointBackup is gone,
 // still counts.
 func (p *planner) lastCheckpoint(status *spotv1alpha1.SpotInstanceJobStatus) {
-	for i := range status.JobStatuses {
-		entry := &status.JobStatuses[i]
-		if entry.LastCheckpointTime == nil {
-			continue
-		}
-		if status.LastCheckpointTime == nil || status.LastCheckpointTime.Before(entry.LastCheckpointTime) {
+	for _, entry := range status.JobStatuses {
+		if entry.LastCheckpointTime != nil && (status.LastCheckpointTime == nil || status.LastCheckpointTime.Before(entry.LastCheckpointTime)) {
 			status.LastCheckpointTime, status.LastCheckpointImage = entry.LastCheckpointTime.DeepCopy(), entry.LastCheckpointImage
 		}
 	}
@@ -124,8 +120,7 @@ func (p *planner) lastCheckpoint(status *spotv1alpha1.SpotInstanceJobStatus) {
 // phase of a job that has not ended.
 func (p *planner) phase(status *spotv1alpha1.SpotInstanceJobStatus) spotv1alpha1.JobPhase {
 	recovers := false
-	for i := range status.JobStatuses {
-		entry := &status.JobStatuses[i]
+	for _, entry := range status.JobStatuses {
 		again := entry.RestartCount > 0 && entry.Phase == spotv1alpha1.ReplicaPending && !p.isSuspended()
 		recovers = recovers || again || entry.Phase == spotv1alpha1.ReplicaPreempted
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
@@ -78,12 +79,7 @@ func (o *observed) machineTypeOf(name string) string {
 }
 
 func entryOf(status *spotv1alpha1.SpotInstanceVMStatus, name string) *spotv1alpha1.ProvisionedInstance {
-	for i := range status.ProvisionedInstances {
-		if status.ProvisionedInstances[i].Name == name {
-			return &status.ProvisionedInstances[i]
-		}
-	}
-	return nil
+	return reconciling.Find(status.ProvisionedInstances, func(entry *spotv1alpha1.ProvisionedInstance) bool { return entry.Name == name })
 }
 
 // acts are what an action does, whether it asks the provider, and whether the plan should see the result at once.
@@ -118,43 +114,17 @@ func (r *Reconciler) remember(one step, edit func(*memo)) {
 	r.memory.edit(one.vm.UID, func(m *vmMemo) { edit(m.instance(one.name)) })
 }
 
-// send notes that a request is being sent, and returns what was known of it before.
-func (r *Reconciler) send(one step, of func(*memo) *request) (before request, at time.Time) {
-	at = r.Clock.Now()
-	r.remember(one, func(m *memo) {
-		q := of(m)
-		before = *q
-		if !q.isSent() {
-			q.sentAt = at
-		}
-		q.settledAt = time.Time{}
-		q.tries++
-	})
-	return before, at
+// asked is what a request asks the provider for.
+type asked struct {
+	what   string
+	of     func(*memo) *request
+	reason func(step) string
 }
 
-func creation(m *memo) *request { return &m.create }
-func deletion(m *memo) *request { return &m.remove }
-
-func (r *Reconciler) create(ctx context.Context, one step) error {
-	metadata, err := r.Joining.Metadata(ctx, one.vm, one.name)
-	var setup *child.Refusal
-	if err != nil && !errors.As(err, &setup) {
-		return err
-	}
-	sent, now := r.send(one, creation)
-	r.memory.edit(one.vm.UID, func(m *vmMemo) { m.lastSent = now })
-	var operation cloud.Operation
-	if err == nil {
-		operation, err = one.provider.Create(ctx, r.specOf(one.vm, one.entry, metadata))
-	}
-	if err == nil && operation.Done {
-		err = operation.Err
-	}
-	r.logCall(ctx, one, "create", one.creationReason(), sent, now, err)
-	r.noteCreation(one, operation, err, setup != nil)
-	return ctx.Err()
-}
+var (
+	creation = asked{"create", func(m *memo) *request { return &m.create }, step.creationReason}
+	deletion = asked{"delete", func(m *memo) *request { return &m.remove }, func(s step) string { return s.entry.Message }}
+)
 
 func (s step) creationReason() string {
 	if s.entry.AssignedJob != "" {
@@ -163,16 +133,61 @@ func (s step) creationReason() string {
 	return "pods have no node"
 }
 
-// noteCreation notes what the provider says of a request to create. final says that the same request need not be tried again.
-func (r *Reconciler) noteCreation(one step, operation cloud.Operation, err error, final bool) {
+func (r *Reconciler) create(ctx context.Context, one step) error {
+	metadata, mistake := r.Joining.Metadata(ctx, one.vm, one.name)
+	var setup *child.Refusal
+	if mistake != nil && !errors.As(mistake, &setup) {
+		return mistake
+	}
+	r.memory.edit(one.vm.UID, func(m *vmMemo) { m.lastSent = r.Clock.Now() })
+	return r.ask(ctx, one, creation, setup != nil, func() (cloud.Operation, error) {
+		if mistake != nil {
+			return cloud.Operation{}, mistake
+		}
+		return one.provider.Create(ctx, r.specOf(one.vm, one.entry, metadata))
+	})
+}
+
+func (r *Reconciler) remove(ctx context.Context, one step) error {
+	return r.ask(ctx, one, deletion, false, func() (cloud.Operation, error) {
+		return one.provider.Delete(ctx, one.entry.Zone, one.name, string(uuid.NewUUID()))
+	})
+}
+
+// ask sends a request and notes the answer.
+func (r *Reconciler) ask(ctx context.Context, one step, kind asked, final bool, send func() (cloud.Operation, error)) error {
+	var before request
+	began := r.Clock.Now()
+	r.remember(one, func(m *memo) {
+		q := kind.of(m)
+		before = *q
+		if !q.isSent() {
+			q.sentAt = began
+		}
+		q.settledAt = time.Time{}
+		q.tries++
+	})
+	operation, err := send()
+	if err == nil && operation.Done {
+		err = operation.Err
+	}
+	r.logCall(ctx, one, kind.what, kind.reason(one), before, began, err)
+	r.note(one, kind, operation, err, final)
+	return ctx.Err()
+}
+
+// note what the provider says of a request. final says that the same request need not be tried again.
+func (r *Reconciler) note(one step, kind asked, operation cloud.Operation, err error, final bool) {
 	now := r.Clock.Now()
 	key := keyOf(one.vm, offer{one.entry.Zone, one.entry.ProvisioningModel})
-	if isCapacityRefusal(err) {
+	switch {
+	case kind.what != creation.what:
+	case isCapacityRefusal(err):
 		r.exhaustion.refused(key, now, err)
-	} else if err == nil && operation.Done {
+	case err == nil && operation.Done:
 		r.exhaustion.granted(key)
 	}
-	r.remember(one, func(m *memo) { m.create.answer(operation, err, final, now, r.Pace) })
+	r.remember(one, func(m *memo) { kind.of(m).answer(operation, err, final, now, r.Pace) })
 }
 
 // answer takes in what the provider answered to a request, at its sending or later. final says that the same request
@@ -195,50 +210,34 @@ func (q *request) answer(operation cloud.Operation, err error, final bool, at ti
 	}
 }
 
-func (r *Reconciler) remove(ctx context.Context, one step) error {
-	sent, began := r.send(one, deletion)
-	operation, err := one.provider.Delete(ctx, one.entry.Zone, one.name, string(uuid.NewUUID()))
-	if err == nil && operation.Done {
-		err = operation.Err
-	}
-	r.logCall(ctx, one, "delete", one.entry.Message, sent, began, err)
-	now := r.Clock.Now()
-	r.remember(one, func(m *memo) { m.remove.answer(operation, err, false, now, r.Pace) })
-	return ctx.Err()
-}
-
 // await reads how far the operation is that the instance waits for.
 func (r *Reconciler) await(ctx context.Context, one step) error {
-	of, what, reason := deletion, "delete", one.entry.Message
-	var waits request
+	kind, waits := deletion, request{}
 	r.remember(one, func(m *memo) {
 		if m.create.isSent() && !m.create.isSettled() && m.create.operation.Name != "" {
-			of, what, reason = creation, "create", one.creationReason()
+			kind = creation
 		}
-		waits = *of(m)
+		waits = *kind.of(m)
 	})
 	operation, err := one.provider.Operation(ctx, waits.operation)
 	now := r.Clock.Now()
 	switch {
 	case cloud.ClassOf(err) == cloud.NotFound: // the same request again returns its result
-		r.remember(one, func(m *memo) { of(m).operation, of(m).next = cloud.Operation{}, now })
+		r.remember(one, func(m *memo) { kind.of(m).operation, kind.of(m).next = cloud.Operation{}, now })
 		return ctx.Err()
 	case err != nil || !operation.Done:
 		r.remember(one, func(m *memo) {
-			q := of(m)
+			q := kind.of(m)
 			q.tries++
 			q.err = err
 			q.next = now.Add(min(r.Pace.retryIn(q.tries), longestPoll))
 		})
 		return ctx.Err()
 	case operation.Err != nil:
-		r.logCall(ctx, one, what, reason, request{}, waits.sentAt, operation.Err)
+		r.logCall(ctx, one, kind.what, kind.reason(one), request{}, waits.sentAt, operation.Err)
 	}
-	if what == "create" { // under the same request ID the provider would only repeat its answer
-		r.noteCreation(one, operation, operation.Err, true)
-	} else {
-		r.remember(one, func(m *memo) { m.remove.answer(operation, operation.Err, false, now, r.Pace) })
-	}
+	// Under the same request ID the provider would only repeat its answer to a creation.
+	r.note(one, kind, operation, operation.Err, kind.what == creation.what)
 	return ctx.Err()
 }
 
@@ -301,7 +300,7 @@ func (r *Reconciler) login(_ context.Context, one step) error {
 	entry := *one.entry.DeepCopy()
 	vm := one.vm.DeepCopy()
 	go func() {
-		ctx, cancel := context.WithTimeout(r.background, joinTimeout(vm))
+		ctx, cancel := context.WithTimeout(r.background, nodejoin.Timeout(&vm.Spec))
 		defer cancel()
 		err := r.Joining.Login(ctx, vm, entry, one.provider)
 		now := r.Clock.Now()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
@@ -54,7 +53,7 @@ type Reconciler struct {
 	client.Client
 	// Direct reads from the API server.
 	Direct   client.Reader
-	Clock    clock.Clock
+	Clock    clock.WithTicker
 	Recorder events.EventRecorder
 	Metrics  *metrics.SpotInstances
 	// Provide makes the provider of an account, without asking it for anything.
@@ -162,16 +161,16 @@ func (r *Reconciler) wake(vm types.NamespacedName) {
 
 // Reconcile brings one SpotInstanceVM a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var vm spotv1alpha1.SpotInstanceVM
-	if err := r.Get(ctx, request.NamespacedName, &vm); err != nil {
-		if !apierrors.IsNotFound(err) {
-			return ctrl.Result{}, fmt.Errorf("read the SpotInstanceVM: %w", err)
-		}
+	vm, err := reconciling.Get[spotv1alpha1.SpotInstanceVM](ctx, r, request.Namespace, request.Name)
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err
+	case vm == nil:
 		r.inventories.Forget(request.NamespacedName)
 		r.memory.forget(request.NamespacedName)
 		return reconciling.Result(r.sweep(ctx, request.NamespacedName, ""))
 	}
-	return reconciling.Result(r.reconcile(ctx, &vm))
+	return reconciling.Result(r.reconcile(ctx, vm))
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) (time.Duration, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // phase of an instance's life. Each has a file of its own that decides what happens in it.
@@ -104,11 +105,7 @@ func (i *instance) readiness() *corev1.NodeCondition {
 	if i.node == nil {
 		return nil
 	}
-	at := slices.IndexFunc(i.node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
-	if at < 0 {
-		return nil
-	}
-	return &i.node.Status.Conditions[at]
+	return reconciling.Find(i.node.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 }
 
 func (i *instance) isNodeReady(gpus int64) bool {
@@ -143,10 +140,5 @@ func (i *instance) taintedIdleAt() time.Time {
 
 // idleTaint is what keeps a node free for deletion; nil when it is not.
 func idleTaint(node *corev1.Node) *corev1.Taint {
-	for i := range node.Spec.Taints {
-		if node.Spec.Taints[i].Key == spotv1alpha1.TaintIdle {
-			return &node.Spec.Taints[i]
-		}
-	}
-	return nil
+	return reconciling.Find(node.Spec.Taints, func(taint *corev1.Taint) bool { return taint.Key == spotv1alpha1.TaintIdle })
 }

@@ -4,24 +4,16 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
-
-// defaultJoinTimeout is that of the API, for objects from before it was a default.
-const defaultJoinTimeout = 15 * time.Minute
-
-func joinTimeout(vm *spotv1alpha1.SpotInstanceVM) time.Duration {
-	if d := vm.Spec.JoinTimeout.Duration; d > 0 {
-		return d
-	}
-	return defaultJoinTimeout
-}
 
 // join waits until the instance is a ready node, with all its GPUs.
 func (p *planner) join(i *instance) {
@@ -36,7 +28,7 @@ func (p *planner) join(i *instance) {
 			return
 		}
 	}
-	deadline := i.CreationTime.Add(joinTimeout(p.vm))
+	deadline := i.CreationTime.Add(nodejoin.Timeout(&p.vm.Spec))
 	if !p.now.Before(deadline) {
 		p.tooLate(i)
 		return
@@ -54,7 +46,8 @@ func (p *planner) join(i *instance) {
 
 // label marks the node as the instance of its SpotInstanceVM.
 func (p *planner) label(i *instance) {
-	labelled := hasAll(i.node.Labels, labelsOfNode(p.vm)) && hasAll(i.node.Annotations, pricesOfNode(p.vm, &i.ProvisionedInstance))
+	labelled := equality.Semantic.DeepDerivative(labelsOfNode(p.vm), i.node.Labels) &&
+		equality.Semantic.DeepDerivative(pricesOfNode(p.vm, &i.ProvisionedInstance), i.node.Annotations)
 	if i.node.DeletionTimestamp == nil && !labelled {
 		p.do(actLabel, i.Name)
 	}
@@ -68,15 +61,6 @@ func labelsOfNode(vm *spotv1alpha1.SpotInstanceVM) map[string]string {
 
 func pricesOfNode(vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.ProvisionedInstance) map[string]string {
 	return zonehistory.NodeAnnotations(vm, entry.Zone, entry.ProvisioningModel)
-}
-
-func hasAll(all, some map[string]string) bool {
-	for key, value := range some {
-		if is, ok := all[key]; !ok || is != value {
-			return false
-		}
-	}
-	return true
 }
 
 func (p *planner) becomeReady(i *instance) {
@@ -108,7 +92,7 @@ func (p *planner) tooLate(i *instance) {
 		what = short(i.memo.joining.err)
 	}
 	message := fmt.Sprintf("instance %s did not become a ready node within spec.joinTimeout (%s): %s: read its serial console, "+
-		"and see whether the image has kubelet, kubeadm and a container runtime and reaches the API server", i.Name, joinTimeout(p.vm), what)
+		"and see whether the image has kubelet, kubeadm and a container runtime and reaches the API server", i.Name, nodejoin.Timeout(&p.vm.Spec), what)
 	p.emit(reporting.Warning(reasons.JoinFailed, "Join", "%s", message))
 	p.problem = problem{reason: reasons.JoinFailed, message: message}
 	p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.problem, 0)

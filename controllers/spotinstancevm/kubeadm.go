@@ -63,7 +63,7 @@ func (k *KubeadmJoining) joinOf(ctx context.Context, vm *spotv1alpha1.SpotInstan
 	}
 	if join.Cluster.Token == "" {
 		tokens := nodejoin.Tokens{Client: k.Client, Reader: k.Direct}
-		join.Token, err = tokens.Make(ctx, join.Instance, joinTimeout(vm)+tokenSpare)
+		join.Token, err = tokens.Make(ctx, join.Instance, nodejoin.Timeout(&vm.Spec)+tokenSpare)
 		if apierrors.IsForbidden(err) { // an administrator must allow it
 			err = &child.Refusal{Reason: reasons.PermissionDenied, Message: err.Error()}
 		}

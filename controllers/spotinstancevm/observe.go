@@ -75,14 +75,10 @@ func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceV
 	r.observeInstances(&o, account)
 	// First the pods that are on nodes, then those that wait: one that is bound in between is seen neither to wait nor, for
 	// now, on its node. The other way round it would be both, and an instance too many be created.
-	if err := r.observeOwnNodes(ctx, &o); err != nil {
-		return o, nil, err
-	}
-	if err := r.observePods(ctx, &o); err != nil {
-		return o, nil, err
-	}
-	if err := r.observeQueued(ctx, &o); err != nil {
-		return o, nil, err
+	for _, observe := range []func(context.Context, *observed) error{r.observeOwnNodes, r.observePods, r.observeQueued} {
+		if err := observe(ctx, &o); err != nil {
+			return o, nil, err
+		}
 	}
 	r.observeUses(&o)
 	for n, i := range o.instances {
@@ -95,8 +91,7 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 	key := client.ObjectKeyFromObject(o.vm)
 	var jobs spotv1alpha1.SpotInstanceJobList
 	if o.vm.Spec.GCP.CredentialsSecretRef == nil {
-		err := r.List(ctx, &jobs, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexVM: o.vm.Name})
-		if err != nil {
+		if err := r.List(ctx, &jobs, client.InNamespace(o.vm.Namespace), client.MatchingFields{indexVM: o.vm.Name}); err != nil {
 			return nil, fmt.Errorf("list the SpotInstanceJobs: %w", err)
 		}
 	}
@@ -110,13 +105,7 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 		account.Credentials, o.access = secret.content, secret.problem
 	}
 	if !o.access.exists() {
-		zones := slices.Clone(o.zones)
-		for _, entry := range o.vm.Status.ProvisionedInstances {
-			if entry.Zone != "" && !slices.Contains(zones, entry.Zone) {
-				zones = append(zones, entry.Zone)
-			}
-		}
-		followed, err := r.inventories.Follow(ctx, key, account, zones)
+		followed, err := r.inventories.Follow(ctx, key, account, o.zonesWithInstances())
 		if err == nil {
 			return followed, nil
 		}
@@ -203,11 +192,7 @@ func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory)
 	if account == nil {
 		return
 	}
-	zones := slices.Clone(o.zones)
-	for _, i := range o.instances {
-		zones = append(zones, i.Zone)
-	}
-	for _, zone := range zones {
+	for _, zone := range o.zonesWithInstances() {
 		snapshot := account.Zone(zone, key)
 		// A zone that the provider never knew has no instances: its list is not waited for.
 		if !snapshot.Began.IsZero() || cloud.ClassOf(snapshot.Err) != cloud.Invalid {
@@ -217,6 +202,17 @@ func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory)
 			o.listing = problemOf(snapshot.Err, "the list of instances in zone "+zone)
 		}
 	}
+}
+
+// zonesWithInstances are those in which instances may be created, and those in which there may be some.
+func (o *observed) zonesWithInstances() []string {
+	zones := slices.Clone(o.zones)
+	for _, entry := range o.vm.Status.ProvisionedInstances {
+		if entry.Zone != "" && !slices.Contains(zones, entry.Zone) {
+			zones = append(zones, entry.Zone)
+		}
+	}
+	return zones
 }
 
 // observeOwnNodes reads the nodes of instances and the pods on them. Where an instance is about to be deleted for lack of

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
 )
 
 // defaultIdleTimeout is that of the API, for objects from before it was a default.
@@ -28,7 +29,7 @@ func (p *planner) ready(i *instance) {
 		p.do(actRevoke, i.Name)
 	}
 	if since, notReady := i.notReadySince(); notReady {
-		left := since.Add(joinTimeout(p.vm)).Sub(p.now)
+		left := since.Add(nodejoin.Timeout(&p.vm.Spec)).Sub(p.now)
 		if left <= 0 {
 			p.markForDeletion(i, "its node has not been Ready for "+p.now.Sub(since).Round(time.Second).String())
 			return
@@ -79,7 +80,7 @@ func (p *planner) idleSince(i *instance) time.Time {
 // mayHoldToken says whether something that the instance joined with may still be valid: what was made for it ends by
 // itself after the time to join.
 func (p *planner) mayHoldToken(i *instance) bool {
-	return p.now.Sub(i.CreationTime.Time) < joinTimeout(p.vm)+time.Hour
+	return p.now.Sub(i.CreationTime.Time) < nodejoin.Timeout(&p.vm.Spec)+time.Hour
 }
 
 // idle deletes an instance without work in three steps, so that no pod is bound to it in between: no new pods, another

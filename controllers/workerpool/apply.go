@@ -2,10 +2,8 @@ package workerpool
 
 import (
 	"context"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -93,12 +91,8 @@ func (r *Reconciler) writeDeployment(ctx context.Context, o observed, wanted *ap
 // read returns the object of the same kind and name; nil when there is none.
 func (r *Reconciler) read(ctx context.Context, wanted client.Object) (client.Object, error) {
 	live := wanted.DeepCopyObject().(client.Object)
-	err := r.Direct.Get(ctx, client.ObjectKeyFromObject(wanted), live)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %T %s: %w", wanted, wanted.GetName(), err)
+	if found, err := child.Find(ctx, r.Direct, client.ObjectKeyFromObject(wanted), live); !found {
+		return nil, err
 	}
 	return live, nil
 }

@@ -58,10 +58,7 @@ func (s *JobService) Queues(ctx context.Context) (map[string]Figures, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s breaks off its answer: %w", s.URL, plainly(err))
 	}
-	if response.StatusCode != http.StatusOK {
-		return nil, refusal(s.URL, response.StatusCode, body)
-	}
-	return parse(s.URL, body)
+	return parse(s.URL, response.StatusCode, body)
 }
 
 // plainly leaves out the ports of this side, which are others each time.
@@ -84,26 +81,23 @@ func plainly(err error) error {
 	return err
 }
 
-func refusal(service string, status int, body []byte) error {
+func parse(service string, status int, body []byte) (map[string]Figures, error) {
 	var document struct {
 		Error struct {
 			Code    string `json:"code"`
 			Message string `json:"message"`
 		} `json:"error"`
-	}
-	_ = json.Unmarshal(body, &document)
-	return fmt.Errorf("%s answers %d %s: %s", service, status, document.Error.Code, document.Error.Message)
-}
-
-func parse(service string, body []byte) (map[string]Figures, error) {
-	var document struct {
 		Queues []struct {
 			Name           string `json:"name"`
 			PoolDepth      *int32 `json:"pool_depth"`
 			PoolProcessing *int32 `json:"pool_processing"`
 		} `json:"queues"`
 	}
-	if err := json.Unmarshal(body, &document); err != nil || document.Queues == nil {
+	err := json.Unmarshal(body, &document)
+	switch {
+	case status != http.StatusOK:
+		return nil, fmt.Errorf("%s answers %d %s: %s", service, status, document.Error.Code, document.Error.Message)
+	case err != nil || document.Queues == nil:
 		return nil, fmt.Errorf("%s answers with something else than a list of queues: is it the job service?", service)
 	}
 	queues := make(map[string]Figures, len(document.Queues))

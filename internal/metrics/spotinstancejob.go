@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // SpotInstanceJobs counts what happens to SpotInstanceJobs.
@@ -61,22 +62,21 @@ func NewSpotInstanceJobStatus(jobs client.Reader, maxJobs int) prometheus.Collec
 	restarts := s.counter("spotinstancejob_restarts_total", "Starts of replicas of an unfinished job beyond the first of each.", labels...)
 	checkpoint := s.gauge("spotinstancejob_checkpoint_timestamp_seconds", "When the newest checkpoint of an unfinished job was complete.", labels...)
 	s.collect = func(ctx context.Context, send sender) error {
-		var list spotv1alpha1.SpotInstanceJobList
-		if err := jobs.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		list, err := reconciling.List[*spotv1alpha1.SpotInstanceJob](ctx, jobs, &spotv1alpha1.SpotInstanceJobList{}, client.UnsafeDisableDeepCopy)
+		if err != nil {
 			return err
 		}
 		type group struct{ namespace, phase string }
 		counts, shown := map[group]int{}, 0
-		for i := range list.Items {
-			job := &list.Items[i]
+		for _, job := range list {
 			counts[group{job.Namespace, string(job.Status.Phase)}]++
 			if job.Status.CompletionTime != nil || shown >= maxJobs {
 				continue
 			}
 			shown++
 			started := int32(0)
-			for j := range job.Status.JobStatuses {
-				started += job.Status.JobStatuses[j].RestartCount
+			for _, replica := range job.Status.JobStatuses {
+				started += replica.RestartCount
 			}
 			send(replicas, float64(ptr.Deref(job.Spec.Replicas, 2)), job.Namespace, job.Name)
 			send(active, float64(job.Status.ActiveReplicas), job.Namespace, job.Name)

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // SpotInstances counts what happens to the instances of SpotInstanceVMs.
@@ -70,15 +72,14 @@ func NewSpotInstanceStatus(vms client.Reader) prometheus.Collector {
 	s := &scraped{}
 	instances := s.gauge("spotinstancevm_instances", "Instances that exist or were asked for, by their state.", "zone", "state", "provisioning_model")
 	s.collect = func(ctx context.Context, send sender) error {
-		var list spotv1alpha1.SpotInstanceVMList
-		if err := vms.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		list, err := reconciling.List[*spotv1alpha1.SpotInstanceVM](ctx, vms, &spotv1alpha1.SpotInstanceVMList{}, client.UnsafeDisableDeepCopy)
+		if err != nil {
 			return err
 		}
 		type group struct{ zone, state, model string }
 		counts := map[group]int{}
-		for i := range list.Items {
-			for j := range list.Items[i].Status.ProvisionedInstances {
-				entry := &list.Items[i].Status.ProvisionedInstances[j]
+		for _, vm := range list {
+			for _, entry := range vm.Status.ProvisionedInstances {
 				counts[group{entry.Zone, string(entry.State), string(entry.ProvisioningModel)}]++
 			}
 		}
@@ -101,14 +102,12 @@ func NewSpotZones(vms client.Reader) prometheus.Collector {
 	price := s.gauge("spot_zone_price_per_hour", "Price of a spot instance for an hour, as the spec says it.", append(labels, "currency")...)
 	stockout := s.gauge("spot_zone_stockout_timestamp_seconds", "When the zone last had no spot instance to give.", labels...)
 	s.collect = func(ctx context.Context, send sender) error {
-		var list spotv1alpha1.SpotInstanceVMList
-		if err := vms.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		list, err := reconciling.List[*spotv1alpha1.SpotInstanceVM](ctx, vms, &spotv1alpha1.SpotInstanceVMList{}, client.UnsafeDisableDeepCopy)
+		if err != nil {
 			return err
 		}
-		for i := range list.Items {
-			vm := &list.Items[i]
-			for j := range vm.Status.Zones {
-				zone := &vm.Status.Zones[j]
+		for _, vm := range list {
+			for _, zone := range vm.Status.Zones {
 				labels := []string{vm.Namespace, vm.Name, zone.Zone, zone.MachineType}
 				sendText := func(of figure, text string, more ...string) {
 					if value, err := strconv.ParseFloat(text, 64); err == nil {
@@ -145,25 +144,19 @@ func NewSpotConditions(objects client.Reader, maxObjects int) prometheus.Collect
 				}
 			}
 		}
-		var vms spotv1alpha1.SpotInstanceVMList
-		if err := objects.List(ctx, &vms, client.UnsafeDisableDeepCopy); err != nil {
+		vms, err := reconciling.List[*spotv1alpha1.SpotInstanceVM](ctx, objects, &spotv1alpha1.SpotInstanceVMList{}, client.UnsafeDisableDeepCopy)
+		if err != nil {
 			return err
 		}
-		for i := range vms.Items[:min(len(vms.Items), maxObjects)] {
-			sendFalse(ofVMs, &vms.Items[i], vms.Items[i].Status.Conditions)
+		for _, vm := range vms[:min(len(vms), maxObjects)] {
+			sendFalse(ofVMs, vm, vm.Status.Conditions)
 		}
-		var jobs spotv1alpha1.SpotInstanceJobList
-		if err := objects.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
-			return err
+		jobs, err := reconciling.List[*spotv1alpha1.SpotInstanceJob](ctx, objects, &spotv1alpha1.SpotInstanceJobList{}, client.UnsafeDisableDeepCopy)
+		jobs = slices.DeleteFunc(jobs, func(job *spotv1alpha1.SpotInstanceJob) bool { return job.Status.CompletionTime != nil })
+		for _, job := range jobs[:min(len(jobs), maxObjects)] {
+			sendFalse(ofJobs, job, job.Status.Conditions)
 		}
-		shown := 0
-		for i := range jobs.Items {
-			if job := &jobs.Items[i]; job.Status.CompletionTime == nil && shown < maxObjects {
-				shown++
-				sendFalse(ofJobs, job, job.Status.Conditions)
-			}
-		}
-		return nil
+		return err
 	}
 	return s
 }

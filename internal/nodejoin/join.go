@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -90,7 +91,7 @@ func (j Join) nodeLabels() string {
 
 // configuration is kubeadm's JoinConfiguration, as far as it is used, in one line of JSON. Version v1beta4 came with kubeadm
 // 1.31; before, arguments of the kubelet were a map.
-func (j Join) configuration(version string) (string, error) {
+func (j Join) configuration(version string) string {
 	arguments := map[string]string{"node-labels": j.nodeLabels()}
 	if j.Instance.ProviderID != "" {
 		arguments["provider-id"] = j.Instance.ProviderID
@@ -107,9 +108,17 @@ func (j Join) configuration(version string) (string, error) {
 		node["taints"] = j.Instance.Taints
 	}
 	token := map[string]any{"apiServerEndpoint": j.Cluster.Endpoint, "token": j.token(), "caCertHashes": []string{j.Cluster.CACertHash}}
-	text, err := json.Marshal(map[string]any{
+	text, _ := json.Marshal(map[string]any{
 		"apiVersion": "kubeadm.k8s.io/" + version, "kind": "JoinConfiguration",
 		"discovery": map[string]any{"bootstrapToken": token}, "nodeRegistration": node,
 	})
-	return string(text), err
+	return string(text) // of texts alone, which can be encoded
+}
+
+// Timeout is spec.joinTimeout, with the default of the API for objects from before it was one.
+func Timeout(spec *spotv1alpha1.SpotInstanceVMSpec) time.Duration {
+	if d := spec.JoinTimeout.Duration; d > 0 {
+		return d
+	}
+	return 15 * time.Minute
 }

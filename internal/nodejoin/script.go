@@ -4,11 +4,11 @@ import (
 	_ "embed" // the script
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
@@ -20,60 +20,36 @@ var scriptText string
 // into the program, which doubles its size.
 var condition = regexp.MustCompile(`(?s)\s+\{\{- if \.(\w+)\}\}(.*?)\s+\{\{- end\}\}`)
 
-// defaultLimit is the default of spec.joinTimeout.
-const defaultLimit = 15 * time.Minute
+// field is where a value goes.
+var field = regexp.MustCompile(`\{\{\.(\w+)\}\}`)
 
-// script says which parts the script has, and their values.
-type script struct {
-	Title string
-	// Prepare is the startup script of the SpotInstanceVM in base64, in lines.
-	Prepare            string
-	WaitForPreparation bool
-	Join               bool
-	// Limit are the seconds within which the instance must have joined.
-	Limit            int
-	Secret           string
-	Endpoint, Node   string
-	V1beta3, V1beta4 string
-}
-
-func (s script) String() string {
-	set := map[string]bool{"Prepare": s.Prepare != "", "WaitForPreparation": s.WaitForPreparation, "Join": s.Join}
+// script is script.sh with the values of its fields. What is left out has none.
+func script(values map[string]string) string {
 	text := condition.ReplaceAllStringFunc(scriptText, func(part string) string {
-		if found := condition.FindStringSubmatch(part); set[found[1]] {
+		if found := condition.FindStringSubmatch(part); values[found[1]] != "" {
 			return found[2]
 		}
 		return ""
 	})
-	return strings.NewReplacer(
-		"{{.Title}}", s.Title, "{{.Prepare}}", s.Prepare, "{{.Limit}}", strconv.Itoa(s.Limit), "{{.Secret}}", s.Secret,
-		"{{.Endpoint}}", s.Endpoint, "{{.Node}}", s.Node, "{{.V1beta3}}", s.V1beta3, "{{.V1beta4}}", s.V1beta4,
-	).Replace(text)
+	return field.ReplaceAllStringFunc(text, func(name string) string { return values[field.FindStringSubmatch(name)[1]] })
 }
 
-// withJoin adds kubeadm join.
-func (s script) withJoin(join Join, limit time.Duration) (script, error) {
+// scriptToJoin is a script with kubeadm join.
+func scriptToJoin(join Join, spec *spotv1alpha1.SpotInstanceVMSpec, values map[string]string) (string, error) {
 	if err := join.validate(); err != nil {
-		return script{}, err
+		return "", err
 	}
-	if limit <= 0 {
-		limit = defaultLimit
-	}
-	s.Join, s.Limit = true, int(limit.Seconds())
-	s.Secret, s.Endpoint, s.Node = join.secret(), join.Cluster.Endpoint, join.Instance.Name
-	var err error
-	if s.V1beta3, err = join.configuration("v1beta3"); err != nil {
-		return script{}, err
-	}
-	s.V1beta4, err = join.configuration("v1beta4")
-	return s, err
+	maps.Copy(values, map[string]string{
+		"Join": "true", "Limit": strconv.Itoa(int(Timeout(spec).Seconds())), "Secret": join.secret(), "Endpoint": join.Cluster.Endpoint,
+		"Node": join.Instance.Name, "V1beta3": join.configuration("v1beta3"), "V1beta4": join.configuration("v1beta4"),
+	})
+	return script(values), nil
 }
 
 // startupScript prepares the instance and joins it.
 func startupScript(join Join, spec *spotv1alpha1.SpotInstanceVMSpec) (string, error) {
-	s := script{Title: fmt.Sprintf("Prepares instance %s and joins it to the cluster.", join.Instance.Name), Prepare: encode(spec.StartupScript)}
-	s, err := s.withJoin(join, spec.JoinTimeout.Duration)
-	return s.String(), err
+	title := fmt.Sprintf("Prepares instance %s and joins it to the cluster.", join.Instance.Name)
+	return scriptToJoin(join, spec, map[string]string{"Title": title, "Prepare": encode(spec.StartupScript)})
 }
 
 // preparation only prepares the instance; empty when there is nothing to do.
@@ -81,17 +57,13 @@ func preparation(join Join, spec *spotv1alpha1.SpotInstanceVMSpec) string {
 	if spec.StartupScript == "" {
 		return ""
 	}
-	return script{Title: fmt.Sprintf("Prepares instance %s.", join.Instance.Name), Prepare: encode(spec.StartupScript)}.String()
+	return script(map[string]string{"Title": fmt.Sprintf("Prepares instance %s.", join.Instance.Name), "Prepare": encode(spec.StartupScript)})
 }
 
 // joinScript joins an instance once it is prepared.
 func joinScript(join Join, spec *spotv1alpha1.SpotInstanceVMSpec) (string, error) {
-	s := script{
-		Title:              fmt.Sprintf("Joins instance %s to the cluster.", join.Instance.Name),
-		WaitForPreparation: spec.StartupScript != "",
-	}
-	s, err := s.withJoin(join, spec.JoinTimeout.Duration)
-	return s.String(), err
+	title := fmt.Sprintf("Joins instance %s to the cluster.", join.Instance.Name)
+	return scriptToJoin(join, spec, map[string]string{"Title": title, "WaitForPreparation": spec.StartupScript})
 }
 
 // encode has a script in base64, so that it arrives as it was written whatever it holds. One that does not say what runs

@@ -229,3 +229,7 @@ func TestOverSSHTellsABrokenConnectionFromAFailure(t *testing.T) {
 	assert.True(t, failure.Temporary())
 	assert.ErrorContains(t, failure, "the connection broke while the instance was joining")
 }
+
+// Temporary says whether the same may go well a little later, as with an instance that is still starting: its SSH server is
+// up before the guest agent has made the user.
+func (e *SSHError) Temporary() bool { return e.Stage == StageConnect || e.Stage == StageLogin }

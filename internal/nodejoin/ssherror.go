@@ -52,10 +52,6 @@ func (e *SSHError) Error() string {
 
 func (e *SSHError) Unwrap() error { return e.Err }
 
-// Temporary says whether the same may go well a little later, as with an instance that is still starting: its SSH server is
-// up before the guest agent has made the user. The host keys must be read again before each attempt.
-func (e *SSHError) Temporary() bool { return e.Stage == StageConnect || e.Stage == StageLogin }
-
 // tail keeps the end of what is written to it.
 type tail struct {
 	mutex sync.Mutex

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
 // foreignTaint is how another program says that a node goes.
@@ -115,22 +116,18 @@ const shutdownMessage = "node is shutting down"
 const shutdownReason = "NodeShutdown"
 
 func fromShutdown(node *corev1.Node, now time.Time) (Notice, bool) {
-	for i := range node.Status.Conditions {
-		ready := &node.Status.Conditions[i]
-		if ready.Type != corev1.NodeReady || ready.Status != corev1.ConditionFalse {
-			continue
-		}
-		if ready.Reason != shutdownReason && !strings.Contains(ready.Message, shutdownMessage) {
-			continue
-		}
-		seen := ready.LastTransitionTime.Time
-		if seen.IsZero() {
-			seen = now
-		}
-		return Notice{
-			Node: node.Name, Source: NodeShutdown, Detail: "condition Ready: " + shutdownMessage,
-			Time: seen, Deadline: seen.Add(Grace),
-		}, true
+	ready := reconciling.Find(node.Status.Conditions, func(c *corev1.NodeCondition) bool {
+		says := c.Reason == shutdownReason || strings.Contains(c.Message, shutdownMessage)
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse && says
+	})
+	if ready == nil {
+		return Notice{}, false
 	}
-	return Notice{}, false
+	seen := ready.LastTransitionTime.Time
+	if seen.IsZero() {
+		seen = now
+	}
+	return Notice{
+		Node: node.Name, Source: NodeShutdown, Detail: "condition Ready: " + shutdownMessage, Time: seen, Deadline: seen.Add(Grace),
+	}, true
 }

@@ -16,16 +16,12 @@ import (
 // the node is cordoned, the provider's ID, conditions without their heartbeats, allocatable and addresses. Lists of
 // images and of volumes, the most of a Node, are left out.
 func Trim(object any) (any, error) {
-	switch o := object.(type) {
-	case *corev1.Node:
-		return trim(o), nil
-	case cache.DeletedFinalStateUnknown:
-		return o, nil
+	node, ok := object.(*corev1.Node)
+	if _, gone := object.(cache.DeletedFinalStateUnknown); gone {
+		return object, nil
+	} else if !ok {
+		return nil, fmt.Errorf("transform of nodes in the cache: %T is no node", object)
 	}
-	return nil, fmt.Errorf("transform of nodes in the cache: %T is no node", object)
-}
-
-func trim(node *corev1.Node) *corev1.Node {
 	trimmed := &corev1.Node{
 		TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta,
 		Spec: corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
@@ -37,27 +33,23 @@ func trim(node *corev1.Node) *corev1.Node {
 	for i := range trimmed.Status.Conditions {
 		trimmed.Status.Conditions[i].LastHeartbeatTime = metav1.Time{}
 	}
-	return trimmed
+	return trimmed, nil
 }
 
 // NoticeChanged lets the events of Nodes through with which a notice came, changed or was withdrawn: what a controller
 // that acts on notices watches.
 func NoticeChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return hasNotice(e.Object) },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return hasNotice(e.Object) },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, hadOne := noticeOf(e.ObjectOld)
-			after, hasOne := noticeOf(e.ObjectNew)
-			return hadOne != hasOne || !isSame(before, after)
-		},
+	changed := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		_, ok := noticeOf(object)
+		return ok
+	})
+	changed.GenericFunc = func(event.GenericEvent) bool { return false }
+	changed.UpdateFunc = func(e event.UpdateEvent) bool {
+		before, hadOne := noticeOf(e.ObjectOld)
+		after, hasOne := noticeOf(e.ObjectNew)
+		return hadOne != hasOne || !isSame(before, after)
 	}
-}
-
-func hasNotice(object client.Object) bool {
-	_, ok := noticeOf(object)
-	return ok
+	return changed
 }
 
 // noticeOf reads all nodes as of the same time, so that notices which tell no time compare equal.

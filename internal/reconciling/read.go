@@ -37,3 +37,13 @@ func List[T client.Object](ctx context.Context, from client.Reader, list client.
 	})
 	return all, err
 }
+
+// Find is the first of a list that matches, in the list itself; nil when none does.
+func Find[T any](list []T, matches func(*T) bool) *T {
+	for i := range list {
+		if matches(&list[i]) {
+			return &list[i]
+		}
+	}
+	return nil
+}

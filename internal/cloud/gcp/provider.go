@@ -58,7 +58,8 @@ type Provider struct {
 
 	mu     sync.Mutex
 	paused time.Time
-	shapes map[shapeKey]cloud.Shape
+	// shapes that were read, by zone and machine type.
+	shapes sync.Map
 }
 
 var _ cloud.Provider = (*Provider)(nil)
@@ -90,7 +91,7 @@ func New(ctx context.Context, opts Options) (*Provider, error) {
 	return &Provider{
 		project: opts.Project, service: service,
 		limiter: rate.NewLimiter(cmp.Or(opts.Rate, defaultRate), cmp.Or(opts.Burst, defaultBurst)),
-		clock:   cmp.Or[clock.PassiveClock](opts.Clock, clock.RealClock{}), shapes: map[shapeKey]cloud.Shape{},
+		clock:   cmp.Or[clock.PassiveClock](opts.Clock, clock.RealClock{}),
 	}, nil
 }
 
@@ -132,10 +133,8 @@ func (p *Provider) turn(ctx context.Context) error {
 	if wait == 0 {
 		return nil
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 		return nil
 	case <-ctx.Done():
 		reservation.Cancel()

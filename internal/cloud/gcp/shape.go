@@ -6,28 +6,21 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
-type shapeKey struct{ zone, machineType string }
-
 // Shape reads what a machine type offers to pods. It is asked for once: machine types do not change.
 func (p *Provider) Shape(ctx context.Context, zone, machineType string) (cloud.Shape, error) {
-	at := shapeKey{zone, machineType}
-	p.mu.Lock()
-	shape, known := p.shapes[at]
-	p.mu.Unlock()
-	if known {
-		return shape, nil
+	at := [...]string{zone, machineType}
+	if known, ok := p.shapes.Load(at); ok {
+		return known.(cloud.Shape), nil
 	}
 	found, err := ask(ctx, p, aboutCatalog, p.service.MachineTypes.Get(p.project, zone, machineType).
 		Fields("guestCpus,memoryMb,accelerators(guestAcceleratorCount)").Context(ctx).Do)
 	if err != nil {
 		return cloud.Shape{}, err
 	}
-	shape = cloud.Shape{MilliCPU: found.GuestCpus * 1000, MemoryBytes: found.MemoryMb << 20}
+	shape := cloud.Shape{MilliCPU: found.GuestCpus * 1000, MemoryBytes: found.MemoryMb << 20}
 	for _, accelerator := range found.Accelerators {
 		shape.GPUs += int32(accelerator.GuestAcceleratorCount)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.shapes[at] = shape
+	p.shapes.Store(at, shape)
 	return shape, nil
 }

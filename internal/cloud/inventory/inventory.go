@@ -8,10 +8,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
@@ -40,7 +42,7 @@ type Options struct {
 	// Interval between two lists of a zone.
 	Interval time.Duration
 	// Clock tells the time.
-	Clock clock.Clock
+	Clock clock.WithTicker
 	// Changed is told the SpotInstanceVM whose instance changed, or whose account's lists began to fail or
 	// to succeed. It may block while many changes wait.
 	Changed func(types.NamespacedName)
@@ -63,8 +65,8 @@ const (
 // Inventories are those of all accounts.
 type Inventories struct {
 	options Options
-	wake    chan struct{}
-	slots   chan struct{}
+	// queue has each zone once, as of the time when it is to be listed.
+	queue workqueue.TypedDelayingInterface[*zone]
 
 	mu        sync.Mutex
 	accounts  map[string]*Inventory
@@ -74,7 +76,8 @@ type Inventories struct {
 // New returns inventories of no account.
 func New(options Options) *Inventories {
 	return &Inventories{
-		options: options, wake: make(chan struct{}, 1), slots: make(chan struct{}, listsAtOnce),
+		options:  options,
+		queue:    workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*zone]{Clock: options.Clock}),
 		accounts: map[string]*Inventory{}, following: map[types.NamespacedName]*Inventory{},
 	}
 }
@@ -84,83 +87,46 @@ func (s *Inventories) NeedLeaderElection() bool { return true }
 
 // Start lists zones as they fall due, until the context ends.
 func (s *Inventories) Start(ctx context.Context) error {
+	defer context.AfterFunc(ctx, s.queue.ShutDown)()
 	var lists sync.WaitGroup
-	defer lists.Wait()
-	for {
-		wait := s.startDue(ctx, &lists)
-		timer := s.options.Clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-s.wake:
-			timer.Stop()
-		case <-timer.C():
-		}
+	for range listsAtOnce {
+		lists.Go(func() {
+			for z, ended := s.queue.Get(); !ended && ctx.Err() == nil; z, ended = s.queue.Get() {
+				s.list(ctx, z)
+				s.queue.Done(z)
+			}
+		})
 	}
+	lists.Wait()
+	return nil
 }
 
-// startDue starts the lists that are due and returns how long none will be.
-func (s *Inventories) startDue(ctx context.Context, lists *sync.WaitGroup) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, wait := s.options.Clock.Now(), s.options.Interval
-	for _, account := range s.accounts {
-		for name, z := range account.zones {
-			if z.isAbandoned(now) {
-				delete(account.zones, name)
-				continue
-			}
-			if z.listing {
-				continue
-			}
-			if left := z.due.Sub(now); left > 0 {
-				wait = min(wait, left)
-				continue
-			}
-			select {
-			case s.slots <- struct{}{}:
-			default: // the end of a list wakes this again
-				continue
-			}
-			z.listing = true
-			lists.Add(1)
-			go func() {
-				defer lists.Done()
-				s.list(ctx, account, name, z)
-				<-s.slots
-				s.poke()
-			}()
-		}
-	}
-	return max(wait, time.Millisecond)
-}
-
-func (s *Inventories) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (s *Inventories) list(ctx context.Context, account *Inventory, name string, z *zone) {
+// list reads the instances of a zone, unless it is abandoned, and plans the next list.
+func (s *Inventories) list(ctx context.Context, z *zone) {
 	began := s.options.Clock.Now()
+	s.mu.Lock()
+	if z.isAbandoned(began) {
+		maps.DeleteFunc(z.account.zones, func(_ string, known *zone) bool { return known == z })
+		s.mu.Unlock()
+		return
+	}
+	waiting := z.waiting
+	z.tried, z.waiting = began, map[types.NamespacedName]bool{} // who asks from now on waits for the next
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	found, err := account.provider.List(ctx, name, map[string]string{labelCluster: s.options.Cluster})
-	if ctx.Err() != nil && err == nil {
+	found, err := z.account.provider.List(ctx, z.name, map[string]string{labelCluster: s.options.Cluster})
+	if err == nil {
 		err = ctx.Err()
 	}
 	if s.options.Listed != nil {
-		s.options.Listed(name, s.options.Clock.Since(began), err)
+		s.options.Listed(z.name, s.options.Clock.Since(began), err)
 	}
 	s.mu.Lock()
 	tell := z.take(began, found, err, s.options.Cluster)
-	z.listing, z.due = false, began.Add(s.options.Interval)
-	if z.again {
-		z.again, z.due = false, began.Add(refreshGap)
-	}
+	s.queue.AddAfter(z, began.Add(s.options.Interval).Sub(s.options.Clock.Now()))
 	s.mu.Unlock()
+	maps.Copy(tell, waiting)
 	for vm := range tell {
 		s.options.Changed(vm)
 	}
@@ -178,9 +144,7 @@ func (s *Inventories) Follow(ctx context.Context, vm types.NamespacedName, accou
 		before.leave(vm, nil, s.options.Clock.Now())
 	}
 	s.following[vm] = found
-	if found.follow(vm, zones, s.options.Clock.Now()) {
-		s.poke()
-	}
+	found.follow(vm, zones, s.options.Clock.Now())
 	return found, nil
 }
 

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -52,31 +51,23 @@ func (i *Inventory) Refresh(vm types.NamespacedName, name string) {
 		return
 	}
 	z.waiting[vm] = true
-	if z.listing {
-		z.again = true
-		return
-	}
-	at := slices.MaxFunc([]time.Time{i.all.options.Clock.Now(), z.tried.Add(refreshGap)}, time.Time.Compare)
-	if at.Before(z.due) {
-		z.due = at
-		i.all.poke()
-	}
+	i.all.queue.AddAfter(z, z.tried.Add(refreshGap).Sub(i.all.options.Clock.Now()))
 }
 
-// follow has the SpotInstanceVM follow these zones and no others. It says whether a zone is new.
-func (i *Inventory) follow(vm types.NamespacedName, zones []string, now time.Time) (added bool) {
+// follow has the SpotInstanceVM follow these zones and no others.
+func (i *Inventory) follow(vm types.NamespacedName, zones []string, now time.Time) {
 	keep := map[string]bool{}
 	for _, name := range zones {
 		keep[name] = true
 		z := i.zones[name]
 		if z == nil {
-			z = &zone{due: now, followers: map[types.NamespacedName]bool{}, waiting: map[types.NamespacedName]bool{}}
-			i.zones[name], added = z, true
+			z = &zone{account: i, name: name, followers: map[types.NamespacedName]bool{}, waiting: map[types.NamespacedName]bool{}}
+			i.zones[name] = z
+			i.all.queue.Add(z)
 		}
 		z.followers[vm] = true
 	}
 	i.leave(vm, keep, now)
-	return added
 }
 
 // leave has the SpotInstanceVM follow no zones but those to keep.
@@ -92,13 +83,11 @@ func (i *Inventory) leave(vm types.NamespacedName, keep map[string]bool, now tim
 
 // zone is one zone of an account.
 type zone struct {
+	account   *Inventory
+	name      string
 	followers map[types.NamespacedName]bool
-	waiting   map[types.NamespacedName]bool // for the end of a list that began after they asked
+	waiting   map[types.NamespacedName]bool // for the end of the next list
 	left      time.Time                     // when the last follower so far left
-
-	due     time.Time // of the next list
-	listing bool
-	again   bool // asked for while listing
 
 	tried time.Time // when the last list began
 	began time.Time // when the last list that succeeded began
@@ -109,20 +98,16 @@ type zone struct {
 func (z *zone) isAbandoned(now time.Time) bool {
 	// Refused credentials never show more.
 	over := len(z.byVM) == 0 || cloud.ClassOf(z.err) == cloud.Permission
-	return len(z.followers) == 0 && over && !z.listing && now.Sub(z.left) > linger
+	return len(z.followers) == 0 && over && now.Sub(z.left) > linger
 }
 
 // take notes the answer to a list and returns whom to tell.
 func (z *zone) take(began time.Time, found []cloud.Instance, err error, cluster string) map[types.NamespacedName]bool {
 	tell := map[types.NamespacedName]bool{}
-	if !z.again { // else what they wait for is the next list
-		maps.Copy(tell, z.waiting)
-		clear(z.waiting)
-	}
 	if z.began.IsZero() || (z.err == nil) != (err == nil) || cloud.ClassOf(z.err) != cloud.ClassOf(err) {
 		maps.Copy(tell, z.followers)
 	}
-	z.tried, z.err = began, err
+	z.err = err
 	if err != nil {
 		return tell
 	}

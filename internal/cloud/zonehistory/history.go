@@ -66,19 +66,14 @@ func recordEnd(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedIns
 	if one.Zone == "" || one.ProvisioningModel == spotv1alpha1.ProvisioningStandard || one.CreationTime == nil && !preempted {
 		return false
 	}
-	zone := entry(vm, one.Zone, now)
-	s := sumsOf(zone, now)
-	hours := lived(one, at)
-	s.hours += hours
-	zone.InstanceHours = decimal(number(zone.InstanceHours)+hours, 3)
+	zone, preemptions := entry(vm, one.Zone, now), int64(0)
 	if preempted {
-		s.preemptions++
-		zone.Preemptions++
+		preemptions = 1
 		if zone.LastPreemptionTime == nil || zone.LastPreemptionTime.Time.Before(at) {
 			zone.LastPreemptionTime = ptr.To(metav1.NewTime(at))
 		}
 	}
-	s.write(zone, vm, now)
+	add(vm, zone, preemptions, lived(one, at), now)
 	return true
 }
 
@@ -88,13 +83,17 @@ func withdrawPreemption(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.Provi
 	if zone == nil || zone.Preemptions == 0 || one.ProvisioningModel == spotv1alpha1.ProvisioningStandard {
 		return false
 	}
-	hours := lived(one, one.PreemptionNoticeTime.Time)
-	zone.Preemptions--
-	zone.InstanceHours = decimal(max(number(zone.InstanceHours)-hours, 0), 3)
-	s := sumsOf(zone, now)
-	s.preemptions, s.hours = max(s.preemptions-1, 0), max(s.hours-hours, 0)
-	s.write(zone, vm, now)
+	add(vm, zone, -1, -lived(one, one.PreemptionNoticeTime.Time), now)
 	return true
+}
+
+// add to the history of a zone, or take from it.
+func add(vm *spotv1alpha1.SpotInstanceVM, zone *spotv1alpha1.ZoneHistory, preemptions int64, hours float64, now time.Time) {
+	zone.Preemptions += preemptions
+	zone.InstanceHours = decimal(max(number(zone.InstanceHours)+hours, 0), 3)
+	s := sumsOf(zone, now)
+	s.preemptions, s.hours = max(s.preemptions+float64(preemptions), 0), max(s.hours+hours, 0)
+	s.write(zone, vm, now)
 }
 
 // Stockout remembers that a zone had no instance to give.

@@ -145,16 +145,11 @@ func (t *turn) failed(err error) {
 	if !t.known {
 		first, most = t.options.AbsentFirst, t.options.AbsentMax
 	}
-	t.pause = most
-	if t.failures < 16 {
-		t.pause = min(first<<t.failures, most)
-	}
+	t.pause = min(first<<min(t.failures, 16), most)
 	t.failures++
-	if t.failures > 1 {
-		return
-	}
 	var stranger strangerError
 	switch {
+	case t.failures > 1:
 	case t.known:
 		t.log.Warn("the metadata server does not answer; asking again", "error", err.Error())
 	case errors.As(err, &stranger):
@@ -170,10 +165,8 @@ func (t *turn) rest(ctx context.Context) {
 		return
 	}
 	t.expect(t.key, t.pause)
-	timer := time.NewTimer(t.pause*3/4 + rand.N(t.pause/2+1))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(t.pause*3/4 + rand.N(t.pause/2+1)):
 	case <-ctx.Done():
 	}
 }

@@ -62,8 +62,7 @@ type told struct {
 // act brings the Node in line with what was told, and tries again until that is done or something else is told.
 func (a *Agent) act(ctx context.Context, changes <-chan told) {
 	known := map[string]told{}
-	timer := time.NewTimer(0)
-	timer.Stop()
+	var again <-chan time.Time
 	pause := retryFirst
 	for {
 		select {
@@ -72,17 +71,16 @@ func (a *Agent) act(ctx context.Context, changes <-chan told) {
 		case is := <-changes:
 			known[is.key] = is
 			pause = retryFirst
-		case <-timer.C:
+		case <-again:
 		}
+		again = nil
 		if err := a.apply(ctx, planFor(known)); err != nil && ctx.Err() == nil {
 			if pause == retryFirst {
 				a.Log.Warn("cannot write to the node; trying again", "error", err.Error())
 			}
-			timer.Reset(pause)
+			again = time.After(pause)
 			pause = min(2*pause, retryMax)
-			continue
 		}
-		timer.Stop()
 	}
 }
 

@@ -92,13 +92,13 @@ func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant", "error_description": problem})
 		return
 	}
+	defer s.enter()()
 	writeJSON(w, http.StatusOK, s.grantToken())
 }
 
-// grantToken makes an access token, in the form in which it is given.
+// grantToken makes an access token, in the form in which it is given; s.mu is held.
 func (s *Server) grantToken() map[string]any {
 	token := "ya29." + rand.Text()
-	defer s.enter()()
 	s.tokens[token] = time.Now().Add(tokenLifetime)
 	return map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": int(tokenLifetime.Seconds())}
 }

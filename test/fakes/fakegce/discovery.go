@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -14,11 +13,7 @@ import (
 )
 
 // document is the discovery document of Compute Engine, which says how requests and answers look.
-type document struct {
-	discovery.RestDescription
-
-	patterns sync.Map
-}
+type document struct{ discovery.RestDescription }
 
 // loadDocument reads the discovery document that ships in the module google.golang.org/api: it is of the same version as
 // the client under test.
@@ -78,13 +73,4 @@ func (d *document) has(schema discovery.JsonSchema, path []string) bool {
 		}
 	}
 	return true
-}
-
-// matches says whether all of a value fits a pattern.
-func (d *document) matches(pattern, value string) bool {
-	compiled, ok := d.patterns.Load(pattern)
-	if !ok {
-		compiled, _ = d.patterns.LoadOrStore(pattern, regexp.MustCompile("^(?:"+pattern+")$"))
-	}
-	return compiled.(*regexp.Regexp).MatchString(value)
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/api/discovery/v1"
 )
 
-var filterTokens = regexp.MustCompile(`\s*("(?:[^"\\]|\\.)*"|'[^']*'|[()]|!=|<=|>=|[=<>:]|[^\s()=<>:!"']+)\s*|.`)
+var filterTokens = regexp.MustCompile(`\s*("(?:[^"\\]|\\.)*"|'[^']*'|[()]|!=|[=:]|[^\s()=:!"']+)\s*|.`)
 
 // filter says which resources are in a list, by an expression such as `(labels.a = "b") AND (status = RUNNING)`. It is
 // evaluated as it is read.
@@ -35,10 +35,11 @@ func (d *document) parseFilter(s discovery.JsonSchema, text string) (*filter, er
 		}
 		f.tokens = append(f.tokens, found[1])
 	}
+	f.tokens = append(f.tokens, "")
 	// An error does not depend on the resource: the expression is checked with none, once.
 	f.keeps(nil)
 	f.has = func([]string) bool { return true }
-	if f.err == nil && f.at < len(f.tokens) {
+	if f.err == nil && f.peek() != "" {
 		f.fail("unexpected %q", f.peek())
 	}
 	if f.err != nil {
@@ -50,24 +51,19 @@ func (d *document) parseFilter(s discovery.JsonSchema, text string) (*filter, er
 // keeps says whether a resource is in the list.
 func (f *filter) keeps(resource map[string]any) bool {
 	f.at, f.resource = 0, resource
-	return len(f.tokens) == 0 || f.or()
+	return f.peek() == "" || f.or()
 }
 
 func (f *filter) fail(format string, args ...any) bool {
 	if f.err == nil {
 		f.err = fmt.Errorf(format, args...)
 	}
-	f.at = len(f.tokens)
+	f.at = len(f.tokens) - 1
 	return false
 }
 
 // peek returns the next token; empty at the end.
-func (f *filter) peek() string {
-	if f.at == len(f.tokens) {
-		return ""
-	}
-	return f.tokens[f.at]
-}
+func (f *filter) peek() string { return f.tokens[f.at] }
 
 func (f *filter) next() string {
 	token := f.peek()
@@ -140,14 +136,6 @@ func (f *filter) comparison() bool {
 		return have != nil && text == want
 	case "!=":
 		return text != want
-	case "<":
-		return have != nil && text < want
-	case "<=":
-		return have != nil && text <= want
-	case ">":
-		return text > want
-	case ">=":
-		return text >= want
 	case "eq", "ne":
 		pattern, err := regexp.Compile("^(?:" + want + ")$")
 		if err != nil {

@@ -23,7 +23,7 @@ type Instance struct {
 	Created, Running, Ended time.Time
 }
 
-// Hooks are called one after another, in the order in which things happened, from a goroutine of the server's own.
+// Hooks are called one after another, in the order in which things happened, from goroutines of the server's own.
 type Hooks struct {
 	// OnRunning is called when an instance runs: a test may boot a node for it.
 	OnRunning func(Instance)
@@ -33,37 +33,22 @@ type Hooks struct {
 	OnGone func(Instance)
 }
 
-// tell plans the call of a hook; s.mu is held.
+// tell calls a hook, after those that were told before; s.mu is held.
 func (s *Server) tell(hook func(Instance), instance *instance) {
-	if hook == nil {
+	if hook == nil || s.ended {
 		return
 	}
-	view := instance.view()
-	s.calls = append(s.calls, func() { hook(view) })
-	s.told.Broadcast()
-}
-
-// callHooks calls the hooks until the server is closed.
-func (s *Server) callHooks() {
-	for {
-		s.mu.Lock()
-		for len(s.calls) == 0 && !s.ended {
-			s.told.Wait()
+	view, before, told := instance.view(), s.told, make(chan struct{})
+	s.told = told
+	s.running.Go(func() {
+		defer close(told)
+		<-before
+		select {
+		case <-s.closed:
+		default:
+			hook(view)
 		}
-		if s.ended {
-			s.mu.Unlock()
-			return
-		}
-		call := s.calls[0]
-		s.calls = s.calls[1:]
-		s.calling = true
-		s.mu.Unlock()
-		call()
-		s.mu.Lock()
-		s.calling = false
-		s.told.Broadcast()
-		s.mu.Unlock()
-	}
+	})
 }
 
 // Instances are those that exist, by name.

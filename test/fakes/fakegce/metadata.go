@@ -9,9 +9,9 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
 	"github.com/dcnlab/spot-training-operator/test/fakes/metadataserver"
@@ -44,39 +44,34 @@ func (s *Server) Metadata(name string) http.Handler {
 
 // metadata reads one value, or a folder.
 func (s *Server) metadata(name, at string, query url.Values) metadataserver.Value {
-	var token any
-	if at == metadataToken {
-		token = s.grantToken()
-	}
 	defer s.enter()()
 	i := s.byName(name)
 	if s.ended || i == nil || !i.ended.IsZero() {
 		return metadataserver.Value{Fault: metadataserver.Reset}
 	}
 	answer := metadataserver.Value{Type: "application/text", Changed: i.changed}
-	var value any = s.tree(i)
-	for part := range strings.SplitSeq(strings.Trim(at, "/"), "/") {
-		folder, _ := value.(map[string]any)
-		if part != "" {
-			value = folder[part]
-		}
+	values := s.values(i)
+	at = strings.Trim(at, "/")
+	text, isText := values[at]
+	if at != "" && !isText {
+		at += "/"
 	}
-	text, isText := value.(string)
-	folder, isFolder := value.(map[string]any)
+	lines, folder := below(values, at)
+	var value any = folder
 	switch {
-	case token != nil && len(i.resource.ServiceAccounts) > 0:
-		value = token
-	case value == nil:
-		answer.Missing = true
-		return answer
+	case at == metadataToken+"/" && len(i.resource.ServiceAccounts) > 0:
+		value = s.grantToken()
 	case isText && query.Get("alt") != "json":
 		answer.Text = text
 		return answer
-	case isFolder && query.Get("recursive") != "true":
-		answer.Text = listing(folder)
+	case isText:
+		value = text
+	case len(lines) == 0:
+		answer.Missing = true
 		return answer
-	default:
-		value = camel(value, path.Base(at))
+	case query.Get("recursive") != "true":
+		answer.Text = strings.Join(lines, "")
+		return answer
 	}
 	content, err := json.Marshal(value)
 	if err != nil {
@@ -86,83 +81,71 @@ func (s *Server) metadata(name, at string, query url.Values) metadataserver.Valu
 	return answer
 }
 
-// tree of all that the metadata server of an instance tells; s.mu is held.
-func (s *Server) tree(i *instance) map[string]any {
+// values are all that the metadata server of an instance tells, by their paths; s.mu is held.
+func (s *Server) values(i *instance) map[string]string {
+	const project = "projects/123456789012"
 	yes := map[bool]string{true: "TRUE", false: "FALSE"}
-	attributes, guest, accounts := map[string]any{}, map[string]any{}, map[string]any{}
-	for name, value := range metadataMap(i.resource.Metadata) {
-		attributes[name] = value
+	r := i.resource
+	all := map[string]string{
+		"project/project-id": s.opts.Project, "project/numeric-project-id": path.Base(project),
+		"instance/id": i.id(), "instance/name": r.Name, "instance/preempted": yes[i.preempted], "instance/maintenance-event": "NONE",
+		"instance/zone": project + "/zones/" + i.zone, "instance/machine-type": project + "/machineTypes/" + path.Base(r.MachineType),
+		"instance/hostname":                       fmt.Sprintf("%s.%s.c.%s.internal", r.Name, i.zone, s.opts.Project),
+		"instance/scheduling/preemptible":         yes[i.spot()],
+		"instance/scheduling/on-host-maintenance": r.Scheduling.OnHostMaintenance,
+		"instance/scheduling/automatic-restart":   yes[ptr.Deref(r.Scheduling.AutomaticRestart, false)],
+	}
+	for name, value := range metadataMap(r.Metadata) {
+		all["instance/attributes/"+name] = value
 	}
 	for at, value := range i.guest {
-		namespace := path.Dir(at)
-		if guest[namespace] == nil {
-			guest[namespace] = map[string]any{}
+		all["instance/guest-attributes/"+at] = value
+	}
+	for _, account := range r.ServiceAccounts {
+		for _, alias := range []string{"default", account.Email} {
+			folder := "instance/service-accounts/" + alias
+			all[folder+"/email"], all[folder+"/scopes"], all[folder+"/aliases"] = account.Email, strings.Join(account.Scopes, "\n")+"\n", "default\n"
 		}
-		guest[namespace].(map[string]any)[path.Base(at)] = value
 	}
-	for _, account := range i.resource.ServiceAccounts {
-		entry := map[string]any{"email": account.Email, "scopes": strings.Join(account.Scopes, "\n") + "\n", "aliases": "default\n"}
-		accounts["default"], accounts[account.Email] = entry, entry
-	}
-	network := map[string]any{}
-	for n, nic := range i.resource.NetworkInterfaces {
-		entry := map[string]any{"ip": nic.NetworkIP, "access-configs": map[string]any{}}
+	for n, nic := range r.NetworkInterfaces {
+		folder := fmt.Sprintf("instance/network-interfaces/%d", n)
+		all[folder+"/ip"] = nic.NetworkIP
 		for m, access := range nic.AccessConfigs {
-			entry["access-configs"].(map[string]any)[strconv.Itoa(m)] = map[string]any{"external-ip": access.NatIP}
+			all[fmt.Sprintf("%s/access-configs/%d/external-ip", folder, m)] = access.NatIP
 		}
-		network[strconv.Itoa(n)] = entry
 	}
-	machine := path.Base(i.resource.MachineType)
-	return map[string]any{
-		"project": map[string]any{"project-id": s.opts.Project, "numeric-project-id": "123456789012"},
-		"instance": map[string]any{
-			"id": i.id(), "name": i.resource.Name, "preempted": yes[i.preempted], "maintenance-event": "NONE",
-			"zone":         "projects/123456789012/zones/" + i.zone,
-			"machine-type": "projects/123456789012/machineTypes/" + machine,
-			"hostname":     fmt.Sprintf("%s.%s.c.%s.internal", i.resource.Name, i.zone, s.opts.Project),
-			"attributes":   attributes, "guest-attributes": guest, "service-accounts": accounts, "network-interfaces": network,
-			"scheduling": map[string]any{
-				"preemptible": yes[i.spot()], "on-host-maintenance": i.resource.Scheduling.OnHostMaintenance,
-				"automatic-restart": yes[ptr.Deref(i.resource.Scheduling.AutomaticRestart, false)],
-			},
-		},
-	}
+	return all
 }
 
-// listing of a folder: one name a line, folders with a slash.
-func listing(folder map[string]any) string {
-	names := make([]string, 0, len(folder))
-	for name, value := range folder {
-		if _, ok := value.(map[string]any); ok {
-			name += "/"
+// below has what is in a folder: the lines of its listing, where folders end with a slash, and all of it as JSON has it.
+func below(values map[string]string, folder string) (lines []string, tree map[string]any) {
+	tree = map[string]any{}
+	for at, value := range values {
+		rest, ok := strings.CutPrefix(at, folder)
+		if !ok {
+			continue
 		}
-		names = append(names, name+"\n")
-	}
-	slices.Sort(names)
-	return strings.Join(names, "")
-}
-
-// camel turns the names of a tree into the form that they have in JSON; names that users chose stay.
-func camel(value any, under string) any {
-	folder, ok := value.(map[string]any)
-	if !ok {
-		return value
-	}
-	turned := map[string]any{}
-	for name, entry := range folder {
-		if under != "attributes" && under != "guest-attributes" {
-			turned[camelName(name)] = camel(entry, name)
-		} else {
-			turned[name] = camel(entry, under)
+		line, _, isFolder := strings.Cut(rest, "/")
+		if isFolder {
+			line += "/"
 		}
+		lines = append(lines, line+"\n")
+		names := strings.Split(strings.TrimPrefix(camel(at), camel(folder)), "/")
+		_ = unstructured.SetNestedField(tree, value, names...) // no value has others below it
 	}
-	return turned
+	slices.Sort(lines)
+	return slices.Compact(lines), tree
 }
 
 var afterDash = regexp.MustCompile(`-[a-z]`)
 
-func camelName(name string) string {
-	return afterDash.ReplaceAllStringFunc(name, func(found string) string { return strings.ToUpper(found[1:]) })
+// camel turns the names in a path into the form that they have in JSON; names that users chose stay.
+func camel(at string) string {
+	own, chosen := at, ""
+	if found := strings.Index(at, "attributes/"); found >= 0 {
+		own, chosen = at[:found+len("attributes/")], at[found+len("attributes/"):]
+	}
+	return afterDash.ReplaceAllStringFunc(own, func(found string) string { return strings.ToUpper(found[1:]) }) + chosen
 }
 
 // writeMetadata takes guest attributes.

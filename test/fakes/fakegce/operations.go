@@ -3,6 +3,7 @@ package fakegce
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"time"
 
 	"google.golang.org/api/compute/v1"
@@ -19,6 +20,8 @@ type accepted struct {
 	operation          *operation
 }
 
+var requestID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
 // once does what a request wants, unless a request of the same id was taken before: then the operation of that one is
 // the answer, even if it failed. A request that is refused at once leaves its id unused.
 func (s *Server) once(c *call, name string, do func() (*operation, *refusal)) (any, *refusal) {
@@ -26,7 +29,7 @@ func (s *Server) once(c *call, name string, do func() (*operation, *refusal)) (a
 		name = c.name
 	}
 	id := c.query.Get("requestId")
-	if id == "00000000-0000-0000-0000-000000000000" || id != "" && !s.doc.matches(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`, id) {
+	if id == "00000000-0000-0000-0000-000000000000" || id != "" && !requestID.MatchString(id) {
 		return nil, refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'requestId': '%s'. Must be a valid UUID.", id)
 	}
 	if before := s.requestIDs[id]; id != "" && before != nil {

@@ -72,9 +72,15 @@ func (s *Server) advance() {
 // Settle does all that is due by the clock and returns when the hooks for it have returned: for tests that step a clock
 // of their own.
 func (s *Server) Settle() {
-	defer s.enter()()
-	for (len(s.calls) > 0 || s.calling) && !s.ended {
-		s.told.Wait()
+	for settled := (<-chan struct{})(nil); ; {
+		leave := s.enter()
+		told := s.told
+		leave()
+		if told == settled {
+			return
+		}
+		<-told
+		settled = told
 	}
 }
 

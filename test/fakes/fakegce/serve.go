@@ -127,11 +127,12 @@ func (s *Server) understand(r *http.Request, c *call) (mask, *refusal) {
 		}
 		check.mask(wanted)
 	}
-	if wrong := check.problems(); len(wrong) > 0 {
-		for _, problem := range wrong {
-			s.violate("%s: %s", c.method.Id, problem)
-		}
-		return nil, refuse(http.StatusBadRequest, "invalid", "%s", strings.Join(wrong, "; "))
+	slices.Sort(check.wrong)
+	for _, problem := range check.wrong {
+		s.violate("%s: %s", c.method.Id, problem)
+	}
+	if len(check.wrong) > 0 {
+		return nil, refuse(http.StatusBadRequest, "invalid", "%s", strings.Join(check.wrong, "; "))
 	}
 	if no := s.authorize(r, c.method.Id); no != nil {
 		return nil, no

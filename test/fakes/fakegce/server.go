@@ -54,11 +54,9 @@ type Server struct {
 	running sync.WaitGroup
 
 	mu         sync.Mutex
-	told       *sync.Cond
+	told       <-chan struct{} // is closed when all hooks so far have returned
 	ended      bool
 	queue      []event
-	calls      []func()
-	calling    bool
 	violations []string
 	requests   []Request
 
@@ -96,22 +94,22 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	none := make(chan struct{})
+	close(none)
 	s := &Server{
 		opts: opts, doc: doc, clock: opts.Clock, url: "http://" + listener.Addr().String(),
 		random: rand.New(rand.NewPCG(opts.Seed, 1)),
-		closed: make(chan struct{}), wake: make(chan struct{}, 1),
+		closed: make(chan struct{}), wake: make(chan struct{}, 1), told: none,
 		instances: map[key]*instance{}, operations: map[key]*operation{}, requestIDs: map[string]*accepted{},
 		numbers: 1_000_000_000_000_000_000 + opts.Seed, quotas: map[quotaKey]float64{}, denied: map[string]bool{},
 		images: map[string]bool{}, tokens: map[string]time.Time{},
 	}
-	s.told = sync.NewCond(&s.mu)
 	s.http = &http.Server{Handler: s.routes(), ReadHeaderTimeout: 30 * time.Second}
 	if opts.Wrap != nil {
 		s.http.Handler = opts.Wrap(s.http.Handler)
 	}
 	s.running.Go(func() { _ = s.http.Serve(listener) })
 	s.running.Go(s.run)
-	s.running.Go(s.callHooks)
 	return s, nil
 }
 
@@ -141,7 +139,6 @@ func (s *Server) Close() {
 		return
 	}
 	s.ended = true
-	s.told.Broadcast()
 	for _, instance := range s.instances {
 		instance.notify()
 	}
