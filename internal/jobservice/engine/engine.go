@@ -94,7 +94,7 @@ func start(ctx context.Context, options Options, db sqlstore.Database, q *redisq
 		changes:    newCommitter(1000, func(*operation) int { return 1 }),
 		audits:     newCommitter(2000, func(*auditing) int { return 1 }),
 		delivered:  &delivered{},
-		figures:    newFigures(),
+		figures:    newFigures(options.Observer),
 		deliveries: make(chan struct{}, 4),
 		lists:      make(chan struct{}, listsAtOnce),
 		lost:       make(chan struct{}, 1),

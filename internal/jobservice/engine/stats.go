@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -9,14 +8,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
-
-// sortFigures, so that replicas that add to the same figures lock them in the same order.
-func sortFigures(all []sqlstore.Figure) {
-	slices.SortFunc(all, func(a, b sqlstore.Figure) int {
-		return cmp.Or(cmp.Compare(a.Width, b.Width), cmp.Compare(a.Start, b.Start), cmp.Compare(a.Queue, b.Queue),
-			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Bucket, b.Bucket))
-	})
-}
 
 func waits(status jobs.Status) bool { return status == jobs.Queued || status == jobs.Retrying }
 

@@ -2,8 +2,8 @@ package rest
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
-	"net/http"
 	"strings"
 	"time"
 
@@ -41,20 +41,20 @@ type workflowStage struct {
 	Message     *string    `json:"message"`
 }
 
-func (s *service) getWorkflow(c *call) error {
+func (s *service) getWorkflow(c *call) ([]byte, error) {
 	namespace, name := c.PathValue("namespace"), c.PathValue("name")
 	if s.Kubernetes == nil || !isLabel(namespace) || !isLabel(name) {
-		return jobs.ErrNotFound
+		return nil, jobs.ErrNotFound
 	}
 	err := s.access.Check(c.Context(), c.identity, auth.Attributes{Verb: "get", Resource: auth.Workflows, Namespace: namespace, Name: name})
 	if err != nil {
-		return hidden(err)
+		return nil, hidden(err)
 	}
 	workflow, err := s.Kubernetes.Workflow(c.Context(), namespace, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.answerValue(http.StatusOK, answerOf(workflow))
+	return json.Marshal(answerOf(workflow))
 }
 
 // answerOf is the answer about a workflow. What has not been looked at yet is pending.

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -117,24 +116,12 @@ func unavailable(what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, jobs.ErrUnavailable, err)
 }
 
-// statusOf returns the HTTP status that an error of the API server came with; 0: it came from elsewhere.
-func statusOf(err error) int {
-	var status interface{ Status() metav1.Status }
-	if errors.As(err, &status) {
-		return int(status.Status().Code)
-	}
-	return 0
-}
-
 // refused says whether the API server has refused what was asked for, and would do so again.
 func refused(err error) bool {
-	switch statusOf(err) {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return true
-	case http.StatusNotFound:
+	var status apierrors.APIStatus
+	if apierrors.IsNotFound(err) && errors.As(err, &status) {
 		// The namespace does not exist; that the kind does not may pass.
-		var status interface{ Status() metav1.Status }
-		return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+		return status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 	}
-	return false
+	return apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err)
 }

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +26,6 @@ type Dispatcher struct {
 	cluster  *Cluster
 	store    jobs.Store
 	settings Settings
-	clock    clock.Clock
 	log      *slog.Logger
 	metrics  *Metrics
 
@@ -89,9 +88,9 @@ const reconnect = 3 * time.Second
 const syncers = 16
 
 // NewDispatcher returns a Dispatcher of the jobs in a store.
-func NewDispatcher(cluster *Cluster, store jobs.Store, settings Settings, metrics *Metrics, c clock.Clock, log *slog.Logger) *Dispatcher {
+func NewDispatcher(cluster *Cluster, store jobs.Store, settings Settings, metrics *Metrics, log *slog.Logger) *Dispatcher {
 	return &Dispatcher{
-		cluster: cluster, store: store, settings: settings, clock: c, log: log, metrics: metrics,
+		cluster: cluster, store: store, settings: settings, log: log, metrics: metrics,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](min(200*time.Millisecond, settings.Backoff), settings.Backoff)),
 		tasks: map[string]*task{}, strays: map[string]types.NamespacedName{}, loops: map[string]bool{},
@@ -115,21 +114,25 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	defer func() { _ = informer.RemoveEventHandler(registration) }() // it is only refused after the informer has ended
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.discover(ctx, group) })
-	group.Go(func() error { return d.beat(ctx) })
-	group.Go(func() error { return d.sweep(ctx) })
-	for range syncers {
+	start := func(work func()) {
 		group.Go(func() error {
-			for d.next(ctx) {
-			}
+			work()
 			return nil
 		})
 	}
-	group.Go(func() error {
-		<-ctx.Done()
-		d.queue.ShutDown()
-		return nil
+	start(func() { d.discover(ctx, start) })
+	start(func() { wait.UntilWithContext(ctx, d.renewDue, time.Second) })
+	start(func() {
+		pause(ctx, d.settings.Sweep) // what this replica left behind is leased again first
+		wait.UntilWithContext(ctx, d.sweep, d.settings.Sweep)
 	})
+	for range syncers {
+		start(func() {
+			for d.next(ctx) {
+			}
+		})
+	}
+	defer context.AfterFunc(ctx, d.queue.ShutDown)()
 	return group.Wait()
 }
 
@@ -143,7 +146,7 @@ func (d *Dispatcher) informer(ctx context.Context) cache.Informer {
 		}
 		if ctx.Err() == nil {
 			d.log.Warn("Not dispatching jobs to Kubernetes yet: the API server does not answer or does not serve AIJobs", "error", err)
-			d.pause(ctx, reconnect)
+			pause(ctx, reconnect)
 		}
 	}
 	return nil
@@ -184,7 +187,7 @@ func (d *Dispatcher) noticed(object any) {
 
 // take begins to look after a leased job.
 func (d *Dispatcher) take(lease jobs.Lease) {
-	now := d.clock.Now()
+	now := time.Now()
 	d.mu.Lock()
 	d.tasks[lease.Job.ID] = &task{
 		job: lease.Job, fence: lease.Fence, visibility: lease.Visibility, renewed: now, since: now,

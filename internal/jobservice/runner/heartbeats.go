@@ -13,18 +13,9 @@ import (
 // beats is how many heartbeats are under way at a time: the store commits those together that come together.
 const beats = 64
 
-// beat keeps the leases of this replica.
-func (d *Dispatcher) beat(ctx context.Context) error {
-	for ctx.Err() == nil {
-		d.pause(ctx, time.Second)
-		d.renew(ctx, d.due())
-	}
-	return nil
-}
-
 // due are the tasks whose lease has lasted for a third of its time.
 func (d *Dispatcher) due() []task {
-	now := d.clock.Now()
+	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var due []task
@@ -36,8 +27,9 @@ func (d *Dispatcher) due() []task {
 	return due
 }
 
-// renew leases. It stops when the store cannot be reached, and is called again soon.
-func (d *Dispatcher) renew(ctx context.Context, due []task) {
+// renewDue leases. It stops when the store cannot be reached, and is called again soon.
+func (d *Dispatcher) renewDue(ctx context.Context) {
+	due := d.due()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(beats)
 	for _, t := range due {
@@ -52,7 +44,7 @@ func (d *Dispatcher) renew(ctx context.Context, due []task) {
 }
 
 func (d *Dispatcher) heartbeat(ctx context.Context, t task) error {
-	began := d.clock.Now()
+	began := time.Now()
 	_, cancelled, err := d.store.Heartbeat(ctx, t.job.ID, t.fence)
 	switch {
 	case lost(err):

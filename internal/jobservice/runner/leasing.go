@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
@@ -19,23 +17,23 @@ const (
 )
 
 // discover leases from every queue that has jobs for Kubernetes.
-func (d *Dispatcher) discover(ctx context.Context, group *errgroup.Group) error {
-	next := d.clock.NewTimer(0)
+func (d *Dispatcher) discover(ctx context.Context, start func(func())) {
+	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case queue := <-d.wake:
-			d.leaseFrom(ctx, group, queue)
-		case <-next.C():
+			d.leaseFrom(ctx, start, queue)
+		case <-next.C:
 			queues, err := d.store.Queues(ctx)
 			if err != nil && ctx.Err() == nil {
 				d.log.Warn("Cannot list queues with jobs", "error", err)
 			}
 			for _, queue := range queues {
 				if queue.Depth > queue.PoolDepth || queue.Processing > queue.PoolProcessing {
-					d.leaseFrom(ctx, group, queue.Name)
+					d.leaseFrom(ctx, start, queue.Name)
 				}
 			}
 			next.Reset(d.settings.Discovery)
@@ -43,7 +41,7 @@ func (d *Dispatcher) discover(ctx context.Context, group *errgroup.Group) error 
 	}
 }
 
-func (d *Dispatcher) leaseFrom(ctx context.Context, group *errgroup.Group, queue string) {
+func (d *Dispatcher) leaseFrom(ctx context.Context, start func(func()), queue string) {
 	d.mu.Lock()
 	running := d.loops[queue]
 	d.loops[queue] = true
@@ -51,23 +49,22 @@ func (d *Dispatcher) leaseFrom(ctx context.Context, group *errgroup.Group, queue
 	if running {
 		return
 	}
-	group.Go(func() error {
+	start(func() {
 		d.leases(ctx, queue)
 		d.mu.Lock()
 		delete(d.loops, queue)
 		d.mu.Unlock()
-		return nil
 	})
 }
 
 // leases jobs of a queue until it has had none for a while.
 func (d *Dispatcher) leases(ctx context.Context, queue string) {
-	last, delay := d.clock.Now(), time.Duration(0)
-	for ctx.Err() == nil && d.clock.Since(last) < idleQueue {
+	last, delay := time.Now(), time.Duration(0)
+	for ctx.Err() == nil && time.Since(last) < idleQueue {
 		shares, full := d.shares(queue)
 		wait := d.settings.LeaseWait
 		if full {
-			wait, last = min(wait, fullWait), d.clock.Now()
+			wait, last = min(wait, fullWait), time.Now()
 		}
 		leases, err := d.store.Lease(ctx, jobs.LeaseRequest{
 			Queue: queue, Executor: jobs.Kubernetes, Worker: d.settings.Worker, Limit: leaseLimit, Wait: wait, Shares: shares,
@@ -78,7 +75,7 @@ func (d *Dispatcher) leases(ctx context.Context, queue string) {
 			}
 			delay = min(max(2*delay, 250*time.Millisecond), 15*time.Second)
 			d.log.Warn("Cannot lease jobs", "queue", queue, "error", err, "again_in", delay)
-			d.pause(ctx, delay)
+			pause(ctx, delay)
 			continue
 		}
 		delay = 0
@@ -86,16 +83,14 @@ func (d *Dispatcher) leases(ctx context.Context, queue string) {
 			d.take(lease)
 		}
 		if len(leases) > 0 {
-			last = d.clock.Now()
+			last = time.Now()
 		}
 	}
 }
 
-func (d *Dispatcher) pause(ctx context.Context, delay time.Duration) {
-	timer := d.clock.NewTimer(delay)
-	defer timer.Stop()
+func pause(ctx context.Context, delay time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-timer.C():
+	case <-time.After(delay):
 	}
 }

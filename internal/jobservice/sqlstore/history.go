@@ -51,6 +51,18 @@ type Change struct {
 	Decide func(rows map[string]*Row) (changed []*Row, outbox Outbox)
 }
 
+// check that the epoch, as the database tells it, is that of the change.
+func (c *Change) check(epoch row) error {
+	var holds string
+	if err := epoch.Scan(&holds); err != nil {
+		return err
+	}
+	if holds != c.Epoch {
+		return ErrEpoch
+	}
+	return nil
+}
+
 // Count is how many jobs there are of a sort.
 type Count struct {
 	Queue    string
