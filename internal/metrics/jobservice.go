@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,13 +17,6 @@ type JobService struct {
 	execution, requests           *prometheus.HistogramVec
 
 	registry prometheus.Registerer
-	// observers by route and status, because to find one by its labels takes longer than to find it here.
-	observers sync.Map
-}
-
-type requestKey struct {
-	route  string
-	status int
 }
 
 // NewJobService registers the metrics of the job service.
@@ -52,12 +44,7 @@ func NewJobService(registry prometheus.Registerer) *JobService {
 
 // Request counts a request that was answered.
 func (m *JobService) Request(route string, status int, duration time.Duration) {
-	key := requestKey{route, status}
-	observer, ok := m.observers.Load(key)
-	if !ok {
-		observer, _ = m.observers.LoadOrStore(key, m.requests.WithLabelValues(route, strconv.Itoa(status)))
-	}
-	observer.(prometheus.Observer).Observe(duration.Seconds())
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Observe(duration.Seconds())
 }
 
 // Limited counts a request that a rate limit refused.

@@ -97,6 +97,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	})
 	log.Info("Serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
 	err = group.Wait()
+	handler.Wait()
 	opened.Close()
 	return err
 }
@@ -117,10 +118,7 @@ func (o *options) url(address net.Addr) string {
 	if o.certFile != "" {
 		scheme = "https"
 	}
-	host, port, err := net.SplitHostPort(address.String())
-	if err != nil {
-		return scheme + "://" + address.String()
-	}
+	host, port, _ := net.SplitHostPort(address.String()) // It is that of a listener.
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}

@@ -23,7 +23,7 @@ type roles struct {
 
 func (r *roles) Allowed(_ context.Context, user auth.User, a auth.Attributes) (bool, string, error) {
 	r.asked++
-	return r.allowed[fmt.Sprintf("%s %s %s %s/%s", user.Name, a.Verb, a.Resource, a.Namespace, a.Name)], "no Role", r.err
+	return r.allowed[fmt.Sprintf("%s %s %s %s/%s", user.Username, a.Verb, a.Resource, a.Namespace, a.Name)], "no Role", r.err
 }
 
 func identity(t *testing.T, change ...func(jwt.MapClaims)) *auth.Identity {

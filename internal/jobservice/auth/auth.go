@@ -112,10 +112,7 @@ var (
 func parser(options Options, methods []string) *jwt.Parser {
 	settings := []jwt.ParserOption{
 		jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(options.Now),
-		jwt.WithStrictDecoding(),
-	}
-	if options.Issuer != "" {
-		settings = append(settings, jwt.WithIssuer(options.Issuer))
+		jwt.WithStrictDecoding(), jwt.WithIssuer(options.Issuer), // an empty one is any
 	}
 	if options.Audience != "" {
 		settings = append(settings, jwt.WithAudience(options.Audience))
@@ -245,7 +242,7 @@ func (a *Authenticator) review(ctx context.Context, token string, now time.Time)
 		User: user, Kubernetes: true, AllNamespaces: true, Expires: expires,
 		DefaultNamespace: a.options.DefaultNamespace, Scopes: []string{ScopeRead, ScopeWrite, ScopeWork},
 	}
-	if rest, ok := strings.CutPrefix(user.Name, "system:serviceaccount:"); ok {
+	if rest, ok := strings.CutPrefix(user.Username, "system:serviceaccount:"); ok {
 		identity.DefaultNamespace, _, _ = strings.Cut(rest, ":")
 	}
 	return identity, earlier(until, expires), nil

@@ -89,7 +89,7 @@ func (c *Claims) identity(defaultNamespace string) (*Identity, error) {
 		return nil, &InvalidToken{Reason: "the claim sub begins with system:, which only Kubernetes' own users do"}
 	}
 	identity := &Identity{
-		User: User{Name: c.Subject}, Scopes: strings.Fields(c.Scope), Queues: c.Queues,
+		User: User{Username: c.Subject}, Scopes: strings.Fields(c.Scope), Queues: c.Queues,
 		DefaultNamespace: c.Namespace, Expires: c.ExpiresAt.Time,
 	}
 	for _, group := range c.Groups {

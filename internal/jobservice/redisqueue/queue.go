@@ -266,19 +266,10 @@ func (q *Queue) Tick(ctx context.Context, limit int, again time.Duration) ([]Hel
 // Wakes reports queues that got jobs, as executor and name, until the context ends.
 func (q *Queue) Wakes(ctx context.Context, woken func(executor jobs.Executor, queue string)) {
 	subscription := q.client.Subscribe(ctx, "{jobs}:wake")
-	defer func() { _ = subscription.Close() }()
-	messages := subscription.Channel(redis.WithChannelSize(1000))
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case message, ok := <-messages:
-			if !ok {
-				return
-			}
-			executor, queue, _ := strings.Cut(message.Payload, "/")
-			woken(jobs.Executor(executor), queue)
-		}
+	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })()
+	for message := range subscription.Channel(redis.WithChannelSize(1000)) {
+		executor, queue, _ := strings.Cut(message.Payload, "/")
+		woken(jobs.Executor(executor), queue)
 	}
 }
 

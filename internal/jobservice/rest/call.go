@@ -70,8 +70,8 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	c := &call{Request: request, w: w, service: s, id: requestID(request), start: s.Now()}
 	header := w.Header()
 	header["X-Request-Id"] = []string{c.id}
-	header["X-Content-Type-Options"] = nosniff
-	header["Cache-Control"] = noStore
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
 	name := "none"
 	defer func() {
 		reason := recover()
@@ -119,11 +119,6 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-var (
-	nosniff = []string{"nosniff"}
-	noStore = []string{"no-store"}
-)
-
 func (r *endpoint) find(method string) (route, error) {
 	if len(r.routes) == 0 {
 		return route{}, notFound("path not found: " + Base + "/docs lists all paths")
@@ -153,7 +148,7 @@ func (r *endpoint) serve(c *call, route route) ([]byte, error) {
 		return nil, err
 	}
 	c.identity = identity
-	if err := c.count(route.class, identity.User.Name); err != nil {
+	if err := c.count(route.class, identity.User.Username); err != nil {
 		return nil, err
 	}
 	if !identity.Has(route.scope) {
@@ -281,7 +276,7 @@ func (c *call) user() string {
 	if c.identity == nil {
 		return ""
 	}
-	return c.identity.User.Name
+	return c.identity.User.Username
 }
 
 // answer writes JSON and the end of a line.

@@ -50,7 +50,7 @@ func (s *service) createJob(c *call) ([]byte, error) {
 
 // mayCreate fills in who submits the job and to where, if they may.
 func (s *service) mayCreate(c *call, job *jobs.Job) error {
-	job.Submitter = c.identity.User.Name
+	job.Submitter = c.identity.User.Username
 	if job.Namespace == "" {
 		job.Namespace = c.identity.DefaultNamespace
 	}

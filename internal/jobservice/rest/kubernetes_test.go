@@ -115,7 +115,7 @@ type rights struct {
 }
 
 func (r *rights) Allowed(_ context.Context, user auth.User, a auth.Attributes) (bool, string, error) {
-	return r.allowed[fmt.Sprintf("%s %s %s %s/%s", user.Name, a.Verb, a.Resource, a.Namespace, a.Name)], "", r.err
+	return r.allowed[fmt.Sprintf("%s %s %s %s/%s", user.Username, a.Verb, a.Resource, a.Namespace, a.Name)], "", r.err
 }
 
 func TestRightsInACluster(t *testing.T) {

@@ -91,6 +91,7 @@ func New(options Options) *Handler {
 		access:  auth.NewAccess(options.Authorizer, options.Now),
 		limiter: newLimiter(options.Limits),
 		leases:  lru.New(maxLeases),
+		streams: streams{open: map[string]int{}},
 
 		submissions: submissions{pending: map[submitter]*submitted{}},
 	}

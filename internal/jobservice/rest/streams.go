@@ -22,9 +22,6 @@ func (s *streams) begin(user string) bool {
 	if s.open[user] >= maxStreams {
 		return false
 	}
-	if s.open == nil {
-		s.open = map[string]int{}
-	}
 	s.open[user]++
 	return true
 }

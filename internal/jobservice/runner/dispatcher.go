@@ -37,8 +37,8 @@ type Dispatcher struct {
 	strays map[string]types.NamespacedName
 	// loops are the queues that are leased from.
 	loops map[string]bool
-	// wake names queues that have got a job.
-	wake chan string
+	// start does something in the background; nil while the Dispatcher does not run.
+	start func(work func(context.Context))
 	// checked is when the store was last asked about an AIJob that no task here watches.
 	checked map[types.UID]time.Time
 }
@@ -94,7 +94,7 @@ func NewDispatcher(cluster *Cluster, store jobs.Store, settings Settings, metric
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](min(200*time.Millisecond, settings.Backoff), settings.Backoff)),
 		tasks: map[string]*task{}, strays: map[string]types.NamespacedName{}, loops: map[string]bool{},
-		wake: make(chan string, 256), checked: map[types.UID]time.Time{},
+		checked: map[types.UID]time.Time{},
 	}
 }
 
@@ -114,25 +114,34 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	defer func() { _ = informer.RemoveEventHandler(registration) }() // it is only refused after the informer has ended
 	group, ctx := errgroup.WithContext(ctx)
-	start := func(work func()) {
+	start := func(work func(context.Context)) {
 		group.Go(func() error {
-			work()
+			work(ctx)
 			return nil
 		})
 	}
-	start(func() { d.discover(ctx, start) })
-	start(func() { wait.UntilWithContext(ctx, d.renewDue, time.Second) })
-	start(func() {
+	d.mu.Lock()
+	d.start = start
+	d.mu.Unlock()
+	start(func(ctx context.Context) { wait.UntilWithContext(ctx, d.discover, d.settings.Discovery) })
+	start(func(ctx context.Context) { wait.UntilWithContext(ctx, d.renewDue, time.Second) })
+	start(func(ctx context.Context) {
 		pause(ctx, d.settings.Sweep) // what this replica left behind is leased again first
 		wait.UntilWithContext(ctx, d.sweep, d.settings.Sweep)
 	})
 	for range syncers {
-		start(func() {
+		start(func(ctx context.Context) {
 			for d.next(ctx) {
 			}
 		})
 	}
-	defer context.AfterFunc(ctx, d.queue.ShutDown)()
+	start(func(ctx context.Context) {
+		<-ctx.Done()
+		d.mu.Lock()
+		d.start = nil
+		d.mu.Unlock()
+		d.queue.ShutDown()
+	})
 	return group.Wait()
 }
 

@@ -17,43 +17,31 @@ const (
 )
 
 // discover leases from every queue that has jobs for Kubernetes.
-func (d *Dispatcher) discover(ctx context.Context, start func(func())) {
-	next := time.NewTimer(0)
-	defer next.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case queue := <-d.wake:
-			d.leaseFrom(ctx, start, queue)
-		case <-next.C:
-			queues, err := d.store.Queues(ctx)
-			if err != nil && ctx.Err() == nil {
-				d.log.Warn("Cannot list queues with jobs", "error", err)
-			}
-			for _, queue := range queues {
-				if queue.Depth > queue.PoolDepth || queue.Processing > queue.PoolProcessing {
-					d.leaseFrom(ctx, start, queue.Name)
-				}
-			}
-			next.Reset(d.settings.Discovery)
+func (d *Dispatcher) discover(ctx context.Context) {
+	queues, err := d.store.Queues(ctx)
+	if err != nil && ctx.Err() == nil {
+		d.log.Warn("Cannot list queues with jobs", "error", err)
+	}
+	for _, queue := range queues {
+		if queue.Depth > queue.PoolDepth || queue.Processing > queue.PoolProcessing {
+			d.leaseFrom(queue.Name)
 		}
 	}
 }
 
-func (d *Dispatcher) leaseFrom(ctx context.Context, start func(func()), queue string) {
+// leaseFrom a queue, unless that is done already. Before the Dispatcher runs it does nothing: discovery makes up for it.
+func (d *Dispatcher) leaseFrom(queue string) {
 	d.mu.Lock()
-	running := d.loops[queue]
-	d.loops[queue] = true
-	d.mu.Unlock()
-	if running {
+	defer d.mu.Unlock()
+	if d.loops[queue] || d.start == nil {
 		return
 	}
-	start(func() {
+	d.loops[queue] = true
+	d.start(func(ctx context.Context) {
 		d.leases(ctx, queue)
 		d.mu.Lock()
+		defer d.mu.Unlock()
 		delete(d.loops, queue)
-		d.mu.Unlock()
 	})
 }
 

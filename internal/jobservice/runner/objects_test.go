@@ -112,7 +112,7 @@ func TestAnOutageIsToldAsSuch(t *testing.T) {
 	assert.ErrorIs(t, cluster.Check(ctx), jobs.ErrUnavailable)
 	_, _, err := cluster.Review(ctx, "token")
 	assert.ErrorIs(t, err, jobs.ErrUnavailable)
-	_, _, err = cluster.Allowed(ctx, auth.User{Name: "alice"}, auth.Attributes{Verb: "create", Resource: "aijobs", Namespace: "default"})
+	_, _, err = cluster.Allowed(ctx, auth.User{Username: "alice"}, auth.Attributes{Verb: "create", Resource: "aijobs", Namespace: "default"})
 	assert.ErrorIs(t, err, jobs.ErrUnavailable)
 	_, err = cluster.Workflow(ctx, "default", "w")
 	assert.ErrorIs(t, err, jobs.ErrUnavailable)

@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,16 +14,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
 // Keys of the advisory locks; the high word keeps them from those of other programs in the same database.
 const (
-	lockSpace   int64 = 0x4a6f6253 << 32
-	lockSchema        = lockSpace | 1
-	lockEpoch         = lockSpace | 2
-	lockTidying       = lockSpace | 3
+	lockSpace    int64 = 0x4a6f6253 << 32
+	lockSchema         = lockSpace | 1
+	lockEpoch          = lockSpace | 2
+	lockTidying        = lockSpace | 3
+	lockReplicas       = lockSpace | 0xbeac67a3
 )
 
 type postgres struct {
@@ -218,10 +220,7 @@ func (p *postgres) commit(changed []*Row, outbox Outbox, delivered Delivered) *p
 	return batch
 }
 
-func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func(), error) {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(name))
-	key := lockSpace | int64(hash.Sum32())
+func (p *postgres) Lock(ctx context.Context) (context.Context, func(), error) {
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	// The lock is as long as its transaction.
@@ -235,7 +234,7 @@ func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func
 		_ = tx.Rollback(soon) // closes the connection when it fails: then the server ends the transaction
 	}
 	var got bool
-	if err := tx.QueryRow(soon, "SELECT pg_try_advisory_xact_lock($1)", key).Scan(&got); err != nil || !got {
+	if err := tx.QueryRow(soon, "SELECT pg_try_advisory_xact_lock($1)", lockReplicas).Scan(&got); err != nil || !got {
 		end()
 		if err == nil {
 			err = ErrLocked
@@ -243,26 +242,19 @@ func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func
 		return nil, nil, unavailable(err)
 	}
 	held, lost := context.WithCancel(ctx)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-held.Done():
-				return
-			case <-time.After(time.Second):
-				ask, cancel := context.WithTimeout(held, 2*time.Second)
-				_, err := tx.Exec(ask, "SELECT 1")
-				cancel()
-				if err != nil {
-					lost()
-				}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		wait.UntilWithContext(held, func(ctx context.Context) {
+			ask, cancel := context.WithTimeout(ctx, 2*time.Second)
+			defer cancel()
+			if _, err := tx.Exec(ask, "SELECT 1"); err != nil {
+				lost()
 			}
-		}
-	}()
+		}, time.Second)
+	})
 	return held, func() {
 		lost()
-		<-stopped
+		watching.Wait()
 		end()
 	}, nil
 }

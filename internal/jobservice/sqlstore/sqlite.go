@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +22,7 @@ type sqlite struct {
 	// One connection of the database writes: SQLite has one writer at a time, and waiting here is fair and cheap.
 	database
 	lock *os.File
-	held sync.Map // by the names of locks
+	held atomic.Bool
 }
 
 // inSQLite is the dialect of a SQLite.
@@ -161,11 +161,11 @@ func (s *sqlite) Change(ctx context.Context, change Change) error {
 }
 
 // Lock is one within the process: no other has the folder.
-func (s *sqlite) Lock(ctx context.Context, name string) (context.Context, func(), error) {
-	if _, locked := s.held.LoadOrStore(name, true); locked {
+func (s *sqlite) Lock(ctx context.Context) (context.Context, func(), error) {
+	if !s.held.CompareAndSwap(false, true) {
 		return nil, nil, ErrLocked
 	}
-	return ctx, func() { s.held.Delete(name) }, nil
+	return ctx, func() { s.held.Store(false) }, nil
 }
 
 func (s *sqlite) Tidy(ctx context.Context) error {
