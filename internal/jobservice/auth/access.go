@@ -48,11 +48,8 @@ type question struct {
 	Attributes
 }
 
-// NewAccess returns an Access; without an authorizer the claims alone decide. now is the clock; nil: the real one.
+// NewAccess returns an Access; without an authorizer the claims alone decide. now is the clock.
 func NewAccess(authorizer Authorizer, now func() time.Time) *Access {
-	if now == nil {
-		now = time.Now
-	}
 	return &Access{authorizer: authorizer, decisions: cache.NewLRUExpireCacheWithClock(maxDecisions, clock(now))}
 }
 

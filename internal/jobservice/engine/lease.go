@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -193,11 +193,7 @@ func (a *allotment) decide(rows map[string]*sqlstore.Row, now time.Time, visibil
 
 // Heartbeat keeps a lease, and says whether the job should stop.
 func (s *Store) Heartbeat(ctx context.Context, id string, fence int64) (time.Time, bool, error) {
-	parsed, err := uuid.Parse(id)
-	if err != nil {
-		return time.Time{}, false, jobs.ErrNotFound
-	}
-	id = parsed.String()
+	id = strings.ToLower(id)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.OperationTimeout)
 	defer cancel()
 	for {

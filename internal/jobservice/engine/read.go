@@ -3,19 +3,14 @@ package engine
 import (
 	"context"
 	"fmt"
-
-	"github.com/google/uuid"
+	"strings"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
 // Get returns a job.
 func (s *Store) Get(ctx context.Context, id string) (jobs.Job, error) {
-	parsed, err := uuid.Parse(id)
-	if err != nil {
-		return jobs.Job{}, jobs.ErrNotFound
-	}
-	id = parsed.String()
+	id = strings.ToLower(id)
 	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
 	defer cancel()
 	rows, err := s.db.Get(ctx, []string{id})

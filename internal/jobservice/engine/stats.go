@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,13 +21,11 @@ func (s *Store) Queues(ctx context.Context) ([]jobs.QueueStats, error) {
 		return nil, err
 	}
 	queues := map[string]*jobs.QueueStats{}
-	var names []string
 	for _, c := range counts {
 		q := queues[c.Queue]
 		if q == nil {
 			q = &jobs.QueueStats{Name: c.Queue}
 			queues[c.Queue] = q
-			names = append(names, c.Queue)
 		}
 		if c.Status.Ended() {
 			continue
@@ -42,11 +41,11 @@ func (s *Store) Queues(ctx context.Context) ([]jobs.QueueStats, error) {
 			q.PoolProcessing += c.N
 		}
 	}
+	names := slices.Sorted(maps.Keys(queues))
 	if err := s.addTimes(ctx, queues, names); err != nil {
 		return nil, err
 	}
 	all := make([]jobs.QueueStats, 0, len(names))
-	slices.Sort(names)
 	for _, name := range names {
 		all = append(all, *queues[name])
 	}

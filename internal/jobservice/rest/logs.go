@@ -51,8 +51,8 @@ func (s *service) jobLogs(c *call) ([]byte, error) {
 		options.Follow, options.Tail = false, 0
 	}
 	if options.Follow {
-		if !s.streams.begin(c.user()) {
-			return nil, tooManyStreams()
+		if err := s.streams.begin(c.user()); err != nil {
+			return nil, err
 		}
 		defer s.streams.end(c.user())
 	}

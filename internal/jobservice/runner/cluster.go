@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	clientset "k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -80,6 +82,19 @@ func NewCluster(config *clientrest.Config, options Options) (*Cluster, error) {
 		return nil, fmt.Errorf("set up the clients of the API server: %w", err)
 	}
 	return c, nil
+}
+
+// newMapper knows the kinds that are worked with, so that the service can start, and take jobs, while the API server does not answer.
+func newMapper() meta.RESTMapper {
+	platform, core := aiplatformv1alpha1.GroupVersion, corev1.SchemeGroupVersion
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{platform, core})
+	mapper.Add(platform.WithKind("AIJob"), meta.RESTScopeNamespace)
+	mapper.Add(platform.WithKind("AgentWorkflow"), meta.RESTScopeNamespace)
+	mapper.Add(platform.WithKind("AIJobQueue"), meta.RESTScopeRoot)
+	mapper.Add(platform.WithKind("ComputeCluster"), meta.RESTScopeRoot)
+	mapper.Add(core.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(core.WithKind("Node"), meta.RESTScopeRoot)
+	return mapper
 }
 
 // cachedObjects says what of each kind is kept.

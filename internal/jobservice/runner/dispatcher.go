@@ -100,8 +100,14 @@ func NewDispatcher(cluster *Cluster, store jobs.Store, settings Settings, metric
 
 // Run dispatches until the context ends. The leases that are held then run out, and other replicas take over.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	informer := d.informer(ctx)
-	if informer == nil {
+	var informer cache.Informer
+	err := wait.PollUntilContextCancel(ctx, reconnect, true, func(ctx context.Context) (ready bool, err error) {
+		if informer, err = d.synced(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("Not dispatching jobs to Kubernetes yet: the API server does not answer or does not serve AIJobs", "error", err)
+		}
+		return err == nil, nil
+	})
+	if err != nil {
 		return nil // the context has ended
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -145,23 +151,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// informer of AIJobs, once it and that of AIJobQueues are up to date: nothing is leased before, while the API server cannot be
-// reached or the kinds are not installed. It returns nil when the context ends.
-func (d *Dispatcher) informer(ctx context.Context) cache.Informer {
-	for ctx.Err() == nil {
-		informer, err := d.synced(ctx)
-		if err == nil {
-			return informer
-		}
-		if ctx.Err() == nil {
-			d.log.Warn("Not dispatching jobs to Kubernetes yet: the API server does not answer or does not serve AIJobs", "error", err)
-			pause(ctx, reconnect)
-		}
-	}
-	return nil
-}
-
-// synced returns the informer of AIJobs once both have all that there is. A cache that does not run yet gives them at once, and empty.
+// synced returns the informer of AIJobs, once it and that of AIJobQueues have all that there is: nothing is leased before, while the API
+// server cannot be reached or the kinds are not installed. A cache that does not run yet gives them at once, and empty.
 func (d *Dispatcher) synced(ctx context.Context) (informer cache.Informer, err error) {
 	ctx, stop := context.WithTimeout(ctx, readTimeout)
 	defer stop()
@@ -201,21 +192,19 @@ func (d *Dispatcher) take(lease jobs.Lease) {
 	d.tasks[lease.Job.ID] = &task{
 		job: lease.Job, fence: lease.Fence, visibility: lease.Visibility, renewed: now, since: now,
 	}
-	held := len(d.tasks)
+	d.metrics.held.Set(float64(len(d.tasks)))
 	d.mu.Unlock()
-	d.metrics.held.Set(float64(held))
 	d.queue.Add(lease.Job.ID)
 }
 
 // forget a task: its job has ended, or is another's. A lease of the same job that is newer stays.
 func (d *Dispatcher) forget(id string, fence int64) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if t, ok := d.tasks[id]; ok && t.fence == fence {
 		delete(d.tasks, id)
 	}
-	held := len(d.tasks)
-	d.mu.Unlock()
-	d.metrics.held.Set(float64(held))
+	d.metrics.held.Set(float64(len(d.tasks)))
 }
 
 // task returns a copy of what is known of a task.
