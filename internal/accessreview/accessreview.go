@@ -19,48 +19,31 @@ import (
 // timeout of one review with its retries.
 const timeout = 10 * time.Second
 
-// User is an authenticated user.
-type User struct {
-	Name   string
-	UID    string
-	Groups []string
-	Extra  map[string][]string
-}
-
 // Token returns the user of a token; false: the API server does not accept the token, or not for the audience. An empty audience is the
 // API server's own. Errors: those of the client, after retries.
-func Token(ctx context.Context, client kubernetes.Interface, token, audience string) (User, bool, error) {
+func Token(ctx context.Context, client kubernetes.Interface, token, audience string) (authenticationv1.UserInfo, bool, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if audience != "" {
 		review.Spec.Audiences = []string{audience}
 	}
 	review, err := ask(ctx, review, client.AuthenticationV1().TokenReviews().Create)
 	if err != nil {
-		return User{}, false, err
+		return authenticationv1.UserInfo{}, false, err
 	}
 	// An API server that does not check audiences leaves them out of its answer.
-	if !review.Status.Authenticated || audience != "" && !slices.Contains(review.Status.Audiences, audience) {
-		return User{}, false, nil
-	}
-	user := User{Name: review.Status.User.Username, UID: review.Status.User.UID, Groups: review.Status.User.Groups}
-	for key, values := range review.Status.User.Extra {
-		if user.Extra == nil {
-			user.Extra = map[string][]string{}
-		}
-		user.Extra[key] = values
-	}
-	return user, true, nil
+	isAccepted := review.Status.Authenticated && (audience == "" || slices.Contains(review.Status.Audiences, audience))
+	return review.Status.User, isAccepted, nil
 }
 
 // Access says whether a user may do what the spec names, whose user it fills in, and the API server's reason, which may be empty.
 // Errors: those of the client, after retries.
-func Access(ctx context.Context, client kubernetes.Interface, user User, spec authorizationv1.SubjectAccessReviewSpec) (bool, string, error) {
-	spec.User, spec.UID, spec.Groups = user.Name, user.UID, user.Groups
+func Access(
+	ctx context.Context, client kubernetes.Interface, user authenticationv1.UserInfo, spec authorizationv1.SubjectAccessReviewSpec,
+) (allowed bool, reason string, err error) {
+	spec.User, spec.UID, spec.Groups = user.Username, user.UID, user.Groups
+	spec.Extra = map[string]authorizationv1.ExtraValue{}
 	for key, values := range user.Extra {
-		if spec.Extra == nil {
-			spec.Extra = map[string]authorizationv1.ExtraValue{}
-		}
-		spec.Extra[key] = values
+		spec.Extra[key] = authorizationv1.ExtraValue(values)
 	}
 	review, err := ask(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, client.AuthorizationV1().SubjectAccessReviews().Create)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestATokenIsForItsAudience(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, test.ok, ok)
 			if ok {
-				assert.Equal(t, accessreview.User{Name: "ann", UID: "7", Groups: []string{"ml"}, Extra: map[string][]string{"zone": {"a"}}}, user)
+				assert.Equal(t, authenticationv1.UserInfo{Username: "ann", UID: "7", Groups: []string{"ml"}, Extra: map[string]authenticationv1.ExtraValue{"zone": {"a"}}}, user)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func TestATokenIsForItsAudience(t *testing.T) {
 func TestTransientErrorsAreRetried(t *testing.T) {
 	s := newServer(t)
 	s.failures, s.failure = 2, http.StatusInternalServerError
-	allowed, reason, err := accessreview.Access(t.Context(), s.client(t), accessreview.User{Name: "ann", Extra: map[string][]string{"zone": {"a"}}},
+	allowed, reason, err := accessreview.Access(t.Context(), s.client(t), authenticationv1.UserInfo{Username: "ann", Extra: map[string]authenticationv1.ExtraValue{"zone": {"a"}}},
 		authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list"}})
 	require.NoError(t, err)
 	assert.True(t, allowed)
@@ -109,7 +109,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 	assert.Equal(t, authorizationv1.ExtraValue{"a"}, s.asked.Extra["zone"])
 
 	s.failures, s.failure = 1, http.StatusForbidden
-	_, _, err = accessreview.Access(t.Context(), s.client(t), accessreview.User{Name: "ann"}, authorizationv1.SubjectAccessReviewSpec{})
+	_, _, err = accessreview.Access(t.Context(), s.client(t), authenticationv1.UserInfo{Username: "ann"}, authorizationv1.SubjectAccessReviewSpec{})
 	assert.Error(t, err, "what is not transient is not retried")
 }
 

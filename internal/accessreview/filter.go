@@ -90,9 +90,9 @@ func review(r *http.Request, client kubernetes.Interface, token string) (answer,
 	})
 	switch {
 	case err != nil:
-		return answer{http.StatusInternalServerError, fmt.Sprintf("Authorization for user %s failed", user.Name)}, err
+		return answer{http.StatusInternalServerError, fmt.Sprintf("Authorization for user %s failed", user.Username)}, err
 	case !allowed:
-		return answer{http.StatusForbidden, fmt.Sprintf("Authorization denied for user %s", user.Name)}, nil
+		return answer{http.StatusForbidden, fmt.Sprintf("Authorization denied for user %s", user.Username)}, nil
 	}
 	return answer{status: http.StatusOK}, nil
 }

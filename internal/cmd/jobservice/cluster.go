@@ -1,6 +1,7 @@
 package jobservice
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -44,15 +45,8 @@ func (o *clusterOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.Discovery, "queue-discovery-interval", 5*time.Second, "interval at which it is asked which queues have jobs for Kubernetes")
 	flags.BoolVar(&o.withoutAccessReview, "without-access-review", false,
 		"do not ask Kubernetes what the user of a JWT may do: the token's claims alone decide")
-	flags.StringVar(&o.Worker, "replica", envOr(podVariable, hostname()), "name of this replica in leases (environment: "+podVariable+")")
-}
-
-func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "job-service"
-	}
-	return name
+	host, _ := os.Hostname()
+	flags.StringVar(&o.Worker, "replica", cmp.Or(os.Getenv(podVariable), host, "job-service"), "name of this replica in leases (environment: "+podVariable+")")
 }
 
 func (o *clusterOptions) validate() error {

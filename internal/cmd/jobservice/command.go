@@ -2,6 +2,7 @@
 package jobservice
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -71,7 +72,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.limits.Other, "rate-limit-other", rest.DefaultLimits.Other, "other requests of a client per minute; 0: no limit")
 	flags.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "time to go on after the signal to end, until clients have learned of it")
 	flags.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 20*time.Second, "time for requests to end after that")
-	flags.StringVar(&o.logLevel, "log-level", envOr("LOG_LEVEL", "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
+	flags.StringVar(&o.logLevel, "log-level", cmp.Or(os.Getenv("LOG_LEVEL"), "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
 }
 
 // settle what depends on whether this is a trial.
@@ -108,11 +109,4 @@ func (o *options) validate() error {
 			o.shutdownDelay, o.shutdownTimeout)
 	}
 	return errors.Join(o.store.validate(), o.cluster.validate())
-}
-
-func envOr(name, otherwise string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return otherwise
 }

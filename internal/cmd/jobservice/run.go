@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/dcnlab/spot-training-operator/internal/cmd/logging"
@@ -63,16 +62,17 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	// What works in the background goes on until the last request has been answered.
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	opened, err := o.store.open(lifetime, service.Log)
+	figures := metrics.NewJobService(registry)
+	opened, err := o.store.open(lifetime, service.Log, figures)
 	if err != nil {
 		return err
 	}
-	figures := metrics.NewJobService(registry)
-	service.Metrics, service.Store = figures, figures.Store(opened)
+	figures.Queues(opened)
+	service.Metrics, service.Store = figures, opened
 	// Once one part has failed the others end.
 	group, failed := errgroup.WithContext(ctx)
 	if cluster != nil {
-		dispatcher := runner.NewDispatcher(cluster, service.Store, o.cluster.settings(), runner.NewMetrics(registry), clock.RealClock{}, log)
+		dispatcher := runner.NewDispatcher(cluster, service.Store, o.cluster.settings(), runner.NewMetrics(registry), log)
 		service.Store = &runner.Watched{Store: service.Store, Dispatcher: dispatcher}
 		group.Go(func() error { return cluster.Run(lifetime) })
 		group.Go(func() error { return dispatcher.Run(lifetime) })
@@ -97,6 +97,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	})
 	log.Info("Serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
 	err = group.Wait()
+	handler.Wait()
 	opened.Close()
 	return err
 }
@@ -117,10 +118,7 @@ func (o *options) url(address net.Addr) string {
 	if o.certFile != "" {
 		scheme = "https"
 	}
-	host, port, err := net.SplitHostPort(address.String())
-	if err != nil {
-		return scheme + "://" + address.String()
-	}
+	host, port, _ := net.SplitHostPort(address.String()) // It is that of a listener.
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}

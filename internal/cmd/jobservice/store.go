@@ -54,9 +54,9 @@ func (o *storeOptions) validate() error {
 }
 
 // open the store.
-func (o *storeOptions) open(ctx context.Context, log logr.Logger) (*engine.Store, error) {
+func (o *storeOptions) open(ctx context.Context, log logr.Logger, observer engine.Observer) (*engine.Store, error) {
 	options := o.Options
-	options.Logger = log
+	options.Logger, options.Observer = log, observer
 	var errs [2]error
 	options.DatabaseURL, errs[0] = o.database.read()
 	options.RedisURL, errs[1] = o.redis.read()

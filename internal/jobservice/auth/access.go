@@ -39,7 +39,7 @@ func (e *Forbidden) Error() string { return e.Reason }
 // Access says what identities may do: what the claims of their tokens allow and, in a cluster, Kubernetes too.
 type Access struct {
 	authorizer Authorizer
-	// decisions of the authorizer are *Forbidden; nil: it is allowed.
+	// decisions of the authorizer are errors; nil: it is allowed.
 	decisions *cache.LRUExpireCache
 }
 
@@ -48,11 +48,8 @@ type question struct {
 	Attributes
 }
 
-// NewAccess returns an Access; without an authorizer the claims alone decide. now is the clock; nil: the real one.
+// NewAccess returns an Access; without an authorizer the claims alone decide. now is the clock.
 func NewAccess(authorizer Authorizer, now func() time.Time) *Access {
-	if now == nil {
-		now = time.Now
-	}
 	return &Access{authorizer: authorizer, decisions: cache.NewLRUExpireCacheWithClock(maxDecisions, clock(now))}
 }
 
@@ -65,14 +62,14 @@ func (a *Access) Check(ctx context.Context, identity *Identity, attributes Attri
 		return nil
 	}
 	asked := question{identity.key, attributes}
-	refusal, known := cached[*Forbidden](a.decisions, asked)
+	refusal, known := cached[error](a.decisions, asked)
 	if !known {
 		allowed, reason, err := a.authorizer.Allowed(ctx, identity.User, attributes)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		if !allowed {
-			text := fmt.Sprintf("user %q may not %s", identity.User.Name, attributes.phrase())
+			text := fmt.Sprintf("user %q may not %s", identity.User.Username, phrase(attributes))
 			if reason != "" {
 				text += ": " + reason
 			}
@@ -80,10 +77,7 @@ func (a *Access) Check(ctx context.Context, identity *Identity, attributes Attri
 		}
 		a.decisions.Add(asked, refusal, decidedFor)
 	}
-	if refusal != nil {
-		return refusal
-	}
-	return nil
+	return refusal
 }
 
 func byClaims(identity *Identity, attributes Attributes) error {
@@ -102,7 +96,7 @@ func byClaims(identity *Identity, attributes Attributes) error {
 	return nil
 }
 
-func (a Attributes) phrase() string {
+func phrase(a Attributes) string {
 	text := a.Verb + " " + a.Resource + "." + group
 	if a.Name != "" {
 		text += fmt.Sprintf(" %q", a.Name)

@@ -23,7 +23,7 @@ type roles struct {
 
 func (r *roles) Allowed(_ context.Context, user auth.User, a auth.Attributes) (bool, string, error) {
 	r.asked++
-	return r.allowed[fmt.Sprintf("%s %s %s %s/%s", user.Name, a.Verb, a.Resource, a.Namespace, a.Name)], "no Role", r.err
+	return r.allowed[fmt.Sprintf("%s %s %s %s/%s", user.Username, a.Verb, a.Resource, a.Namespace, a.Name)], "no Role", r.err
 }
 
 func identity(t *testing.T, change ...func(jwt.MapClaims)) *auth.Identity {
@@ -59,14 +59,14 @@ func TestClaimsAndRolesBothDecide(t *testing.T) {
 	clock = clock.Add(6 * time.Second)
 	require.ErrorIs(t, access.Check(t.Context(), alice, create("team-a")), auth.ErrUnavailable)
 
-	require.NoError(t, auth.NewAccess(nil, nil).Check(t.Context(), alice, create("team-b")), "without a cluster the claims decide")
+	require.NoError(t, auth.NewAccess(nil, time.Now).Check(t.Context(), alice, create("team-b")), "without a cluster the claims decide")
 }
 
 func TestWorkersOfQueues(t *testing.T) {
 	work := func(queue string) auth.Attributes {
 		return auth.Attributes{Verb: "work", Resource: auth.Queues, Name: queue}
 	}
-	access := auth.NewAccess(nil, nil)
+	access := auth.NewAccess(nil, time.Now)
 	require.NoError(t, access.Check(t.Context(), identity(t), work("any")))
 	some := identity(t, with("queues", []string{"inference"}))
 	require.NoError(t, access.Check(t.Context(), some, work("inference")))

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -112,10 +114,7 @@ var (
 func parser(options Options, methods []string) *jwt.Parser {
 	settings := []jwt.ParserOption{
 		jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(options.Now),
-		jwt.WithStrictDecoding(),
-	}
-	if options.Issuer != "" {
-		settings = append(settings, jwt.WithIssuer(options.Issuer))
+		jwt.WithStrictDecoding(), jwt.WithIssuer(options.Issuer), // an empty one is any
 	}
 	if options.Audience != "" {
 		settings = append(settings, jwt.WithAudience(options.Audience))
@@ -195,6 +194,25 @@ func (a *Authenticator) verify(ctx context.Context, token string, now time.Time)
 	return nil, now, err
 }
 
+// header of a JWT, which says by which key it is to be verified. Nothing else in it is trusted.
+type header struct {
+	Algorithm string `json:"alg"`
+	KeyID     string `json:"kid"`
+}
+
+func readHeader(token string) (header, error) {
+	var h header
+	encoded, rest, found := strings.Cut(token, ".")
+	if !found || strings.Count(rest, ".") != 1 {
+		return h, &InvalidToken{Reason: "the token is not a JWT: it does not have three parts"}
+	}
+	text, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil || json.Unmarshal(text, &h) != nil {
+		return h, &InvalidToken{Reason: "the token is not a JWT: its header cannot be decoded"}
+	}
+	return h, nil
+}
+
 func (a *Authenticator) verifyJWT(parser *jwt.Parser, token string, keys jwt.VerificationKeySet) (*Identity, error) {
 	var claims Claims
 	if _, err := parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return keys, nil }); err != nil {
@@ -245,7 +263,7 @@ func (a *Authenticator) review(ctx context.Context, token string, now time.Time)
 		User: user, Kubernetes: true, AllNamespaces: true, Expires: expires,
 		DefaultNamespace: a.options.DefaultNamespace, Scopes: []string{ScopeRead, ScopeWrite, ScopeWork},
 	}
-	if rest, ok := strings.CutPrefix(user.Name, "system:serviceaccount:"); ok {
+	if rest, ok := strings.CutPrefix(user.Username, "system:serviceaccount:"); ok {
 		identity.DefaultNamespace, _, _ = strings.Cut(rest, ":")
 	}
 	return identity, earlier(until, expires), nil
@@ -256,4 +274,17 @@ func earlier(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// clock is the clock of a cache.
+type clock func() time.Time
+
+// Now implements cache.Clock.
+func (c clock) Now() time.Time { return c() }
+
+// cached returns an unexpired value.
+func cached[V any](from *cache.LRUExpireCache, key any) (V, bool) {
+	value, ok := from.Get(key)
+	typed, _ := value.(V)
+	return typed, ok
 }

@@ -119,7 +119,7 @@ func TestSecretSignedTokens(t *testing.T) {
 				identity, err := a.Authenticate(t.Context(), test.token)
 				if test.reason == "" {
 					require.NoError(t, err)
-					assert.Equal(t, "alice", identity.User.Name)
+					assert.Equal(t, "alice", identity.User.Username)
 					assert.Equal(t, []string{"team-a"}, identity.Namespaces)
 					assert.True(t, identity.Has(auth.ScopeWrite))
 					assert.False(t, identity.Has(auth.ScopeWork))
@@ -265,7 +265,7 @@ type reviewer struct {
 
 func (r *reviewer) Review(_ context.Context, token string) (auth.User, bool, error) {
 	r.asked++
-	return auth.User{Name: "system:serviceaccount:team-b:robot", Groups: []string{"system:serviceaccounts"}}, token == r.token, r.err
+	return auth.User{Username: "system:serviceaccount:team-b:robot", Groups: []string{"system:serviceaccounts"}}, token == r.token, r.err
 }
 
 func TestTokensOfKubernetes(t *testing.T) {
@@ -284,7 +284,7 @@ func TestTokensOfKubernetes(t *testing.T) {
 	for range 5 {
 		identity, err := a.Authenticate(t.Context(), token)
 		require.NoError(t, err)
-		assert.Equal(t, "system:serviceaccount:team-b:robot", identity.User.Name)
+		assert.Equal(t, "system:serviceaccount:team-b:robot", identity.User.Username)
 		assert.Equal(t, "team-b", identity.DefaultNamespace)
 		assert.True(t, identity.Kubernetes && identity.AllNamespaces && identity.Has(auth.ScopeWork))
 	}

@@ -89,22 +89,13 @@ func (c *Claims) identity(defaultNamespace string) (*Identity, error) {
 		return nil, &InvalidToken{Reason: "the claim sub begins with system:, which only Kubernetes' own users do"}
 	}
 	identity := &Identity{
-		User: User{Name: c.Subject}, Scopes: strings.Fields(c.Scope), Queues: c.Queues,
+		User: User{Username: c.Subject}, Scopes: strings.Fields(c.Scope), Queues: c.Queues,
 		DefaultNamespace: c.Namespace, Expires: c.ExpiresAt.Time,
 	}
-	for _, group := range c.Groups {
-		if !strings.HasPrefix(group, reserved) {
-			identity.User.Groups = append(identity.User.Groups, group)
-		}
-	}
-	identity.User.Groups = append(identity.User.Groups, "system:authenticated")
-	for _, namespace := range c.Namespaces {
-		if namespace == "*" {
-			identity.AllNamespaces = true
-			continue
-		}
-		identity.Namespaces = append(identity.Namespaces, namespace)
-	}
+	groups := slices.DeleteFunc(slices.Clone(c.Groups), func(group string) bool { return strings.HasPrefix(group, reserved) })
+	identity.User.Groups = append(groups, "system:authenticated")
+	identity.AllNamespaces = slices.Contains(c.Namespaces, "*")
+	identity.Namespaces = slices.DeleteFunc(slices.Clone(c.Namespaces), func(namespace string) bool { return namespace == "*" })
 	if identity.DefaultNamespace == "" {
 		identity.DefaultNamespace = defaultNamespace
 		if len(identity.Namespaces) > 0 && !slices.Contains(identity.Namespaces, defaultNamespace) {

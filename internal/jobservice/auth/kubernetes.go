@@ -3,11 +3,12 @@ package auth
 import (
 	"context"
 
-	"github.com/dcnlab/spot-training-operator/internal/accessreview"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
 // User is who a request comes from, as Kubernetes names users.
-type User = accessreview.User
+type User = authenticationv1.UserInfo
 
 // TokenReviewer asks Kubernetes whose a token is.
 type TokenReviewer interface {
@@ -15,17 +16,9 @@ type TokenReviewer interface {
 	Review(ctx context.Context, token string) (user User, authenticated bool, err error)
 }
 
-// Attributes are what a user wants to do.
-type Attributes struct {
-	// Verb is create, get, list, delete or work.
-	Verb string
-	// Resource of the group aiplatform.example.com: aijobs, aijobqueues, computeclusters, agentworkflows.
-	Resource string
-	// Namespace; empty: all namespaces, or a resource that is in none.
-	Namespace string
-	// Name of one object; empty: all.
-	Name string
-}
+// Attributes are what a user wants to do (create, get, list, delete or work) with a resource of the group aiplatform.example.com. An empty
+// namespace means all, or a resource that is in none; an empty name all objects.
+type Attributes = authorizationv1.ResourceAttributes
 
 // Authorizer asks Kubernetes what a user may do, as by a SubjectAccessReview.
 type Authorizer interface {

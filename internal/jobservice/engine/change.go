@@ -27,19 +27,15 @@ type operation struct {
 }
 
 func (s *Store) change(ctx context.Context, name, id string, apply transition) (jobs.Job, error) {
-	o := &operation{ticket: newTicket(name), id: strings.ToLower(id), apply: apply}
+	o := &operation{ticket: s.newTicket(ctx, name), id: strings.ToLower(id), apply: apply}
 	s.changes.add(o)
-	if err := o.wait(ctx, s.options.OperationTimeout); err != nil {
+	if err := o.wait(); err != nil {
 		return jobs.Job{}, err
 	}
 	return o.row.Job, o.refused
 }
 
-func (s *Store) flushChanges(batch []*operation) {
-	taken := claimAll(batch)
-	if len(taken) == 0 {
-		return
-	}
+func (s *Store) flushChanges(taken []*operation) {
 	change := sqlstore.Change{Delivered: s.delivered.take()}
 	outbox := newID()
 	for _, o := range taken {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -18,7 +17,7 @@ import (
 )
 
 // committer gathers what comes while the last transaction runs, and hands it on together: group commit. Nothing waits when it is idle.
-type committer[T any] struct {
+type committer[T interface{ claim() bool }] struct {
 	mutex   sync.Mutex
 	waiting []T
 	signal  chan struct{}
@@ -27,7 +26,7 @@ type committer[T any] struct {
 	limit  int
 }
 
-func newCommitter[T any](limit int, weight func(T) int) *committer[T] {
+func newCommitter[T interface{ claim() bool }](limit int, weight func(T) int) *committer[T] {
 	return &committer[T]{signal: make(chan struct{}, 1), weight: weight, limit: limit}
 }
 
@@ -45,7 +44,7 @@ func (c *committer[T]) notify() {
 	}
 }
 
-// run hands on until the context ends.
+// run hands on, until the context ends, those that can still be claimed.
 func (c *committer[T]) run(ctx context.Context, flush func([]T)) {
 	for {
 		select {
@@ -53,10 +52,11 @@ func (c *committer[T]) run(ctx context.Context, flush func([]T)) {
 			return
 		case <-c.signal:
 		}
-		if batch, more := c.take(); len(batch) > 0 {
-			if more {
-				c.notify()
-			}
+		batch, more := c.take()
+		if more {
+			c.notify()
+		}
+		if batch = slices.DeleteFunc(batch, func(one T) bool { return !one.claim() }); len(batch) > 0 {
 			flush(batch)
 		}
 	}
@@ -87,32 +87,25 @@ var tracer = otel.Tracer("github.com/dcnlab/spot-training-operator/internal/jobs
 type ticket struct {
 	// operation names the span of the wait.
 	operation string
-	state     atomic.Int32
+	// waiting ends when the caller waits no more, by leave at the latest.
+	waiting context.Context
+	leave   context.CancelFunc
 	// since is when the wait began, begun when the transaction did.
 	since, begun time.Time
 	done         chan struct{}
 	err          error
 }
 
-const (
-	pending int32 = iota
-	claimed
-	abandoned
-)
-
-func newTicket(operation string) ticket {
-	return ticket{operation: operation, since: time.Now(), done: make(chan struct{})}
+func (s *Store) newTicket(ctx context.Context, operation string) ticket {
+	t := ticket{operation: operation, since: time.Now(), done: make(chan struct{})}
+	t.waiting, t.leave = context.WithTimeout(ctx, s.options.OperationTimeout)
+	return t
 }
 
 // claim says whether the caller still waits; from then on what was asked for is tried.
 func (t *ticket) claim() bool {
 	t.begun = time.Now()
-	return t.state.CompareAndSwap(pending, claimed)
-}
-
-// claimAll returns those of a batch whose callers still wait.
-func claimAll[T interface{ claim() bool }](batch []T) []T {
-	return slices.DeleteFunc(batch, func(one T) bool { return !one.claim() })
+	return t.waiting.Err() == nil
 }
 
 // refuse answers those whose transaction failed. When one of them may have spoiled it for all, each is tried alone.
@@ -122,7 +115,6 @@ func refuse[T interface{ asked() *ticket }](taken []T, err error, flush func([]T
 			one.asked().settle(err)
 			continue
 		}
-		one.asked().state.Store(pending)
 		flush([]T{one})
 	}
 }
@@ -135,21 +127,16 @@ func (t *ticket) settle(err error) {
 }
 
 // wait for the end. When it takes too long, what was asked for may have been done or not.
-func (t *ticket) wait(ctx context.Context, timeout time.Duration) (err error) {
-	span := startSpan(ctx, t.operation)
+func (t *ticket) wait() (err error) {
+	defer t.leave()
+	span := startSpan(t.waiting, t.operation)
 	defer func() { endSpan(span, err) }()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-t.done:
 		span.AddEvent("transaction begins", trace.WithTimestamp(t.begun))
 		return t.err
-	case <-ctx.Done():
-		t.state.CompareAndSwap(pending, abandoned)
-		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, ctx.Err())
-	case <-timer.C:
-		t.state.CompareAndSwap(pending, abandoned)
-		return fmt.Errorf("%w: no answer of the database in %s", jobs.ErrUnavailable, timeout)
+	case <-t.waiting.Done():
+		return fmt.Errorf("%w: no answer of the database in %s: %w", jobs.ErrUnavailable, time.Since(t.since), t.waiting.Err())
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/redisqueue"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
@@ -94,7 +96,7 @@ func start(ctx context.Context, options Options, db sqlstore.Database, q *redisq
 		changes:    newCommitter(1000, func(*operation) int { return 1 }),
 		audits:     newCommitter(2000, func(*auditing) int { return 1 }),
 		delivered:  &delivered{},
-		figures:    newFigures(),
+		figures:    newFigures(options.Observer),
 		deliveries: make(chan struct{}, 4),
 		lists:      make(chan struct{}, listsAtOnce),
 		lost:       make(chan struct{}, 1),
@@ -125,23 +127,13 @@ func (s *Store) background() {
 
 // every calls do again and again; it says whether there is more to do at once.
 func (s *Store) every(interval time.Duration, do func(context.Context) (more bool)) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-ticker.C:
-			for s.ctx.Err() == nil && s.once(do) {
-			}
+	wait.NonSlidingUntilWithContext(s.ctx, func(ctx context.Context) {
+		for more := true; more && ctx.Err() == nil; {
+			once, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
+			more = do(once)
+			cancel()
 		}
-	}
-}
-
-func (s *Store) once(do func(context.Context) bool) bool {
-	ctx, cancel := context.WithTimeout(s.ctx, s.options.OperationTimeout)
-	defer cancel()
-	return do(ctx)
+	}, interval)
 }
 
 // Close ends what runs in the background, and the connections. Callers who still wait get ErrUnavailable.

@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,11 +24,14 @@ const (
 
 // figures gathers what happened, by minute and by hour. They reach the database each second; a crash loses the last second of them.
 type figures struct {
-	mutex sync.Mutex
-	sums  map[sqlstore.Figure]sqlstore.Figure // by the figure without its sums
+	observer Observer
+	mutex    sync.Mutex
+	sums     map[sqlstore.Figure]sqlstore.Figure // by the figure without its sums
 }
 
-func newFigures() *figures { return &figures{sums: map[sqlstore.Figure]sqlstore.Figure{}} }
+func newFigures(observer Observer) *figures {
+	return &figures{observer: observer, sums: map[sqlstore.Figure]sqlstore.Figure{}}
+}
 
 func (f *figures) add(at time.Time, queue, kind string, took time.Duration, n int64) {
 	f.mutex.Lock()
@@ -44,6 +50,7 @@ func (f *figures) submitted(rows []*sqlstore.Row) {
 	queues := map[string]int64{}
 	for _, row := range rows {
 		queues[row.Queue]++
+		f.observer.Submitted(&row.Job)
 	}
 	for queue, n := range queues {
 		f.add(time.Now(), queue, wasSubmitted, 0, n)
@@ -52,6 +59,7 @@ func (f *figures) submitted(rows []*sqlstore.Row) {
 
 func (f *figures) dispatched(job *jobs.Job, waited time.Duration) {
 	f.add(time.Now(), job.Queue, wasDispatched, waited, 1)
+	f.observer.Dispatched(waited)
 }
 
 // changed counts a job that has just ended.
@@ -67,6 +75,7 @@ func (f *figures) changed(row *sqlstore.Row) {
 		ran = max(0, row.CompletedAt.Sub(row.StartedAt))
 	}
 	f.add(row.CompletedAt, row.Queue, kind, ran, 1)
+	f.observer.Ended(&row.Job)
 }
 
 // The buckets of durations grow by a tenth each, so that a quantile is off by 5 % at most.
@@ -83,22 +92,17 @@ func middle(bucket int) time.Duration {
 
 // quantile of durations that are counted by bucket.
 func quantile(counts map[int]int64, q float64) time.Duration {
-	var n, sum int64
-	highest := 0
-	for b, count := range counts {
+	var n int64
+	for _, count := range counts {
 		n += count
-		highest = max(highest, b)
 	}
-	if n == 0 {
-		return 0
-	}
-	wanted := int64(math.Ceil(q * float64(n)))
-	for b := 0; b <= highest; b++ {
-		if sum += counts[b]; sum >= wanted {
+	left := int64(math.Ceil(q * float64(n)))
+	for _, b := range slices.Sorted(maps.Keys(counts)) {
+		if left -= counts[b]; left <= 0 {
 			return middle(b)
 		}
 	}
-	return middle(highest)
+	return 0
 }
 
 func (s *Store) flushFigures(ctx context.Context) bool {
@@ -114,7 +118,11 @@ func (s *Store) flushFigures(ctx context.Context) bool {
 		key.N, key.Total = sum.N, sum.Total
 		all = append(all, key)
 	}
-	sortFigures(all)
+	// So that replicas that add to the same figures lock them in the same order.
+	slices.SortFunc(all, func(a, b sqlstore.Figure) int {
+		return cmp.Or(cmp.Compare(a.Width, b.Width), cmp.Compare(a.Start, b.Start), cmp.Compare(a.Queue, b.Queue),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Bucket, b.Bucket))
+	})
 	if err := s.db.AddFigures(ctx, all); err != nil {
 		// They are added to what comes. When the answer alone was lost they count twice, which matters less than that they are missing.
 		s.figures.mutex.Lock()

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -83,12 +83,12 @@ func (s *Store) leased(ctx context.Context, w *waiter) ([]jobs.Lease, error) {
 func (s *Store) giveBack(leases []jobs.Lease) {
 	operations := make([]*operation, 0, len(leases))
 	for _, lease := range leases {
-		o := &operation{ticket: newTicket("give back"), id: lease.Job.ID, apply: giveBack(lease.Fence)}
+		o := &operation{ticket: s.newTicket(context.Background(), "give back"), id: lease.Job.ID, apply: giveBack(lease.Fence)}
 		operations = append(operations, o)
 		s.changes.add(o)
 	}
 	for _, o := range operations {
-		if err := o.wait(context.Background(), s.options.OperationTimeout); err != nil {
+		if err := o.wait(); err != nil {
 			s.options.Logger.Error(err, "Cannot release a lease; it is released when it expires", "job", o.id)
 		}
 	}
@@ -113,6 +113,8 @@ func newAllotment(w *waiter, held []redisqueue.Held, over time.Time, epoch strin
 	}
 	return a
 }
+
+func (*allotment) claim() bool { return true }
 
 func (s *Store) flushGrants(batch []*allotment) {
 	byEpoch := map[string][]*allotment{}
@@ -191,11 +193,7 @@ func (a *allotment) decide(rows map[string]*sqlstore.Row, now time.Time, visibil
 
 // Heartbeat keeps a lease, and says whether the job should stop.
 func (s *Store) Heartbeat(ctx context.Context, id string, fence int64) (time.Time, bool, error) {
-	parsed, err := uuid.Parse(id)
-	if err != nil {
-		return time.Time{}, false, jobs.ErrNotFound
-	}
-	id = parsed.String()
+	id = strings.ToLower(id)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.OperationTimeout)
 	defer cancel()
 	for {

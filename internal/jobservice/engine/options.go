@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
 // Options of a Store. Zero durations mean the default, unless they say otherwise.
@@ -30,7 +32,24 @@ type Options struct {
 	Retention, AuditRetention time.Duration
 
 	Logger logr.Logger
+	// Observer learns of what this Store does with jobs; nil: nobody does.
+	Observer Observer
 }
+
+// Observer learns of what was done with a job, once it is durable.
+type Observer interface {
+	Submitted(job *jobs.Job)
+	// Dispatched jobs were leased after they had waited for some time.
+	Dispatched(waited time.Duration)
+	Ended(job *jobs.Job)
+}
+
+// nobody observes.
+type nobody struct{}
+
+func (nobody) Submitted(*jobs.Job)      {}
+func (nobody) Dispatched(time.Duration) {}
+func (nobody) Ended(*jobs.Job)          {}
 
 func (o *Options) complete() error {
 	if (o.DatabaseURL == "") != (o.RedisURL == "") {
@@ -48,6 +67,7 @@ func (o *Options) complete() error {
 	o.OperationTimeout = cmp.Or(o.OperationTimeout, 5*time.Second)
 	o.TickInterval = cmp.Or(o.TickInterval, 100*time.Millisecond)
 	o.OutboxAge = cmp.Or(o.OutboxAge, 3*time.Second)
+	o.Observer = cmp.Or(o.Observer, Observer(nobody{}))
 	if o.Logger.GetSink() == nil {
 		o.Logger = logr.Discard()
 	}

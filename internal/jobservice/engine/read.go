@@ -3,19 +3,14 @@ package engine
 import (
 	"context"
 	"fmt"
-
-	"github.com/google/uuid"
+	"strings"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
 // Get returns a job.
 func (s *Store) Get(ctx context.Context, id string) (jobs.Job, error) {
-	parsed, err := uuid.Parse(id)
-	if err != nil {
-		return jobs.Job{}, jobs.ErrNotFound
-	}
-	id = parsed.String()
+	id = strings.ToLower(id)
 	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
 	defer cancel()
 	rows, err := s.db.Get(ctx, []string{id})
@@ -58,19 +53,15 @@ func (s *Store) Audit(ctx context.Context, entry jobs.AuditEntry) error {
 	if entry.Time.IsZero() {
 		entry.Time = moment()
 	}
-	a := &auditing{ticket: newTicket("audit"), id: newID(), entry: entry}
+	a := &auditing{ticket: s.newTicket(ctx, "audit"), id: newID(), entry: entry}
 	s.audits.add(a)
-	if err := a.wait(ctx, s.options.OperationTimeout); err != nil {
+	if err := a.wait(); err != nil {
 		return fmt.Errorf("the audit log: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) flushAudit(batch []*auditing) {
-	taken := claimAll(batch)
-	if len(taken) == 0 {
-		return
-	}
+func (s *Store) flushAudit(taken []*auditing) {
 	var ids []string
 	var entries []jobs.AuditEntry
 	for _, a := range taken {

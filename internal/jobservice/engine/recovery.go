@@ -100,7 +100,7 @@ func (s *Store) attach() error {
 	if there, err := s.attachTo(ctx); there || err != nil {
 		return err
 	}
-	held, unlock, err := s.db.Lock(s.ctx, "load-queue")
+	held, unlock, err := s.db.Lock(s.ctx)
 	if err != nil {
 		return err // another replica is at it
 	}

@@ -1,22 +1,14 @@
 package engine
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/sqlstore"
 )
-
-// sortFigures, so that replicas that add to the same figures lock them in the same order.
-func sortFigures(all []sqlstore.Figure) {
-	slices.SortFunc(all, func(a, b sqlstore.Figure) int {
-		return cmp.Or(cmp.Compare(a.Width, b.Width), cmp.Compare(a.Start, b.Start), cmp.Compare(a.Queue, b.Queue),
-			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Bucket, b.Bucket))
-	})
-}
 
 func waits(status jobs.Status) bool { return status == jobs.Queued || status == jobs.Retrying }
 
@@ -29,13 +21,11 @@ func (s *Store) Queues(ctx context.Context) ([]jobs.QueueStats, error) {
 		return nil, err
 	}
 	queues := map[string]*jobs.QueueStats{}
-	var names []string
 	for _, c := range counts {
 		q := queues[c.Queue]
 		if q == nil {
 			q = &jobs.QueueStats{Name: c.Queue}
 			queues[c.Queue] = q
-			names = append(names, c.Queue)
 		}
 		if c.Status.Ended() {
 			continue
@@ -51,11 +41,11 @@ func (s *Store) Queues(ctx context.Context) ([]jobs.QueueStats, error) {
 			q.PoolProcessing += c.N
 		}
 	}
+	names := slices.Sorted(maps.Keys(queues))
 	if err := s.addTimes(ctx, queues, names); err != nil {
 		return nil, err
 	}
 	all := make([]jobs.QueueStats, 0, len(names))
-	slices.Sort(names)
 	for _, name := range names {
 		all = append(all, *queues[name])
 	}

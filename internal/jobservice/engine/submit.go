@@ -30,7 +30,7 @@ func (s *Store) Submit(ctx context.Context, submitted []*jobs.Job) ([]int, error
 	if len(submitted) == 0 {
 		return nil, nil
 	}
-	o := &submission{ticket: newTicket("submit")}
+	o := &submission{ticket: s.newTicket(ctx, "submit")}
 	now := moment()
 	for _, job := range submitted {
 		row := &sqlstore.Row{Job: *job}
@@ -50,7 +50,7 @@ func (s *Store) Submit(ctx context.Context, submitted []*jobs.Job) ([]int, error
 		o.rows = append(o.rows, row)
 	}
 	s.submits.add(o)
-	if err := o.wait(ctx, s.options.OperationTimeout); err != nil {
+	if err := o.wait(); err != nil {
 		return nil, err
 	}
 	for i, row := range o.rows {
@@ -88,11 +88,7 @@ func check(row *sqlstore.Row) error {
 	return nil
 }
 
-func (s *Store) flushSubmissions(batch []*submission) {
-	taken := claimAll(batch)
-	if len(taken) == 0 {
-		return
-	}
+func (s *Store) flushSubmissions(taken []*submission) {
 	var rows []*sqlstore.Row
 	outbox := sqlstore.Outbox{ID: newID()}
 	for _, o := range taken {

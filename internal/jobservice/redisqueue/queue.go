@@ -8,6 +8,7 @@ package redisqueue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -173,6 +174,40 @@ func (q *Queue) Lease(
 	return q.take(ctx, "lease", arguments...)
 }
 
+// unbounded places: no queue has as many jobs.
+const unbounded = 1 << 40
+
+// shareRequest is what the script of LeaseInTurns reads. No list and no object of it may be null, which is neither to Lua.
+type shareRequest struct {
+	Queue      string       `json:"queue"`
+	Types      []string     `json:"types"`
+	Limit      int          `json:"limit"`
+	Visibility int64        `json:"visibility"`
+	Shares     []jobs.Share `json:"shares"`
+}
+
+// LeaseInTurns takes at most limit jobs for Kubernetes that wait, as many of each namespace as the shares admit; nil: any number. types:
+// nil for all. It returns the epoch that they were taken in.
+func (q *Queue) LeaseInTurns(
+	ctx context.Context, queue string, types []string, limit int, visibility time.Duration, shares []jobs.Share,
+) (taken []Held, over time.Time, epoch string, err error) {
+	request := shareRequest{Queue: queue, Types: append([]string{}, types...), Limit: limit, Visibility: visibility.Milliseconds()}
+	if len(shares) == 0 {
+		shares = []jobs.Share{{Places: unbounded}}
+	}
+	for _, share := range shares {
+		if share.Held == nil {
+			share.Held = map[string]int{}
+		}
+		request.Shares = append(request.Shares, share)
+	}
+	text, err := json.Marshal(request)
+	if err != nil {
+		return nil, time.Time{}, "", err
+	}
+	return q.take(ctx, "share", text)
+}
+
 func (q *Queue) take(ctx context.Context, script string, arguments ...any) (taken []Held, over time.Time, epoch string, err error) {
 	s := q.state.Load()
 	answer, err := q.runOf(ctx, s, script, arguments...).StringSlice()
@@ -266,19 +301,10 @@ func (q *Queue) Tick(ctx context.Context, limit int, again time.Duration) ([]Hel
 // Wakes reports queues that got jobs, as executor and name, until the context ends.
 func (q *Queue) Wakes(ctx context.Context, woken func(executor jobs.Executor, queue string)) {
 	subscription := q.client.Subscribe(ctx, "{jobs}:wake")
-	defer func() { _ = subscription.Close() }()
-	messages := subscription.Channel(redis.WithChannelSize(1000))
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case message, ok := <-messages:
-			if !ok {
-				return
-			}
-			executor, queue, _ := strings.Cut(message.Payload, "/")
-			woken(jobs.Executor(executor), queue)
-		}
+	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })()
+	for message := range subscription.Channel(redis.WithChannelSize(1000)) {
+		executor, queue, _ := strings.Cut(message.Payload, "/")
+		woken(jobs.Executor(executor), queue)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func (c *call) audit(action, namespace, jobID string, status int, message string) {
 	// That the client goes away does not undo what it did.
 	c.service.keep(context.WithoutCancel(c.Context()), jobs.AuditEntry{
-		Time: c.start, User: c.identity.User.Name, Action: action, Namespace: namespace, JobID: jobID,
+		Time: c.start, User: c.identity.User.Username, Action: action, Namespace: namespace, JobID: jobID,
 		RequestID: c.id, Status: status, Message: message,
 	})
 }

@@ -47,9 +47,11 @@ type route struct {
 	noQuery bool
 	// streams says that the answer may take longer than answerTimeout.
 	streams bool
-	// handle answers, or returns an error and has not answered yet.
-	handle func(*call) error
+	// handle returns the JSON to answer with, nothing when it has answered itself, or an error when it has not answered yet.
+	handle handler
 }
+
+type handler func(*call) ([]byte, error)
 
 // call is one request and its answer.
 type call struct {
@@ -68,8 +70,8 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	c := &call{Request: request, w: w, service: s, id: requestID(request), start: s.Now()}
 	header := w.Header()
 	header["X-Request-Id"] = []string{c.id}
-	header["X-Content-Type-Options"] = nosniff
-	header["Cache-Control"] = noStore
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
 	name := "none"
 	defer func() {
 		reason := recover()
@@ -95,7 +97,10 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	route, err := r.find(request.Method)
 	if err == nil {
 		name = route.name
-		err = r.serve(c, route)
+		var answer []byte
+		if answer, err = r.serve(c, route); err == nil && answer != nil {
+			c.answer(http.StatusOK, answer)
+		}
 	}
 	if err != nil {
 		p := problemOf(err)
@@ -113,11 +118,6 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		}
 	}
 }
-
-var (
-	nosniff = []string{"nosniff"}
-	noStore = []string{"no-store"}
-)
 
 func (r *endpoint) find(method string) (route, error) {
 	if len(r.routes) == 0 {
@@ -139,20 +139,20 @@ func (r *endpoint) find(method string) (route, error) {
 }
 
 // serve does what is the same for all routes, and then the route's own.
-func (r *endpoint) serve(c *call, route route) error {
+func (r *endpoint) serve(c *call, route route) ([]byte, error) {
 	if route.scope == "" {
 		return route.handle(c)
 	}
 	identity, err := c.identify()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.identity = identity
-	if err := c.count(route.class, identity.User.Name); err != nil {
-		return err
+	if err := c.count(route.class, identity.User.Username); err != nil {
+		return nil, err
 	}
 	if !identity.Has(route.scope) {
-		return &problem{status: http.StatusForbidden, message: "the token lacks the scope " + route.scope + ": use one whose claim scope has it",
+		return nil, &problem{status: http.StatusForbidden, message: "the token lacks the scope " + route.scope + ": use one whose claim scope has it",
 			header: "WWW-Authenticate", value: `Bearer realm="job-service", error="insufficient_scope", scope="` + route.scope + `"`}
 	}
 	if !route.streams {
@@ -162,7 +162,7 @@ func (r *endpoint) serve(c *call, route route) error {
 	}
 	if route.noQuery {
 		if err := c.query(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if route.resource != "" {
@@ -171,13 +171,14 @@ func (r *endpoint) serve(c *call, route route) error {
 			what.Verb = "get"
 		}
 		if err := c.service.access.Check(c.Context(), identity, what); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err = route.handle(c); errors.Is(err, jobs.ErrNotFound) {
-		return notFound(r.missing)
+	answer, err := route.handle(c)
+	if errors.Is(err, jobs.ErrNotFound) {
+		err = notFound(r.missing)
 	}
-	return err
+	return answer, err
 }
 
 // identify the sender. Who has no valid token is limited by address, so that tokens cannot be tried at will; and it is counted before a
@@ -275,7 +276,7 @@ func (c *call) user() string {
 	if c.identity == nil {
 		return ""
 	}
-	return c.identity.User.Name
+	return c.identity.User.Username
 }
 
 // answer writes JSON and the end of a line.
@@ -292,16 +293,6 @@ func (c *call) write(status int, text []byte) {
 }
 
 var contentJSON = []string{"application/json"}
-
-// answerValue writes a value as JSON, where speed does not matter.
-func (c *call) answerValue(status int, value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	c.answer(status, text)
-	return nil
-}
 
 // read the fields of the request's body.
 func (c *call) read(limit int64, what string, fields ...field) error {

@@ -1,33 +1,33 @@
 package rest
 
 import (
-	"net/http"
+	"encoding/json"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
-func (s *service) listClusters(c *call) error {
+func (s *service) listClusters(c *call) ([]byte, error) {
 	answer := struct {
 		Clusters []Cluster `json:"clusters"`
 	}{[]Cluster{}}
 	if s.Kubernetes != nil {
 		clusters, err := s.Kubernetes.Clusters(c.Context())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		answer.Clusters = append(answer.Clusters, clusters...)
 	}
-	return c.answerValue(http.StatusOK, answer)
+	return json.Marshal(answer)
 }
 
-func (s *service) getCluster(c *call) error {
+func (s *service) getCluster(c *call) ([]byte, error) {
 	name := c.PathValue("name")
 	if s.Kubernetes == nil || !isLabel(name) {
-		return jobs.ErrNotFound
+		return nil, jobs.ErrNotFound
 	}
 	cluster, err := s.Kubernetes.Cluster(c.Context(), name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	answer := struct {
 		Cluster
@@ -37,5 +37,5 @@ func (s *service) getCluster(c *call) error {
 	if cluster.Capacity != nil {
 		answer.Capacity = *cluster.Capacity
 	}
-	return c.answerValue(http.StatusOK, answer)
+	return json.Marshal(answer)
 }

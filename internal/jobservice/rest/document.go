@@ -29,28 +29,28 @@ var docsHead string
 // openAPIDocument is openapi.yaml as JSON. The file is part of the program and tested, so that reading it does not fail.
 var openAPIDocument = sync.OnceValues(func() ([]byte, error) { return yaml.YAMLToJSON(openAPISource) })
 
-func (s *service) openAPI(c *call) error {
+func (s *service) openAPI(c *call) ([]byte, error) {
 	text, err := openAPIDocument()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	header := c.w.Header()
 	header["Content-Type"] = contentJSON
 	header["Cache-Control"] = []string{"public, max-age=300"}
 	c.write(http.StatusOK, text)
-	return nil
+	return nil, nil
 }
 
-func (s *service) docs(c *call) error {
+func (s *service) docs(c *call) ([]byte, error) {
 	page, err := docsPage()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	header := c.w.Header()
 	header["Content-Type"] = []string{"text/html; charset=utf-8"}
 	header["Content-Security-Policy"] = []string{"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
 	c.write(http.StatusOK, page)
-	return nil
+	return nil, nil
 }
 
 // docsPage is the document as HTML. html/template would do, but links all methods of all types into the program, which doubles its size.

@@ -29,7 +29,7 @@ type reviewer struct {
 func (r *reviewer) Review(_ context.Context, token string) (auth.User, bool, error) {
 	r.asked.Add(1)
 	time.Sleep(5 * time.Millisecond)
-	return auth.User{Name: "system:serviceaccount:team-a:robot"}, token == r.good, nil
+	return auth.User{Username: "system:serviceaccount:team-a:robot"}, token == r.good, nil
 }
 
 // Made-up tokens neither keep Kubernetes busy nor those out who are known already.

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"sync"
@@ -22,17 +23,19 @@ type health struct {
 	ok     bool
 }
 
-func (s *service) live(c *call) error {
-	return c.answerValue(http.StatusOK, map[string]string{"status": "ok"})
+func (s *service) live(c *call) ([]byte, error) {
+	return json.Marshal(map[string]string{"status": "ok"})
 }
 
-func (s *service) ready(c *call) error {
+func (s *service) ready(c *call) ([]byte, error) {
 	checks, ok := s.check()
 	status, word := http.StatusOK, "ready"
 	if !ok {
 		status, word = http.StatusServiceUnavailable, "degraded"
 	}
-	return c.answerValue(status, map[string]any{"status": word, "checks": checks})
+	text, err := json.Marshal(map[string]any{"status": word, "checks": checks})
+	c.answer(status, text)
+	return nil, err
 }
 
 // check asks every server that the service needs. The answer says which one fails, the log why.

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -23,58 +24,58 @@ var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 type buffer struct{ in, out [4096]byte }
 
-func (s *service) createJob(c *call) error {
+func (s *service) createJob(c *call) ([]byte, error) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
 	body, err := c.body(maxJobBytes, b.in[:0])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	job, details := readJob(body)
 	if err := problemWith("the job cannot be accepted", details); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.mayCreate(c, job); err != nil {
-		return err
+		return nil, err
 	}
 	positions, err := s.Store.Submit(c.Context(), []*jobs.Job{job})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.submitted(job)
 	c.w.Header()["Location"] = []string{Base + "/jobs/" + job.ID}
 	c.answer(http.StatusCreated, appendCreated(b.out[:0], &created{job, positions[0]}))
-	return nil
+	return nil, nil
 }
 
 // mayCreate fills in who submits the job and to where, if they may.
 func (s *service) mayCreate(c *call, job *jobs.Job) error {
-	job.Submitter = c.identity.User.Name
+	job.Submitter = c.identity.User.Username
 	if job.Namespace == "" {
 		job.Namespace = c.identity.DefaultNamespace
 	}
 	return c.mayDo("create", job)
 }
 
-func (s *service) createJobs(c *call) error {
+func (s *service) createJobs(c *call) ([]byte, error) {
 	var batch []*jobs.Job
 	jobsOfBatch := required("jobs", fmt.Sprintf("send 1 to %d jobs", maxBatch), asBatch(&batch))
 	if err := c.read(maxBatchBytes, "no job was accepted", jobsOfBatch); err != nil {
-		return err
+		return nil, err
 	}
 	for i, job := range batch {
 		if err := s.mayCreate(c, job); err != nil {
 			if !isForbidden(err) {
-				return err
+				return nil, err
 			}
 			p := problemOf(err)
 			p.details = []detail{{"jobs[" + strconv.Itoa(i) + "].namespace", p.message}}
-			return p
+			return nil, p
 		}
 	}
 	positions, err := s.Store.Submit(c.Context(), batch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	answers := make([]created, 0, len(batch))
 	for i, job := range batch {
@@ -82,10 +83,10 @@ func (s *service) createJobs(c *call) error {
 		answers = append(answers, created{job, positions[i]})
 	}
 	c.answer(http.StatusCreated, list(begin(make([]byte, 0, 256*len(batch))), "items", answers, appendCreated).end())
-	return nil
+	return nil, nil
 }
 
-func (s *service) listJobs(c *call) error {
+func (s *service) listJobs(c *call) ([]byte, error) {
 	filter := jobs.Filter{Limit: 50}
 	var namespace string
 	err := c.query(
@@ -98,18 +99,14 @@ func (s *service) listJobs(c *call) error {
 		optional("queue", asText(&filter.Queue, label)),
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if filter.Namespaces, err = s.access.Readable(c.Context(), c.identity, namespace); err != nil {
-		return err
+		return nil, err
 	}
 	items, total, err := s.Store.List(c.Context(), filter)
-	if err != nil {
-		return err
-	}
 	answer := list(begin(make([]byte, 0, 64+768*len(items))), "items", items, appendSummary)
-	c.answer(http.StatusOK, answer.integer("total", total).integer("limit", filter.Limit).integer("offset", filter.Offset).end())
-	return nil
+	return answer.integer("total", total).integer("limit", filter.Limit).integer("offset", filter.Offset).end(), err
 }
 
 var statuses = []string{
@@ -147,48 +144,33 @@ func jobID(text string) (string, bool) {
 	return id.String(), err == nil
 }
 
-func (s *service) getJob(c *call) error {
+func (s *service) getJob(c *call) ([]byte, error) {
 	job, err := c.readable()
-	if err != nil {
-		return err
-	}
-	c.answer(http.StatusOK, appendJob(make([]byte, 0, 1024+len(job.Config)+len(job.Result)), &job, true))
-	return nil
+	return appendJob(make([]byte, 0, 1024+len(job.Config)+len(job.Result)), &job, true), err
 }
 
-func (s *service) cancelJob(c *call) error {
-	job, err := c.changeable("delete")
-	if err != nil {
-		return err
-	}
-	if job, err = s.Store.Cancel(c.Context(), job.ID, c.identity.User.Name); err != nil {
-		return err
-	}
-	c.audit("jobs.cancel", job.Namespace, job.ID, http.StatusOK, "")
-	c.answer(http.StatusOK, begin(nil).text("id", job.ID).text("status", string(job.Status)).time("cancelled_at", job.CompletedAt).end())
-	return nil
+func (s *service) cancelJob(c *call) ([]byte, error) {
+	job, err := c.change("jobs.cancel", "delete", s.Store.Cancel)
+	return begin(nil).text("id", job.ID).text("status", string(job.Status)).time("cancelled_at", job.CompletedAt).end(), err
 }
 
-func (s *service) requeueJob(c *call) error {
-	job, err := c.changeable("create")
-	if err != nil {
-		return err
-	}
-	if job, err = s.Store.Requeue(c.Context(), job.ID, c.identity.User.Name); err != nil {
-		return err
-	}
-	c.audit("jobs.requeue", job.Namespace, job.ID, http.StatusOK, "")
-	c.answer(http.StatusOK, appendJob(make([]byte, 0, 1024+len(job.Config)), &job, true))
-	return nil
+// requeueJob needs the right to create: it makes the cluster work as a new job does.
+func (s *service) requeueJob(c *call) ([]byte, error) {
+	job, err := c.change("jobs.requeue", "create", s.Store.Requeue)
+	return appendJob(make([]byte, 0, 1024+len(job.Config)), &job, true), err
 }
 
-// changeable returns the job of the path for who may read it and do something to it. Creating is what requeueing needs:
-// it makes the cluster work as a new job does.
-func (c *call) changeable(verb string) (jobs.Job, error) {
+// change the job of the path, for who may read it and has the right to verb.
+func (c *call) change(action, verb string, do func(ctx context.Context, id, by string) (jobs.Job, error)) (jobs.Job, error) {
 	job, err := c.readable()
 	if err != nil {
 		return job, err
 	}
-	err = c.mayDo(verb, &job)
+	if err := c.mayDo(verb, &job); err != nil {
+		return job, err
+	}
+	if job, err = do(c.Context(), job.ID, c.user()); err == nil {
+		c.audit(action, job.Namespace, job.ID, http.StatusOK, "")
+	}
 	return job, err
 }

@@ -2,7 +2,7 @@ package rest
 
 import (
 	"context"
-	"io"
+	"strings"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
@@ -11,10 +11,9 @@ import (
 // Kubernetes is what the service asks of the cluster that it runs in. Errors: jobs.ErrNotFound where that is said, and
 // jobs.ErrUnavailable (wrapped) when the API server does not answer; any other error is an internal one.
 type Kubernetes interface {
-	// Logs of the pods of a job of the executor Kubernetes, as lines of text. With Follow it ends when the job has ended or
-	// the context is done. A job whose pods have not started yet has no lines; following waits for them. With Timestamps
-	// every line begins with its time in RFC 3339 and a blank. The lines of a gang's pods begin with the pod's index in brackets.
-	Logs(ctx context.Context, job jobs.Job, options LogOptions) (io.ReadCloser, error)
+	// Logs of the pods of a job of the executor Kubernetes. With Follow they end when the job has ended. A job whose pods have not started
+	// yet has no lines; following waits for them. With Timestamps every line begins with its time in RFC 3339 and a blank. The lines of a gang's pods begin with the pod's index in brackets.
+	Logs(ctx context.Context, job jobs.Job, options LogOptions) (Lines, error)
 	// Clusters are all ComputeClusters, by name; without their nodes.
 	Clusters(ctx context.Context) ([]Cluster, error)
 	// Cluster is one of them with its nodes. Errors: jobs.ErrNotFound.
@@ -25,6 +24,21 @@ type Kubernetes interface {
 	Workflow(ctx context.Context, namespace, name string) (*aiplatformv1alpha1.AgentWorkflow, error)
 	// Check says why the API server cannot be used; nil: it can.
 	Check(ctx context.Context) error
+}
+
+// Lines calls tell with each line of a log, one at a time and with its end, until there are no more, tell fails or the context is done.
+type Lines func(ctx context.Context, tell func(line string) error) error
+
+// LinesOf a text.
+func LinesOf(text string) Lines {
+	return func(_ context.Context, tell func(string) error) error {
+		for line := range strings.Lines(text) {
+			if err := tell(line); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // LogOptions say which lines of a log are wanted.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,9 +21,9 @@ type cluster struct {
 	options rest.LogOptions
 }
 
-func (c *cluster) Logs(_ context.Context, job jobs.Job, options rest.LogOptions) (io.ReadCloser, error) {
+func (c *cluster) Logs(_ context.Context, job jobs.Job, options rest.LogOptions) (rest.Lines, error) {
 	c.options = options
-	return io.NopCloser(strings.NewReader("first line of " + job.ID + "\nprogress 1\rprogress 2\n\nlast")), c.err
+	return rest.LinesOf("first line of " + job.ID + "\nprogress 1\rprogress 2\n\nlast"), c.err
 }
 
 func (c *cluster) Clusters(context.Context) ([]rest.Cluster, error) {
@@ -117,7 +115,7 @@ type rights struct {
 }
 
 func (r *rights) Allowed(_ context.Context, user auth.User, a auth.Attributes) (bool, string, error) {
-	return r.allowed[fmt.Sprintf("%s %s %s %s/%s", user.Name, a.Verb, a.Resource, a.Namespace, a.Name)], "", r.err
+	return r.allowed[fmt.Sprintf("%s %s %s %s/%s", user.Username, a.Verb, a.Resource, a.Namespace, a.Name)], "", r.err
 }
 
 func TestRightsInACluster(t *testing.T) {

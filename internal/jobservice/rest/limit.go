@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"fmt"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -97,5 +99,34 @@ func (l *limiter) giveBack(client string, now time.Time) {
 	defer l.mu.Unlock()
 	if count := l.counts[key]; count > 0 && now.Unix()/60 == l.minute {
 		l.counts[key] = count - 1
+	}
+}
+
+// maxStreams of one user at a time: each holds a connection here, and one to the API server for every pod.
+const maxStreams = 50
+
+// streams are counted by user.
+type streams struct {
+	mu   sync.Mutex
+	open map[string]int
+}
+
+// begin another one of a user, after which end must be called. The error is that it is one too many.
+func (s *streams) begin(user string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[user] >= maxStreams {
+		return &problem{status: http.StatusTooManyRequests, header: "Retry-After", value: "10",
+			message: fmt.Sprintf("you follow %d logs already: end one of them first", maxStreams)}
+	}
+	s.open[user]++
+	return nil
+}
+
+func (s *streams) end(user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[user]--; s.open[user] == 0 {
+		delete(s.open, user)
 	}
 }

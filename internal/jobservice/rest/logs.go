@@ -2,11 +2,18 @@ package rest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"io"
+	"math"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
@@ -16,10 +23,9 @@ const (
 	maxTail     = 10_000
 	// writeTimeout is how long a client may take to read a part of a stream.
 	writeTimeout = 30 * time.Second
-	maxLine      = 1 << 20
 )
 
-func (s *service) jobLogs(c *call) error {
+func (s *service) jobLogs(c *call) ([]byte, error) {
 	options := LogOptions{Tail: defaultTail, Timestamps: true}
 	err := c.query(
 		optional("follow", unquoted(asBoolean(&options.Follow))),
@@ -27,7 +33,7 @@ func (s *service) jobLogs(c *call) error {
 		optional("timestamps", unquoted(asBoolean(&options.Timestamps))),
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
@@ -39,31 +45,28 @@ func (s *service) jobLogs(c *call) error {
 	}
 	job, err := c.readable()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if c.Method == http.MethodHead {
 		options.Follow, options.Tail = false, 0
 	}
 	if options.Follow {
-		if !s.streams.begin(c.user()) {
-			return tooManyStreams()
+		if err := s.streams.begin(c.user()); err != nil {
+			return nil, err
 		}
 		defer s.streams.end(c.user())
 	}
-	var lines io.ReadCloser
+	lines := s.history(job, options)
 	if s.Kubernetes != nil && job.Executor == jobs.Kubernetes {
-		lines, err = s.Kubernetes.Logs(ctx, job, options)
-	} else {
-		lines = s.history(ctx, job, options)
+		if lines, err = s.Kubernetes.Logs(ctx, job, options); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return err
+	if !options.Follow {
+		return nil, c.copyText(ctx, lines)
 	}
-	defer lines.Close()
-	if options.Follow {
-		return c.streamEvents(ctx, lines, job.ID)
-	}
-	return c.copyText(lines)
+	c.streamEvents(ctx, lines, job.ID)
+	return nil, nil
 }
 
 // stream is an answer that takes its time. It begins with the first part.
@@ -87,144 +90,106 @@ func (s stream) Write(part []byte) (int, error) {
 	return s.w.Write(part)
 }
 
-// send something at once; false: the client has gone.
-func (s stream) send(text string) bool {
-	_, err := io.WriteString(s, text)
-	return err == nil && s.control.Flush() == nil
-}
-
-func (c *call) copyText(lines io.Reader) error {
+func (c *call) copyText(ctx context.Context, lines Lines) error {
 	out := c.stream("text/plain; charset=utf-8")
-	_, err := io.Copy(out, struct{ io.Reader }{lines}) // without a WriteTo, so that it is in parts
-	switch {
-	case err == nil:
-		_, _ = out.Write(nil) // An empty log is an answer, too.
-		return nil
-	case c.status == 0:
+	parts := bufio.NewWriterSize(out, 32<<10)
+	err := lines(ctx, func(line string) error {
+		_, err := parts.WriteString(line)
 		return err
+	})
+	if err == nil {
+		if err = parts.Flush(); err == nil {
+			_, _ = out.Write(nil) // An empty log is an answer, too.
+		}
 	}
-	// The answer has begun: that it is not whole can only be said by breaking it off.
-	panic(http.ErrAbortHandler)
+	if err != nil && c.status != 0 {
+		// The answer has begun: that it is not whole can only be said by breaking it off.
+		panic(http.ErrAbortHandler)
+	}
+	return err
 }
 
 // streamEvents sends each line as an event, and at the end one of the type end with the status of the job.
-func (c *call) streamEvents(ctx context.Context, lines io.ReadCloser, id string) error {
+func (c *call) streamEvents(ctx context.Context, lines Lines, id string) {
 	c.w.Header()["X-Accel-Buffering"] = []string{"no"}
 	out := c.stream("text/event-stream")
-	if !out.send("") {
-		return nil
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	var sending sync.Mutex
+	send := func(text string) error {
+		sending.Lock()
+		defer sending.Unlock()
+		_, err := io.WriteString(out, text)
+		if err = cmp.Or(err, out.control.Flush()); err != nil {
+			stop() // the client has gone
+		}
+		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// A read that blocks ends when the client disconnects.
-	defer context.AfterFunc(ctx, func() { _ = lines.Close() })()
-	next := readLines(ctx, lines)
-	end := func(status jobs.Status) { out.send("event: end\n" + `data: {"status":"` + string(status) + "\"}\n\n") }
-	tick := time.NewTicker(c.service.KeepAlive)
-	defer tick.Stop()
-	quiet := true
-	for connected := true; connected; {
-		select {
-		case <-tick.C:
+	_ = send("")
+	var heard atomic.Bool
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
+		defer stop()
+		_ = wait.PollUntilContextCancel(reading, c.service.KeepAlive, false, func(ctx context.Context) (end bool, err error) {
 			// The log of a job that ended before it had anything in the cluster has no end of its own.
-			if quiet {
+			if !heard.Swap(false) {
 				if job, err := c.service.Store.Get(ctx, id); err == nil && job.Status.Ended() {
-					end(job.Status)
-					return nil
+					return true, nil
 				}
 			}
-			quiet = true
-			connected = out.send(": still there\n\n")
-		case line, ok := <-next:
-			quiet = false
-			switch {
-			case ctx.Err() != nil:
-				// A stream that ends because the server does has not come to the end of the job.
-				return nil
-			case !ok:
-				if job, err := c.service.Store.Get(ctx, id); err == nil {
-					end(job.Status)
-				}
-				return nil
-			case line.err != nil:
-				c.service.Log.Error(line.err, "Cannot read a log to its end", "requestID", c.id, "job", id)
-				out.send(`event: error` + "\n" + `data: {"code":"SERVICE_UNAVAILABLE","message":"the log broke off: follow it again"}` + "\n\n")
-				return nil
-			}
-			connected = out.send("data: " + line.text + "\n\n")
-		}
+			return false, send(": still there\n\n")
+		})
+	})
+	err := lines(reading, func(line string) error {
+		heard.Store(true)
+		// A carriage return would end the line of the event, too.
+		return send("data: " + strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\r", " ") + "\n\n")
+	})
+	brokeOff := err != nil && reading.Err() == nil
+	stop()
+	keeping.Wait()
+	if ctx.Err() != nil {
+		return // A stream that ends because the server does has not come to the end of the job.
 	}
-	return nil
-}
-
-// readLine is a line of a log, or the error that it ends with.
-type readLine struct {
-	text string
-	err  error
-}
-
-// readLines reads lines until the end or until the context is done.
-func readLines(ctx context.Context, from io.Reader) <-chan readLine {
-	next := make(chan readLine)
-	go func() {
-		defer close(next)
-		scanner := bufio.NewScanner(from)
-		scanner.Buffer(make([]byte, 0, 4096), maxLine)
-		send := func(line readLine) {
-			select {
-			case next <- line:
-			case <-ctx.Done():
-			}
-		}
-		for ctx.Err() == nil && scanner.Scan() {
-			// A carriage return would end the line of the event, too.
-			send(readLine{text: strings.ReplaceAll(scanner.Text(), "\r", " ")})
-		}
-		if err := scanner.Err(); err != nil {
-			send(readLine{err: err})
-		}
-	}()
-	return next
+	if brokeOff {
+		c.service.Log.Error(err, "Cannot read a log to its end", "requestID", c.id, "job", id)
+		_ = send("event: error\n" + `data: {"code":"SERVICE_UNAVAILABLE","message":"the log broke off: follow it again"}` + "\n\n")
+	} else if job, err := c.service.Store.Get(ctx, id); err == nil {
+		_ = send("event: end\n" + `data: {"status":"` + string(job.Status) + "\"}\n\n")
+	}
 }
 
 // history is the log of a job without pods: its states, and what its workers said.
-func (s *service) history(ctx context.Context, job jobs.Job, options LogOptions) io.ReadCloser {
-	told := map[string]bool{}
-	// untold are the lines that have not been told yet.
-	untold := func() (lines []string) {
-		for _, line := range historyOf(&job) {
-			if !told[line] {
-				told[line] = true
+func (s *service) history(job jobs.Job, options LogOptions) Lines {
+	return func(ctx context.Context, tell func(string) error) (err error) {
+		told := map[string]bool{}
+		for tail := options.Tail; ; tail = math.MaxInt {
+			entries := slices.DeleteFunc(historyOf(&job), func(entry string) bool { return told[entry] })
+			for i, entry := range entries {
+				told[entry] = true
 				if !options.Timestamps {
-					_, line, _ = strings.Cut(line, " ")
+					_, entry, _ = strings.Cut(entry, " ")
 				}
-				lines = append(lines, line)
+				if i < len(entries)-tail {
+					continue
+				}
+				if err := LinesOf(entry)(ctx, tell); err != nil {
+					return err
+				}
 			}
-		}
-		return lines
-	}
-	lines := untold()
-	first := strings.NewReader(strings.Join(lines[max(0, len(lines)-options.Tail):], ""))
-	if !options.Follow || job.Status.Ended() {
-		return io.NopCloser(first)
-	}
-	reader, writer := io.Pipe()
-	go func() {
-		_, err := first.WriteTo(writer)
-		for err == nil && !job.Status.Ended() {
+			if !options.Follow || job.Status.Ended() {
+				return nil
+			}
 			select {
 			case <-ctx.Done():
-				err = ctx.Err()
-				continue
+				return ctx.Err()
 			case <-time.After(s.LogInterval):
 			}
-			if job, err = s.Store.Get(ctx, job.ID); err == nil {
-				_, err = strings.NewReader(strings.Join(untold(), "")).WriteTo(writer) // which writes nothing when there is nothing
+			if job, err = s.Store.Get(ctx, job.ID); err != nil {
+				return err
 			}
 		}
-		_ = writer.CloseWithError(err) // It never fails.
-	}()
-	return reader
+	}
 }
 
 // historyOf a job are the lines about its states, each with its time.

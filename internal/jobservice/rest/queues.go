@@ -1,8 +1,6 @@
 package rest
 
 import (
-	"net/http"
-
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
@@ -48,10 +46,10 @@ func (s *service) appendQueue(out []byte, q queue) object {
 	return o.integer("pool_depth", q.PoolDepth).integer("pool_processing", q.PoolProcessing)
 }
 
-func (s *service) listQueues(c *call) error {
+func (s *service) listQueues(c *call) ([]byte, error) {
 	queues, err := s.queues(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var all []queue
 	var total jobs.QueueStats
@@ -65,28 +63,26 @@ func (s *service) listQueues(c *call) error {
 	answer := list(begin(nil), "queues", all, func(out []byte, q *queue) object { return s.appendQueue(out, *q).end() }).object("totals").
 		integer("queues", len(all)).integer("depth", total.Depth).integer("processing", total.Processing).
 		integer("pool_depth", total.PoolDepth).integer("pool_processing", total.PoolProcessing)
-	c.answer(http.StatusOK, answer.end().end())
-	return nil
+	return answer.end().end(), nil
 }
 
-func (s *service) getQueue(c *call) error {
+func (s *service) getQueue(c *call) ([]byte, error) {
 	name := c.PathValue("name")
 	queues, err := s.queues(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	q, known := queues[name]
 	if !known {
-		return jobs.ErrNotFound
+		return nil, jobs.ErrNotFound
 	}
 	newest, err := s.jobsOf(c, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	answer := list(s.appendQueue(nil, q), "jobs", newest, appendSummary).object("stats").integer("jobs_processed_1h", q.Processed1h).
 		number("avg_wait_time_seconds", q.AverageWait.Seconds()).number("avg_processing_time_seconds", q.AverageExecution.Seconds())
-	c.answer(http.StatusOK, answer.end().end())
-	return nil
+	return answer.end().end(), nil
 }
 
 // jobsOf are the newest jobs of a queue that run or wait, as far as the token is good for their namespaces.

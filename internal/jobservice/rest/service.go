@@ -91,6 +91,7 @@ func New(options Options) *Handler {
 		access:  auth.NewAccess(options.Authorizer, options.Now),
 		limiter: newLimiter(options.Limits),
 		leases:  lru.New(maxLeases),
+		streams: streams{open: map[string]int{}},
 
 		submissions: submissions{pending: map[submitter]*submitted{}},
 	}
@@ -124,17 +125,17 @@ const (
 
 // resources of the service. TestDocument holds them to openapi.yaml.
 func (s *service) resources() []*endpoint {
-	open := func(handle func(*call) error) []route { return []route{{method: http.MethodGet, handle: handle}} }
-	read := func(resource string, handle func(*call) error) route {
+	open := func(handle handler) []route { return []route{{method: http.MethodGet, handle: handle}} }
+	read := func(resource string, handle handler) route {
 		return route{method: http.MethodGet, scope: auth.ScopeRead, resource: resource, noQuery: true, handle: handle}
 	}
-	write := func(method string, handle func(*call) error) route {
+	write := func(method string, handle handler) route {
 		return route{method: method, scope: auth.ScopeWrite, noQuery: true, handle: handle}
 	}
-	create := func(handle func(*call) error) route {
+	create := func(handle handler) route {
 		return route{method: http.MethodPost, scope: auth.ScopeWrite, class: classCreate, handle: handle}
 	}
-	work := func(streams bool, handle func(*call) error) []route {
+	work := func(streams bool, handle handler) []route {
 		return []route{{method: http.MethodPost, scope: auth.ScopeWork, class: classTasks, streams: streams, handle: handle}}
 	}
 	list := route{method: http.MethodGet, scope: auth.ScopeRead, class: classList, handle: s.listJobs}

@@ -3,7 +3,6 @@ package rest_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -18,10 +17,11 @@ import (
 // silent is a cluster that has nothing of the job, and so no end of its log.
 type silent struct{ cluster }
 
-func (*silent) Logs(ctx context.Context, _ jobs.Job, _ rest.LogOptions) (io.ReadCloser, error) {
-	reader, writer := io.Pipe()
-	context.AfterFunc(ctx, func() { _ = writer.Close() })
-	return reader, nil
+func (*silent) Logs(context.Context, jobs.Job, rest.LogOptions) (rest.Lines, error) {
+	return func(ctx context.Context, _ func(string) error) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}, nil
 }
 
 func TestFollowingAJobThatEndsBeforeItHasPods(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -23,13 +22,13 @@ const (
 	defaultWait  = 20
 )
 
-func (s *service) leaseTasks(c *call) error {
+func (s *service) leaseTasks(c *call) ([]byte, error) {
 	request, err := c.readLease()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.mayWork(c, request.Queue); err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
@@ -37,13 +36,12 @@ func (s *service) leaseTasks(c *call) error {
 	defer context.AfterFunc(s.Context, cancel)()
 	leases, err := s.Store.Lease(ctx, request)
 	if err != nil && (!errors.Is(err, context.Canceled) || s.Context.Err() == nil) {
-		return err
+		return nil, err
 	}
 	for i := range leases {
 		s.leases.Add(leases[i].Job.ID, request.Queue)
 	}
-	c.answer(http.StatusOK, list(begin(make([]byte, 0, 64+512*len(leases))), "tasks", leases, appendLease).end())
-	return nil
+	return list(begin(make([]byte, 0, 64+512*len(leases))), "tasks", leases, appendLease).end(), nil
 }
 
 func (c *call) readLease() (jobs.LeaseRequest, error) {
@@ -114,48 +112,40 @@ func (c *call) mayWorkOn(id string) error {
 	return hidden(s.mayWork(c, queue.(string)))
 }
 
-func (s *service) heartbeat(c *call) error {
+func (s *service) heartbeat(c *call) ([]byte, error) {
 	id, fence, err := c.leased()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	expires, cancel, err := s.Store.Heartbeat(c.Context(), id, fence)
-	if err != nil {
-		return err
-	}
-	c.answer(http.StatusOK, begin(nil).time("lease_expires_at", expires).boolean("cancel", cancel).end())
-	return nil
+	return begin(nil).time("lease_expires_at", expires).boolean("cancel", cancel).end(), err
 }
 
-func (s *service) completeTask(c *call) error {
+func (s *service) completeTask(c *call) ([]byte, error) {
 	result := noConfig
 	id, fence, err := c.leased(optional("result", asKept(maxResult, &result)))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	job, err := s.Store.Complete(c.Context(), id, fence, result)
-	if err != nil {
-		return err
-	}
-	c.ended(&job)
-	return nil
+	return ended(job), err
 }
 
-func (s *service) failTask(c *call) error {
+func (s *service) failTask(c *call) ([]byte, error) {
 	failure := jobs.Failure{Message: "the worker gave no message", Retryable: true}
 	id, fence, err := c.leased(
 		optional("message", asText(&failure.Message, nil)), optional("retryable", asBoolean(&failure.Retryable)),
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	failure.Message = lastPart(failure.Message)
 	job, err := s.Store.Fail(c.Context(), id, fence, failure)
-	if err != nil {
-		return err
-	}
-	c.ended(&job)
-	return nil
+	return ended(job), err
+}
+
+func ended(job jobs.Job) object {
+	return begin(nil).text("id", job.ID).text("status", string(job.Status)).end()
 }
 
 // lastPart of a message, where the cause stands, as far as it can be kept. A worker that failed is not sent away for how it says so.
@@ -165,8 +155,4 @@ func lastPart(message string) string {
 		message = "…" + strings.ToValidUTF8(message[len(message)-maxFailure:], "")
 	}
 	return message
-}
-
-func (c *call) ended(job *jobs.Job) {
-	c.answer(http.StatusOK, begin(nil).text("id", job.ID).text("status", string(job.Status)).end())
 }

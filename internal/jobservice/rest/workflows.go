@@ -3,7 +3,6 @@ package rest
 import (
 	"cmp"
 	"maps"
-	"net/http"
 	"strings"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -12,21 +11,20 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/workflowspec/graph"
 )
 
-func (s *service) getWorkflow(c *call) error {
+func (s *service) getWorkflow(c *call) ([]byte, error) {
 	namespace, name := c.PathValue("namespace"), c.PathValue("name")
 	if s.Kubernetes == nil || !isLabel(namespace) || !isLabel(name) {
-		return jobs.ErrNotFound
+		return nil, jobs.ErrNotFound
 	}
 	err := s.access.Check(c.Context(), c.identity, auth.Attributes{Verb: "get", Resource: auth.Workflows, Namespace: namespace, Name: name})
 	if err != nil {
-		return hidden(err)
+		return nil, hidden(err)
 	}
 	workflow, err := s.Kubernetes.Workflow(c.Context(), namespace, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.answer(http.StatusOK, answerOf(workflow))
-	return nil
+	return answerOf(workflow), nil
 }
 
 // answerOf is the answer about a workflow: its stages, and an edge for each dependency. What has not been looked at yet is pending.

@@ -24,11 +24,8 @@ func (c *Cluster) Review(ctx context.Context, token string) (auth.User, bool, er
 
 // Allowed says whether a user may do something with objects of the platform.
 func (c *Cluster) Allowed(ctx context.Context, user auth.User, what auth.Attributes) (bool, string, error) {
-	allowed, reason, err := accessreview.Access(ctx, c.reviews, user, authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: what.Verb, Group: aiplatformv1alpha1.GroupName, Version: "*", Resource: what.Resource, Namespace: what.Namespace, Name: what.Name,
-		},
-	})
+	what.Group, what.Version = aiplatformv1alpha1.GroupName, "*"
+	allowed, reason, err := accessreview.Access(ctx, c.reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
 	if err != nil {
 		return false, "", unavailable("review a right", err)
 	}

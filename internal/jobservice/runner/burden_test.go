@@ -122,5 +122,5 @@ func TestTokensAreReviewedWhateverElseIsAsked(t *testing.T) {
 	user, ok, err := c.Review(ctx, "token")
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, "ann", user.Name)
+	require.Equal(t, "ann", user.Username)
 }

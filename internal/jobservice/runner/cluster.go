@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	clientset "k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -83,6 +84,19 @@ func NewCluster(config *clientrest.Config, options Options) (*Cluster, error) {
 	return c, nil
 }
 
+// newMapper knows the kinds that are worked with, so that the service can start, and take jobs, while the API server does not answer.
+func newMapper() meta.RESTMapper {
+	platform, core := aiplatformv1alpha1.GroupVersion, corev1.SchemeGroupVersion
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{platform, core})
+	mapper.Add(platform.WithKind("AIJob"), meta.RESTScopeNamespace)
+	mapper.Add(platform.WithKind("AgentWorkflow"), meta.RESTScopeNamespace)
+	mapper.Add(platform.WithKind("AIJobQueue"), meta.RESTScopeRoot)
+	mapper.Add(platform.WithKind("ComputeCluster"), meta.RESTScopeRoot)
+	mapper.Add(core.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(core.WithKind("Node"), meta.RESTScopeRoot)
+	return mapper
+}
+
 // cachedObjects says what of each kind is kept.
 func cachedObjects() map[client.Object]cache.ByObject {
 	ours, err := labels.NewRequirement(aiplatformv1alpha1.LabelServiceJob, selection.Exists, nil)
@@ -117,24 +131,12 @@ func unavailable(what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, jobs.ErrUnavailable, err)
 }
 
-// statusOf returns the HTTP status that an error of the API server came with; 0: it came from elsewhere.
-func statusOf(err error) int {
-	var status interface{ Status() metav1.Status }
-	if errors.As(err, &status) {
-		return int(status.Status().Code)
-	}
-	return 0
-}
-
 // refused says whether the API server has refused what was asked for, and would do so again.
 func refused(err error) bool {
-	switch statusOf(err) {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return true
-	case http.StatusNotFound:
+	var status apierrors.APIStatus
+	if apierrors.IsNotFound(err) && errors.As(err, &status) {
 		// The namespace does not exist; that the kind does not may pass.
-		var status interface{ Status() metav1.Status }
-		return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+		return status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 	}
-	return false
+	return apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err)
 }

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +26,6 @@ type Dispatcher struct {
 	cluster  *Cluster
 	store    jobs.Store
 	settings Settings
-	clock    clock.Clock
 	log      *slog.Logger
 	metrics  *Metrics
 
@@ -38,8 +37,8 @@ type Dispatcher struct {
 	strays map[string]types.NamespacedName
 	// loops are the queues that are leased from.
 	loops map[string]bool
-	// wake names queues that have got a job.
-	wake chan string
+	// start does something in the background; nil while the Dispatcher does not run.
+	start func(work func(context.Context))
 	// checked is when the store was last asked about an AIJob that no task here watches.
 	checked map[types.UID]time.Time
 }
@@ -89,20 +88,26 @@ const reconnect = 3 * time.Second
 const syncers = 16
 
 // NewDispatcher returns a Dispatcher of the jobs in a store.
-func NewDispatcher(cluster *Cluster, store jobs.Store, settings Settings, metrics *Metrics, c clock.Clock, log *slog.Logger) *Dispatcher {
+func NewDispatcher(cluster *Cluster, store jobs.Store, settings Settings, metrics *Metrics, log *slog.Logger) *Dispatcher {
 	return &Dispatcher{
-		cluster: cluster, store: store, settings: settings, clock: c, log: log, metrics: metrics,
+		cluster: cluster, store: store, settings: settings, log: log, metrics: metrics,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](min(200*time.Millisecond, settings.Backoff), settings.Backoff)),
 		tasks: map[string]*task{}, strays: map[string]types.NamespacedName{}, loops: map[string]bool{},
-		wake: make(chan string, 256), checked: map[types.UID]time.Time{},
+		checked: map[types.UID]time.Time{},
 	}
 }
 
 // Run dispatches until the context ends. The leases that are held then run out, and other replicas take over.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	informer := d.informer(ctx)
-	if informer == nil {
+	var informer cache.Informer
+	err := wait.PollUntilContextCancel(ctx, reconnect, true, func(ctx context.Context) (ready bool, err error) {
+		if informer, err = d.synced(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("Not dispatching jobs to Kubernetes yet: the API server does not answer or does not serve AIJobs", "error", err)
+		}
+		return err == nil, nil
+	})
+	if err != nil {
 		return nil // the context has ended
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -115,41 +120,39 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	defer func() { _ = informer.RemoveEventHandler(registration) }() // it is only refused after the informer has ended
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.discover(ctx, group) })
-	group.Go(func() error { return d.beat(ctx) })
-	group.Go(func() error { return d.sweep(ctx) })
-	for range syncers {
+	start := func(work func(context.Context)) {
 		group.Go(func() error {
-			for d.next(ctx) {
-			}
+			work(ctx)
 			return nil
 		})
 	}
-	group.Go(func() error {
+	d.mu.Lock()
+	d.start = start
+	d.mu.Unlock()
+	start(func(ctx context.Context) { wait.UntilWithContext(ctx, d.discover, d.settings.Discovery) })
+	start(func(ctx context.Context) { wait.UntilWithContext(ctx, d.renewDue, time.Second) })
+	start(func(ctx context.Context) {
+		pause(ctx, d.settings.Sweep) // what this replica left behind is leased again first
+		wait.UntilWithContext(ctx, d.sweep, d.settings.Sweep)
+	})
+	for range syncers {
+		start(func(ctx context.Context) {
+			for d.next(ctx) {
+			}
+		})
+	}
+	start(func(ctx context.Context) {
 		<-ctx.Done()
+		d.mu.Lock()
+		d.start = nil
+		d.mu.Unlock()
 		d.queue.ShutDown()
-		return nil
 	})
 	return group.Wait()
 }
 
-// informer of AIJobs, once it and that of AIJobQueues are up to date: nothing is leased before, while the API server cannot be
-// reached or the kinds are not installed. It returns nil when the context ends.
-func (d *Dispatcher) informer(ctx context.Context) cache.Informer {
-	for ctx.Err() == nil {
-		informer, err := d.synced(ctx)
-		if err == nil {
-			return informer
-		}
-		if ctx.Err() == nil {
-			d.log.Warn("Not dispatching jobs to Kubernetes yet: the API server does not answer or does not serve AIJobs", "error", err)
-			d.pause(ctx, reconnect)
-		}
-	}
-	return nil
-}
-
-// synced returns the informer of AIJobs once both have all that there is. A cache that does not run yet gives them at once, and empty.
+// synced returns the informer of AIJobs, once it and that of AIJobQueues have all that there is: nothing is leased before, while the API
+// server cannot be reached or the kinds are not installed. A cache that does not run yet gives them at once, and empty.
 func (d *Dispatcher) synced(ctx context.Context) (informer cache.Informer, err error) {
 	ctx, stop := context.WithTimeout(ctx, readTimeout)
 	defer stop()
@@ -184,26 +187,24 @@ func (d *Dispatcher) noticed(object any) {
 
 // take begins to look after a leased job.
 func (d *Dispatcher) take(lease jobs.Lease) {
-	now := d.clock.Now()
+	now := time.Now()
 	d.mu.Lock()
 	d.tasks[lease.Job.ID] = &task{
 		job: lease.Job, fence: lease.Fence, visibility: lease.Visibility, renewed: now, since: now,
 	}
-	held := len(d.tasks)
+	d.metrics.held.Set(float64(len(d.tasks)))
 	d.mu.Unlock()
-	d.metrics.held.Set(float64(held))
 	d.queue.Add(lease.Job.ID)
 }
 
 // forget a task: its job has ended, or is another's. A lease of the same job that is newer stays.
 func (d *Dispatcher) forget(id string, fence int64) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if t, ok := d.tasks[id]; ok && t.fence == fence {
 		delete(d.tasks, id)
 	}
-	held := len(d.tasks)
-	d.mu.Unlock()
-	d.metrics.held.Set(float64(held))
+	d.metrics.held.Set(float64(len(d.tasks)))
 }
 
 // task returns a copy of what is known of a task.

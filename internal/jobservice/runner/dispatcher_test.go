@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -291,7 +292,7 @@ func TestAIJobsAreDeletedSomeTimeAfterTheirEnd(t *testing.T) {
 	w.awaitStatus(done, jobs.Succeeded)
 	w.eventually("the AIJob is deleted", func(c *assert.CollectT) {
 		err := w.cluster.direct.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: namePrefix + done}, &aiplatformv1alpha1.AIJob{})
-		assert.Equal(c, http.StatusNotFound, statusOf(err))
+		assert.True(c, apierrors.IsNotFound(err), err)
 	})
 	w.aijob(running)
 	w.aijob("foreign")

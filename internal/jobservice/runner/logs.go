@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,19 +34,19 @@ const (
 )
 
 // Logs of the pods of a job.
-func (c *Cluster) Logs(ctx context.Context, job jobs.Job, options rest.LogOptions) (io.ReadCloser, error) {
+func (c *Cluster) Logs(ctx context.Context, job jobs.Job, options rest.LogOptions) (rest.Lines, error) {
 	pods, err := c.podsOf(ctx, &job)
 	if err != nil {
 		return nil, err
 	}
 	if len(pods) == 0 && job.Status.Ended() {
-		return io.NopCloser(strings.NewReader(withoutPods(&job))), nil
+		return rest.LinesOf(withoutPods(&job)), nil
 	}
 	if options.Follow && !job.Status.Ended() {
-		return c.followLogs(ctx, &job, options), nil
+		return c.followLogs(&job, options), nil
 	}
 	text, err := c.readLogs(ctx, &job, pods, options)
-	return io.NopCloser(strings.NewReader(text)), err
+	return rest.LinesOf(text), err
 }
 
 // withoutPods is what can be said of a job whose pods are gone.
@@ -150,64 +150,50 @@ func (c *Cluster) podLines(ctx context.Context, m member, tail int) (lines []lin
 	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	count, limit := int64(tail), int64(podLogLimit)
-	stream, err := c.podLog(ctx, m.pod, &corev1.PodLogOptions{Timestamps: true, TailLines: &count, LimitBytes: &limit})
-	if err != nil {
-		return nil, err
-	}
-	defer stream.Close()
-	err = eachLine(stream, func(text string) error {
-		lines = append(lines, parse(m.index, text))
+	err = c.podLog(ctx, m, &corev1.PodLogOptions{Timestamps: true, TailLines: &count, LimitBytes: &limit}, func(l line) error {
+		lines = append(lines, l)
 		return nil
 	})
 	return lines, err
 }
 
-// podLog opens the log of a pod's container. A pod that is gone, or whose node has no log of it, has none.
-func (c *Cluster) podLog(ctx context.Context, pod *corev1.Pod, options *corev1.PodLogOptions) (io.ReadCloser, error) {
-	options.Container = pod.Spec.Containers[0].Name
-	stream, err := c.typed.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
-	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
-		return io.NopCloser(strings.NewReader("")), nil
+// podLog calls do with the lines of a pod's container. A pod that is gone, or whose node has no log of it, has none.
+func (c *Cluster) podLog(ctx context.Context, m member, options *corev1.PodLogOptions, do func(line) error) error {
+	options.Container = m.pod.Spec.Containers[0].Name
+	stream, err := c.typed.CoreV1().Pods(m.pod.Namespace).GetLogs(m.pod.Name, options).Stream(ctx)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsBadRequest(err):
+		return nil
+	case err != nil:
+		return err
 	}
-	return stream, err
+	defer stream.Close()
+	return eachLine(stream, func(text string) error { return do(parse(m.index, text)) })
 }
 
-// followLogs streams what the pods of a job write, until the job has ended.
-func (c *Cluster) followLogs(ctx context.Context, job *jobs.Job, options rest.LogOptions) io.ReadCloser {
-	ctx, stop := context.WithCancel(ctx)
-	reader, writer := io.Pipe()
-	f := &follower{cluster: c, job: job, options: options, writer: writer, followed: map[types.UID]bool{}}
-	go func() {
-		defer stop()
+// followLogs tells what the pods of a job write, until the job has ended.
+func (c *Cluster) followLogs(job *jobs.Job, options rest.LogOptions) rest.Lines {
+	return func(ctx context.Context, tell func(string) error) error {
+		pods, ctx := errgroup.WithContext(ctx)
+		var telling sync.Mutex
+		f := &follower{cluster: c, job: job, options: options, followed: map[types.UID]bool{}, pods: pods, tell: func(line string) error {
+			telling.Lock()
+			defer telling.Unlock()
+			return tell(line)
+		}}
 		f.run(ctx)
-		f.pods.Wait()
-		_ = writer.Close() // never fails
-	}()
-	return &followed{PipeReader: reader, stop: stop}
+		return pods.Wait()
+	}
 }
 
-// followed ends what writes when its reader is closed.
-type followed struct {
-	*io.PipeReader
-	stop context.CancelFunc
-}
-
-// Close ends following.
-func (f *followed) Close() error {
-	f.stop()
-	return f.PipeReader.Close()
-}
-
-// follower streams the pods of one job.
+// follower tells what the pods of one job write.
 type follower struct {
 	cluster  *Cluster
 	job      *jobs.Job
 	options  rest.LogOptions
 	followed map[types.UID]bool
-	pods     sync.WaitGroup
-
-	lock   sync.Mutex
-	writer *io.PipeWriter
+	pods     *errgroup.Group
+	tell     func(line string) error
 }
 
 // run follows every pod that comes, until the AIJob has ended.
@@ -230,7 +216,7 @@ func (f *follower) run(ctx context.Context) {
 // state of the AIJob: its version, and whether it has ended or is gone.
 func (f *follower) state(ctx context.Context) (version string, end bool) {
 	aijob := &aiplatformv1alpha1.AIJob{}
-	err := f.cluster.get(ctx, nameOf(f.job), aijob, "AIJob")
+	err := get(ctx, f.cluster.cached, nameOf(f.job), aijob, "AIJob")
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):
 		// Not made yet, unless it had already begun to run.
@@ -253,27 +239,16 @@ func (f *follower) followNew(ctx context.Context, pods []member) (waiting bool) 
 			tail := int64(f.options.Tail)
 			options := &corev1.PodLogOptions{Follow: true, Timestamps: true, TailLines: &tail}
 			f.followed[m.pod.UID] = true
-			f.pods.Go(func() { f.copy(ctx, m, options) })
+			f.pods.Go(func() error { return f.follow(ctx, m, options) })
 		}
 	}
 	return waiting || len(pods) == 0
 }
 
-func (f *follower) copy(ctx context.Context, m member, options *corev1.PodLogOptions) {
-	stream, err := f.cluster.podLog(ctx, m.pod, options)
-	if err == nil {
-		defer stream.Close()
-		err = eachLine(stream, func(text string) error {
-			parsed := parse(m.index, text)
-			f.lock.Lock()
-			defer f.lock.Unlock()
-			_, err := io.WriteString(f.writer, parsed.text(f.job.Gang.Enabled, f.options.Timestamps))
-			return err
-		})
+func (f *follower) follow(ctx context.Context, m member, options *corev1.PodLogOptions) error {
+	err := f.cluster.podLog(ctx, m, options, func(l line) error { return f.tell(l.text(f.job.Gang.Enabled, f.options.Timestamps)) })
+	if err != nil && ctx.Err() == nil {
+		return f.tell(fmt.Sprintf("[job-service] The log of pod %s broke off: %v\n", m.pod.Name, err))
 	}
-	if err != nil && ctx.Err() == nil && !errors.Is(err, io.ErrClosedPipe) {
-		f.lock.Lock()
-		defer f.lock.Unlock()
-		fmt.Fprintf(f.writer, "[job-service] The log of pod %s broke off: %v\n", m.pod.Name, err)
-	}
+	return nil
 }

@@ -1,7 +1,8 @@
 package runner
 
 import (
-	"io"
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -56,12 +57,14 @@ func TestLogsOfJobsWithoutPods(t *testing.T) {
 	job := w.job()
 	job.ID, job.Status = "none", jobs.Queued
 	read := func(options rest.LogOptions) string {
-		stream, err := w.cluster.Logs(t.Context(), *job, options)
+		lines, err := w.cluster.Logs(t.Context(), *job, options)
 		require.NoError(t, err)
-		defer stream.Close()
-		text, err := io.ReadAll(stream)
-		require.NoError(t, err)
-		return string(text)
+		var text strings.Builder
+		require.NoError(t, lines(t.Context(), func(line string) error {
+			text.WriteString(line)
+			return nil
+		}))
+		return text.String()
 	}
 	assert.Empty(t, read(rest.LogOptions{Tail: 100}), "it has not begun")
 
@@ -71,14 +74,23 @@ func TestLogsOfJobsWithoutPods(t *testing.T) {
 	assert.Contains(t, text, "Error: exit code 3")
 }
 
-// Closing a followed log does not block.
+// Following does not go on when nobody reads any more.
 func TestFollowingEndsWithItsReader(t *testing.T) {
 	w := newWorld(t)
 	job := w.job()
 	job.ID, job.Status = "none", jobs.Queued
-	stream, err := w.cluster.Logs(t.Context(), *job, rest.LogOptions{Tail: 100, Follow: true})
+	lines, err := w.cluster.Logs(t.Context(), *job, rest.LogOptions{Tail: 100, Follow: true})
 	require.NoError(t, err)
-	require.NoError(t, stream.Close())
-	_, err = stream.Read(make([]byte, 1))
-	assert.ErrorIs(t, err, io.ErrClosedPipe)
+	gone, leave := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- lines(gone, func(string) error { return errors.New("nothing was written") })
+	}()
+	leave()
+	select {
+	case err := <-ended:
+		assert.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("it still follows")
+	}
 }

@@ -35,11 +35,11 @@ func (c *Cluster) list(ctx context.Context, into client.ObjectList) error {
 	return nil
 }
 
-// get reads an object from the cache. what is its kind, for errors.
-func (c *Cluster) get(ctx context.Context, name types.NamespacedName, into client.Object, what string) error {
+// get reads an object from the cache or the API server. what is its kind, for errors.
+func get(ctx context.Context, from client.Reader, name types.NamespacedName, into client.Object, what string) error {
 	ctx, stop := context.WithTimeout(ctx, readTimeout)
 	defer stop()
-	err := c.cached.Get(ctx, name, into)
+	err := from.Get(ctx, name, into)
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%s %s: %w", what, name.Name, jobs.ErrNotFound)
 	}
@@ -64,17 +64,8 @@ func (c *Cluster) QueueLimits(ctx context.Context) (map[string]int, error) {
 
 // Workflow is an AgentWorkflow. It is read from the API server: few are asked for, and nothing else here needs them.
 func (c *Cluster) Workflow(ctx context.Context, namespace, name string) (*aiplatformv1alpha1.AgentWorkflow, error) {
-	ctx, stop := context.WithTimeout(ctx, readTimeout)
-	defer stop()
 	workflow := &aiplatformv1alpha1.AgentWorkflow{}
-	err := c.direct.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, workflow)
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("AgentWorkflow %s in namespace %s: %w", name, namespace, jobs.ErrNotFound)
-	}
-	if err != nil {
-		return nil, unavailable("read the AgentWorkflow", err)
-	}
-	return workflow, nil
+	return workflow, get(ctx, c.direct, types.NamespacedName{Namespace: namespace, Name: name}, workflow, "AgentWorkflow")
 }
 
 // Clusters are all ComputeClusters, without their nodes.
@@ -94,7 +85,7 @@ func (c *Cluster) Clusters(ctx context.Context) ([]rest.Cluster, error) {
 // Cluster is one ComputeCluster with its nodes. The first question has nodes and pods followed from then on.
 func (c *Cluster) Cluster(ctx context.Context, name string) (rest.Cluster, error) {
 	object := &aiplatformv1alpha1.ComputeCluster{}
-	if err := c.get(ctx, types.NamespacedName{Name: name}, object, "ComputeCluster"); err != nil {
+	if err := get(ctx, c.cached, types.NamespacedName{Name: name}, object, "ComputeCluster"); err != nil {
 		return rest.Cluster{}, err
 	}
 	var nodes corev1.NodeList

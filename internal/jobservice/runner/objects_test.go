@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,7 +112,7 @@ func TestAnOutageIsToldAsSuch(t *testing.T) {
 	assert.ErrorIs(t, cluster.Check(ctx), jobs.ErrUnavailable)
 	_, _, err := cluster.Review(ctx, "token")
 	assert.ErrorIs(t, err, jobs.ErrUnavailable)
-	_, _, err = cluster.Allowed(ctx, auth.User{Name: "alice"}, auth.Attributes{Verb: "create", Resource: "aijobs", Namespace: "default"})
+	_, _, err = cluster.Allowed(ctx, auth.User{Username: "alice"}, auth.Attributes{Verb: "create", Resource: "aijobs", Namespace: "default"})
 	assert.ErrorIs(t, err, jobs.ErrUnavailable)
 	_, err = cluster.Workflow(ctx, "default", "w")
 	assert.ErrorIs(t, err, jobs.ErrUnavailable)
@@ -125,7 +124,7 @@ func TestAnOutageIsToldAsSuch(t *testing.T) {
 func TestTheDispatcherWaitsForACacheThatDoesNotRunYet(t *testing.T) {
 	cluster, err := NewCluster(api.Config(t), Options{QPS: -1})
 	require.NoError(t, err)
-	d := NewDispatcher(cluster, newStore(), settings(), NewMetrics(prometheus.NewRegistry()), clock.RealClock{}, slog.New(slog.DiscardHandler))
+	d := NewDispatcher(cluster, newStore(), settings(), NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = d.synced(soon)

@@ -17,11 +17,9 @@ type Watched struct {
 func (w *Watched) Submit(ctx context.Context, submitted []*jobs.Job) ([]int, error) {
 	positions, err := w.Store.Submit(ctx, submitted)
 	if err == nil {
-		woken := map[string]bool{}
 		for _, job := range submitted {
-			if job.Executor == jobs.Kubernetes && !woken[job.Queue] {
-				woken[job.Queue] = true
-				w.Dispatcher.wakeUp(job.Queue)
+			if job.Executor == jobs.Kubernetes {
+				w.Dispatcher.leaseFrom(job.Queue)
 			}
 		}
 	}
@@ -32,7 +30,7 @@ func (w *Watched) Submit(ctx context.Context, submitted []*jobs.Job) ([]int, err
 func (w *Watched) Requeue(ctx context.Context, id, by string) (jobs.Job, error) {
 	job, err := w.Store.Requeue(ctx, id, by)
 	if err == nil && job.Executor == jobs.Kubernetes {
-		w.Dispatcher.wakeUp(job.Queue)
+		w.Dispatcher.leaseFrom(job.Queue)
 	}
 	return job, err
 }
@@ -44,20 +42,6 @@ func (w *Watched) Cancel(ctx context.Context, id, by string) (jobs.Job, error) {
 		w.Dispatcher.cancelled(&job)
 	}
 	return job, err
-}
-
-// wakeUp has a queue leased from. A hint that does not fit is made up for by discovery.
-func (d *Dispatcher) wakeUp(queue string) {
-	d.mu.Lock()
-	running := d.loops[queue]
-	d.mu.Unlock()
-	if running {
-		return
-	}
-	select {
-	case d.wake <- queue:
-	default:
-	}
 }
 
 // cancelled has the AIJob of a job cancelled, whichever replica has the job. Should the AIJob only be made later, the heartbeat of the

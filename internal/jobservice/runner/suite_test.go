@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientrest "k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -90,7 +89,7 @@ func (w *world) replicaOf(store jobs.Store, change ...func(*Settings)) (*Dispatc
 	for _, c := range change {
 		c(&s)
 	}
-	d := NewDispatcher(w.cluster, store, s, NewMetrics(prometheus.NewRegistry()), clock.RealClock{}, slog.New(slog.NewTextHandler(w.t.Output(), nil)))
+	d := NewDispatcher(w.cluster, store, s, NewMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(w.t.Output(), nil)))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()

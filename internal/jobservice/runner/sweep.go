@@ -19,14 +19,10 @@ import (
 const recheck = 5
 
 // sweep deletes AIJobs some time after their end, and cancels those whose jobs have ended without them, for example while no replica ran.
-func (d *Dispatcher) sweep(ctx context.Context) error {
-	for ctx.Err() == nil {
-		d.pause(ctx, d.settings.Sweep)
-		if err := d.sweepOnce(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("Cannot clean up finished AIJobs", "error", err)
-		}
+func (d *Dispatcher) sweep(ctx context.Context) {
+	if err := d.sweepOnce(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("Cannot clean up finished AIJobs", "error", err)
 	}
-	return nil
 }
 
 func (d *Dispatcher) sweepOnce(ctx context.Context) error {
@@ -35,7 +31,7 @@ func (d *Dispatcher) sweepOnce(ctx context.Context) error {
 	if err := d.cluster.cached.List(ctx, &aijobs, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list AIJobs: %w", err)
 	}
-	now := d.clock.Now()
+	now := time.Now()
 	seen := map[types.UID]bool{}
 	var errs []error
 	for i := range aijobs.Items {

@@ -125,7 +125,7 @@ func (d *Dispatcher) ensure(ctx context.Context, t task) error {
 	}
 	d.metrics.request("create", nil)
 	d.log.Info("Created AIJob", "job", t.job.ID, "namespace", aijob.Namespace, "name", aijob.Name, "queue", queue)
-	d.change(t.job.ID, t.fence, func(t *task) { t.uid, t.since = aijob.UID, d.clock.Now() })
+	d.change(t.job.ID, t.fence, func(t *task) { t.uid, t.since = aijob.UID, time.Now() })
 	// The informer reports it; this is for the one that it does not report.
 	d.queue.AddAfter(t.job.ID, unseen)
 	return nil
@@ -178,7 +178,7 @@ func (d *Dispatcher) adopt(ctx context.Context, t task) error {
 		requeued = end.Time
 	}
 	d.log.Info("Adopted AIJob", "job", t.job.ID, "phase", aijob.Status.Phase, "requeued", !requeued.IsZero())
-	d.change(t.job.ID, t.fence, func(t *task) { t.uid, t.requeued, t.since = aijob.UID, requeued, d.clock.Now() })
+	d.change(t.job.ID, t.fence, func(t *task) { t.uid, t.requeued, t.since = aijob.UID, requeued, time.Now() })
 	d.queue.Add(t.job.ID)
 	return nil
 }

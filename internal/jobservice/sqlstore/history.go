@@ -51,6 +51,18 @@ type Change struct {
 	Decide func(rows map[string]*Row) (changed []*Row, outbox Outbox)
 }
 
+// check that the epoch, as the database tells it, is that of the change.
+func (c *Change) check(epoch row) error {
+	var holds string
+	if err := epoch.Scan(&holds); err != nil {
+		return err
+	}
+	if holds != c.Epoch {
+		return ErrEpoch
+	}
+	return nil
+}
+
 // Count is how many jobs there are of a sort.
 type Count struct {
 	Queue    string
@@ -91,8 +103,8 @@ type Database interface {
 	Epoch(ctx context.Context) (string, error)
 	// SetEpoch waits for the changes that were decided under the old one; none can come after it.
 	SetEpoch(ctx context.Context, epoch string) error
-	// Lock takes a lock between the replicas without waiting. The context that it returns ends when the lock may be lost.
-	Lock(ctx context.Context, name string) (held context.Context, unlock func(), err error)
+	// Lock takes the lock between the replicas without waiting. The context that it returns ends when the lock may be lost.
+	Lock(ctx context.Context) (held context.Context, unlock func(), err error)
 
 	// Counts returns the figures of all queues that have or had jobs.
 	Counts(ctx context.Context) ([]Count, error)

@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,16 +14,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
 // Keys of the advisory locks; the high word keeps them from those of other programs in the same database.
 const (
-	lockSpace   int64 = 0x4a6f6253 << 32
-	lockSchema        = lockSpace | 1
-	lockEpoch         = lockSpace | 2
-	lockTidying       = lockSpace | 3
+	lockSpace    int64 = 0x4a6f6253 << 32
+	lockSchema         = lockSpace | 1
+	lockEpoch          = lockSpace | 2
+	lockTidying        = lockSpace | 3
+	lockReplicas       = lockSpace | 0xbeac67a3
 )
 
 type postgres struct {
@@ -117,30 +119,37 @@ func keys(ids []string) [][16]byte {
 }
 
 const insertJobs = `INSERT INTO jobs (id, namespace, queue, type, executor, priority, submitter, spec, created_at, queued_at)
-SELECT id, namespace, queue, type, executor, priority, submitter, spec, created_at, created_at
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::json[], $9::bigint[])
+SELECT id::uuid, namespace, queue, type, executor, priority, submitter, spec, created_at, created_at
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::json[], $9::bigint[])
   AS given (id, namespace, queue, type, executor, priority, submitter, spec, created_at)
 ON CONFLICT (id) DO NOTHING`
 
 func (p *postgres) Insert(ctx context.Context, rows []*Row, outbox Outbox, delivered Delivered) error {
-	n := len(rows)
-	ids, created, priorities := make([][16]byte, n), make([]int64, n), make([]int16, n)
-	namespaces, queues, types, executors := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	submitters, specs := make([]string, n), make([]string, n)
-	for i, r := range rows {
-		var err error
-		ids[i] = uuid.MustParse(r.ID)
-		namespaces[i], queues[i], types[i], executors[i] = r.Namespace, r.Queue, r.Type, string(r.Executor)
-		priorities[i], submitters[i], created[i] = int16(r.Priority), r.Submitter, micros(r.CreatedAt)
-		if specs[i], err = encodeSpec(&r.Job); err != nil {
-			return err
-		}
+	inserted, err := insertedColumns(rows)
+	if err != nil {
+		return err
 	}
 	// All statements of a batch are one transaction, and one round trip.
 	batch := &pgx.Batch{}
-	batch.Queue(insertJobs, ids, namespaces, queues, types, executors, priorities, submitters, specs, created)
+	queue(batch, insertJobs, inserted)
 	p.finish(batch, outbox, delivered)
 	return unavailable(p.pool.SendBatch(ctx, batch).Close())
+}
+
+// queue a statement whose arguments are lists: one of each column of the rows.
+func queue(batch *pgx.Batch, text string, rows [][]any) {
+	if len(rows) == 0 {
+		return
+	}
+	columns := make([]any, len(rows[0]))
+	for i := range columns {
+		column := make([]any, len(rows))
+		for j, row := range rows {
+			column[j] = row[i]
+		}
+		columns[i] = column
+	}
+	batch.Queue(text, columns...)
 }
 
 func (p *postgres) finish(batch *pgx.Batch, outbox Outbox, delivered Delivered) {
@@ -155,10 +164,10 @@ func (p *postgres) finish(batch *pgx.Batch, outbox Outbox, delivered Delivered) 
 const updateJobs = `UPDATE jobs SET status = u.status, queued_at = u.queued_at, started_at = u.started_at, completed_at = u.completed_at,
   next_retry_at = u.next_retry_at, retry_count = u.retry_count, worker_id = u.worker_id, fence = u.fence, lease_id = u.lease_id,
   settled = u.settled, result = u.result, error = u.error
-FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[], $8::text[], $9::bigint[],
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[], $8::text[], $9::bigint[],
   $10::bigint[], $11::bigint[], $12::text[], $13::text[])
   AS u (id, status, queued_at, started_at, completed_at, next_retry_at, retry_count, worker_id, fence, lease_id, settled, result, error)
-WHERE jobs.id = u.id`
+WHERE jobs.id = u.id::uuid`
 
 func (p *postgres) Change(ctx context.Context, change Change) error {
 	connection, err := p.pool.Acquire(ctx)
@@ -171,13 +180,23 @@ func (p *postgres) Change(ctx context.Context, change Change) error {
 	if change.Epoch != "" {
 		// SetEpoch takes it exclusively: transactions that got this far finish before the epoch changes, or see the new one.
 		begin.Queue("SELECT pg_advisory_xact_lock_shared($1)", lockEpoch)
-		begin.Queue("SELECT id FROM epoch")
+		begin.Queue("SELECT id FROM epoch").QueryRow(func(row pgx.Row) error { return change.check(row) })
 	}
-	begin.Queue("SELECT id::text, "+columns+" FROM jobs WHERE id = ANY($1) ORDER BY jobs.id FOR UPDATE", keys(change.IDs))
-	rows, err := p.begun(ctx, connection, begin, change.Epoch)
-	if err == nil {
+	rows := map[string]*Row{}
+	begin.Queue("SELECT id::text, "+columns+" FROM jobs WHERE id = ANY($1) ORDER BY jobs.id FOR UPDATE", keys(change.IDs)).
+		Query(func(found pgx.Rows) error {
+			for found.Next() {
+				row, err := scan(found)
+				if err != nil {
+					return err
+				}
+				rows[row.ID] = row
+			}
+			return nil
+		})
+	if err = connection.SendBatch(ctx, begin).Close(); err == nil {
 		changed, outbox := change.Decide(rows)
-		err = p.write(ctx, connection, changed, outbox, change.Delivered)
+		err = connection.SendBatch(ctx, p.commit(changed, outbox, change.Delivered)).Close()
 	}
 	if err != nil && !connection.Conn().IsClosed() {
 		soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -187,77 +206,21 @@ func (p *postgres) Change(ctx context.Context, change Change) error {
 	return unavailable(err)
 }
 
-func (p *postgres) begun(ctx context.Context, connection *pgxpool.Conn, begin *pgx.Batch, epoch string) (map[string]*Row, error) {
-	results := connection.SendBatch(ctx, begin)
-	defer func() { _ = results.Close() }()
-	if _, err := results.Exec(); err != nil {
-		return nil, err
-	}
-	if epoch != "" {
-		if _, err := results.Exec(); err != nil {
-			return nil, err
-		}
-		var holds string
-		if err := results.QueryRow().Scan(&holds); err != nil {
-			return nil, err
-		}
-		if holds != epoch {
-			return nil, ErrEpoch
-		}
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	found := map[string]*Row{}
-	for rows.Next() {
-		row, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		found[row.ID] = row
-	}
-	return found, rows.Err()
-}
-
-func (p *postgres) write(ctx context.Context, connection *pgxpool.Conn, changed []*Row, outbox Outbox, delivered Delivered) error {
+// commit writes what has changed, and ends the transaction.
+func (p *postgres) commit(changed []*Row, outbox Outbox, delivered Delivered) *pgx.Batch {
 	batch := &pgx.Batch{}
-	if n := len(changed); n > 0 {
-		ids, statuses, workers, results, failures := make([][16]byte, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-		queued, started, completed, next := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
-		retries, fences, leases, settled := make([]int32, n), make([]int64, n), make([]int64, n), make([]int64, n)
-		for i, r := range changed {
-			ids[i] = uuid.MustParse(r.ID)
-			statuses[i], workers[i], results[i], failures[i] = string(r.Status), r.WorkerID, string(r.Result), r.Error
-			queued[i], started[i], completed[i], next[i] = micros(r.QueuedAt), micros(r.StartedAt), micros(r.CompletedAt), micros(r.NextRetryAt)
-			retries[i], fences[i], leases[i], settled[i] = int32(r.RetryCount), r.Fence, r.LeaseID, r.Settled
-		}
-		batch.Queue(updateJobs, ids, statuses, queued, started, completed, next, retries, workers, fences, leases, settled, results, failures)
-	}
+	queue(batch, updateJobs, updatedColumns(changed))
 	p.finish(batch, outbox, delivered)
-	batch.Queue("COMMIT")
-	results := connection.SendBatch(ctx, batch)
-	var tag pgconn.CommandTag
-	var err error
-	for range batch.Len() {
-		if tag, err = results.Exec(); err != nil {
-			break
+	batch.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() != "COMMIT" { // That of a transaction that failed answers ROLLBACK, without an error.
+			return fmt.Errorf("the transaction ended by %s: %w", tag, jobs.ErrUnavailable)
 		}
-	}
-	if closing := results.Close(); err == nil {
-		err = closing
-	}
-	if err == nil && tag.String() != "COMMIT" { // COMMIT of a transaction that failed answers ROLLBACK, without an error
-		return fmt.Errorf("the transaction ended by %s: %w", tag, jobs.ErrUnavailable)
-	}
-	return err
+		return nil
+	})
+	return batch
 }
 
-func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func(), error) {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(name))
-	key := lockSpace | int64(hash.Sum32())
+func (p *postgres) Lock(ctx context.Context) (context.Context, func(), error) {
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	// The lock is as long as its transaction.
@@ -271,7 +234,7 @@ func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func
 		_ = tx.Rollback(soon) // closes the connection when it fails: then the server ends the transaction
 	}
 	var got bool
-	if err := tx.QueryRow(soon, "SELECT pg_try_advisory_xact_lock($1)", key).Scan(&got); err != nil || !got {
+	if err := tx.QueryRow(soon, "SELECT pg_try_advisory_xact_lock($1)", lockReplicas).Scan(&got); err != nil || !got {
 		end()
 		if err == nil {
 			err = ErrLocked
@@ -279,26 +242,19 @@ func (p *postgres) Lock(ctx context.Context, name string) (context.Context, func
 		return nil, nil, unavailable(err)
 	}
 	held, lost := context.WithCancel(ctx)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-held.Done():
-				return
-			case <-time.After(time.Second):
-				ask, cancel := context.WithTimeout(held, 2*time.Second)
-				_, err := tx.Exec(ask, "SELECT 1")
-				cancel()
-				if err != nil {
-					lost()
-				}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		wait.UntilWithContext(held, func(ctx context.Context) {
+			ask, cancel := context.WithTimeout(ctx, 2*time.Second)
+			defer cancel()
+			if _, err := tx.Exec(ask, "SELECT 1"); err != nil {
+				lost()
 			}
-		}
-	}()
+		}, time.Second)
+	})
 	return held, func() {
 		lost()
-		<-stopped
+		watching.Wait()
 		end()
 	}, nil
 }

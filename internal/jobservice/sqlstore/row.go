@@ -63,6 +63,31 @@ func scan(from row) (*Row, error) {
 	return &r, decodeSpec(text, &r.Job)
 }
 
+// insertedColumns are those of new jobs: the arguments of the statements that insert them.
+func insertedColumns(rows []*Row) ([][]any, error) {
+	all := make([][]any, len(rows))
+	for i, r := range rows {
+		text, err := encodeSpec(&r.Job)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = []any{r.ID, r.Namespace, r.Queue, r.Type, string(r.Executor), r.Priority, r.Submitter, text, micros(r.CreatedAt)}
+	}
+	return all, nil
+}
+
+// updatedColumns are those that change, after the ID.
+func updatedColumns(rows []*Row) [][]any {
+	all := make([][]any, len(rows))
+	for i, r := range rows {
+		all[i] = []any{
+			r.ID, string(r.Status), micros(r.QueuedAt), micros(r.StartedAt), micros(r.CompletedAt), micros(r.NextRetryAt),
+			r.RetryCount, r.WorkerID, r.Fence, r.LeaseID, r.Settled, string(r.Result), r.Error,
+		}
+	}
+	return all
+}
+
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

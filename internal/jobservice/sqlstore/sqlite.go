@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +22,7 @@ type sqlite struct {
 	// One connection of the database writes: SQLite has one writer at a time, and waiting here is fair and cheap.
 	database
 	lock *os.File
-	held sync.Map // by the names of locks
+	held atomic.Bool
 }
 
 // inSQLite is the dialect of a SQLite.
@@ -95,18 +95,13 @@ func away(err error) error {
 }
 
 func (s *sqlite) Insert(ctx context.Context, rows []*Row, outbox Outbox, delivered Delivered) error {
-	all := make([][]any, len(rows))
-	for i, r := range rows {
-		text, err := encodeSpec(&r.Job)
-		if err != nil {
-			return err
-		}
-		created := micros(r.CreatedAt)
-		all[i] = []any{r.ID, r.Namespace, r.Queue, r.Type, r.Executor, r.Priority, r.Submitter, text, created, created}
+	inserted, err := insertedColumns(rows)
+	if err != nil {
+		return err
 	}
 	return s.transaction(ctx, func(tx *sql.Tx) error {
 		err := repeat(ctx, tx, `INSERT INTO jobs (id, namespace, queue, type, executor, priority, submitter, spec, created_at, queued_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, all)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT DO NOTHING`, inserted)
 		if err != nil {
 			return err
 		}
@@ -147,12 +142,8 @@ func (s *sqlite) finish(ctx context.Context, tx *sql.Tx, outbox Outbox, delivere
 func (s *sqlite) Change(ctx context.Context, change Change) error {
 	return s.transaction(ctx, func(tx *sql.Tx) error {
 		if change.Epoch != "" {
-			var holds string
-			if err := tx.QueryRowContext(ctx, "SELECT id FROM epoch").Scan(&holds); err != nil {
+			if err := change.check(tx.QueryRowContext(ctx, "SELECT id FROM epoch")); err != nil {
 				return err
-			}
-			if holds != change.Epoch {
-				return ErrEpoch
 			}
 		}
 		rows, err := s.get(ctx, tx, change.IDs)
@@ -160,15 +151,8 @@ func (s *sqlite) Change(ctx context.Context, change Change) error {
 			return err
 		}
 		changed, outbox := change.Decide(rows)
-		all := make([][]any, len(changed))
-		for i, r := range changed {
-			all[i] = []any{
-				r.Status, micros(r.QueuedAt), micros(r.StartedAt), micros(r.CompletedAt), micros(r.NextRetryAt),
-				r.RetryCount, r.WorkerID, r.Fence, r.LeaseID, r.Settled, string(r.Result), r.Error, r.ID,
-			}
-		}
-		err = repeat(ctx, tx, `UPDATE jobs SET status = ?, queued_at = ?, started_at = ?, completed_at = ?, next_retry_at = ?,
-  retry_count = ?, worker_id = ?, fence = ?, lease_id = ?, settled = ?, result = ?, error = ? WHERE id = ?`, all)
+		err = repeat(ctx, tx, `UPDATE jobs SET status = $2, queued_at = $3, started_at = $4, completed_at = $5, next_retry_at = $6,
+  retry_count = $7, worker_id = $8, fence = $9, lease_id = $10, settled = $11, result = $12, error = $13 WHERE id = $1`, updatedColumns(changed))
 		if err != nil {
 			return err
 		}
@@ -177,11 +161,11 @@ func (s *sqlite) Change(ctx context.Context, change Change) error {
 }
 
 // Lock is one within the process: no other has the folder.
-func (s *sqlite) Lock(ctx context.Context, name string) (context.Context, func(), error) {
-	if _, locked := s.held.LoadOrStore(name, true); locked {
+func (s *sqlite) Lock(ctx context.Context) (context.Context, func(), error) {
+	if !s.held.CompareAndSwap(false, true) {
 		return nil, nil, ErrLocked
 	}
-	return ctx, func() { s.held.Delete(name) }, nil
+	return ctx, func() { s.held.Store(false) }, nil
 }
 
 func (s *sqlite) Tidy(ctx context.Context) error {
