@@ -170,18 +170,14 @@ func (w webhooks) addTo(mgr ctrl.Manager, settings build.Settings) error {
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      w.cluster,
 	})
-	aijobwebhook.Register(mgr.GetWebhookServer(), aijobwebhook.Options{Trusted: w.trusted})
+	aijobwebhook.Register(mgr.GetWebhookServer(), w.trusted)
 	agentworkflowwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme())
-	if err := ctrlmetrics.Registry.Register(w.expires); err != nil {
-		return fmt.Errorf("register the metric of the webhooks' certificate: %w", err)
-	}
+	err := errors.Join(ctrlmetrics.Registry.Register(w.expires), mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()))
 	if w.rotator != nil {
-		if err := mgr.Add(w.rotator); err != nil {
-			return fmt.Errorf("add the keeper of the webhooks' certificate: %w", err)
-		}
+		err = errors.Join(err, mgr.Add(w.rotator))
 	}
-	if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
-		return fmt.Errorf("add the webhooks' readiness check: %w", err)
+	if err != nil {
+		return fmt.Errorf("add the webhooks: %w", err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -113,6 +114,13 @@ type Problem struct {
 	Message string    `json:"message"`
 	Since   time.Time `json:"since"`
 }
+
+// NewProblem makes a problem that a Report does not name yet.
+func NewProblem(reason Reason, format string, arguments ...any) *Problem {
+	return &Problem{Reason: reason, Message: fmt.Sprintf(format, arguments...)}
+}
+
+func (p *Problem) Error() string { return p.Message }
 
 // RequestState is how far a request for a checkpoint is.
 type RequestState string

@@ -221,8 +221,7 @@ func fetch(ctx context.Context, from *store.Store, remote store.Remote, to volum
 			return err
 		}
 	}
-	_, err := from.Fetch(ctx, remote, to.Path)
-	return err
+	return from.Fetch(ctx, remote, to.Path)
 }
 
 // Describe is a checkpoint in the words of a report.

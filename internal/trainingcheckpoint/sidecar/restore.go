@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,7 +40,7 @@ func Restore(ctx context.Context, s Settings) error {
 		}
 	})
 	if none != nil {
-		status.problem(&store.Error{Reason: report.ReasonCheckpointNotFound, Message: none.Message}, time.Now())
+		status.problem(&report.Problem{Reason: report.ReasonCheckpointNotFound, Message: none.Message}, time.Now())
 		s.Log.Error("there is nothing to resume from", "why", none.Message)
 		return errors.Join(ErrNotFound, status.leave(s.TerminationPath))
 	}
@@ -82,21 +83,14 @@ func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.
 }
 
 // explain puts an error into words, by the store that is most likely its origin.
-func (s Settings) explain(err error) *store.Error {
-	var known *store.Error
-	if errors.As(err, &known) {
-		return known
+func (s Settings) explain(err error) *report.Problem {
+	if origin := cmp.Or(s.Store, s.ResumeStore); origin != nil {
+		return origin.Explain(err)
 	}
-	if known := store.ExplainVolume(err); known != nil {
-		return known
+	if local := store.ExplainVolume(err); local != nil {
+		return local
 	}
-	switch {
-	case s.Store != nil:
-		return s.Store.Explain(err)
-	case s.ResumeStore != nil:
-		return s.ResumeStore.Explain(err)
-	}
-	return &store.Error{Reason: report.ReasonStorageError, Message: cut(err.Error(), 500)}
+	return &report.Problem{Reason: report.ReasonStorageError, Message: cut(err.Error(), 500)}
 }
 
 // restoredFile tells the sidecar what the init container of the same pod has restored.

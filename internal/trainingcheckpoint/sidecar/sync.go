@@ -218,10 +218,10 @@ func (y *syncer) path(name string) string {
 
 // tell reports how a pass went.
 func (y *syncer) tell(err error) {
-	var problem *store.Error
+	var problem *report.Problem
 	switch {
 	case errors.Is(err, store.ErrSuperseded):
-		problem = &store.Error{Reason: report.ReasonSuperseded, Message: "a later attempt of the job has begun, which keeps the checkpoints now: this pod no longer writes to the storage"}
+		problem = &report.Problem{Reason: report.ReasonSuperseded, Message: "a later attempt of the job has begun, which keeps the checkpoints now: this pod no longer writes to the storage"}
 	case err != nil:
 		problem = y.explain(err)
 	default:

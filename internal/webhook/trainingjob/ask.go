@@ -71,7 +71,7 @@ func (v *validator) ask(ctx context.Context, job *mlv1.TrainingJob, children []c
 			return err
 		}})
 	}
-	if wantsClass(claimAmong(children)) {
+	if wantsClass(among[*corev1.PersistentVolumeClaim](children)) {
 		questions = append(questions, question{"spec.checkpoint.storage.storageClassName", func(ctx context.Context) error {
 			var list metav1.PartialObjectMetadataList
 			list.SetGroupVersionKind(kindStorageClass.GroupVersion().WithKind("StorageClassList"))
@@ -84,7 +84,7 @@ func (v *validator) ask(ctx context.Context, job *mlv1.TrainingJob, children []c
 	}
 	if tryOut {
 		questions = append(questions, question{"whether the workers can be created", func(ctx context.Context) error {
-			return tryWorkers(ctx, v.cluster, workersAmong(children), &found)
+			return tryWorkers(ctx, v.cluster, among[*batchv1.Job](children), &found)
 		}})
 	}
 	found.unchecked = v.askAll(ctx, questions)
@@ -153,9 +153,7 @@ func absence(r reference, err error) (*missing, error) {
 // tryWorkers has the API server check the workers' Job as if it were created now. That the name is taken, or that
 // another webhook takes no trials, says nothing about the job.
 func tryWorkers(ctx context.Context, cluster client.Client, workers *batchv1.Job, found *findings) error {
-	ctx, said := listen(ctx)
-	err := cluster.Create(ctx, workers.DeepCopy(), client.DryRunAll)
-	found.said = said()
+	err := cluster.Create(listen(ctx, &found.said), workers.DeepCopy(), client.DryRunAll)
 	var status *apierrors.StatusError
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsBadRequest(err):
