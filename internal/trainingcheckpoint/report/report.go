@@ -6,6 +6,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -121,6 +122,14 @@ func NewProblem(reason Reason, format string, arguments ...any) *Problem {
 }
 
 func (p *Problem) Error() string { return p.Message }
+
+// Cut shortens a text to at most so many bytes and an ellipsis.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
 
 // RequestState is how far a request for a checkpoint is.
 type RequestState string

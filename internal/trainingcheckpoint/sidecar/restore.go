@@ -90,7 +90,7 @@ func (s Settings) explain(err error) *report.Problem {
 	if local := store.ExplainVolume(err); local != nil {
 		return local
 	}
-	return &report.Problem{Reason: report.ReasonStorageError, Message: cut(err.Error(), 500)}
+	return &report.Problem{Reason: report.ReasonStorageError, Message: report.Cut(err.Error(), 500)}
 }
 
 // restoredFile tells the sidecar what the init container of the same pod has restored.

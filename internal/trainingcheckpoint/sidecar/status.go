@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +55,7 @@ func (s *status) problem(e *report.Problem, now time.Time) (changed bool) {
 		before := r.Problem
 		r.Problem = nil
 		if e != nil {
-			r.Problem = &report.Problem{Reason: e.Reason, Message: cut(e.Message, 1000), Since: now.UTC().Truncate(time.Second)}
+			r.Problem = &report.Problem{Reason: e.Reason, Message: report.Cut(e.Message, 1000), Since: now.UTC().Truncate(time.Second)}
 			if before != nil && before.Reason == e.Reason {
 				r.Problem.Since = before.Since
 			}
@@ -106,7 +105,7 @@ func Message(r report.Report) []byte {
 	for _, most := range []int{1000, 300, 100} {
 		steps = append(steps, func() {
 			for i := range r.Skipped {
-				r.Skipped[i].Message = cut(r.Skipped[i].Message, most)
+				r.Skipped[i].Message = report.Cut(r.Skipped[i].Message, most)
 			}
 		})
 	}
@@ -116,11 +115,11 @@ func Message(r report.Report) []byte {
 	steps = append(steps, func() {
 		if r.Problem != nil {
 			r.Problem = new(*r.Problem)
-			r.Problem.Message = cut(r.Problem.Message, 400)
+			r.Problem.Message = report.Cut(r.Problem.Message, 400)
 		}
 		if r.Request != nil {
 			r.Request = new(*r.Request)
-			r.Request.Message = cut(r.Request.Message, 200)
+			r.Request.Message = report.Cut(r.Request.Message, 200)
 		}
 	}, func() { r.Restored, r.Request = nil, nil })
 	var text []byte
@@ -139,12 +138,4 @@ func encode(r report.Report) []byte {
 		panic(err)
 	}
 	return text
-}
-
-// cut shortens a text to at most so many bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }

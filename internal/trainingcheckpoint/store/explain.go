@@ -212,11 +212,4 @@ func plain(err error) string {
 	return shorten(text)
 }
 
-func shorten(text string) string {
-	const most = 300
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
-}
+func shorten(text string) string { return report.Cut(strings.Join(strings.Fields(text), " "), 300) }

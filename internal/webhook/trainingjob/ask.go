@@ -124,30 +124,25 @@ func (v *validator) askAll(ctx context.Context, questions []question) []string {
 
 // look returns what is missing of a reference; nil when nothing is.
 func look(ctx context.Context, cluster client.Client, r reference) (*missing, error) {
-	key := client.ObjectKey{Namespace: r.namespace, Name: r.name}
+	config, other := &corev1.ConfigMap{}, &metav1.PartialObjectMetadata{}
+	other.SetGroupVersionKind(r.kind)
+	object := client.Object(other)
 	if r.key != "" {
-		var config corev1.ConfigMap
-		err := cluster.Get(ctx, key, &config)
-		if err != nil {
-			return absence(r, err)
-		}
-		_, text := config.Data[r.key]
-		_, binary := config.BinaryData[r.key]
-		if !text && !binary {
-			return &missing{reference: r, keyOnly: true}, nil
-		}
+		object = config
+	}
+	err := cluster.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: r.name}, object)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return &missing{reference: r}, nil
+	case err != nil, r.key == "":
+		return nil, err
+	}
+	_, text := config.Data[r.key]
+	_, binary := config.BinaryData[r.key]
+	if text || binary {
 		return nil, nil
 	}
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(r.kind)
-	return absence(r, cluster.Get(ctx, key, object))
-}
-
-func absence(r reference, err error) (*missing, error) {
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return &missing{reference: r}, nil
-	}
-	return nil, err
+	return &missing{reference: r, keyOnly: true}, nil
 }
 
 // tryWorkers has the API server check the workers' Job as if it were created now. That the name is taken, or that
