@@ -60,8 +60,7 @@ func Run(ctx context.Context, s Settings) (Result, error) {
 	switch {
 	case s.ResumeStore != nil:
 		err = resumeFromStore(ctx, s, &r)
-		var none *NotFoundError
-		if err != nil && !errors.As(err, &none) {
+		if _, none := errors.AsType[*NotFoundError](err); err != nil && !none {
 			err = s.ResumeStore.Explain(err) // in the words of this store, and not of the job's own
 		}
 	case s.ResumePath != "":

@@ -28,8 +28,8 @@ func Restore(ctx context.Context, s Settings) error {
 	go serve(serving, s.Address, status, nil, s.Log)
 
 	result, err := restoreUntilDone(ctx, s, status)
-	var none *restore.NotFoundError
-	if err != nil && !errors.As(err, &none) {
+	none, notFound := errors.AsType[*restore.NotFoundError](err)
+	if err != nil && !notFound {
 		return errors.Join(err, status.leave(s.TerminationPath))
 	}
 	status.change(func(r *report.Report) {
@@ -39,7 +39,7 @@ func Restore(ctx context.Context, s Settings) error {
 			r.Newest = nil
 		}
 	})
-	if none != nil {
+	if notFound {
 		status.problem(&report.Problem{Reason: report.ReasonCheckpointNotFound, Message: none.Message}, time.Now())
 		s.Log.Error("there is nothing to resume from", "why", none.Message)
 		return errors.Join(ErrNotFound, status.leave(s.TerminationPath))
@@ -59,8 +59,7 @@ func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.
 	backoff := s.newBackoff()
 	for {
 		result, err := restore.Run(ctx, s.Settings)
-		var none *restore.NotFoundError
-		if err == nil || errors.As(err, &none) {
+		if _, none := errors.AsType[*restore.NotFoundError](err); err == nil || none {
 			status.problem(nil, time.Now())
 			return result, err
 		}
