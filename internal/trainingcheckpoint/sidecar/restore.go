@@ -28,7 +28,7 @@ func Restore(ctx context.Context, s Settings) error {
 	go serve(serving, s.Address, status, nil, s.Log)
 
 	result, err := restoreUntilDone(ctx, s, status)
-	none, notFound := errors.AsType[*restore.NotFoundError](err)
+	none, notFound := errors.AsType[*report.Problem](err)
 	if err != nil && !notFound {
 		return errors.Join(err, status.leave(s.TerminationPath))
 	}
@@ -40,7 +40,7 @@ func Restore(ctx context.Context, s Settings) error {
 		}
 	})
 	if notFound {
-		status.problem(&report.Problem{Reason: report.ReasonCheckpointNotFound, Message: none.Message}, time.Now())
+		status.problem(none, time.Now())
 		s.Log.Error("there is nothing to resume from", "why", none.Message)
 		return errors.Join(ErrNotFound, status.leave(s.TerminationPath))
 	}
@@ -55,18 +55,22 @@ func Restore(ctx context.Context, s Settings) error {
 	return status.leave(s.TerminationPath)
 }
 
+// restoreUntilDone tries until it is done, or there is nothing to resume from, which is the error then.
 func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.Result, error) {
 	backoff := s.newBackoff()
 	for {
 		result, err := restore.Run(ctx, s.Settings)
-		if _, none := errors.AsType[*restore.NotFoundError](err); err == nil || none {
+		if err == nil {
 			status.problem(nil, time.Now())
-			return result, err
-		}
-		if ctx.Err() != nil {
-			return result, ctx.Err()
+			return result, nil
 		}
 		problem := s.explain(err)
+		switch {
+		case problem.Reason == report.ReasonCheckpointNotFound:
+			return result, problem
+		case ctx.Err() != nil:
+			return result, ctx.Err()
+		}
 		if status.problem(problem, time.Now()) {
 			s.Log.Warn("the checkpoint cannot be restored yet", "reason", problem.Reason, "message", problem.Message)
 		}
