@@ -1,6 +1,7 @@
 package checkpointbackup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,19 +104,14 @@ func (c *Client) Create(ctx context.Context, b Backup, owners ...metav1.OwnerRef
 	return nil
 }
 
-// Get reads one, in the version that the cluster serves.
-func (c *Client) Get(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
-	return c.GetBy(ctx, c.reader, key)
-}
-
-// GetBy is Get by another reader, such as one past the cache.
-func (c *Client) GetBy(ctx context.Context, reader client.Reader, key types.NamespacedName) (*unstructured.Unstructured, error) {
+// Get reads one in the version that the cluster serves: by a reader past the cache, or by the client's own for nil.
+func (c *Client) Get(ctx context.Context, reader client.Reader, key types.NamespacedName) (*unstructured.Unstructured, error) {
 	version, err := c.version()
 	if err != nil {
 		return nil, err
 	}
 	object := Object(version)
-	if err := reader.Get(ctx, key, object); err != nil {
+	if err := cmp.Or(reader, c.reader).Get(ctx, key, object); err != nil {
 		return nil, c.explain(fmt.Errorf("read CheckpointBackup %s: %w", key, err), err)
 	}
 	return object, nil

@@ -106,7 +106,7 @@ func TestEachServedVersionIsUsed(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, all, 1)
 		assert.Equal(t, backup("one").Spec, all[0].Spec)
-		object, err := backups.Get(ctx, all[0].Key)
+		object, err := backups.Get(ctx, nil, all[0].Key)
 		require.NoError(t, err)
 		assert.Equal(t, []metav1.OwnerReference{owner}, object.GetOwnerReferences())
 		none, err := backups.List(ctx, "default", map[string]string{"job": "other"})

@@ -2,8 +2,8 @@ package checkpointbackup
 
 import (
 	"context"
-	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -29,7 +29,7 @@ func (c *Client) follow(ctx context.Context, events handler.EventHandler, change
 	logger := log.FromContext(ctx).WithName("checkpointbackups")
 	watched, first := "", true
 	stop := func() {}
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		version, err := c.Version()
 		switch {
 		case err != nil:
@@ -46,11 +46,7 @@ func (c *Client) follow(ctx context.Context, events handler.EventHandler, change
 				changed(ctx, version, queue)
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(c.every):
-		}
-	}
+	}, c.every)
 	stop()
 }
 

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -100,7 +99,7 @@ func (a *Agent) backupsOf(ctx context.Context, pod client.Object) []reconcile.Re
 
 // Reconcile looks at one CheckpointBackup and does what there is to do, which may take minutes.
 func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	o, err := a.observe(ctx, request.NamespacedName, a.Backups.Get)
+	o, err := a.observe(ctx, request.NamespacedName, nil)
 	if err != nil {
 		return ctrl.Result{}, ignoreGone(err)
 	}
@@ -115,9 +114,7 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		defer a.busy.Delete(pod)
 	}
 	// The cache may lag behind what was written last.
-	o, err = a.observe(ctx, request.NamespacedName, func(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, error) {
-		return a.Backups.GetBy(ctx, a.Direct, key)
-	})
+	o, err = a.observe(ctx, request.NamespacedName, a.Direct)
 	if err != nil {
 		return ctrl.Result{}, ignoreGone(err)
 	}
@@ -143,10 +140,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-type getter func(context.Context, types.NamespacedName) (*unstructured.Unstructured, error)
-
-func (a *Agent) observe(ctx context.Context, key types.NamespacedName, get getter) (observed, error) {
-	object, err := get(ctx, key)
+func (a *Agent) observe(ctx context.Context, key types.NamespacedName, reader client.Reader) (observed, error) {
+	object, err := a.Backups.Get(ctx, reader, key)
 	if err != nil {
 		return observed{}, err
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // listTimeout bounds the reading of objects for one scrape; the cache answers in far less.
@@ -24,6 +26,24 @@ type figure struct {
 
 // sender sends a value of a figure.
 type sender func(of figure, value float64, labels ...string)
+
+// known sends a value that may not be known.
+func (send sender) known(of figure, labels []string) func(value float64, ok bool) {
+	return func(value float64, ok bool) {
+		if ok {
+			send(of, value, labels...)
+		}
+	}
+}
+
+// falseConditions sends 1 for each condition that is False.
+func (send sender) falseConditions(of figure, object client.Object, conditions []metav1.Condition) {
+	for _, condition := range conditions {
+		if condition.Status == metav1.ConditionFalse {
+			send(of, 1, object.GetNamespace(), object.GetName(), condition.Type, condition.Reason)
+		}
+	}
+}
 
 func (s *scraped) gauge(name, help string, labels ...string) figure {
 	return s.add(prometheus.GaugeValue, name, help, labels)

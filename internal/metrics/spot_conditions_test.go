@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -59,10 +60,13 @@ spotinstancejob_condition_false{condition="Ready",namespace="team",reason="Secre
 # TYPE spotinstancevm_condition_false gauge
 spotinstancevm_condition_false{condition="Ready",namespace="team",reason="SecretNotFound",spot_instance_vm="t4"} 1
 `
-	require.NoError(t, testutil.CollectAndCompare(NewSpotConditions(lister, 1), strings.NewReader(want)))
-	problems, err := testutil.CollectAndLint(NewSpotConditions(lister, 1))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(NewSpotInstanceStatus(lister, 1), NewSpotInstanceJobStatus(lister, 1))
+	names := []string{"spotinstancejob_condition_false", "spotinstancevm_condition_false"}
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(want), names...))
+	problems, err := testutil.GatherAndLint(registry, names...)
 	require.NoError(t, err)
 	assert.Empty(t, problems)
 	lister.err = errors.New("no cache")
-	require.ErrorContains(t, testutil.CollectAndCompare(NewSpotConditions(lister, 1), strings.NewReader("")), "no cache")
+	require.ErrorContains(t, testutil.CollectAndCompare(NewSpotInstanceJobStatus(lister, 1), strings.NewReader("")), "no cache")
 }

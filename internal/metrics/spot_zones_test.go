@@ -54,8 +54,8 @@ spot_zone_price_per_hour{currency="EUR",machine_type="n1-standard-8",namespace="
 # TYPE spot_zone_stockout_timestamp_seconds gauge
 spot_zone_stockout_timestamp_seconds{machine_type="n1-standard-8",namespace="team",spot_instance_vm="t4",zone="us-central1-b"} 1.8935856e+09
 `
-	require.NoError(t, testutil.CollectAndCompare(NewSpotZones(vmLister{vms: []spotv1alpha1.SpotInstanceVM{vm}}), strings.NewReader(want)))
-	_, err := testutil.CollectAndLint(NewSpotZones(vmLister{vms: []spotv1alpha1.SpotInstanceVM{vm}}))
+	require.NoError(t, testutil.CollectAndCompare(NewSpotInstanceStatus(vmLister{vms: []spotv1alpha1.SpotInstanceVM{vm}}, 1), strings.NewReader(want)))
+	_, err := testutil.CollectAndLint(NewSpotInstanceStatus(vmLister{vms: []spotv1alpha1.SpotInstanceVM{vm}}, 1))
 	require.NoError(t, err)
-	require.ErrorContains(t, testutil.CollectAndCompare(NewSpotZones(vmLister{err: errors.New("no cache")}), strings.NewReader("")), "no cache")
+	require.ErrorContains(t, testutil.CollectAndCompare(NewSpotInstanceStatus(vmLister{err: errors.New("no cache")}, 1), strings.NewReader("")), "no cache")
 }

@@ -61,6 +61,8 @@ func NewSpotInstanceJobStatus(jobs client.Reader, maxJobs int) prometheus.Collec
 	preemptions := s.counter("spotinstancejob_preemptions_total", "Replicas of an unfinished job that were lost to preemption.", labels...)
 	restarts := s.counter("spotinstancejob_restarts_total", "Starts of replicas of an unfinished job beyond the first of each.", labels...)
 	checkpoint := s.gauge("spotinstancejob_checkpoint_timestamp_seconds", "When the newest checkpoint of an unfinished job was complete.", labels...)
+	wrong := s.gauge("spotinstancejob_condition_false", "1 for each condition of an unfinished SpotInstanceJob that is False.",
+		"namespace", "spot_instance_job", "condition", "reason")
 	s.collect = func(ctx context.Context, send sender) error {
 		list, err := reconciling.List[*spotv1alpha1.SpotInstanceJob](ctx, jobs, &spotv1alpha1.SpotInstanceJobList{}, client.UnsafeDisableDeepCopy)
 		if err != nil {
@@ -85,6 +87,7 @@ func NewSpotInstanceJobStatus(jobs client.Reader, maxJobs int) prometheus.Collec
 			if at := job.Status.LastCheckpointTime; at != nil {
 				send(checkpoint, float64(at.Unix()), job.Namespace, job.Name)
 			}
+			send.falseConditions(wrong, job, job.Status.Conditions)
 		}
 		for of, count := range counts {
 			send(total, float64(count), of.namespace, of.phase)

@@ -2,12 +2,9 @@ package metrics
 
 import (
 	"context"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -66,11 +63,20 @@ func (m *SpotInstances) Listed(zone string, took time.Duration, err error) {
 	}
 }
 
-// NewSpotInstanceStatus returns a collector of the instances that are in the status of SpotInstanceVMs, read from the
-// cache.
-func NewSpotInstanceStatus(vms client.Reader) prometheus.Collector {
+// NewSpotInstanceStatus returns a collector of what the status of SpotInstanceVMs says of instances, of zones and of conditions that are
+// False, read from the cache. The number of series is bounded by that of the objects: each has at most 32 zones, and at most maxObjects have
+// figures of conditions.
+func NewSpotInstanceStatus(vms client.Reader, maxObjects int) prometheus.Collector {
 	s := &scraped{}
+	labels := []string{"namespace", "spot_instance_vm", "zone", "machine_type"}
 	instances := s.gauge("spotinstancevm_instances", "Instances that exist or were asked for, by their state.", "zone", "state", "provisioning_model")
+	preemptions := s.counter("spot_zone_preemptions_total", "Spot instances that the provider took back.", labels...)
+	hours := s.counter("spot_zone_instance_hours_total", "Hours that spot instances ran until they were taken back or deleted.", labels...)
+	rate := s.gauge("spot_zone_preemptions_per_hour", "Preemptions to be expected for each hour of a spot instance.", labels...)
+	price := s.gauge("spot_zone_price_per_hour", "Price of a spot instance for an hour, as the spec says it.", append(labels, "currency")...)
+	stockout := s.gauge("spot_zone_stockout_timestamp_seconds", "When the zone last had no spot instance to give.", labels...)
+	wrong := s.gauge("spotinstancevm_condition_false", "1 for each condition of a SpotInstanceVM that is False.",
+		"namespace", "spot_instance_vm", "condition", "reason")
 	s.collect = func(ctx context.Context, send sender) error {
 		list, err := reconciling.List[*spotv1alpha1.SpotInstanceVM](ctx, vms, &spotv1alpha1.SpotInstanceVMList{}, client.UnsafeDisableDeepCopy)
 		if err != nil {
@@ -78,85 +84,28 @@ func NewSpotInstanceStatus(vms client.Reader) prometheus.Collector {
 		}
 		type group struct{ zone, state, model string }
 		counts := map[group]int{}
-		for _, vm := range list {
-			for _, entry := range vm.Status.ProvisionedInstances {
+		for i, vm := range list {
+			for j := range vm.Status.ProvisionedInstances {
+				entry := &vm.Status.ProvisionedInstances[j]
 				counts[group{entry.Zone, string(entry.State), string(entry.ProvisioningModel)}]++
+			}
+			for j := range vm.Status.Zones {
+				zone := &vm.Status.Zones[j]
+				labels := []string{vm.Namespace, vm.Name, zone.Zone, zone.MachineType}
+				send(preemptions, float64(zone.Preemptions), labels...)
+				send.known(hours, labels)(number(zone.InstanceHours))
+				send.known(rate, labels)(number(zone.RatePerHour))
+				send.known(price, append(labels, vm.Spec.PriceCurrency))(number(zone.PricePerHour))
+				send.known(stockout, labels)(timestamp(zone.LastStockoutTime))
+			}
+			if i < maxObjects {
+				send.falseConditions(wrong, vm, vm.Status.Conditions)
 			}
 		}
 		for of, count := range counts {
 			send(instances, float64(count), of.zone, of.state, of.model)
 		}
 		return nil
-	}
-	return s
-}
-
-// NewSpotZones returns a collector of what the status of every SpotInstanceVM says of zones, read from the cache. There are at most 32 zones
-// for each, so that the number of series is bounded by that of the objects.
-func NewSpotZones(vms client.Reader) prometheus.Collector {
-	s := &scraped{}
-	labels := []string{"namespace", "spot_instance_vm", "zone", "machine_type"}
-	preemptions := s.counter("spot_zone_preemptions_total", "Spot instances that the provider took back.", labels...)
-	hours := s.counter("spot_zone_instance_hours_total", "Hours that spot instances ran until they were taken back or deleted.", labels...)
-	rate := s.gauge("spot_zone_preemptions_per_hour", "Preemptions to be expected for each hour of a spot instance.", labels...)
-	price := s.gauge("spot_zone_price_per_hour", "Price of a spot instance for an hour, as the spec says it.", append(labels, "currency")...)
-	stockout := s.gauge("spot_zone_stockout_timestamp_seconds", "When the zone last had no spot instance to give.", labels...)
-	s.collect = func(ctx context.Context, send sender) error {
-		list, err := reconciling.List[*spotv1alpha1.SpotInstanceVM](ctx, vms, &spotv1alpha1.SpotInstanceVMList{}, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return err
-		}
-		for _, vm := range list {
-			for _, zone := range vm.Status.Zones {
-				labels := []string{vm.Namespace, vm.Name, zone.Zone, zone.MachineType}
-				sendText := func(of figure, text string, more ...string) {
-					if value, err := strconv.ParseFloat(text, 64); err == nil {
-						send(of, value, append(labels[:4:4], more...)...)
-					}
-				}
-				send(preemptions, float64(zone.Preemptions), labels...)
-				sendText(hours, zone.InstanceHours)
-				sendText(rate, zone.RatePerHour)
-				sendText(price, zone.PricePerHour, vm.Spec.PriceCurrency)
-				if at, ok := timestamp(zone.LastStockoutTime); ok {
-					send(stockout, at, labels...)
-				}
-			}
-		}
-		return nil
-	}
-	return s
-}
-
-// NewSpotConditions returns a collector of the conditions that are False, read from the cache. At most maxObjects objects
-// of each kind have figures; jobs that have ended have none.
-func NewSpotConditions(objects client.Reader, maxObjects int) prometheus.Collector {
-	s := &scraped{}
-	ofVMs := s.gauge("spotinstancevm_condition_false", "1 for each condition of a SpotInstanceVM that is False.",
-		"namespace", "spot_instance_vm", "condition", "reason")
-	ofJobs := s.gauge("spotinstancejob_condition_false", "1 for each condition of an unfinished SpotInstanceJob that is False.",
-		"namespace", "spot_instance_job", "condition", "reason")
-	s.collect = func(ctx context.Context, send sender) error {
-		sendFalse := func(of figure, object client.Object, conditions []metav1.Condition) {
-			for _, condition := range conditions {
-				if condition.Status == metav1.ConditionFalse {
-					send(of, 1, object.GetNamespace(), object.GetName(), condition.Type, condition.Reason)
-				}
-			}
-		}
-		vms, err := reconciling.List[*spotv1alpha1.SpotInstanceVM](ctx, objects, &spotv1alpha1.SpotInstanceVMList{}, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return err
-		}
-		for _, vm := range vms[:min(len(vms), maxObjects)] {
-			sendFalse(ofVMs, vm, vm.Status.Conditions)
-		}
-		jobs, err := reconciling.List[*spotv1alpha1.SpotInstanceJob](ctx, objects, &spotv1alpha1.SpotInstanceJobList{}, client.UnsafeDisableDeepCopy)
-		jobs = slices.DeleteFunc(jobs, func(job *spotv1alpha1.SpotInstanceJob) bool { return job.Status.CompletionTime != nil })
-		for _, job := range jobs[:min(len(jobs), maxObjects)] {
-			sendFalse(ofJobs, job, job.Status.Conditions)
-		}
-		return err
 	}
 	return s
 }

@@ -27,12 +27,12 @@ func TestSpotInstancesAreCountedByStateZoneAndModel(t *testing.T) {
 spotinstancevm_instances{provisioning_model="SPOT",state="RUNNING",zone="us-central1-a"} 2
 spotinstancevm_instances{provisioning_model="STANDARD",state="PLANNED",zone="us-central1-b"} 1
 `
-	collector := NewSpotInstanceStatus(vmLister{vms: []spotv1alpha1.SpotInstanceVM{vm}})
+	collector := NewSpotInstanceStatus(vmLister{vms: []spotv1alpha1.SpotInstanceVM{vm}}, 1)
 	require.NoError(t, testutil.CollectAndCompare(collector, strings.NewReader(want)))
 	problems, err := testutil.CollectAndLint(collector)
 	require.NoError(t, err)
 	assert.Empty(t, problems)
-	require.ErrorContains(t, testutil.CollectAndCompare(NewSpotInstanceStatus(vmLister{err: errors.New("no cache")}), strings.NewReader("")), "no cache")
+	require.ErrorContains(t, testutil.CollectAndCompare(NewSpotInstanceStatus(vmLister{err: errors.New("no cache")}, 1), strings.NewReader("")), "no cache")
 }
 
 func TestWhatHappensToSpotInstancesIsCounted(t *testing.T) {

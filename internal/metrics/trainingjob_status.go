@@ -3,6 +3,7 @@ package metrics
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +27,10 @@ func NewTrainingJobStatus(jobs client.Reader, maxJobs int, clock clock.PassiveCl
 	s := &scraped{}
 	total := s.gauge("trainingjob_total", "Training jobs that exist, by state.", "namespace", "state")
 	omitted := s.gauge("trainingjob_series_omitted", "Training jobs without figures of their own, because there are more than --metrics-max-jobs.")
-	figures := newJobFigures(s)
+	figures := make([]figure, len(jobFigures))
+	for i, of := range jobFigures {
+		figures[i] = s.add(of.kind, of.name, of.help, append([]string{"namespace", "training_job"}, of.labels...))
+	}
 	s.collect = func(ctx context.Context, send sender) error {
 		var list mlv1.TrainingJobList
 		if err := jobs.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -46,8 +50,11 @@ func NewTrainingJobStatus(jobs client.Reader, maxJobs int, clock clock.PassiveCl
 		send(omitted, float64(len(all)-shown))
 		slices.SortFunc(all, byImportance) // the cache has no order of its own
 		now := clock.Now()
-		for _, job := range all[:shown] {
-			figures.send(job, now, send)
+		for _, one := range all[:shown] {
+			j := job{one, now}
+			for i, of := range jobFigures {
+				send.known(figures[i], j.labels(of))(of.read(j))
+			}
 		}
 		return nil
 	}
@@ -56,206 +63,190 @@ func NewTrainingJobStatus(jobs client.Reader, maxJobs int, clock clock.PassiveCl
 
 // byImportance has the jobs first that are to have figures of their own.
 func byImportance(a, b *mlv1.TrainingJob) int {
-	endA, endB := a.Status.CompletionTime, b.Status.CompletionTime
-	switch {
-	case endA == nil && endB != nil:
-		return -1
-	case endA != nil && endB == nil:
-		return 1
-	case endA != nil:
-		if later := endB.Compare(endA.Time); later != 0 {
-			return later
+	ended := func(job *mlv1.TrainingJob) int64 {
+		if job.Status.CompletionTime == nil {
+			return math.MaxInt64 // after all others
 		}
+		return job.Status.CompletionTime.UnixNano()
 	}
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+	return cmp.Or(cmp.Compare(ended(b), ended(a)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// jobFigures are the metrics of single jobs, read from their status.
-type jobFigures struct {
-	state, progress, epoch, duration, running, waiting, lastProgress, completion figure
-	gpus, workers, utilization, loss, accuracy, restarts, disruptions            figure
-	checkpointTime, checkpointAge, checkpointEpoch, checkpointSize               figure
-	interval, frequency, ready, cost, costPerHour                                figure
+// jobFigure is a metric of single jobs.
+type jobFigure struct {
+	kind       prometheus.ValueType
+	name, help string
+	// labels beside namespace and training_job; labels of job has their values.
+	labels []string
+	// read returns false when the job has no value.
+	read func(job) (float64, bool)
 }
 
-func newJobFigures(s *scraped) *jobFigures {
-	gauge := func(name, help string, labels ...string) figure {
-		return s.gauge(name, help, append([]string{"namespace", "training_job"}, labels...)...)
-	}
-	counter := func(name, help string, labels ...string) figure {
-		return s.counter(name, help, append([]string{"namespace", "training_job"}, labels...)...)
-	}
-	return &jobFigures{
-		state:    gauge("trainingjob_state", "1 for the state that the job is in.", "state"),
-		progress: gauge("trainingjob_progress_percent", "Share of the training that is done, 0 to 100."),
-		epoch:    gauge("trainingjob_current_epoch", "Epoch in progress, from 1."),
-		duration: gauge("trainingjob_duration_seconds", "Time since all workers first ran, until the end of the job.", "state"),
-		running:  gauge("trainingjob_running_seconds", "Time since all workers of a running job last began to run."),
-		waiting: gauge("trainingjob_waiting_seconds", "Time since which an unfinished job waits for its workers to run, by what it waits for.",
-			"state", "reason"),
-		lastProgress: gauge("trainingjob_last_progress_timestamp_seconds",
-			"When the figures of a running job last changed, or it began to run if that was later, in seconds since 1970."),
-		completion:  gauge("trainingjob_completion_timestamp_seconds", "When the job ended, in seconds since 1970."),
-		gpus:        gauge("trainingjob_allocated_gpus", "GPUs that the workers of an unfinished job hold together."),
-		workers:     gauge("trainingjob_allocated_workers", "Workers of an unfinished job."),
-		utilization: gauge("trainingjob_gpu_utilization_percent", "GPU utilization last reported by replica 0, 0 to 100."),
-		loss:        gauge("trainingjob_loss", "Training loss last reported."),
-		accuracy:    gauge("trainingjob_accuracy", "Accuracy last reported, 0 to 1."),
-		restarts:    counter("trainingjob_restarts_total", "Restarts of the whole job, for whatever reason."),
-		disruptions: counter("trainingjob_disruptions_total", "Restarts that were due to preemption, eviction, the loss of a node or a change of scale."),
+const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 
-		checkpointTime:  gauge("trainingjob_checkpoint_timestamp_seconds", "When the newest checkpoint was made, in seconds since 1970."),
-		checkpointAge:   gauge("trainingjob_checkpoint_age_seconds", "Age of the newest checkpoint of an unfinished job."),
-		checkpointEpoch: gauge("trainingjob_checkpoint_epoch", "Epoch of the newest checkpoint, from 1."),
-		checkpointSize:  gauge("trainingjob_checkpoint_size_bytes", "Size of the newest checkpoint."),
-		interval:        gauge("trainingjob_checkpoint_interval_seconds", "Time between two checkpoints of an unfinished job, where its spec says one."),
-		frequency:       gauge("trainingjob_checkpoint_frequency_epochs", "Epochs between two checkpoints of an unfinished job."),
-		ready:           gauge("trainingjob_checkpoint_ready", "1 when the checkpoint storage of an unfinished job can be used, else 0."),
-
-		cost:        counter("trainingjob_cost_total", "What a job has cost so far by the prices of its nodes, as of its status.", "currency"),
-		costPerHour: gauge("trainingjob_cost_per_hour", "What the running workers of a job cost per hour.", "currency"),
-	}
+var jobFigures = []jobFigure{
+	{gauge, "trainingjob_state", "1 for the state that the job is in.", []string{"state"},
+		func(j job) (float64, bool) { return 1, j.Status.State != "" }},
+	{gauge, "trainingjob_progress_percent", "Share of the training that is done, 0 to 100.", nil,
+		func(j job) (float64, bool) { return number(strings.TrimSuffix(j.Status.Progress, "%")) }},
+	{gauge, "trainingjob_current_epoch", "Epoch in progress, from 1.", nil,
+		func(j job) (float64, bool) { return above0(j.Status.CurrentEpoch) }},
+	{gauge, "trainingjob_duration_seconds", "Time since all workers first ran, until the end of the job.", []string{"state"}, job.duration},
+	{gauge, "trainingjob_running_seconds", "Time since all workers of a running job last began to run.", nil,
+		func(j job) (float64, bool) { return j.since(j.runsSince()) }},
+	{gauge, "trainingjob_waiting_seconds", "Time since which an unfinished job waits for its workers to run, by what it waits for.",
+		[]string{"state", "reason"}, func(j job) (float64, bool) { return j.since(j.waitsSince()) }},
+	{gauge, "trainingjob_last_progress_timestamp_seconds",
+		"When the figures of a running job last changed, or it began to run if that was later, in seconds since 1970.", nil, job.lastProgress},
+	{gauge, "trainingjob_completion_timestamp_seconds", "When the job ended, in seconds since 1970.", nil,
+		func(j job) (float64, bool) { return timestamp(j.Status.CompletionTime) }},
+	{gauge, "trainingjob_loss", "Training loss last reported.", nil, metric("loss")},
+	{gauge, "trainingjob_accuracy", "Accuracy last reported, 0 to 1.", nil, metric("accuracy")},
+	{counter, "trainingjob_restarts_total", "Restarts of the whole job, for whatever reason.", nil,
+		func(j job) (float64, bool) { return float64(j.Status.RestartCount), true }},
+	{counter, "trainingjob_disruptions_total", "Restarts that were due to preemption, eviction, the loss of a node or a change of scale.", nil,
+		func(j job) (float64, bool) { return float64(j.Status.DisruptionCount), true }},
+	{counter, "trainingjob_cost_total", "What a job has cost so far by the prices of its nodes, as of its status.", []string{"currency"},
+		func(j job) (float64, bool) { return number(j.cost().Total) }},
+	{gauge, "trainingjob_cost_per_hour", "What the running workers of a job cost per hour.", []string{"currency"},
+		func(j job) (float64, bool) { return number(j.cost().PerHour) }},
+	{gauge, "trainingjob_allocated_gpus", "GPUs that the workers of an unfinished job hold together.", nil,
+		func(j job) (float64, bool) { return float64(j.held().GPUs), j.holds() }},
+	{gauge, "trainingjob_allocated_workers", "Workers of an unfinished job.", nil,
+		func(j job) (float64, bool) { return float64(j.held().Workers), j.holds() }},
+	{gauge, "trainingjob_gpu_utilization_percent", "GPU utilization last reported by replica 0, 0 to 100.", nil,
+		func(j job) (float64, bool) {
+			return ptr.Deref(j.held().GPUUtilizationPercent, 0), j.holds() && j.held().GPUUtilizationPercent != nil
+		}},
+	{gauge, "trainingjob_checkpoint_timestamp_seconds", "When the newest checkpoint was made, in seconds since 1970.", nil,
+		func(j job) (float64, bool) { return timestamp(j.newest().Time) }},
+	{gauge, "trainingjob_checkpoint_age_seconds", "Age of the newest checkpoint of an unfinished job.", nil,
+		func(j job) (float64, bool) { return j.since(j.newest().Time) }},
+	{gauge, "trainingjob_checkpoint_epoch", "Epoch of the newest checkpoint, from 1.", nil,
+		func(j job) (float64, bool) { return above0(j.newest().Epoch) }},
+	{gauge, "trainingjob_checkpoint_size_bytes", "Size of the newest checkpoint.", nil,
+		func(j job) (float64, bool) { return above0(j.newest().SizeBytes) }},
+	{gauge, "trainingjob_checkpoint_interval_seconds", "Time between two checkpoints of an unfinished job, where its spec says one.", nil,
+		func(j job) (float64, bool) {
+			return ptr.Deref(j.saving().Interval, metav1.Duration{}).Seconds(), j.saves() && j.saving().Interval != nil
+		}},
+	{gauge, "trainingjob_checkpoint_frequency_epochs", "Epochs between two checkpoints of an unfinished job.", nil,
+		func(j job) (float64, bool) { return float64(max(j.saving().Frequency, 1)), j.saves() }},
+	{gauge, "trainingjob_checkpoint_ready", "1 when the checkpoint storage of an unfinished job can be used, else 0.", nil, job.storageReady},
 }
 
-// jobSender sends figures of one job, and leaves out what there is no value of.
-type jobSender struct {
-	*jobFigures
+// job is a job at a time. The parts of its status and its spec that it may lack are empty then.
+type job struct {
 	*mlv1.TrainingJob
-	now  time.Time
-	send sender
+	now time.Time
 }
 
-func (f *jobFigures) send(job *mlv1.TrainingJob, now time.Time, send sender) {
-	s := jobSender{f, job, now, send}
-	s.sendProgress()
-	s.sendCheckpoint()
-	if job.Status.CompletionTime == nil {
-		s.sendUnfinished()
-	}
+func (j job) cost() mlv1.CostStatus { return ptr.Deref(j.Status.Cost, mlv1.CostStatus{}) }
+
+func (j job) newest() mlv1.CheckpointStatus {
+	return ptr.Deref(j.Status.Checkpoint, mlv1.CheckpointStatus{})
 }
 
-func (s *jobSender) value(of figure, value float64, labels ...string) {
-	s.send(of, value, append([]string{s.Namespace, s.Name}, labels...)...)
+func (j job) held() mlv1.ResourcesStatus {
+	return ptr.Deref(j.Status.Resources, mlv1.ResourcesStatus{})
 }
 
-// number sends a number that a status has as text.
-func (s *jobSender) number(of figure, text string, labels ...string) {
-	if value, err := strconv.ParseFloat(text, 64); err == nil {
-		s.value(of, value, labels...)
-	}
+func (j job) holds() bool { return j.Status.Resources != nil && j.Status.CompletionTime == nil }
+
+func (j job) saving() mlv1.Checkpoint { return ptr.Deref(j.Spec.Checkpoint, mlv1.Checkpoint{}) }
+
+func (j job) saves() bool {
+	return j.Spec.Checkpoint != nil && ptr.Deref(j.saving().Enabled, true) && j.Status.CompletionTime == nil
 }
 
-func (s *jobSender) time(of figure, at *metav1.Time) {
-	if seconds, ok := timestamp(at); ok {
-		s.value(of, seconds)
+// labels are the values of a figure's labels.
+func (j job) labels(of jobFigure) []string {
+	values := []string{j.Namespace, j.Name}
+	for _, label := range of.labels {
+		values = append(values, map[string]string{"state": string(j.Status.State), "reason": j.Status.Reason, "currency": j.cost().Currency}[label])
 	}
+	return values
 }
 
-// since sends how long something lasts; clocks of two machines may differ.
-func (s *jobSender) since(of figure, at time.Time, labels ...string) {
-	s.value(of, max(s.now.Sub(at), 0).Seconds(), labels...)
+// since is how long something lasts in a job that has not ended; clocks of two machines may differ.
+func (j job) since(at *metav1.Time) (float64, bool) {
+	if at == nil || j.Status.CompletionTime != nil {
+		return 0, false
+	}
+	return max(j.now.Sub(at.Time), 0).Seconds(), true
 }
 
-func (s *jobSender) sendProgress() {
-	status, state := &s.Status, string(s.Status.State)
-	if state != "" {
-		s.value(s.state, 1, state)
+func (j job) duration() (float64, bool) {
+	if j.Status.StartTime == nil {
+		return 0, false
 	}
-	s.number(s.progress, strings.TrimSuffix(status.Progress, "%"))
-	if status.CurrentEpoch > 0 {
-		s.value(s.epoch, float64(status.CurrentEpoch))
-	}
-	if status.StartTime != nil {
-		end := ptr.Deref(status.CompletionTime, metav1.NewTime(s.now))
-		s.value(s.duration, end.Sub(status.StartTime.Time).Seconds(), state)
-	}
-	switch status.State {
-	case mlv1.StateRunning:
-		s.sendRunning()
-	case mlv1.StatePending, mlv1.StateInitializing, mlv1.StateRestarting:
-		s.since(s.waiting, s.waitsSince(), state, status.Reason)
-	}
-	s.time(s.completion, status.CompletionTime)
-	for name, of := range map[string]figure{"loss": s.loss, "accuracy": s.accuracy} {
-		if value, ok := status.Metrics[name]; ok {
-			s.value(of, value)
-		}
-	}
-	s.value(s.restarts, float64(status.RestartCount))
-	s.value(s.disruptions, float64(status.DisruptionCount))
-	if status.Cost != nil {
-		s.number(s.cost, status.Cost.Total, status.Cost.Currency)
-		s.number(s.costPerHour, status.Cost.PerHour, status.Cost.Currency)
-	}
+	end := ptr.Deref(j.Status.CompletionTime, metav1.NewTime(j.now))
+	return end.Sub(j.Status.StartTime.Time).Seconds(), true
 }
 
-// sendRunning sends the time of the last progress only of jobs whose figures are read.
-func (s *jobSender) sendRunning() {
-	last := s.Status.MetricsTime
-	if running := meta.FindStatusCondition(s.Status.Conditions, reasons.ConditionRunning); running != nil {
-		s.since(s.running, running.LastTransitionTime.Time)
-		if last.Before(&running.LastTransitionTime) {
-			last = &running.LastTransitionTime
-		}
+func (j job) runsSince() *metav1.Time {
+	running := meta.FindStatusCondition(j.Status.Conditions, reasons.ConditionRunning)
+	if running == nil || j.Status.State != mlv1.StateRunning {
+		return nil
 	}
-	if ptr.Deref(s.Spec.Monitoring.Enabled, true) {
-		s.time(s.lastProgress, last)
-	}
+	return &running.LastTransitionTime
 }
 
-// waitsSince is the time of the creation, when the workers last ran, or of the resumption.
-func (s *jobSender) waitsSince() time.Time {
-	since := s.CreationTimestamp.Time
-	for _, condition := range s.Status.Conditions {
-		ran := condition.Type == reasons.ConditionRunning && condition.Status == metav1.ConditionFalse && s.Status.StartTime != nil
+// lastProgress is only known of jobs whose figures are read.
+func (j job) lastProgress() (float64, bool) {
+	if j.Status.State != mlv1.StateRunning || !ptr.Deref(j.Spec.Monitoring.Enabled, true) {
+		return 0, false
+	}
+	last := j.Status.MetricsTime
+	if began := j.runsSince(); last.Before(began) {
+		last = began
+	}
+	return timestamp(last)
+}
+
+// waitsSince is the time of the creation, when the workers last ran, or of the resumption; nil when it does not wait.
+func (j job) waitsSince() *metav1.Time {
+	if !slices.Contains([]mlv1.State{mlv1.StatePending, mlv1.StateInitializing, mlv1.StateRestarting}, j.Status.State) {
+		return nil
+	}
+	since := j.CreationTimestamp
+	for _, condition := range j.Status.Conditions {
+		ran := condition.Type == reasons.ConditionRunning && condition.Status == metav1.ConditionFalse && j.Status.StartTime != nil
 		resumed := condition.Type == reasons.ConditionSuspended && condition.Reason == reasons.Resumed
-		if at := condition.LastTransitionTime.Time; (ran || resumed) && at.After(since) {
+		if at := condition.LastTransitionTime; (ran || resumed) && at.After(since.Time) {
 			since = at
 		}
 	}
-	return since
+	return &since
 }
 
-func (s *jobSender) sendCheckpoint() {
-	checkpoint := s.Status.Checkpoint
-	if checkpoint == nil {
-		return
+func (j job) storageReady() (float64, bool) {
+	ready := meta.FindStatusCondition(j.Status.Conditions, reasons.ConditionCheckpointReady)
+	if ready == nil || j.Status.CompletionTime != nil {
+		return 0, false
 	}
-	s.time(s.checkpointTime, checkpoint.Time)
-	if checkpoint.Time != nil && s.Status.CompletionTime == nil {
-		s.since(s.checkpointAge, checkpoint.Time.Time)
+	if ready.Status == metav1.ConditionTrue {
+		return 1, true
 	}
-	if checkpoint.Epoch > 0 {
-		s.value(s.checkpointEpoch, float64(checkpoint.Epoch))
-	}
-	if checkpoint.SizeBytes > 0 {
-		s.value(s.checkpointSize, float64(checkpoint.SizeBytes))
+	return 0, true
+}
+
+// metric reads one of the metrics that the training reports.
+func metric(name string) func(job) (float64, bool) {
+	return func(j job) (float64, bool) {
+		value, ok := j.Status.Metrics[name]
+		return value, ok
 	}
 }
 
-func (s *jobSender) sendUnfinished() {
-	if held := s.Status.Resources; held != nil {
-		s.value(s.gpus, float64(held.GPUs))
-		s.value(s.workers, float64(held.Workers))
-		if held.GPUUtilizationPercent != nil {
-			s.value(s.utilization, *held.GPUUtilizationPercent)
-		}
-	}
-	if c := s.Spec.Checkpoint; c != nil && ptr.Deref(c.Enabled, true) {
-		s.value(s.frequency, float64(max(c.Frequency, 1)))
-		if c.Interval != nil {
-			s.value(s.interval, c.Interval.Seconds())
-		}
-	}
-	if ready := meta.FindStatusCondition(s.Status.Conditions, reasons.ConditionCheckpointReady); ready != nil {
-		value := 0.0
-		if ready.Status == metav1.ConditionTrue {
-			value = 1
-		}
-		s.value(s.ready, value)
-	}
+// number is a number that a status has as text.
+func number(text string) (float64, bool) {
+	value, err := strconv.ParseFloat(text, 64)
+	return value, err == nil
 }
+
+func above0[N int32 | int64](value N) (float64, bool) { return float64(value), value > 0 }
 
 func timestamp(at *metav1.Time) (float64, bool) {
 	if at.IsZero() {

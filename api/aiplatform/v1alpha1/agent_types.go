@@ -22,7 +22,6 @@ type Agent struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec says what the agent runs. A change counts for stages that start later.
@@ -30,7 +29,6 @@ type Agent struct {
 	Spec AgentSpec `json:"spec,omitzero"`
 
 	// status is what the operator observed. It is written by the operator only.
-	// +optional
 	Status AgentStatus `json:"status,omitzero"`
 }
 
@@ -41,7 +39,6 @@ type AgentList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard list metadata.
-	// +optional
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	// items are the Agents.
@@ -55,13 +52,11 @@ func (a *Agent) StatusConditions() *[]metav1.Condition { return &a.Status.Condit
 // AgentSpec says what an agent runs, what it needs and what it yields.
 type AgentSpec struct {
 	// description says in a sentence what the agent does.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=1,displayName="Description",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Description string `json:"description,omitempty"`
 
 	// jobType is the kind of workload: inference, the default, training, simulation or evaluation.
-	// +optional
 	// +kubebuilder:default=inference
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Type of job",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:inference","urn:alm:descriptor:com.tectonic.ui:select:training","urn:alm:descriptor:com.tectonic.ui:select:simulation","urn:alm:descriptor:com.tectonic.ui:select:evaluation"}
 	JobType JobType `json:"jobType,omitempty"`
@@ -75,7 +70,6 @@ type AgentSpec struct {
 	Image string `json:"image,omitempty"`
 
 	// command is the entry point of the container. Default: that of the image.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=8192
@@ -83,7 +77,6 @@ type AgentSpec struct {
 	Command []string `json:"command,omitempty"`
 
 	// args are the arguments of the entry point.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=8192
@@ -91,7 +84,6 @@ type AgentSpec struct {
 	Args []string `json:"args,omitempty"`
 
 	// env are environment variables of the container, at most 256.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
@@ -101,7 +93,6 @@ type AgentSpec struct {
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// resources are the requests and limits of the agent's pod. Default: none, so that it runs where there is room left.
-	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.size() <= 64",fieldPath=".limits",message="spec.resources.limits: names more than 64 resources: leave out those that the pod does not need"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.size() <= 64",fieldPath=".requests",message="spec.resources.requests: names more than 64 resources: leave out those that the pod does not need"
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, !(k in self.limits) || (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0))",fieldPath=".limits",message="spec.resources.limits: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
@@ -113,7 +104,6 @@ type AgentSpec struct {
 
 	// inputs are the values that a stage gives the agent; the container sees each as INPUT_ and its name in upper snake
 	// case, for example INPUT_TEXT. At most 16.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
@@ -122,7 +112,6 @@ type AgentSpec struct {
 
 	// outputs are the values that the agent yields; the container writes them as a JSON object to its termination
 	// message (/dev/termination-log, at most 4096 bytes). At most 16.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
@@ -130,14 +119,12 @@ type AgentSpec struct {
 	Outputs []AgentOutput `json:"outputs,omitempty"`
 
 	// retryPolicy says how often and after which delay a stage is tried again when it has failed.
-	// +optional
 	// +kubebuilder:default={}
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Retry policy",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	RetryPolicy RetryPolicy `json:"retryPolicy,omitzero"`
 
 	// timeoutSeconds is the time that one try of a stage may take before it counts as failed, 1 to 3153600000
 	// (100 years). Default: no limit.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3153600000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Time limit of a try in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
@@ -159,16 +146,13 @@ type AgentInput struct {
 	Name ParameterName `json:"name,omitempty"`
 
 	// description says in a sentence what the input is for.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
 
 	// required lets a workflow fail that does not give the input. Default: true unless there is a default.
-	// +optional
 	Required *bool `json:"required,omitempty"`
 
 	// default is the value when a stage does not give the input.
-	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Default *string `json:"default,omitempty"`
 }
@@ -180,7 +164,6 @@ type AgentOutput struct {
 	Name ParameterName `json:"name,omitempty"`
 
 	// description says in a sentence what the output is.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
 }
@@ -188,11 +171,9 @@ type AgentOutput struct {
 // AgentStatus is what the operator observed.
 type AgentStatus struct {
 	// observedGeneration is the metadata.generation that this status speaks of.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Ready, with a reason and a message.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -200,7 +181,6 @@ type AgentStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// workflows is the number of AgentWorkflows that use the agent.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Workflows that use it",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Workflows int32 `json:"workflows"`
 }

@@ -31,7 +31,6 @@ type AgentWorkflow struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec says which stages there are and what starts them. stages cannot be changed while the workflow runs.
@@ -39,7 +38,6 @@ type AgentWorkflow struct {
 	Spec AgentWorkflowSpec `json:"spec,omitzero"`
 
 	// status is what the operator observed. It is written by the operator only.
-	// +optional
 	Status AgentWorkflowStatus `json:"status,omitzero"`
 }
 
@@ -50,7 +48,6 @@ type AgentWorkflowList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard list metadata.
-	// +optional
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	// items are the AgentWorkflows.
@@ -64,7 +61,6 @@ func (w *AgentWorkflow) StatusConditions() *[]metav1.Condition { return &w.Statu
 // AgentWorkflowSpec says which stages a workflow has and what starts them.
 type AgentWorkflowSpec struct {
 	// trigger says what starts the workflow. Default: it starts once, when it is created.
-	// +optional
 	// +kubebuilder:default={}
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=1,displayName="Trigger"
 	Trigger Trigger `json:"trigger,omitzero"`
@@ -82,13 +78,11 @@ type AgentWorkflowSpec struct {
 	Stages []Stage `json:"stages,omitempty"`
 
 	// inputs are values that stages refer to as $(inputs.NAME). At most 32.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="Inputs"
 	Inputs map[string]ParameterValue `json:"inputs,omitempty"`
 
 	// queueName is the AIJobQueue that admits the stages. Default: none, and a stage starts as soon as it fits.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -96,7 +90,6 @@ type AgentWorkflowSpec struct {
 	QueueName string `json:"queueName,omitempty"`
 
 	// priority of the stages in their queue, 0 to 100. Default 50.
-	// +optional
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -105,7 +98,6 @@ type AgentWorkflowSpec struct {
 
 	// timeoutSeconds is the time from start to end after which the workflow is stopped and Failed, 1 to
 	// 3153600000 (100 years). Default: no limit.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3153600000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Time limit in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
@@ -120,14 +112,12 @@ type AgentWorkflowSpec struct {
 type Trigger struct {
 	// type is manual, the default, for once when the workflow is created; schedule, for each time of a cron expression;
 	// or event, for each Kubernetes event of a kind and reason in the workflow's namespace.
-	// +optional
 	// +kubebuilder:default=manual
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Started by",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:manual","urn:alm:descriptor:com.tectonic.ui:select:schedule","urn:alm:descriptor:com.tectonic.ui:select:event","urn:alm:descriptor:com.tectonic.ui:fieldGroup:trigger"}
 	Type TriggerType `json:"type,omitempty"`
 
 	// config of the trigger: schedule (a cron expression of five fields or for example @daily, in UTC) for type schedule;
 	// kind and reason for type event. A time or an event that comes while the workflow runs starts nothing. At most 16.
-	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=16
 	Config map[string]ParameterValue `json:"config,omitempty"`
@@ -172,18 +162,15 @@ type Stage struct {
 
 	// inputs are the values of the agent's inputs by name: a text, in which $(inputs.NAME) stands for an input of the
 	// workflow and $(stages.STAGE.outputs.OUTPUT) for an output of a stage in dependsOn. At most 16.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	Inputs map[string]ParameterValue `json:"inputs,omitempty"`
 
 	// outputs are the outputs of the agent to keep in status.results, as STAGE.OUTPUT. Default: all. At most 16.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Outputs []ParameterName `json:"outputs,omitempty"`
 
 	// dependsOn are the stages that must have Succeeded before this one starts, all listed before it. At most 16.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	DependsOn []StageName `json:"dependsOn,omitempty"`
@@ -192,7 +179,6 @@ type Stage struct {
 	// Skipped, with those that depend on it. It sees inputs and the stages that this one depends on, directly or through
 	// others, all values as text, for example double(stages.evaluate.outputs.accuracy) > 0.9; a name with a hyphen is
 	// written stages['my-stage']. Default: the stage always runs.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Condition string `json:"condition,omitempty"`
@@ -201,56 +187,45 @@ type Stage struct {
 // AgentWorkflowStatus is what the operator observed.
 type AgentWorkflowStatus struct {
 	// observedGeneration is the metadata.generation that this status speaks of.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// phase of the workflow: Pending, Running, Succeeded or Failed.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Phase",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	Phase WorkflowPhase `json:"phase,omitempty"`
 
 	// currentStage is the stage that runs; of several, the one listed first.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Stage that runs",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	CurrentStage string `json:"currentStage,omitempty"`
 
 	// progress is the number of stages of the last start that have ended and of all, for example 2/3.
-	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	Progress string `json:"progress,omitempty"`
 
 	// message says in a sentence what the workflow does or waits for.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
 	// graph draws the stages of the last start in lines of text, each stage under the last of those that it depends on,
 	// with phases and durations. At most 64.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=512
 	Graph []string `json:"graph,omitempty"`
 
 	// run is the number of the last start, from 1. The AIJobs of the last 3 are kept.
-	// +optional
 	Run int32 `json:"run,omitempty"`
 
 	// nextStartTime is when a workflow with a schedule starts next.
-	// +optional
 	NextStartTime *metav1.Time `json:"nextStartTime,omitempty"`
 
 	// lastSkippedTime is the last time of the schedule, or of an event, that started nothing because the workflow still
 	// ran.
-	// +optional
 	LastSkippedTime *metav1.Time `json:"lastSkippedTime,omitempty"`
 
 	// lastEventTime is the time of the newest event that the trigger has seen. Older ones start nothing.
-	// +optional
 	LastEventTime *metav1.MicroTime `json:"lastEventTime,omitempty"`
 
 	// conditions are Ready, Complete and Failed, each with a reason and a message.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -258,25 +233,21 @@ type AgentWorkflowStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// stages are the stages of the last start.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Stages []StageStatus `json:"stages,omitempty"`
 
 	// results are the outputs of the stages, by STAGE.OUTPUT. At most 512.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=512
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Results"
 	Results map[string]string `json:"results,omitempty"`
 
 	// startTime is when the workflow last started.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Started",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when it last came to its end.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="Ended",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
@@ -301,23 +272,18 @@ type StageStatus struct {
 
 	// phase of the stage: Pending (waits for other stages, or its AIJob waits for its place), Running, Succeeded, Failed or
 	// Skipped.
-	// +optional
 	Phase StagePhase `json:"phase,omitempty"`
 
 	// jobName is the AIJob in which the stage runs.
-	// +optional
 	JobName string `json:"jobName,omitempty"`
 
 	// startTime is when the stage's AIJob first ran.
-	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the stage came to its end.
-	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// message says in a sentence why the stage is in its phase.
-	// +optional
 	Message string `json:"message,omitempty"`
 }
 

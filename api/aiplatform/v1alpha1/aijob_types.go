@@ -33,7 +33,6 @@ type AIJob struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec says what to run. What the pods are made from cannot be changed; priority, preemptible, retryPolicy,
@@ -42,7 +41,6 @@ type AIJob struct {
 	Spec AIJobSpec `json:"spec,omitzero"`
 
 	// status is what the operator observed. It is written by the operator only. Until then the phase is Pending.
-	// +optional
 	// +kubebuilder:default={phase: Pending}
 	Status AIJobStatus `json:"status,omitzero"`
 }
@@ -54,7 +52,6 @@ type AIJobList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard list metadata.
-	// +optional
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	// items are the AIJobs.
@@ -85,7 +82,6 @@ type AIJobSpec struct {
 	JobType JobType `json:"jobType,omitempty"`
 
 	// priority in the queue, 0 to 100; the highest is admitted first. Default 50.
-	// +optional
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -93,7 +89,6 @@ type AIJobSpec struct {
 	Priority *int32 `json:"priority,omitempty"`
 
 	// queueName is the AIJobQueue that admits the job. Default: none, and the job is admitted as soon as it fits.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -101,7 +96,6 @@ type AIJobSpec struct {
 	QueueName string `json:"queueName,omitempty"`
 
 	// clusterName is the ComputeCluster in which the job must run. Default: any whose nodes fit.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -111,7 +105,6 @@ type AIJobSpec struct {
 
 	// preemptible says whether a job of higher priority may take this one's place, where its queue allows that. It is
 	// then queued again, which does not count as a retry. Default true.
-	// +optional
 	// +kubebuilder:default=true
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=17,displayName="Preemptible",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Preemptible *bool `json:"preemptible,omitempty"`
@@ -126,7 +119,6 @@ type AIJobSpec struct {
 	Image string `json:"image,omitempty"`
 
 	// command is the entry point of the container. Default: that of the image.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=8192
@@ -135,7 +127,6 @@ type AIJobSpec struct {
 	Command []string `json:"command,omitempty"`
 
 	// args are the arguments of the entry point.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=8192
@@ -144,7 +135,6 @@ type AIJobSpec struct {
 	Args []string `json:"args,omitempty"`
 
 	// env are environment variables of the container, at most 256.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
@@ -155,14 +145,12 @@ type AIJobSpec struct {
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// config is any object; the container sees it as JSON in CONFIG.
-	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Configuration",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Config *runtime.RawExtension `json:"config,omitempty"`
 
 	// resources are the requests and limits of each pod. Default: none, so that the pod runs where there is room left.
-	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.size() <= 64",fieldPath=".limits",message="spec.resources.limits: names more than 64 resources: leave out those that the pod does not need"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.size() <= 64",fieldPath=".requests",message="spec.resources.requests: names more than 64 resources: leave out those that the pod does not need"
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, !(k in self.limits) || (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0))",fieldPath=".limits",message="spec.resources.limits: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
@@ -175,21 +163,18 @@ type AIJobSpec struct {
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// gang says how many pods the job has, and that they start together or not at all. Default: one pod.
-	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.gang: is immutable: create another AIJob"
 	// +kubebuilder:default={}
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Gang"
 	Gang Gang `json:"gang,omitzero"`
 
 	// retryPolicy says how often and after which delay the job is tried again when it has failed.
-	// +optional
 	// +kubebuilder:default={}
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=14,displayName="Retry policy"
 	RetryPolicy RetryPolicy `json:"retryPolicy,omitzero"`
 
 	// timeoutSeconds is the time that one try may take before it counts as failed, 1 to 3153600000 (100 years).
 	// Default: no limit.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3153600000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=18,displayName="Time limit of a try in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
@@ -197,19 +182,16 @@ type AIJobSpec struct {
 
 	// ttlSecondsAfterFinished deletes the AIJob this many seconds after it has Succeeded, Failed or been Cancelled. Jobs
 	// in DeadLetter are kept. Default: it is never deleted.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=19,displayName="Delete so many seconds after the end",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
 	// cancel ends the job as Cancelled and stops its pods. It cannot be taken back. Default false.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=20,displayName="Cancel",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Cancel *bool `json:"cancel,omitempty"`
 
 	// nodeSelector are labels that a node must have, beside those of the ComputeCluster. At most 64.
-	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.nodeSelector: is immutable: create another AIJob"
@@ -217,7 +199,6 @@ type AIJobSpec struct {
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
 	// tolerations of node taints, at most 64.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Exists', 'Equal', 'Lt', 'Gt'])",message="spec.tolerations: has an unknown operator: use Exists, or Equal with a value"
@@ -228,7 +209,6 @@ type AIJobSpec struct {
 
 	// serviceAccountName is the ServiceAccount of the pods. Default: the namespace's default one, whose token is not
 	// mounted.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
@@ -264,13 +244,11 @@ type LabelValue string
 // +kubebuilder:validation:XValidation:rule="(has(self.enabled) && self.enabled) || !has(self.topology)",fieldPath=".topology",message="spec.gang.topology: has no use without a gang: set enabled to true or remove topology"
 type Gang struct {
 	// enabled starts minMembers pods together or not at all. Default false.
-	// +optional
 	// +kubebuilder:default=false
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=12,displayName="Start all pods together or none",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gang"}
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// minMembers is the number of pods of the gang, 2 to 1000. Default 1, which is for jobs without a gang.
-	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -279,7 +257,6 @@ type Gang struct {
 
 	// topology is the label that all the gang's nodes must have the same value of, for example
 	// topology.kubernetes.io/zone. Default: any nodes.
-	// +optional
 	// +kubebuilder:validation:MaxLength=316
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	Topology string `json:"topology,omitempty"`
@@ -291,7 +268,6 @@ type Gang struct {
 type RetryPolicy struct {
 	// maxRetries is the number of tries after the first, 0 to 100; then the job goes to DeadLetter, from where the
 	// annotation aiplatform.example.com/requeue brings it back. Default 3.
-	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -299,7 +275,6 @@ type RetryPolicy struct {
 	MaxRetries *int32 `json:"maxRetries,omitempty"`
 
 	// backoffMultiplier is the factor by which the delay grows with every retry, 1 to 10. Default 2.
-	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
@@ -307,7 +282,6 @@ type RetryPolicy struct {
 	BackoffMultiplier float64 `json:"backoffMultiplier,omitempty"`
 
 	// initialBackoff is the delay before the first retry, up to maxBackoff. Default 10s.
-	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -315,7 +289,6 @@ type RetryPolicy struct {
 	InitialBackoff *metav1.Duration `json:"initialBackoff,omitempty"`
 
 	// maxBackoff is the longest delay before a retry, up to 24h. Default 10m.
-	// +optional
 	// +kubebuilder:default="10m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -327,28 +300,23 @@ type RetryPolicy struct {
 // AIJobStatus is what the operator observed.
 type AIJobStatus struct {
 	// observedGeneration is the metadata.generation that this status speaks of.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// phase of the job: Pending (not yet looked at), Queued, Scheduled (resources are reserved, pods start), Running,
 	// Retrying (waits before the next try), Succeeded, Failed (cannot succeed, is not tried again), DeadLetter (retries
 	// exhausted) or Cancelled.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Phase",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	Phase AIJobPhase `json:"phase,omitempty"`
 
 	// reason says in one word why the job is in its phase.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Reason",xDescriptors="urn:alm:descriptor:io.kubernetes.phase:reason"
 	Reason string `json:"reason,omitempty"`
 
 	// message says in a sentence why the job is in its phase.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Message",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Message string `json:"message,omitempty"`
 
 	// conditions are Ready, Queued, Scheduled, Complete and Failed, each with a reason and a message.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -356,61 +324,48 @@ type AIJobStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// queuePosition is the job's place in its queue, from 1, while it is Queued.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="Place in the queue",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	QueuePosition int32 `json:"queuePosition,omitempty"`
 
 	// clusterName is the ComputeCluster in which the job runs.
-	// +optional
 	ClusterName string `json:"clusterName,omitempty"`
 
 	// assignments are the nodes on which the job has its place since it was last Scheduled, at most 1000.
-	// +optional
 	// +listType=map
 	// +listMapKey=nodeName
 	// +kubebuilder:validation:MaxItems=1000
 	Assignments []NodeAssignment `json:"assignments,omitempty"`
 
 	// members counts the job's pods.
-	// +optional
 	Members *MembersStatus `json:"members,omitempty"`
 
 	// retryCount is the number of times that the job was tried again after a failure.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Retries",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	RetryCount int32 `json:"retryCount,omitempty"`
 
 	// preemptionCount is the number of times that the job lost its place. These are no retries.
-	// +optional
 	PreemptionCount int32 `json:"preemptionCount,omitempty"`
 
 	// nextRetryTime is when the job is queued again, while it is Retrying.
-	// +optional
 	NextRetryTime *metav1.Time `json:"nextRetryTime,omitempty"`
 
 	// queuedTime is when the job was last put into its queue.
-	// +optional
 	QueuedTime *metav1.Time `json:"queuedTime,omitempty"`
 
 	// scheduledTime is when resources were last reserved.
-	// +optional
 	ScheduledTime *metav1.Time `json:"scheduledTime,omitempty"`
 
 	// startTime is when all pods of the last try ran.
-	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the job came to its end.
-	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// exitCode of the container that ended the last try.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=6,displayName="Exit code",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	ExitCode *int32 `json:"exitCode,omitempty"`
 
 	// outputs are the values that the job reported at its end, by name. At most 64.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=7,displayName="Outputs"
 	Outputs map[string]string `json:"outputs,omitempty"`
@@ -455,23 +410,18 @@ func (p AIJobPhase) Ended() bool {
 // MembersStatus counts the pods of a job.
 type MembersStatus struct {
 	// total is the number of pods that should exist.
-	// +optional
 	Total int32 `json:"total"`
 
 	// active is the number of pods that run.
-	// +optional
 	Active int32 `json:"active"`
 
 	// succeeded is the number of pods that ended with exit code 0.
-	// +optional
 	Succeeded int32 `json:"succeeded"`
 
 	// cleared is how many of the succeeded pods do not exist any more.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Cleared int32 `json:"cleared,omitempty"`
 
 	// failed is the number of pods of the present try that failed.
-	// +optional
 	Failed int32 `json:"failed"`
 }

@@ -29,7 +29,6 @@ type AIJobQueue struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec says which jobs are admitted, and in which order. It can be changed at any time; jobs that run stay.
@@ -37,7 +36,6 @@ type AIJobQueue struct {
 	Spec AIJobQueueSpec `json:"spec"`
 
 	// status is what the operator observed. It is written by the operator only.
-	// +optional
 	Status AIJobQueueStatus `json:"status,omitzero"`
 }
 
@@ -48,7 +46,6 @@ type AIJobQueueList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard list metadata.
-	// +optional
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	// items are the AIJobQueues.
@@ -68,7 +65,6 @@ func (q *AIJobQueue) StatusConditions() *[]metav1.Condition { return &q.Status.C
 // +kubebuilder:validation:XValidation:rule="!has(self.borrowingLimits) || !has(self.quotas) || ((!has(self.borrowingLimits.gpus) || has(self.quotas.gpus)) && (!has(self.borrowingLimits.cpu) || has(self.quotas.cpu)) && (!has(self.borrowingLimits.memory) || has(self.quotas.memory)))",fieldPath=".borrowingLimits",message="spec.borrowingLimits: limits a resource that spec.quotas does not limit, so that nothing is borrowed of it: add it to spec.quotas, or remove it here"
 type AIJobQueueSpec struct {
 	// maxConcurrency is the number of jobs that may run at a time, 1 to 100000. Default 100.
-	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
@@ -77,7 +73,6 @@ type AIJobQueueSpec struct {
 
 	// priorityClass is the name of the PriorityClass of the jobs' pods. When the cluster has none of that name the pods
 	// get the cluster's default, and the condition Ready says so. Default: the cluster's default.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
@@ -86,27 +81,23 @@ type AIJobQueueSpec struct {
 
 	// preemptionPolicy says whether a job that does not fit may take the place of running preemptible jobs of lower
 	// priority: PreemptLowerPriority, or Never, the default.
-	// +optional
 	// +kubebuilder:default=Never
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Preemption",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Never","urn:alm:descriptor:com.tectonic.ui:select:PreemptLowerPriority"}
 	PreemptionPolicy PreemptionPolicy `json:"preemptionPolicy,omitempty"`
 
 	// algorithm is the order in which jobs are admitted: priority, the default, the highest first and among equals the
 	// oldest; fifo, the oldest first; fair-share, the namespace with the least in use first.
-	// +optional
 	// +kubebuilder:default=priority
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Order",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:priority","urn:alm:descriptor:com.tectonic.ui:select:fifo","urn:alm:descriptor:com.tectonic.ui:select:fair-share"}
 	Algorithm QueueAlgorithm `json:"algorithm,omitempty"`
 
 	// quotas limit what the running jobs of the queue hold together. With a cohort they are what the queue has for certain.
 	// Default: no limit.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Limits of all jobs",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Quotas *ResourceLimits `json:"quotas,omitempty"`
 
 	// cohort is a name that queues share which lend one another what they leave unused of their quotas. Default: none, and
 	// the queue neither lends nor borrows.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -115,28 +106,23 @@ type AIJobQueueSpec struct {
 
 	// borrowingLimits are what the running jobs may hold beyond the quotas, of what other queues of the cohort leave unused.
 	// Default: all that is unused.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Borrowed at most",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	BorrowingLimits *ResourceLimits `json:"borrowingLimits,omitempty"`
 
 	// workers are pods that stay and take the queue's tasks from the job service, one after the other. Default: none, and
 	// jobs without an image wait.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Pooled workers",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Workers *WorkerPool `json:"workers,omitempty"`
 
 	// userLimits limit what the running jobs of one user hold together. Default: no limit.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Limits of a user",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	UserLimits *TenantLimits `json:"userLimits,omitempty"`
 
 	// namespaceLimits limit what the running jobs of one namespace hold together. Default: no limit.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Limits of a namespace",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	NamespaceLimits *TenantLimits `json:"namespaceLimits,omitempty"`
 
 	// suspend admits no further job; jobs that run go on. Default false.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=8,displayName="Admit no further job",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Suspend *bool `json:"suspend,omitempty"`
 }
@@ -147,49 +133,42 @@ type AIJobQueueSpec struct {
 type WorkerPool struct {
 	// image of the workers, a program that leases tasks from the job service. Default: the operator's own, which does all types
 	// of job.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^\S+$`
 	Image string `json:"image,omitempty"`
 
 	// command is run in the place of the image's entrypoint, at most 64 words. Default: the image's own.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=32768
 	Command []string `json:"command,omitempty"`
 
 	// args are its arguments, at most 64. Default: the image's own.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=32768
 	Args []string `json:"args,omitempty"`
 
 	// namespace of the Deployment. Default: that of the operator.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 
 	// minReplicas is the number of pods that stay when there is nothing to do, at least 0. Default 0.
-	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
 	// maxReplicas is the number of pods at most, 1 to 1000. Default 10.
-	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 
 	// tasksPerWorker is the number of tasks that wait or run for which there should be one pod, 1 to 10000. Default 10.
-	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -197,7 +176,6 @@ type WorkerPool struct {
 
 	// idleSeconds is how long there must have been less to do before pods are taken away, 0 to 86400. Default 60.
 	// None is taken away while a task runs.
-	// +optional
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -205,24 +183,20 @@ type WorkerPool struct {
 
 	// env are environment variables of the workers, at most 256. The operator's own JOB_SERVICE_URL, JOB_SERVICE_TOKEN_FILE, QUEUE,
 	// WORKER_ID and GRACE_SECONDS count more.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// resources are the requests and limits of each pod. Default: none.
-	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// nodeSelector are labels that the nodes must have. At most 64.
-	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
 	// tolerations of node taints, at most 64.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
@@ -259,18 +233,15 @@ const (
 // +kubebuilder:validation:MinProperties=1
 type ResourceLimits struct {
 	// gpus is the number of GPUs (resource nvidia.com/gpu), at least 0.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	GPUs *int32 `json:"gpus,omitempty"`
 
 	// cpu is the sum of CPU requests, above 0, for example 400.
-	// +optional
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="cpu: must be above 0: write for example 400 or 500m"
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 
 	// memory is the sum of memory requests in bytes, above 0, for example 2Ti.
-	// +optional
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="memory: must be above 0: write for example 512Gi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
@@ -280,7 +251,6 @@ type ResourceLimits struct {
 // +kubebuilder:validation:MinProperties=1
 type TenantLimits struct {
 	// maxConcurrency is the number of jobs that may run at a time, at least 1 and at most that of the queue.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	MaxConcurrency *int32 `json:"maxConcurrency,omitempty"`
@@ -291,11 +261,9 @@ type TenantLimits struct {
 // AIJobQueueStatus is what the operator observed.
 type AIJobQueueStatus struct {
 	// observedGeneration is the metadata.generation that this status speaks of.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Ready and, while the queue has pooled workers, WorkersReady, with a reason and a message.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -303,59 +271,47 @@ type AIJobQueueStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// depth is the number of jobs that wait.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Jobs that wait",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Depth int32 `json:"depth"`
 
 	// running is the number of jobs that run.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Jobs that run",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Running int32 `json:"running"`
 
 	// oldestQueuedTime is since when the job waits that waits longest.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Oldest waits since",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	OldestQueuedTime *metav1.Time `json:"oldestQueuedTime,omitempty"`
 
 	// workers are the pooled workers, while the queue has some.
-	// +optional
 	Workers *WorkerPoolStatus `json:"workers,omitempty"`
 
 	// usage is what the running jobs hold together.
-	// +optional
 	Usage *ResourceUsage `json:"usage,omitempty"`
 }
 
 // WorkerPoolStatus is what the operator observed of pooled workers.
 type WorkerPoolStatus struct {
 	// replicas is the number of pods that there should be.
-	// +optional
 	Replicas int32 `json:"replicas"`
 
 	// ready is the number of pods that are ready.
-	// +optional
 	Ready int32 `json:"ready"`
 
 	// waitingTasks is the number of tasks that wait for a worker.
-	// +optional
 	WaitingTasks int32 `json:"waitingTasks"`
 
 	// runningTasks is the number of tasks that workers have.
-	// +optional
 	RunningTasks int32 `json:"runningTasks"`
 }
 
 // ResourceUsage is what jobs hold together.
 type ResourceUsage struct {
 	// gpus is the number of GPUs.
-	// +optional
 	GPUs int32 `json:"gpus"`
 
 	// cpu is the sum of CPU requests.
-	// +optional
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 
 	// memory is the sum of memory requests in bytes.
-	// +optional
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }

@@ -27,7 +27,6 @@ type ComputeCluster struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec says which nodes belong to it and what may run there. It can be changed at any time; jobs that run stay.
@@ -35,7 +34,6 @@ type ComputeCluster struct {
 	Spec ComputeClusterSpec `json:"spec"`
 
 	// status is what the operator observed. It is written by the operator only.
-	// +optional
 	Status ComputeClusterStatus `json:"status,omitzero"`
 }
 
@@ -46,7 +44,6 @@ type ComputeClusterList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard list metadata.
-	// +optional
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	// items are the ComputeClusters.
@@ -62,7 +59,6 @@ func (c *ComputeCluster) StatusConditions() *[]metav1.Condition { return &c.Stat
 // +kubebuilder:validation:XValidation:rule="!has(self.minNodes) || !has(self.maxNodes) || self.minNodes <= self.maxNodes",fieldPath=".minNodes",messageExpression="'spec.minNodes: %d is more than maxNodes %d: lower it or raise maxNodes'.format([self.minNodes, self.maxNodes])"
 type ComputeClusterSpec struct {
 	// nodeSelector are the labels of the nodes that belong to it, at most 64. Default: none, so that all nodes do.
-	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 316 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",message="spec.nodeSelector: has a key that is no label key: use letters, digits, -, _ and ., after an optional prefix and /"
@@ -70,19 +66,16 @@ type ComputeClusterSpec struct {
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
 	// capacity limits what runs in the cluster, whatever its nodes could hold.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Limits"
 	Capacity *ClusterCapacity `json:"capacity,omitempty"`
 
 	// minNodes is the number of ready nodes below which the cluster counts as Degraded, at least 0. Default 0.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Ready nodes at least",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	MinNodes *int32 `json:"minNodes,omitempty"`
 
 	// maxNodes is the number of nodes that jobs may use, at least 1; of more nodes the oldest are used. Default: all.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Nodes at most",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
@@ -94,14 +87,12 @@ type ComputeClusterSpec struct {
 // +kubebuilder:validation:MinProperties=1
 type ClusterCapacity struct {
 	// maxJobs is the number of jobs that may run at a time, 1 to 100000. Default: no limit.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Jobs at a time",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:capacity"}
 	MaxJobs *int32 `json:"maxJobs,omitempty"`
 
 	// maxGPUs is the number of GPUs that running jobs may hold together, 0 to 100000. Default: no limit.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="GPUs in use at most",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:capacity"}
@@ -111,11 +102,9 @@ type ClusterCapacity struct {
 // ComputeClusterStatus is what the operator observed.
 type ComputeClusterStatus struct {
 	// observedGeneration is the metadata.generation that this status speaks of.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Ready, with a reason and a message.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -124,32 +113,26 @@ type ComputeClusterStatus struct {
 
 	// health of the nodes: Healthy, Degraded (some are not ready, or there are fewer than minNodes), Unhealthy (none is
 	// ready) or Unknown.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Health",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	Health ClusterHealth `json:"health,omitempty"`
 
 	// totalNodes is the number of nodes that match the selector.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Nodes",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	TotalNodes int32 `json:"totalNodes"`
 
 	// readyNodes is how many of them are ready.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Ready nodes",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	ReadyNodes int32 `json:"readyNodes"`
 
 	// totalGPUs is the number of GPUs of the ready nodes.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="GPUs",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	TotalGPUs int32 `json:"totalGPUs"`
 
 	// freeGPUs is how many of them no pod has requested.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Free GPUs",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	FreeGPUs int32 `json:"freeGPUs"`
 
 	// runningJobs is the number of jobs that run.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=6,displayName="Jobs that run",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	RunningJobs int32 `json:"runningJobs"`
 }

@@ -1,6 +1,7 @@
 // Package v1 is the API of machine-learning training jobs, group ml.example.com, version v1.
 //
 // +kubebuilder:object:generate=true
+// +kubebuilder:validation:Optional
 // +groupName=ml.example.com
 package v1
 

@@ -7,16 +7,13 @@ import (
 // AdmissionStatus is the place of a TrainingJob in its AIJobQueue, or the one that the queue gave it.
 type AdmissionStatus struct {
 	// queuedTime is since when the job waits, or waited until it was last admitted.
-	// +optional
 	QueuedTime *metav1.Time `json:"queuedTime,omitempty"`
 
 	// admittedTime is when the job was last admitted; absent while it waits.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=19,displayName="Admitted by its queue",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	AdmittedTime *metav1.Time `json:"admittedTime,omitempty"`
 
 	// assignments are the nodes on which the workers have their place, at most 1000; absent while the job waits.
-	// +optional
 	// +listType=map
 	// +listMapKey=nodeName
 	// +kubebuilder:validation:MaxItems=1000
@@ -24,11 +21,9 @@ type AdmissionStatus struct {
 
 	// releasing says why the queue evicts the job, while its workers are being stopped: because a job of higher priority
 	// gets it, for example.
-	// +optional
 	Releasing string `json:"releasing,omitempty"`
 
 	// preemptionCount is how often the job gave its place to one of higher priority. These are no restarts.
-	// +optional
 	PreemptionCount int32 `json:"preemptionCount,omitempty"`
 }
 

@@ -13,14 +13,12 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.resumeSecretRef) || (has(self.resumeFrom) && self.resumeFrom != 'latest' && !self.resumeFrom.startsWith('/') && !self.resumeFrom.startsWith('pvc://'))",fieldPath=".resumeSecretRef",message="spec.checkpoint.resumeSecretRef: has no use, because resumeFrom names no object store: remove it, or set resumeFrom to a URI such as s3://bucket/path or to the name of a TrainingJob"
 type Checkpoint struct {
 	// enabled saves checkpoints. Default true.
-	// +optional
 	// +kubebuilder:default=true
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=19,displayName="Save checkpoints",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// frequency saves a checkpoint every this many epochs, at least 1. Workers see it as CHECKPOINT_FREQUENCY.
 	// Default 1.
-	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
@@ -29,7 +27,6 @@ type Checkpoint struct {
 
 	// interval saves a checkpoint when this much time has passed since the last one, 10s to 168h, in hours, minutes and
 	// seconds, for example 15m or 1h30m. Workers see it in seconds as CHECKPOINT_INTERVAL. Default: by epochs only.
-	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -40,7 +37,6 @@ type Checkpoint struct {
 
 	// retention is the number of newest checkpoints to keep, 1 to 1000. The newest valid one is never deleted.
 	// Default 3.
-	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -55,7 +51,6 @@ type Checkpoint struct {
 	// directory whose newest valid checkpoint is meant. When there is none the job fails with the reason
 	// CheckpointNotFound instead of starting from nothing; with latest it starts from nothing. As long as there is no
 	// TrainingJob of the name with a checkpoint, or the storage does not answer, the job waits.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(latest|[a-z]([-a-z0-9]{0,48}[a-z0-9])?|/[^ ]+|(pvc|s3|gs|azblob)://[^/ ?]+(/[^ ]*)?([?][^ ]*)?)$')",messageExpression="\"spec.checkpoint.resumeFrom: '\" + self + \"' is none of latest, the name of a TrainingJob, an absolute path, or a URI that starts with pvc://, s3://, gs:// or azblob://: write it as one of these\""
@@ -67,11 +62,9 @@ type Checkpoint struct {
 	// resumeSecretRef names the Secret in the job's namespace with the credentials for the storage that resumeFrom names,
 	// with the keys that storage.secretRef has. Default: storage.secretRef when both are storage of the same kind, that of
 	// the other TrainingJob when resumeFrom names one, and else the workload identity of the workers' ServiceAccount.
-	// +optional
 	ResumeSecretRef *SecretReference `json:"resumeSecretRef,omitempty"`
 
 	// storage says where checkpoints are kept. Default: a PersistentVolumeClaim of the job.
-	// +optional
 	// +kubebuilder:default={type: "pvc"}
 	Storage CheckpointStorage `json:"storage,omitzero"`
 }
@@ -93,14 +86,12 @@ type Checkpoint struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.s3Endpoint) || !self.s3Endpoint.matches('^[^/]*//[^/?#]*@')",fieldPath=".s3Endpoint",message="spec.checkpoint.storage.s3Endpoint: must not hold a user or password, which everyone who may see the job would read: use a Secret, and name it in secretRef"
 type CheckpointStorage struct {
 	// type of storage: pvc (the default), s3, gcs, azure or nfs.
-	// +optional
 	// +kubebuilder:default=pvc
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=24,displayName="Storage",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:pvc","urn:alm:descriptor:com.tectonic.ui:select:s3","urn:alm:descriptor:com.tectonic.ui:select:gcs","urn:alm:descriptor:com.tectonic.ui:select:azure","urn:alm:descriptor:com.tectonic.ui:select:nfs","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	Type StorageType `json:"type,omitempty"`
 
 	// claimName is a PersistentVolumeClaim in the job's namespace to use. Default: the operator creates
 	// <job>-checkpoints.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
@@ -108,13 +99,11 @@ type CheckpointStorage struct {
 	ClaimName string `json:"claimName,omitempty"`
 
 	// size of the claim that is created, for example 50Gi. Default 10Gi.
-	// +optional
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="spec.checkpoint.storage.size: must be above 0: write for example 10Gi"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=26,displayName="Size of the claim to create",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
 	Size *resource.Quantity `json:"size,omitempty"`
 
 	// storageClassName of the claim that is created. Default: the cluster's default StorageClass.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=27,displayName="Storage class of the claim to create",xDescriptors={"urn:alm:descriptor:io.kubernetes:StorageClass","urn:alm:descriptor:com.tectonic.ui:fieldGroup:checkpoint"}
@@ -122,7 +111,6 @@ type CheckpointStorage struct {
 
 	// accessModes of the claim that is created. Default ReadWriteOnce, with which all workers must run on one node;
 	// choose ReadWriteMany for several nodes.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
@@ -131,60 +119,50 @@ type CheckpointStorage struct {
 
 	// retentionPolicy says what happens to the claim that is created when the TrainingJob is deleted: Retain, the
 	// default, keeps it with its checkpoints; Delete deletes it.
-	// +optional
 	// +kubebuilder:validation:Enum=Retain;Delete
 	RetentionPolicy ClaimRetentionPolicy `json:"retentionPolicy,omitempty"`
 
 	// s3Bucket is the name of the bucket for type s3.
-	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9.-]{1,253}[a-z0-9]$`
 	S3Bucket string `json:"s3Bucket,omitempty"`
 
 	// s3Region is the region of the bucket for type s3. Default: that of the credentials.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	S3Region string `json:"s3Region,omitempty"`
 
 	// s3Endpoint is the URL of an S3-compatible server for type s3. Default: Amazon S3.
-	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https?://\S+$`
 	S3Endpoint string `json:"s3Endpoint,omitempty"`
 
 	// gcsBucket is the name of the bucket for type gcs.
-	// +optional
 	// +kubebuilder:validation:MaxLength=222
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$`
 	GCSBucket string `json:"gcsBucket,omitempty"`
 
 	// azureAccount is the storage account for type azure.
-	// +optional
 	// +kubebuilder:validation:MaxLength=24
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]{3,24}$`
 	AzureAccount string `json:"azureAccount,omitempty"`
 
 	// azureContainer is the blob container for type azure.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{1,61})[a-z0-9]$`
 	AzureContainer string `json:"azureContainer,omitempty"`
 
 	// nfsServer is the host name or address of the server for type nfs.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	NFSServer string `json:"nfsServer,omitempty"`
 
 	// nfsPath is the exported directory for type nfs.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^/\S*$`
 	NFSPath string `json:"nfsPath,omitempty"`
 
 	// prefix is put in front of the names of all objects for types s3, gcs and azure, for example team-a/.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Prefix string `json:"prefix,omitempty"`
 
@@ -192,7 +170,6 @@ type CheckpointStorage struct {
 	// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN where one is needed, for s3; key.json for gcs;
 	// AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN for azure. As long as it is missing the training runs, and the
 	// condition CheckpointReady is False. Default: the workload identity of the workers' ServiceAccount.
-	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 }
 

@@ -11,26 +11,21 @@ type PreemptionStatus struct {
 
 	// count is the number of times that workers had to leave their nodes for a notice. Several notices that come together
 	// are one time.
-	// +optional
 	Count int32 `json:"count"`
 
 	// requestID of the checkpoint that was asked for at the first notice; empty when none could be asked for.
-	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	RequestID string `json:"requestID,omitempty"`
 
 	// checkpointPath is the checkpoint that was taken for the notice; empty when there is none.
-	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	CheckpointPath string `json:"checkpointPath,omitempty"`
 
 	// message says what is waited for, or what was done.
-	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	Message string `json:"message,omitempty"`
 
 	// nodes are those whose notices were seen, at most 100. Each notice is acted upon once.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=100
@@ -60,19 +55,15 @@ type NoticedNode struct {
 	Name string `json:"name,omitempty"`
 
 	// source that told it first, for example MetadataServer.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Source string `json:"source,omitempty"`
 
 	// time of the notice.
-	// +optional
 	Time *metav1.MicroTime `json:"time,omitempty"`
 
 	// deadline is when the node is expected to be gone.
-	// +optional
 	Deadline *metav1.MicroTime `json:"deadline,omitempty"`
 
 	// left says that the workers were told to leave it. A worker that comes onto it again stays.
-	// +optional
 	Left bool `json:"left,omitempty"`
 }

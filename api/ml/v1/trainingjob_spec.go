@@ -62,7 +62,6 @@ type TrainingJobSpec struct {
 
 	// gpusPerWorker is the number of GPUs (resource nvidia.com/gpu) of each worker, 0 to 64; 0 trains on CPUs.
 	// Default 1.
-	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=64
@@ -71,14 +70,12 @@ type TrainingJobSpec struct {
 
 	// framework is the machine-learning framework whose distributed settings the workers get: pytorch, the default,
 	// tensorflow, jax, ray, mpi or xgboost.
-	// +optional
 	// +kubebuilder:default=pytorch
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Framework",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:pytorch","urn:alm:descriptor:com.tectonic.ui:select:tensorflow","urn:alm:descriptor:com.tectonic.ui:select:jax","urn:alm:descriptor:com.tectonic.ui:select:ray","urn:alm:descriptor:com.tectonic.ui:select:mpi","urn:alm:descriptor:com.tectonic.ui:select:xgboost"}
 	Framework Framework `json:"framework,omitempty"`
 
 	// image is the container image of the workers. Default: the operator's own training worker, which knows pytorch, mpi
 	// and xgboost; jobs of the other frameworks must name an image.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^\S+$`
@@ -87,13 +84,11 @@ type TrainingJobSpec struct {
 
 	// imagePullPolicy says when the image is pulled. Default as for any container: Always for the tag latest,
 	// IfNotPresent otherwise.
-	// +optional
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Image pull policy",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:imagePullPolicy","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 
 	// imagePullSecrets name the Secrets in the job's namespace with which the image is pulled, at most 10.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
@@ -103,7 +98,6 @@ type TrainingJobSpec struct {
 	// command is the entry point of the worker container. Default: that of the image. With mpi it is what each rank runs,
 	// by default the operator's own training worker; with ray it is the driver, which runs on replica 0 and must be
 	// named.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=8192
@@ -111,7 +105,6 @@ type TrainingJobSpec struct {
 	Command []string `json:"command,omitempty"`
 
 	// args are the arguments of the worker container's entry point.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=8192
@@ -120,7 +113,6 @@ type TrainingJobSpec struct {
 
 	// env are additional environment variables of the workers. A variable of the worker contract (MASTER_ADDR, RANK
 	// and so on) that is named here takes this value instead.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
@@ -132,7 +124,6 @@ type TrainingJobSpec struct {
 	// resources are the requests and limits of one worker. A nvidia.com/gpu count that equals gpusPerWorker says the
 	// same twice; one that equals numWorkers x gpusPerWorker is taken for the whole job's and divided, with a
 	// warning event; any other is rejected.
-	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0))",fieldPath=".limits",message="spec.resources.limits: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
@@ -142,57 +133,47 @@ type TrainingJobSpec struct {
 
 	// hyperparameters of the training. Workers see them as JSON in HYPERPARAMETERS and one by one, for example
 	// LEARNING_RATE.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=13,displayName="Hyperparameters"
 	Hyperparameters *Hyperparameters `json:"hyperparameters,omitempty"`
 
 	// checkpoint says where and when the training's state is saved, and from what to resume. Default: no
 	// checkpoints, so that a restart begins at the first epoch.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=18,displayName="Checkpoints"
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 
 	// scheduling says where and when the workers may run.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=34,displayName="Scheduling",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Scheduling *Scheduling `json:"scheduling,omitempty"`
 
 	// monitoring says how progress is read and where experiments are tracked.
-	// +optional
 	// +kubebuilder:default={}
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=36,displayName="Monitoring",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Monitoring Monitoring `json:"monitoring,omitzero"`
 
 	// networking says how the workers reach one another.
-	// +optional
 	// +kubebuilder:default={}
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=37,displayName="Networking",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Networking Networking `json:"networking,omitzero"`
 
 	// failurePolicy says what happens when a worker fails.
-	// +optional
 	// +kubebuilder:default={}
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=28,displayName="Failure policy",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitzero"`
 
 	// successPolicy ends the training before its last epoch when it is good enough or no longer improves.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=32,displayName="Success policy",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	SuccessPolicy *SuccessPolicy `json:"successPolicy,omitempty"`
 
 	// elastic lets the number of workers change while the job runs. Default: it is fixed.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=33,displayName="Elastic bounds",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Elastic *Elastic `json:"elastic,omitempty"`
 
 	// suspend stops the workers, after a last checkpoint, until it is false again. Default false.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=38,displayName="Suspend",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Suspend *bool `json:"suspend,omitempty"`
 
 	// ttlSecondsAfterFinished deletes the TrainingJob this many seconds after it has finished; its checkpoints are
 	// kept. Default: it is never deleted.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=39,displayName="Delete so many seconds after the end",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
@@ -201,14 +182,12 @@ type TrainingJobSpec struct {
 	// cleanupPolicy says which of the job's objects are deleted once it has finished: None keeps all; Running, the
 	// default, deletes pods that still run; All deletes the pods with their logs, the Services and the ConfigMap.
 	// Checkpoints are always kept.
-	// +optional
 	// +kubebuilder:default=Running
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=40,displayName="Clean up at the end",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:None","urn:alm:descriptor:com.tectonic.ui:select:Running","urn:alm:descriptor:com.tectonic.ui:select:All","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	CleanupPolicy CleanupPolicy `json:"cleanupPolicy,omitempty"`
 
 	// serviceAccountName is the ServiceAccount of the workers. Default: one that the operator creates for the job,
 	// without any permission.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
@@ -217,7 +196,6 @@ type TrainingJobSpec struct {
 
 	// securityContext is the pod security context of the workers. Default: user and group 1000, not root, with the
 	// runtime's default seccomp profile, as the Pod Security level restricted asks for.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=42,displayName="Security context",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 }
@@ -253,53 +231,45 @@ const (
 // Hyperparameters of a training. All are handed to the workers as they are.
 type Hyperparameters struct {
 	// learningRate is the optimizer's step size, above 0. Workers see it as LEARNING_RATE.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:ExclusiveMinimum=true
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=16,displayName="Learning rate",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:hyperparameters"}
 	LearningRate *float64 `json:"learningRate,omitempty"`
 
 	// batchSize is the number of samples per step and worker. Workers see it as BATCH_SIZE.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=15,displayName="Batch size",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:hyperparameters"}
 	BatchSize *int32 `json:"batchSize,omitempty"`
 
 	// epochs is the number of passes over the data set. Workers see it as EPOCHS.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=14,displayName="Epochs",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:hyperparameters"}
 	Epochs *int32 `json:"epochs,omitempty"`
 
 	// optimizer is the optimization algorithm. Workers see it as OPTIMIZER.
-	// +optional
 	// +kubebuilder:validation:Enum=adam;sgd;adamw;rmsprop
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=17,displayName="Optimizer",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:adam","urn:alm:descriptor:com.tectonic.ui:select:sgd","urn:alm:descriptor:com.tectonic.ui:select:adamw","urn:alm:descriptor:com.tectonic.ui:select:rmsprop","urn:alm:descriptor:com.tectonic.ui:fieldGroup:hyperparameters"}
 	Optimizer string `json:"optimizer,omitempty"`
 
 	// warmupSteps is the number of steps over which the learning rate rises to its value. Workers see it as
 	// WARMUP_STEPS.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	WarmupSteps *int32 `json:"warmupSteps,omitempty"`
 
 	// gradientAccumulationSteps is the number of batches whose gradients are added up before a step. Workers see it
 	// as GRADIENT_ACCUMULATION_STEPS.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	GradientAccumulationSteps *int32 `json:"gradientAccumulationSteps,omitempty"`
 
 	// mixedPrecision trains with 16-bit floating point where it is safe. Workers see it as MIXED_PRECISION.
-	// +optional
 	MixedPrecision *bool `json:"mixedPrecision,omitempty"`
 
 	// additionalParams are further parameters by name. Workers see each under its name in upper snake case, for
 	// example weight_decay as WEIGHT_DECAY. At most 100.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=100
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[A-Za-z_][A-Za-z0-9_.-]*$'))",message="spec.hyperparameters.additionalParams: a name cannot be made an environment variable: use letters, digits, _, - and . in names, starting with a letter or _"
 	AdditionalParams map[string]ParamValue `json:"additionalParams,omitempty"`
@@ -312,7 +282,6 @@ type ParamValue string
 // Scheduling says where and when workers may run.
 type Scheduling struct {
 	// priority is the name of the PriorityClass of the workers.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
@@ -320,17 +289,14 @@ type Scheduling struct {
 	Priority string `json:"priority,omitempty"`
 
 	// nodeSelector are labels that a node must have, at most 64.
-	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// affinity of the workers to nodes and to other pods.
-	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 
 	// tolerations of node taints, at most 64.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Exists', 'Equal', 'Lt', 'Gt'])",message="spec.scheduling.tolerations: has an unknown operator: use Exists, or Equal with a value"
@@ -341,25 +307,21 @@ type Scheduling struct {
 	// within the limits of the queue. The value of the PriorityClass that priority names, of 0 to 100 and else 50, is the
 	// job's priority in the queue; a job that keeps checkpoints can lose its place to one of higher priority. Default: none,
 	// and the job is started at once.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	QueueName string `json:"queueName,omitempty"`
 
 	// gang starts no worker before all of them fit. Default true when there is more than one worker.
-	// +optional
 	Gang *bool `json:"gang,omitempty"`
 
 	// schedulerName is the scheduler of the worker pods. Default: the cluster's default scheduler.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	SchedulerName string `json:"schedulerName,omitempty"`
 
 	// spot provisions spot instances for the workers.
-	// +optional
 	Spot *SpotReference `json:"spot,omitempty"`
 }
 
@@ -380,12 +342,10 @@ type SpotReference struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.tensorboardEnabled) || !self.tensorboardEnabled || !has(self.metricsPort) || self.metricsPort != 6006",fieldPath=".metricsPort",message="spec.monitoring.metricsPort: 6006 is the port of TensorBoard beside replica 0: choose another, or set tensorboardEnabled to false"
 type Monitoring struct {
 	// enabled lets the operator read metrics from replica 0 while it trains. Default true.
-	// +optional
 	// +kubebuilder:default=true
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// metricsPort is the port at which each worker serves Prometheus text under /metrics. Default 8080.
-	// +optional
 	// +kubebuilder:default=8080
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535
@@ -394,32 +354,27 @@ type Monitoring struct {
 	// tensorboardEnabled runs TensorBoard beside replica 0, at port 6006 of the Service <job>-tensorboard, for the event
 	// files that workers write below TENSORBOARD_LOGDIR. With storage on a claim these outlive the job; TensorBoard itself
 	// ends with the workers. Default false.
-	// +optional
 	TensorboardEnabled *bool `json:"tensorboardEnabled,omitempty"`
 
 	// tensorboardImage is an image with the commands tensorboard and sh. Default: what the installation says
 	// (--tensorboard-image).
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	TensorboardImage string `json:"tensorboardImage,omitempty"`
 
 	// mlflowTrackingUri is the address of an MLflow tracking server, without user and password: these belong into a Secret,
 	// as the variables MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. Workers see it as MLFLOW_TRACKING_URI.
-	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9+.-]*://\S+$`
 	MLflowTrackingURI string `json:"mlflowTrackingUri,omitempty"`
 
 	// wandbProject is a project of Weights & Biases. Workers see it as WANDB_PROJECT.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	WandbProject string `json:"wandbProject,omitempty"`
 
 	// wandbSecretRef names the key of a Secret in the job's namespace that holds the API key of Weights & Biases.
 	// Workers see it as WANDB_API_KEY.
-	// +optional
 	WandbSecretRef *corev1.SecretKeySelector `json:"wandbSecretRef,omitempty"`
 }
 
@@ -428,12 +383,10 @@ type Monitoring struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.rdmaResource) || (has(self.rdmaEnabled) && self.rdmaEnabled)",fieldPath=".rdmaResource",message="spec.networking.rdmaResource: needs rdmaEnabled: set spec.networking.rdmaEnabled to true or remove rdmaResource"
 type Networking struct {
 	// backend of collective communication: nccl, gloo or mpi. Default nccl with GPUs, gloo without.
-	// +optional
 	// +kubebuilder:validation:Enum=nccl;gloo;mpi
 	Backend string `json:"backend,omitempty"`
 
 	// masterPort is the port at which replica 0 gathers the others. Default 29500.
-	// +optional
 	// +kubebuilder:default=29500
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535
@@ -443,16 +396,13 @@ type Networking struct {
 	// ports; the manager's namespace at the ports of the metrics, the checkpoint agent and TensorBoard; and namespaces
 	// labelled metrics=enabled at the port of the metrics. Job takes a NetworkPolicy named <job>-training, which a network
 	// plugin must enforce. Default: what the installation says (--isolate-jobs), None unless it was changed.
-	// +optional
 	Isolation Isolation `json:"isolation,omitempty"`
 
 	// rdmaEnabled asks for an RDMA device and the capability IPC_LOCK for each worker. Pods with that capability do
 	// not meet the Pod Security levels baseline and restricted. Default false.
-	// +optional
 	RDMAEnabled *bool `json:"rdmaEnabled,omitempty"`
 
 	// rdmaResource is the extended resource that stands for an RDMA device. Default rdma/hca.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	RDMAResource string `json:"rdmaResource,omitempty"`
@@ -491,7 +441,6 @@ type Elastic struct {
 	// is replaced while the others train on, as long as at least minWorkers are left. Restart: all workers are started
 	// again from the newest checkpoint. Default: InPlace for the operator's own worker image and for commands that start
 	// torchrun, else Restart.
-	// +optional
 	RescalePolicy RescalePolicy `json:"rescalePolicy,omitempty"`
 }
 
@@ -513,13 +462,11 @@ type FailurePolicy struct {
 	// the default, after any (but see nonRetryableExitCodes); ExitCode only after exit codes of 128 and more, which
 	// stand for signals, and after 75, with which a worker says that it lost another; Never after none. Losing a pod
 	// to preemption, eviction or the loss of its node is no failure, and the job is always started again.
-	// +optional
 	// +kubebuilder:default=OnFailure
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=29,displayName="Restart after",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:OnFailure","urn:alm:descriptor:com.tectonic.ui:select:ExitCode","urn:alm:descriptor:com.tectonic.ui:select:Never","urn:alm:descriptor:com.tectonic.ui:fieldGroup:failurePolicy"}
 	RestartPolicy RestartPolicy `json:"restartPolicy,omitempty"`
 
 	// backoffLimit is the number of restarts after failures before the job is Failed, 0 to 1000. Default 3.
-	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
@@ -528,7 +475,6 @@ type FailurePolicy struct {
 
 	// activeDeadlineSeconds is the time from the start of the job, restarts included, or from its last resumption,
 	// after which it is stopped and Failed. Default: no limit.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=31,displayName="Time limit in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:fieldGroup:failurePolicy"}
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
@@ -536,7 +482,6 @@ type FailurePolicy struct {
 	// nonRetryableExitCodes are exit codes of a worker, 1 to 255, after which the job is Failed at once, at most 64
 	// of them. Default 64 and 65 (EX_USAGE and EX_DATAERR of sysexits.h), with which a worker says that its
 	// settings or its data are wrong.
-	// +optional
 	// +listType=set
 	// +kubebuilder:default={64,65}
 	// +kubebuilder:validation:MaxItems=64
@@ -565,18 +510,15 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.targetAccuracy) || has(self.targetMetric) || has(self.earlyStoppingPatience)",message="spec.successPolicy: is empty: set targetAccuracy, targetMetric or earlyStoppingPatience, or remove successPolicy"
 type SuccessPolicy struct {
 	// targetAccuracy ends the training when the reported accuracy is at least this, above 0 and up to 1.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:ExclusiveMinimum=true
 	// +kubebuilder:validation:Maximum=1
 	TargetAccuracy *float64 `json:"targetAccuracy,omitempty"`
 
 	// targetMetric ends the training when a reported metric reaches a value.
-	// +optional
 	TargetMetric *TargetMetric `json:"targetMetric,omitempty"`
 
 	// earlyStoppingPatience ends the training after this many epochs without improvement, at least 1.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	EarlyStoppingPatience *int32 `json:"earlyStoppingPatience,omitempty"`
@@ -596,7 +538,6 @@ type TargetMetric struct {
 	Value *float64 `json:"value,omitempty"`
 
 	// mode says whether a larger value (max, the default) or a smaller one (min) is better.
-	// +optional
 	// +kubebuilder:default=max
 	// +kubebuilder:validation:Enum=max;min
 	Mode string `json:"mode,omitempty"`

@@ -8,143 +8,114 @@ import (
 // TrainingJobStatus is what the operator observed.
 type TrainingJobStatus struct {
 	// observedGeneration is the metadata.generation that this status speaks of.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// state of the job: Pending (not yet admitted or its settings cannot be met), Initializing (its objects exist,
 	// not all workers run), Running, Restarting, Suspended, Completed or Failed.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="State",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	State State `json:"state,omitempty"`
 
 	// phase is the state in four words: Pending, Running, Succeeded, Failed.
-	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
 	// reason says in one word why the job is in its state.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Reason",xDescriptors="urn:alm:descriptor:io.kubernetes.phase:reason"
 	Reason string `json:"reason,omitempty"`
 
 	// conditions are Admitted, Initialized, Running, Suspended, Restarting, Complete, Failed, Stopping, CheckpointReady and,
 	// with spec.scheduling.spot, SpotCapacity, each with a reason and a message.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=18,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// progress is the share of the training that is done, for example 45%.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Progress",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Progress string `json:"progress,omitempty"`
 
 	// currentEpoch is the epoch in progress, from 1.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="Epoch",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	CurrentEpoch int32 `json:"currentEpoch,omitempty"`
 
 	// totalEpochs is the number of epochs to train in all.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Epochs in all",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	TotalEpochs int32 `json:"totalEpochs,omitempty"`
 
 	// metrics are the figures last reported by replica 0, by name, for example loss and accuracy, rounded to six
 	// significant digits. At most 64.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=6,displayName="Metrics"
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 
 	// metricsTime is when metrics were last read.
-	// +optional
 	MetricsTime *metav1.Time `json:"metricsTime,omitempty"`
 
 	// workers counts the worker replicas.
-	// +optional
 	Workers *WorkersStatus `json:"workers,omitempty"`
 
 	// checkpoint is the newest checkpoint, and the state of others.
-	// +optional
 	Checkpoint *CheckpointStatus `json:"checkpoint,omitempty"`
 
 	// resumeSource is where the TrainingJob that spec.checkpoint.resumeFrom names keeps its checkpoints. It is looked up
 	// once, so that this job can start again although the other was deleted.
-	// +optional
 	ResumeSource *ResumeSource `json:"resumeSource,omitempty"`
 
 	// resources are what the workers hold together.
-	// +optional
 	Resources *ResourcesStatus `json:"resources,omitempty"`
 
 	// startTime is when all workers first ran.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=15,displayName="Started",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the job was Completed or Failed.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=16,displayName="Ended",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// duration is the time from startTime to completionTime, for example 1h5m0s.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=17,displayName="Duration",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Duration string `json:"duration,omitempty"`
 
 	// failureReason says what went wrong last: which worker, with which exit code or signal, and its last words.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=12,displayName="What went wrong last",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	FailureReason string `json:"failureReason,omitempty"`
 
 	// lastFailure is what failureReason says, in parts for programs.
-	// +optional
 	LastFailure *FailureStatus `json:"lastFailure,omitempty"`
 
 	// best is the best value so far of the metric that successPolicy watches; absent without a successPolicy.
-	// +optional
 	Best *BestStatus `json:"best,omitempty"`
 
 	// restartCount is the number of times that the whole job was started again, for whatever reason. Workers of an
 	// elastic job that come, go or are replaced while the others train on are no restart.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=13,displayName="Restarts",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	RestartCount int32 `json:"restartCount"`
 
 	// disruptionCount is how many of these restarts were due to preemption, eviction or the loss of a node. They do
 	// not count against backoffLimit.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=14,displayName="Restarts for lost pods",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	DisruptionCount int32 `json:"disruptionCount,omitempty"`
 
 	// workerFailures is how many single workers of an elastic job failed and were replaced while the others went on.
 	// They count against backoffLimit as restarts do; workers lost to preemption, eviction or their node do not.
-	// +optional
 	WorkerFailures int32 `json:"workerFailures,omitempty"`
 
 	// startCount is how often the workers were started: at first, after each restart, and whenever the job was resumed. Each
 	// start has its number, by which the checkpoint agents know which of them is the latest.
-	// +optional
 	StartCount int32 `json:"startCount,omitempty"`
 
 	// lastRestartTime is when the last restart was decided.
-	// +optional
 	LastRestartTime *metav1.Time `json:"lastRestartTime,omitempty"`
 
 	// admission is the job's place in the AIJobQueue that spec.scheduling.queueName names; absent without one.
-	// +optional
 	Admission *AdmissionStatus `json:"admission,omitempty"`
 
 	// preemption is what the job does about nodes with workers that their provider takes back, or did the last time.
-	// +optional
 	Preemption *PreemptionStatus `json:"preemption,omitempty"`
 
 	// cost is what the job has cost so far, where the nodes carry prices.
-	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
 
 	// selector is the label selector of the worker pods, for the scale subresource.
-	// +optional
 	Selector string `json:"selector,omitempty"`
 }
 
@@ -178,76 +149,61 @@ const (
 // WorkersStatus counts the worker replicas.
 type WorkersStatus struct {
 	// total is the number of replicas that should exist.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=8,displayName="Workers that should run",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Total int32 `json:"total"`
 
 	// active is the number of replicas that run.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=7,displayName="Workers that run",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Active int32 `json:"active"`
 
 	// succeeded is the number of replicas that ended with exit code 0.
-	// +optional
 	Succeeded int32 `json:"succeeded"`
 
 	// failed is the number of replicas of the present attempt that failed.
-	// +optional
 	Failed int32 `json:"failed"`
 }
 
 // CheckpointStatus is the newest checkpoint of a job.
 type CheckpointStatus struct {
 	// path of the checkpoint in its storage.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=9,displayName="Newest checkpoint",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Path string `json:"path,omitempty"`
 
 	// epoch that the checkpoint was taken in or after, from 1.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=10,displayName="Epoch of the newest checkpoint",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Epoch int32 `json:"epoch,omitempty"`
 
 	// step is the number of optimizer steps that the checkpoint holds.
-	// +optional
 	Step int64 `json:"step,omitempty"`
 
 	// sizeBytes is the size of the checkpoint in bytes.
-	// +optional
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
 
 	// time is when the checkpoint was made.
-	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
 
 	// claimName is the PersistentVolumeClaim that holds it, for storage type pvc.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=11,displayName="Claim that holds it",xDescriptors="urn:alm:descriptor:io.kubernetes:PersistentVolumeClaim"
 	ClaimName string `json:"claimName,omitempty"`
 
 	// kept is the number of valid checkpoints of the job in the storage.
-	// +optional
 	Kept int32 `json:"kept,omitempty"`
 
 	// restoredFrom is the checkpoint that the training started from: a path in the volume or a URI. It is empty when the
 	// training began at the first epoch.
-	// +optional
 	RestoredFrom string `json:"restoredFrom,omitempty"`
 
 	// restoredAttempt is the number of restarts before the training that started from restoredFrom.
-	// +optional
 	RestoredAttempt int32 `json:"restoredAttempt,omitempty"`
 
 	// skipped are checkpoints that cannot be used, because their files are not what their manifest says; the newest
 	// five at most.
-	// +optional
 	// +listType=map
 	// +listMapKey=path
 	// +kubebuilder:validation:MaxItems=5
 	Skipped []CheckpointSkipped `json:"skipped,omitempty"`
 
 	// request is the last checkpoint that was asked for by the annotation ml.example.com/checkpoint-now.
-	// +optional
 	Request *CheckpointRequest `json:"request,omitempty"`
 }
 
@@ -258,7 +214,6 @@ type CheckpointSkipped struct {
 	Path string `json:"path"`
 
 	// message says what is wrong with it.
-	// +optional
 	Message string `json:"message,omitempty"`
 }
 
@@ -274,11 +229,9 @@ type CheckpointRequest struct {
 	State CheckpointRequestState `json:"state"`
 
 	// path of the checkpoint in its storage, once it is there.
-	// +optional
 	Path string `json:"path,omitempty"`
 
 	// message says what the request waits for, or why it failed.
-	// +optional
 	Message string `json:"message,omitempty"`
 }
 
@@ -300,45 +253,36 @@ type ResumeSource struct {
 	URI string `json:"uri"`
 
 	// secretName is the Secret with the credentials of that storage.
-	// +optional
 	SecretName string `json:"secretName,omitempty"`
 }
 
 // ResourcesStatus is what the workers hold together.
 type ResourcesStatus struct {
 	// workers is the number of workers.
-	// +optional
 	Workers int32 `json:"workers,omitempty"`
 
 	// gpus is the number of GPUs of all workers.
-	// +optional
 	GPUs int32 `json:"gpus"`
 
 	// cpu is the sum of the CPU requests.
-	// +optional
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 
 	// memory is the sum of the memory requests.
-	// +optional
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// gpuUtilizationPercent is the GPU utilization last reported by replica 0, 0 to 100.
-	// +optional
 	GPUUtilizationPercent *float64 `json:"gpuUtilizationPercent,omitempty"`
 }
 
 // BestStatus is the best value so far of a metric.
 type BestStatus struct {
 	// metric is the name of the metric.
-	// +optional
 	Metric string `json:"metric,omitempty"`
 
 	// value is the best that the operator read.
-	// +optional
 	Value *float64 `json:"value,omitempty"`
 
 	// epoch that was in progress when the value was first read, from 1.
-	// +optional
 	Epoch int32 `json:"epoch,omitempty"`
 }
 
@@ -347,23 +291,18 @@ type BestStatus struct {
 // is 10 minutes old.
 type CostStatus struct {
 	// currency of the prices, for example USD: that of the first node with a price.
-	// +optional
 	Currency string `json:"currency,omitempty"`
 
 	// total is the sum so far, as a decimal number.
-	// +optional
 	Total string `json:"total,omitempty"`
 
 	// perHour is what the running workers cost per hour, as a decimal number.
-	// +optional
 	PerHour string `json:"perHour,omitempty"`
 
 	// unpricedWorkers is the number of running workers that are not in the sum, because their node has no price or one in
 	// another currency.
-	// +optional
 	UnpricedWorkers int32 `json:"unpricedWorkers,omitempty"`
 
 	// time up to which total counts.
-	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
 }

@@ -31,7 +31,6 @@ type TrainingJob struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec says what to train and how. Once the job exists only suspend, ttlSecondsAfterFinished, cleanupPolicy and,
@@ -40,7 +39,6 @@ type TrainingJob struct {
 	Spec TrainingJobSpec `json:"spec,omitzero"`
 
 	// status is what the operator observed. It is written by the operator only.
-	// +optional
 	// +kubebuilder:default={state: "Pending", phase: "Pending"}
 	Status TrainingJobStatus `json:"status,omitzero"`
 }
@@ -52,7 +50,6 @@ type TrainingJobList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard list metadata.
-	// +optional
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	// items are the TrainingJobs.

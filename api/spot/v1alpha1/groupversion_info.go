@@ -2,6 +2,7 @@
 // v1alpha1.
 //
 // +kubebuilder:object:generate=true
+// +kubebuilder:validation:Optional
 // +groupName=training.training.dcnlab.com
 package v1alpha1
 

@@ -32,7 +32,6 @@ type SpotInstanceJob struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec says what to run, how often, and how it is kept alive. All but what the containers
@@ -41,7 +40,6 @@ type SpotInstanceJob struct {
 	Spec SpotInstanceJobSpec `json:"spec,omitzero"`
 
 	// status is what the operator observed. It is written by the operator only.
-	// +optional
 	Status SpotInstanceJobStatus `json:"status,omitzero"`
 }
 
@@ -52,7 +50,6 @@ type SpotInstanceJobList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard list metadata.
-	// +optional
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	// items are the SpotInstanceJobs.
@@ -66,7 +63,6 @@ func (j *SpotInstanceJob) StatusConditions() *[]metav1.Condition { return &j.Sta
 // SpotInstanceJobSpec says what to run, how many times, and how it is kept alive.
 type SpotInstanceJobSpec struct {
 	// replicas is the number of Jobs that run at the same time, each for itself, 1 to 16. Default 2.
-	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
@@ -90,19 +86,16 @@ type SpotInstanceJobSpec struct {
 
 	// checkpointConfig says when checkpoints are taken and where they are kept. Default: none are taken, and a lost
 	// replica starts from nothing.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Checkpoints"
 	CheckpointConfig *CheckpointConfig `json:"checkpointConfig,omitempty"`
 
 	// spotInstanceVMRef names the SpotInstanceVM that creates instances when a replica finds no room. Default:
 	// none are created, and a replica waits for room.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Instances to create"
 	SpotInstanceVMRef *SpotInstanceVMReference `json:"spotInstanceVMRef,omitempty"`
 
 	// gcpCredentialsSecretRef names the Secret whose key credentials.json holds the service account key with which
 	// instances are created and checkpointStorage is written. Default: the operator's own workload identity.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Google Cloud credentials",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	GCPCredentialsSecretRef *SecretReference `json:"gcpCredentialsSecretRef,omitempty"`
 }
@@ -119,7 +112,6 @@ type CheckpointConfig struct {
 	CheckpointImageRepo string `json:"checkpointImageRepo,omitempty"`
 
 	// checkpointInterval is the time between two checkpoints, 1m to 168h. Default 30m.
-	// +optional
 	// +kubebuilder:default="30m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -129,7 +121,6 @@ type CheckpointConfig struct {
 	CheckpointInterval metav1.Duration `json:"checkpointInterval,omitzero"`
 
 	// retention is the number of newest checkpoints of each replica to keep, 1 to 100. Default 3.
-	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -138,18 +129,15 @@ type CheckpointConfig struct {
 
 	// checkpointRepoCredentialRef names the Secret of type kubernetes.io/dockerconfigjson with which images are pushed
 	// and pulled. Default: none.
-	// +optional
 	CheckpointRepoCredentialRef *SecretReference `json:"checkpointRepoCredentialRef,omitempty"`
 
 	// checkpointStorage keeps, beside the images, what the training itself saves. Default: none.
-	// +optional
 	CheckpointStorage *CheckpointStorage `json:"checkpointStorage,omitempty"`
 }
 
 // CheckpointStorage is a bucket for what the training itself saves.
 type CheckpointStorage struct {
 	// type of storage: gcs (the default), s3 or azure.
-	// +optional
 	// +kubebuilder:default=gcs
 	Type StorageType `json:"type,omitempty"`
 
@@ -161,7 +149,6 @@ type CheckpointStorage struct {
 	Bucket string `json:"bucket,omitempty"`
 
 	// pathPrefix is put in front of the names of all objects, for example experiments/bert.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	PathPrefix string `json:"pathPrefix,omitempty"`
 }
@@ -200,7 +187,6 @@ type SecretReference struct {
 	// namespace of the Secret. Default: the namespace of the object that refers to it. No other is allowed, since who
 	// may create this object need not be allowed to read Secrets elsewhere: the operator then sets Ready to False with
 	// reason SecretNotFound.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
@@ -209,18 +195,15 @@ type SecretReference struct {
 // SpotInstanceJobStatus is what the operator observed.
 type SpotInstanceJobStatus struct {
 	// observedGeneration is the metadata.generation that this status speaks of.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// phase of the job: Pending, Provisioning (a replica waits for an instance), Running, Recovering (a lost replica is
 	// being started again), Succeeded or Failed.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Phase",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	Phase JobPhase `json:"phase,omitempty"`
 
 	// conditions are Ready, CapacityAvailable, CheckpointAgentAvailable, Complete and Failed, each with a reason and a
 	// message.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -228,35 +211,28 @@ type SpotInstanceJobStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// activeReplicas is the number of replicas that run.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Replicas that run",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	ActiveReplicas int32 `json:"activeReplicas"`
 
 	// preemptionCount is the number of replicas lost to preemption so far.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Preemptions",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	PreemptionCount int32 `json:"preemptionCount,omitempty"`
 
 	// lastCheckpointTime is when the newest checkpoint of any replica was complete.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=4,displayName="Last checkpoint",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	LastCheckpointTime *metav1.Time `json:"lastCheckpointTime,omitempty"`
 
 	// lastCheckpointImage is the image of the newest checkpoint of any replica.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Image of the last checkpoint",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	LastCheckpointImage string `json:"lastCheckpointImage,omitempty"`
 
 	// startTime is when the first replica ran.
-	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the job Succeeded or Failed.
-	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// jobStatuses are the replicas.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
@@ -287,23 +263,18 @@ type ReplicaStatus struct {
 	Name string `json:"name,omitempty"`
 
 	// nodeName is the node on which the replica runs.
-	// +optional
 	NodeName string `json:"nodeName,omitempty"`
 
 	// phase of the replica: Pending, Running, Preempted (its node is being taken back), Succeeded or Failed.
-	// +optional
 	Phase ReplicaPhase `json:"phase,omitempty"`
 
 	// restartCount is the number of times that the replica was started again.
-	// +optional
 	RestartCount int32 `json:"restartCount,omitempty"`
 
 	// lastCheckpointTime is when the replica's newest checkpoint was complete.
-	// +optional
 	LastCheckpointTime *metav1.Time `json:"lastCheckpointTime,omitempty"`
 
 	// lastCheckpointImage is the image of the replica's newest checkpoint.
-	// +optional
 	LastCheckpointImage string `json:"lastCheckpointImage,omitempty"`
 }
 

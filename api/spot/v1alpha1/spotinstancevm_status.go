@@ -7,11 +7,9 @@ import (
 // SpotInstanceVMStatus is what the operator observed.
 type SpotInstanceVMStatus struct {
 	// observedGeneration is the metadata.generation that this status speaks of.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Ready, CapacityAvailable and CredentialsValid, each with a reason and a message.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -19,17 +17,14 @@ type SpotInstanceVMStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// instances is the number of instances that exist or are being created.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Instances",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Instances int32 `json:"instances"`
 
 	// readyInstances is the number of instances that are ready nodes.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=2,displayName="Ready nodes",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	ReadyInstances int32 `json:"readyInstances"`
 
 	// provisionedInstances are the instances, from the decision to create one until it is known to be gone.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=1000
@@ -38,7 +33,6 @@ type SpotInstanceVMStatus struct {
 
 	// zones are what was learned of the zones so far, for each zone and machine type that instances were asked for in, at
 	// most 32. The next instance is tried where it will probably cost least, interruptions included.
-	// +optional
 	// +listType=map
 	// +listMapKey=zone
 	// +listMapKey=machineType
@@ -56,60 +50,46 @@ type ProvisionedInstance struct {
 	Name string `json:"name,omitempty"`
 
 	// instanceID is the number that the provider gave the instance.
-	// +optional
 	InstanceID string `json:"instanceID,omitempty"`
 
 	// requestID makes the request to create the instance idempotent: it is written here before the request is sent.
-	// +optional
 	RequestID string `json:"requestID,omitempty"`
 
 	// zone of the instance.
-	// +optional
 	Zone string `json:"zone,omitempty"`
 
 	// provisioningModel of the instance: SPOT, or STANDARD after a fallback.
-	// +optional
 	ProvisioningModel ProvisioningModel `json:"provisioningModel,omitempty"`
 
 	// state of the instance in the provider's words (PROVISIONING, STAGING, RUNNING, STOPPING, TERMINATED, SUSPENDED and
 	// others), or PLANNED before the provider has granted it, or DELETING once its deletion is decided.
-	// +optional
 	State InstanceState `json:"state,omitempty"`
 
 	// joinedCluster says whether the instance is a node of the cluster.
-	// +optional
 	JoinedCluster bool `json:"joinedCluster,omitempty"`
 
 	// nodeName is the name of its node.
-	// +optional
 	NodeName string `json:"nodeName,omitempty"`
 
 	// internalIP is the address of the instance inside its network.
-	// +optional
 	InternalIP string `json:"internalIP,omitempty"`
 
 	// externalIP is the address of the instance on the Internet, if it has one.
-	// +optional
 	ExternalIP string `json:"externalIP,omitempty"`
 
 	// assignedJob is the job for which the instance was created, as kind/name, for example SpotInstanceJob/bert.
-	// +optional
 	AssignedJob string `json:"assignedJob,omitempty"`
 
 	// creationTime is when the instance was created.
-	// +optional
 	CreationTime *metav1.Time `json:"creationTime,omitempty"`
 
 	// readyTime is when its node was first ready, with all its GPUs.
-	// +optional
 	ReadyTime *metav1.Time `json:"readyTime,omitempty"`
 
 	// preemptionNoticeTime is when the provider said that it takes the instance back.
-	// +optional
 	PreemptionNoticeTime *metav1.Time `json:"preemptionNoticeTime,omitempty"`
 
 	// message is the last error that the provider or the instance reported.
-	// +optional
 	Message string `json:"message,omitempty"`
 }
 

@@ -29,7 +29,6 @@ type SpotInstanceVM struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec describes the instances. Except for gcp.project it can be changed; instances that exist stay as they are.
@@ -37,7 +36,6 @@ type SpotInstanceVM struct {
 	Spec SpotInstanceVMSpec `json:"spec,omitzero"`
 
 	// status is what the operator observed. It is written by the operator only.
-	// +optional
 	Status SpotInstanceVMStatus `json:"status,omitzero"`
 }
 
@@ -48,7 +46,6 @@ type SpotInstanceVMList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// metadata is the standard list metadata.
-	// +optional
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	// items are the SpotInstanceVMs.
@@ -75,7 +72,6 @@ type SpotInstanceVMSpec struct {
 	VMImage string `json:"vmImage,omitempty"`
 
 	// gpu are the GPUs attached to each instance. Default: those of the machine type, if any.
-	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="GPUs"
 	GPU *GPU `json:"gpu,omitempty"`
 
@@ -85,7 +81,6 @@ type SpotInstanceVMSpec struct {
 	GCP GCP `json:"gcp,omitzero"`
 
 	// maxInstances is the number of instances that may exist at a time, 1 to 1000. Default 2.
-	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -94,34 +89,29 @@ type SpotInstanceVMSpec struct {
 
 	// provisioningModel is SPOT, the default, for instances that the provider may take back at any time, or STANDARD
 	// for instances at full price.
-	// +optional
 	// +kubebuilder:default=SPOT
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Provisioning model",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:SPOT","urn:alm:descriptor:com.tectonic.ui:select:STANDARD"}
 	ProvisioningModel ProvisioningModel `json:"provisioningModel,omitempty"`
 
 	// allowStandardFallback creates an instance at full price when no zone has a spot instance to give. Default false.
-	// +optional
 	// +kubebuilder:default=false
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=12,displayName="Pay the full price when there is no spot instance",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	AllowStandardFallback *bool `json:"allowStandardFallback,omitempty"`
 
 	// startupScript runs on each instance at its first start, before it joins the cluster. At most 64 KiB. It is stored
 	// in the clear: keep secrets out of it.
-	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=13,displayName="Startup script",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	StartupScript string `json:"startupScript,omitempty"`
 
 	// kubeadmJoinConfig says how an instance becomes a node. Default: a bootstrap token that the operator makes for
 	// each instance and revokes afterwards, used by a startup script.
-	// +optional
 	// +kubebuilder:default={}
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=14,displayName="Joining the cluster",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	KubeadmJoinConfig KubeadmJoinConfig `json:"kubeadmJoinConfig,omitzero"`
 
 	// joinTimeout is the time from an instance's creation within which its node must be Ready and show its GPUs, 1m to
 	// 24h; after it the instance is deleted and another one tried. Default 15m.
-	// +optional
 	// +kubebuilder:default="15m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -132,7 +122,6 @@ type SpotInstanceVMSpec struct {
 
 	// idleTimeout is the time without a pod of a job after which an instance is deleted, 0s (at once) to 168h.
 	// Default 10m.
-	// +optional
 	// +kubebuilder:default="10m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -144,7 +133,6 @@ type SpotInstanceVMSpec struct {
 	// prices are what an instance costs in the zones, at most 64, each zone and provisioning model once. They order the
 	// zones together with how often these take instances back, and are written onto the nodes, from where the cost of
 	// jobs is worked out. Default: prices are not known, and all zones are taken to cost the same.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(other, (has(other.zone) ? other.zone : '') == (has(p.zone) ? p.zone : '') && other.provisioningModel == p.provisioningModel))",message="spec.prices: has two prices for one zone and provisioningModel: remove one of them"
@@ -152,7 +140,6 @@ type SpotInstanceVMSpec struct {
 	Prices []Price `json:"prices,omitempty"`
 
 	// priceCurrency of all prices, three letters, for example EUR. Default USD.
-	// +optional
 	// +kubebuilder:default=USD
 	// +kubebuilder:validation:MaxLength=3
 	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
@@ -207,7 +194,6 @@ type GCP struct {
 	Project string `json:"project,omitempty"`
 
 	// zone is where an instance is tried first, for example us-central1-a.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z]+-[a-z]+[0-9]+-[a-z]$`
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=7,displayName="Zone to try first",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gcp"}
@@ -215,7 +201,6 @@ type GCP struct {
 
 	// zones are tried after zone, in this order, when a zone has no instance to give or the quota is used up. At most
 	// 16, each once.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -225,7 +210,6 @@ type GCP struct {
 	Zones []string `json:"zones,omitempty"`
 
 	// region of the zone. Default: what the zone says. It is kept for manifests that name it.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z]+-[a-z]+[0-9]+$`
 	Region string `json:"region,omitempty"`
@@ -239,7 +223,6 @@ type GCP struct {
 	MachineType string `json:"machineType,omitempty"`
 
 	// diskSizeGB is the size of the boot disk in GB, 10 to 65536. Default 100.
-	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=65536
@@ -247,26 +230,22 @@ type GCP struct {
 	DiskSizeGB int32 `json:"diskSizeGB,omitempty"`
 
 	// diskType of the boot disk, for example pd-ssd or hyperdisk-balanced. Default pd-standard.
-	// +optional
 	// +kubebuilder:default=pd-standard
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^(pd|hyperdisk)(-[a-z]+)+$`
 	DiskType string `json:"diskType,omitempty"`
 
 	// network is the VPC network of the instances. Default: the network named default.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Network string `json:"network,omitempty"`
 
 	// subnetwork of network, in the region of the zones. Default: the one that the network has there.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Subnetwork string `json:"subnetwork,omitempty"`
 
 	// networkTags put the instances under the firewall rules for these tags. At most 64.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=63
@@ -275,7 +254,6 @@ type GCP struct {
 
 	// serviceAccount is the e-mail address of the service account as which programs on the instances act. Default:
 	// none, so that they can do nothing in the project.
-	// +optional
 	// +kubebuilder:validation:MaxLength=254
 	// +kubebuilder:validation:Pattern=`^[^@\s]+@[^@\s]+\.[a-z]+$`
 	ServiceAccount string `json:"serviceAccount,omitempty"`
@@ -283,7 +261,6 @@ type GCP struct {
 	// credentialsSecretRef names the Secret whose key credentials.json holds the service account key with which the
 	// operator creates and deletes the instances. Default: the gcpCredentialsSecretRef of the job, else the operator's
 	// own workload identity.
-	// +optional
 	CredentialsSecretRef *SecretReference `json:"credentialsSecretRef,omitempty"`
 }
 
@@ -293,14 +270,12 @@ type GCP struct {
 type KubeadmJoinConfig struct {
 	// method is StartupScript, the default, when the instance runs kubeadm join by itself at its first start, or SSH
 	// when the operator logs in and runs it.
-	// +optional
 	// +kubebuilder:default=StartupScript
 	Method JoinMethod `json:"method,omitempty"`
 
 	// tokenSecretRef is the name of a Secret in the namespace of the SpotInstanceVM with the keys token and, unless they
 	// are given here, ca-cert-hash and control-plane-endpoint. Default: the operator makes a token for each instance
 	// and revokes it once the node has joined.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
@@ -308,21 +283,18 @@ type KubeadmJoinConfig struct {
 
 	// caCertHash is the hash of the cluster's root certificate, as sha256: and 64 hexadecimal digits, by which an
 	// instance knows the right cluster. Default: that of the Secret, else of this cluster.
-	// +optional
 	// +kubebuilder:validation:MaxLength=71
 	// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[0-9a-f]{64}$')",message="spec.kubeadmJoinConfig.caCertHash: is not sha256: followed by 64 hexadecimal digits: take it from the output of kubeadm token create --print-join-command"
 	CACertHash string `json:"caCertHash,omitempty"`
 
 	// controlPlaneEndpoint is the host and port of the API server as an instance reaches it, for example
 	// 10.0.0.2:6443. Default: that of the Secret, else of the cluster-info ConfigMap.
-	// +optional
 	// +kubebuilder:validation:MaxLength=261
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9.-]+|[[][0-9A-Fa-f:.]+[]]):[0-9]{1,5}$')",messageExpression="\"spec.kubeadmJoinConfig.controlPlaneEndpoint: '\" + self + \"' is not host:port: write for example 10.0.0.2:6443, without https://\""
 	ControlPlaneEndpoint string `json:"controlPlaneEndpoint,omitempty"`
 
 	// ssh says how the operator logs in for method SSH. Default: user spot at port 22 with a key pair that the operator
 	// makes for each instance.
-	// +optional
 	SSH *SSH `json:"ssh,omitempty"`
 }
 
@@ -342,14 +314,12 @@ const (
 // publishes as a guest attribute.
 type SSH struct {
 	// user to log in as; it must be allowed to run sudo without a password. Default spot.
-	// +optional
 	// +kubebuilder:default=spot
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_-]*$`
 	User string `json:"user,omitempty"`
 
 	// port of the SSH server, 1 to 65535. Default 22.
-	// +optional
 	// +kubebuilder:default=22
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
@@ -357,6 +327,5 @@ type SSH struct {
 
 	// privateKeySecretRef names the Secret whose key ssh-privatekey holds the key to log in with. Default: one that the
 	// operator makes.
-	// +optional
 	PrivateKeySecretRef *SecretReference `json:"privateKeySecretRef,omitempty"`
 }

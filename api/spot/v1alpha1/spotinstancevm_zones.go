@@ -7,13 +7,11 @@ import (
 // Price is what an instance costs for an hour, as its user knows it: from the provider's price list or their own contract.
 type Price struct {
 	// zone that the price holds for. Default: every zone for which no other price is given.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z]+-[a-z]+[0-9]+-[a-z]$`
 	Zone string `json:"zone,omitempty"`
 
 	// provisioningModel that the price holds for: SPOT, the default, or STANDARD.
-	// +optional
 	// +kubebuilder:default=SPOT
 	ProvisioningModel ProvisioningModel `json:"provisioningModel,omitempty"`
 
@@ -42,45 +40,36 @@ type ZoneHistory struct {
 	MachineType string `json:"machineType,omitempty"`
 
 	// preemptions is the number of instances that the provider took back.
-	// +optional
 	Preemptions int64 `json:"preemptions"`
 
 	// instanceHours are the hours that instances ran until they were taken back or deleted, as a decimal number. Those that
 	// run now are not in it.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	InstanceHours string `json:"instanceHours,omitempty"`
 
 	// recentPreemptions are the preemptions weighted by their age at time, as a decimal number.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	RecentPreemptions string `json:"recentPreemptions,omitempty"`
 
 	// recentInstanceHours are the instanceHours weighted by their age at time, as a decimal number.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	RecentInstanceHours string `json:"recentInstanceHours,omitempty"`
 
 	// ratePerHour is how many preemptions are to be expected for each hour of an instance, as a decimal number, as it was
 	// estimated at time. A zone without a history is taken to be an average one: 0.1 preemptions per day.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	RatePerHour string `json:"ratePerHour,omitempty"`
 
 	// pricePerHour of a spot instance, from spec.prices.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	PricePerHour string `json:"pricePerHour,omitempty"`
 
 	// lastPreemptionTime is when the provider last said that it takes an instance back.
-	// +optional
 	LastPreemptionTime *metav1.Time `json:"lastPreemptionTime,omitempty"`
 
 	// lastStockoutTime is when the zone last had no instance to give.
-	// +optional
 	LastStockoutTime *metav1.Time `json:"lastStockoutTime,omitempty"`
 
 	// time up to which the sums count.
-	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
 }

@@ -74,11 +74,10 @@ func (s *signing) run(ctx context.Context, env func(string) string, out, problem
 	}
 	until := time.Now().Add(s.expires).UTC().Truncate(time.Second)
 	chosen, files, err := s.sign(ctx, from, problems)
-	var none *noneError
-	switch {
-	case errors.As(err, &none):
-		return exitError{err, exitNotFound}
-	case err != nil:
+	if _, none := errors.AsType[exitError](err); none {
+		return err
+	}
+	if err != nil {
 		return from.Explain(err)
 	}
 	if s.output == outputCurl {
@@ -116,9 +115,6 @@ func (s *signing) settle(env func(string) string) (*store.Store, error) {
 	return from, nil
 }
 
-// noneError says that there is no checkpoint to sign.
-type noneError struct{ error }
-
 // sign signs the checkpoint that is asked for, or the newest that is whole.
 func (s *signing) sign(ctx context.Context, from *store.Store, problems io.Writer) (store.Remote, []store.SignedFile, error) {
 	found, skipped, err := from.Find(ctx)
@@ -150,7 +146,7 @@ func (s *signing) sign(ctx context.Context, from *store.Store, problems io.Write
 	if len(why) > 0 {
 		text = fmt.Sprintf("no %s at %s is whole (%s)", what, from, strings.Join(why[:min(len(why), 3)], "; "))
 	}
-	return store.Remote{}, nil, &noneError{errors.New(text)}
+	return store.Remote{}, nil, exitError{errors.New(text), exitNotFound}
 }
 
 // writeCurl writes a configuration of curl that downloads the files into a directory of the checkpoint's name.

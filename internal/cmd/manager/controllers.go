@@ -153,7 +153,7 @@ func (s *setup) addTrainingJobs(ctx context.Context) error {
 	return errors.Join(
 		s.Add(scraper),
 		jobs.SetupWithManager(ctx, s.Manager, trainingjob.Options{Concurrency: s.concurrency, Reported: reported}),
-		s.register(metrics.NewTrainingJobStatus(s.GetCache(), s.metricsMaxJobs, clock.RealClock{}), metrics.NewSpotZones(s.GetCache())),
+		s.register(metrics.NewTrainingJobStatus(s.GetCache(), s.metricsMaxJobs, clock.RealClock{})),
 	)
 }
 
@@ -189,7 +189,7 @@ func (s *setup) addSpotInstanceVMs(ctx context.Context) error {
 	}
 	return errors.Join(
 		vms.SetupWithManager(ctx, s.Manager, spotinstancevm.Options{Concurrency: s.concurrency, ListInterval: s.controllers.cloudListInterval}),
-		s.register(metrics.NewSpotInstanceStatus(s.GetCache()), metrics.NewSpotConditions(s.GetCache(), s.metricsMaxJobs)),
+		s.register(metrics.NewSpotInstanceStatus(s.GetCache(), s.metricsMaxJobs)),
 	)
 }
 

@@ -136,7 +136,8 @@ func run(ctx context.Context, o options) error {
 	}
 	config.QPS, config.Burst = o.qps, o.burst
 
-	hooks, err := newWebhooks(o.webhooks, config, scheme)
+	o.settings.Namespace = o.webhooks.namespace
+	hooks, err := newWebhooks(o.webhooks, o.settings, config, scheme)
 	if err != nil {
 		return err
 	}
@@ -155,11 +156,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	o.settings.Namespace = o.webhooks.namespace
 	if err := addControllers(ctx, mgr, o); err != nil {
 		return err
 	}
-	if err := hooks.addTo(mgr, o.settings); err != nil {
+	if err := hooks.addTo(mgr); err != nil {
 		return err
 	}
 	if err := addStorageMigration(mgr, o); err != nil {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -113,25 +112,21 @@ func (o *webhookOptions) validate() error {
 	return fmt.Errorf("--webhook-cert-mode: %q is none of files, self and off", o.certMode)
 }
 
-// webhooks are the webhook server and what belongs to it; all nil when it is off.
+// webhooks are the webhook server, nil when it is off, and what keeps its certificate, nil when others do.
 type webhooks struct {
 	server  webhook.Server
 	rotator *certificate.Rotator
-	cluster client.Client
-	expires prometheus.Collector
-	trusted []string
 }
 
 // newWebhooks makes the server before the manager, which is given it.
-func newWebhooks(o webhookOptions, config *rest.Config, scheme *runtime.Scheme) (webhooks, error) {
+func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config, scheme *runtime.Scheme) (w webhooks, err error) {
 	if err := o.validate(); err != nil || o.certMode == certificateOff {
-		return webhooks{}, err
+		return w, err
 	}
 	cluster, err := trainingjobwebhook.NewCluster(config, scheme)
 	if err != nil {
-		return webhooks{}, err
+		return w, err
 	}
-	w := webhooks{cluster: cluster, trusted: o.trusted()}
 	serving := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // the server loads it again as it changes
 		pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"), filepath.Join(o.certDir, "tls.key"))
 		return &pair, err
@@ -148,40 +143,35 @@ func newWebhooks(o webhookOptions, config *rest.Config, scheme *runtime.Scheme) 
 		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = serving })
 	}
 	w.server = webhook.NewServer(options)
-	w.expires = metrics.NewCertificateExpiry(func() (time.Time, bool) {
+	trainingjobwebhook.Register(w.server, scheme, trainingjobwebhook.Options{
+		DefaultImage: settings.DefaultImage,
+		Check:        build.Check,
+		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
+		Cluster:      cluster,
+	})
+	aijobwebhook.Register(w.server, o.trusted())
+	agentworkflowwebhook.Register(w.server, scheme)
+	return w, ctrlmetrics.Registry.Register(metrics.NewCertificateExpiry(func() (time.Time, bool) {
 		pair, err := serving(nil)
 		if err != nil || pair.Leaf == nil {
 			return time.Time{}, false
 		}
 		return pair.Leaf.NotAfter, true
-	})
-	return w, nil
+	}))
 }
 
 // addTo has every replica of the manager serve the webhooks, the leader or not. A replica is ready once its server
 // answers with a certificate.
-func (w webhooks) addTo(mgr ctrl.Manager, settings build.Settings) error {
+func (w webhooks) addTo(mgr ctrl.Manager) error {
 	if w.server == nil {
 		return nil
 	}
-	trainingjobwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), trainingjobwebhook.Options{
-		DefaultImage: settings.DefaultImage,
-		Check:        build.Check,
-		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
-		Cluster:      w.cluster,
-	})
-	aijobwebhook.Register(mgr.GetWebhookServer(), aijobwebhook.Options{Trusted: w.trusted})
-	agentworkflowwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme())
-	if err := ctrlmetrics.Registry.Register(w.expires); err != nil {
-		return fmt.Errorf("register the metric of the webhooks' certificate: %w", err)
-	}
+	err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker())
 	if w.rotator != nil {
-		if err := mgr.Add(w.rotator); err != nil {
-			return fmt.Errorf("add the keeper of the webhooks' certificate: %w", err)
-		}
+		err = errors.Join(err, mgr.Add(w.rotator))
 	}
-	if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
-		return fmt.Errorf("add the webhooks' readiness check: %w", err)
+	if err != nil {
+		return fmt.Errorf("add the webhooks: %w", err)
 	}
 	return nil
 }

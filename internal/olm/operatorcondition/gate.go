@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -45,23 +46,19 @@ func (g *Gate) Check(*http.Request) error {
 // Start returns when the replica may be ready.
 func (g *Gate) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx).WithName("operator-condition")
-	for {
+	_ = wait.PollUntilContextCancel(ctx, g.retry, true, func(ctx context.Context) (open bool, _ error) {
 		err := g.pass(ctx)
 		if err == nil {
 			g.closed.Store(nil)
-			return nil
-		}
-		if ctx.Err() != nil {
-			return nil
+			return true, nil
 		}
 		g.closed.Store(&err)
-		log.Error(err, "Not ready until OLM knows whether the operator may be upgraded, will try again")
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(g.retry):
+		if ctx.Err() == nil {
+			log.Error(err, "Not ready until OLM knows whether the operator may be upgraded, will try again")
 		}
-	}
+		return false, nil
+	})
+	return nil
 }
 
 func (g *Gate) pass(ctx context.Context) error {

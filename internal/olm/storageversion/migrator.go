@@ -134,8 +134,10 @@ func (m *Migrator) reconcile(ctx context.Context, name string) (ctrl.Result, err
 	m.options.Progress.update(name, func(kind *kindProgress) {
 		kind.known, kind.need = true, need
 	})
-	if err := m.hold(ctx, name, need); err != nil {
-		return ctrl.Result{}, err
+	if hold := m.options.Hold; hold != nil {
+		if err := hold(ctx, verdict(map[string]kindProgress{name: {need: need}})); err != nil {
+			return ctrl.Result{}, fmt.Errorf("hold back upgrades of the operator, before the objects of %s are stored as %s: %w", name, need.to, err)
+		}
 	}
 	if wait := m.settling(crd); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
@@ -147,16 +149,6 @@ func (m *Migrator) reconcile(ctx context.Context, name string) (ctrl.Result, err
 func (m *Migrator) settled(name string) {
 	m.options.Metrics.Remaining(name, 0)
 	m.options.Progress.update(name, func(kind *kindProgress) { *kind = kindProgress{known: true} })
-}
-
-func (m *Migrator) hold(ctx context.Context, name string, n need) error {
-	if m.options.Hold == nil {
-		return nil
-	}
-	if err := m.options.Hold(ctx, verdict(map[string]kindProgress{name: {need: n}})); err != nil {
-		return fmt.Errorf("hold back upgrades of the operator, before the objects of %s are stored as %s: %w", name, n.to, err)
-	}
-	return nil
 }
 
 // settling returns how long to wait until the CRD has been known unchanged for long enough.

@@ -68,10 +68,14 @@ func (m *Migrator) rewriteAll(ctx context.Context, crd *apiextensionsv1.CustomRe
 	if err != nil {
 		return r.now.migrated, fmt.Errorf("go through the objects of %s: %w", r.crd, err)
 	}
-	if r.now.failed > 0 {
-		return r.now.migrated, r.failure()
+	if r.now.failed == 0 {
+		return r.now.migrated, nil
 	}
-	return r.now.migrated, nil
+	text := strings.Join(r.problems, "; ")
+	if more := r.now.failed - int64(len(r.problems)); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return r.now.migrated, fmt.Errorf("%d objects of %s failed: %s", r.now.failed, r.crd, text)
 }
 
 // page lists some objects. The API server forgets what a list was begun from after some minutes; it then offers to go on
@@ -130,14 +134,6 @@ func (r *round) visit(ctx context.Context, object *metav1.PartialObjectMetadata)
 		return fmt.Errorf("%d objects failed in a row: %w", r.failuresInARow, err)
 	}
 	return nil
-}
-
-func (r *round) failure() error {
-	text := strings.Join(r.problems, "; ")
-	if more := r.now.failed - int64(len(r.problems)); more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
-	}
-	return fmt.Errorf("%d objects of %s failed: %s", r.now.failed, r.crd, text)
 }
 
 // rewrite has the API server rewrite an object: a patch that changes nothing is stored when what is stored differs

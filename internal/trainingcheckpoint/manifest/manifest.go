@@ -39,8 +39,8 @@ func Invalid(format string, arguments ...any) error {
 
 // IsInvalid says whether err means that a checkpoint is not what it should be.
 func IsInvalid(err error) bool {
-	var invalid *InvalidError
-	return errors.As(err, &invalid)
+	_, invalid := errors.AsType[*InvalidError](err)
+	return invalid
 }
 
 // IsName says whether a directory of this name is a checkpoint: checkpoint-epoch-<n> or checkpoint-step-<n>.
@@ -82,12 +82,12 @@ type File struct {
 
 // Manifest is what a manifest says that the agent needs; Text has all of it.
 type Manifest struct {
-	Epoch   int32
-	Step    int64
-	Created time.Time
-	Files   []File
+	Epoch   int32     `json:"epoch"`
+	Step    int64     `json:"step"`
+	Created time.Time `json:"createdTime"`
+	Files   []File    `json:"files"`
 	// Text as it was read or made. A copy of a checkpoint gets the same, with all that its program wrote there.
-	Text []byte
+	Text []byte `json:"-"`
 }
 
 // SizeBytes of all files.
@@ -127,32 +127,24 @@ func SameFiles(a, b *Manifest) bool {
 	return len(a.Files) == len(b.Files) && !slices.ContainsFunc(b.Files, func(f File) bool { return !files[f] })
 }
 
-// document is the JSON form.
-type document struct {
-	Epoch       *int32    `json:"epoch"`
-	Step        *int64    `json:"step"`
-	CreatedTime time.Time `json:"createdTime"`
-	Files       []File    `json:"files"`
-}
-
 // Parse reads a manifest and checks that it makes sense. Its errors are InvalidErrors.
 func Parse(text []byte) (*Manifest, error) {
-	var d document
-	if err := json.Unmarshal(text, &d); err != nil {
+	m := &Manifest{Epoch: -1, Step: -1, Text: text} // until it says them
+	if err := json.Unmarshal(text, m); err != nil {
 		return nil, Invalid("its %s cannot be read: %v", FileName, err)
 	}
-	if d.Epoch == nil || d.Step == nil || *d.Epoch < 0 || *d.Step < 0 {
+	if m.Epoch < 0 || m.Step < 0 {
 		return nil, Invalid("its %s lacks epoch or step, which must be numbers from 0", FileName)
 	}
-	if d.CreatedTime.IsZero() {
+	if m.Created.IsZero() {
 		return nil, Invalid("its %s lacks createdTime", FileName)
 	}
-	if len(d.Files) == 0 {
+	if len(m.Files) == 0 {
 		return nil, Invalid("its %s lists no files", FileName)
 	}
 	seen := map[string]bool{}
-	for i := range d.Files {
-		f := &d.Files[i]
+	for i := range m.Files {
+		f := &m.Files[i]
 		f.SHA256 = strings.ToLower(f.SHA256)
 		switch {
 		case !fs.ValidPath(f.Path) || f.Path == "." || strings.Contains(f.Path, `\`):
@@ -173,19 +165,16 @@ func Parse(text []byte) (*Manifest, error) {
 			}
 		}
 	}
-	return &Manifest{Epoch: *d.Epoch, Step: *d.Step, Created: d.CreatedTime, Files: d.Files, Text: text}, nil
+	return m, nil
 }
 
 // made is the JSON form of a manifest for a checkpoint whose program wrote none.
 type made struct {
-	Version     int       `json:"version"`
-	Name        string    `json:"name"`
-	CreatedTime time.Time `json:"createdTime"`
-	Epoch       int32     `json:"epoch"`
-	Step        int64     `json:"step"`
-	MadeBy      string    `json:"madeBy"`
-	SizeBytes   int64     `json:"sizeBytes"`
-	Files       []File    `json:"files"`
+	Version   int    `json:"version"`
+	Name      string `json:"name"`
+	MadeBy    string `json:"madeBy"`
+	SizeBytes int64  `json:"sizeBytes"`
+	*Manifest
 }
 
 // New makes the manifest of a checkpoint whose program wrote none. Epoch and step are those in its name, so that the
@@ -194,13 +183,7 @@ func New(name string, created time.Time, files []File) (*Manifest, error) {
 	epoch, step := position(name)
 	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	m := &Manifest{Epoch: epoch, Step: step, Created: created.UTC().Truncate(time.Second), Files: files}
-	text, err := json.MarshalIndent(made{
-		Version: 1, Name: name, CreatedTime: m.Created, Epoch: epoch, Step: step,
-		MadeBy: "checkpoint-agent", SizeBytes: m.SizeBytes(), Files: files,
-	}, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	m.Text = text
-	return m, nil
+	var err error
+	m.Text, err = json.MarshalIndent(made{1, name, "checkpoint-agent", m.SizeBytes(), m}, "", "  ")
+	return m, err
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 )
 
@@ -45,11 +46,8 @@ func Read(dir *os.Root) (*Manifest, error) {
 // ofThePath says whether an error lies in the path itself, as one that leads out of the checkpoint or through a file, and so
 // stays as it is; a disk or a server may work again.
 func ofThePath(err error) bool {
-	if err == nil {
-		return false
-	}
-	var number syscall.Errno
-	return !errors.As(err, &number) || number == syscall.ENOTDIR || number == syscall.ELOOP || number == syscall.ENAMETOOLONG
+	number, ofSystem := errors.AsType[syscall.Errno](err)
+	return err != nil && (!ofSystem || slices.Contains([]syscall.Errno{syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG}, number))
 }
 
 func checkSize(dir *os.Root, f File) error {

@@ -5,6 +5,8 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -112,6 +114,21 @@ type Problem struct {
 	Reason  Reason    `json:"reason"`
 	Message string    `json:"message"`
 	Since   time.Time `json:"since"`
+}
+
+// NewProblem makes a problem that a Report does not name yet.
+func NewProblem(reason Reason, format string, arguments ...any) *Problem {
+	return &Problem{Reason: reason, Message: fmt.Sprintf(format, arguments...)}
+}
+
+func (p *Problem) Error() string { return p.Message }
+
+// Cut shortens a text to at most so many bytes and an ellipsis.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // RequestState is how far a request for a checkpoint is.

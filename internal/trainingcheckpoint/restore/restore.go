@@ -45,12 +45,8 @@ type Result struct {
 	Skipped []report.Skipped
 }
 
-// NotFoundError says that there is nothing to resume from.
-type NotFoundError struct{ Message string }
-
-func (e *NotFoundError) Error() string { return e.Message }
-
-// Run does it once. All errors but NotFoundError may go away by themselves.
+// Run does it once. All errors may go away by themselves but a report.Problem with the reason CheckpointNotFound: there is nothing to
+// resume from.
 func Run(ctx context.Context, s Settings) (Result, error) {
 	var r Result
 	if err := own(ctx, s, &r); err != nil || r.Restored != nil {
@@ -59,9 +55,7 @@ func Run(ctx context.Context, s Settings) (Result, error) {
 	var err error
 	switch {
 	case s.ResumeStore != nil:
-		err = resumeFromStore(ctx, s, &r)
-		var none *NotFoundError
-		if err != nil && !errors.As(err, &none) {
+		if err = resumeFromStore(ctx, s, &r); err != nil {
 			err = s.ResumeStore.Explain(err) // in the words of this store, and not of the job's own
 		}
 	case s.ResumePath != "":
@@ -221,8 +215,7 @@ func fetch(ctx context.Context, from *store.Store, remote store.Remote, to volum
 			return err
 		}
 	}
-	_, err := from.Fetch(ctx, remote, to.Path)
-	return err
+	return from.Fetch(ctx, remote, to.Path)
 }
 
 // Describe is a checkpoint in the words of a report.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/volume"
 )
 
@@ -117,7 +118,7 @@ func (s Settings) nothing(where string, r *Result) error {
 		}
 		why = fmt.Sprintf("no checkpoint is valid (%s)", strings.Join(parts, "; "))
 	}
-	return &NotFoundError{Message: fmt.Sprintf(
+	return report.NewProblem(report.ReasonCheckpointNotFound,
 		"spec.checkpoint.resumeFrom: at %s %s: name a checkpoint, or a directory with one at most two levels below, or remove resumeFrom",
-		where, why)}
+		where, why)
 }

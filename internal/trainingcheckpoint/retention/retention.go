@@ -56,20 +56,8 @@ func Surplus(all []Checkpoint, keep int, spared func(name string) bool) []string
 	return doomed
 }
 
-// Blob is a content in an object store.
-type Blob struct {
-	SHA256  string
-	Changed time.Time
-}
-
-// Unreferenced returns the blobs that no manifest refers to and that were written more than margin before now. The margin
-// is for blobs whose manifest is not written yet. now must be of the clock that Changed is of.
-func Unreferenced(blobs []Blob, referenced func(sha256 string) bool, now time.Time, margin time.Duration) []string {
-	var doomed []string
-	for _, b := range blobs {
-		if !referenced(b.SHA256) && b.Changed.Before(now.Add(-margin)) {
-			doomed = append(doomed, b.SHA256)
-		}
-	}
-	return doomed
+// IsUnreferenced says whether a content that was written at a time is to be deleted: no manifest refers to it, and it was written more than
+// margin before now. The margin is for contents whose manifest is not written yet. Both times must be of one clock.
+func IsUnreferenced(referenced bool, written, now time.Time, margin time.Duration) bool {
+	return !referenced && written.Before(now.Add(-margin))
 }

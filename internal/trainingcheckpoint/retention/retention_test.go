@@ -44,10 +44,7 @@ func TestSurplus(t *testing.T) {
 }
 
 func TestUnreferenced(t *testing.T) {
-	blobs := []retention.Blob{
-		{SHA256: "old", Changed: noon.Add(-2 * time.Hour)}, {SHA256: "used", Changed: noon.Add(-2 * time.Hour)},
-		{SHA256: "new", Changed: noon.Add(-time.Minute)},
-	}
-	got := retention.Unreferenced(blobs, func(sum string) bool { return sum == "used" }, noon, time.Hour)
-	assert.Equal(t, []string{"old"}, got)
+	assert.True(t, retention.IsUnreferenced(false, noon.Add(-2*time.Hour), noon, time.Hour), "old")
+	assert.False(t, retention.IsUnreferenced(true, noon.Add(-2*time.Hour), noon, time.Hour), "used")
+	assert.False(t, retention.IsUnreferenced(false, noon.Add(-time.Minute), noon, time.Hour), "new")
 }

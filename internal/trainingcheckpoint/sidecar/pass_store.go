@@ -46,7 +46,7 @@ func (y *syncer) passStore(ctx context.Context, local map[string]*manifest.Manif
 	if err := y.pruneStore(ctx, area); err != nil {
 		return err
 	}
-	return y.pruneSent(area, local)
+	return y.pruneLocal(local, y.lacking(area, local))
 }
 
 // notePresent leaves out what the directory has under the name of another valid checkpoint in the store, as a program has it
@@ -174,41 +174,34 @@ func (y *syncer) pruneStore(ctx context.Context, area *store.Area) error {
 	return err
 }
 
-// pruneSent deletes checkpoints in the directory beyond the number to keep: those that are in the store, and those that
-// are too old to be sent.
-func (y *syncer) pruneSent(area *store.Area, local map[string]*manifest.Manifest) error {
-	pending := y.lacking(area, local)
-	var all []retention.Checkpoint
-	for name, m := range local {
-		if !slices.Contains(pending, name) {
-			all = append(all, retention.Checkpoint{Name: name, Manifest: m, Valid: true, Changed: y.changed(name)})
-		}
-	}
-	return y.pruneLocal(all)
-}
-
 // pruneUnsent keeps the directory from filling up while the store cannot be used: beyond the newest checkpoints to keep, which
 // it verifies first, the others would not be sent any more.
 func (y *syncer) pruneUnsent(ctx context.Context, local map[string]*manifest.Manifest) error {
 	if y.Retention <= 0 || len(local) <= y.Retention {
 		return nil
 	}
-	var all []retention.Checkpoint
-	for name, m := range local {
+	var invalid []string
+	for name := range local {
 		_, err := y.verified.Check(ctx, name)
-		if err != nil && !manifest.IsInvalid(err) {
+		switch {
+		case manifest.IsInvalid(err):
+			invalid = append(invalid, name)
+		case err != nil:
 			return nil // it may be gone; the next pass looks again
 		}
-		if err == nil {
+	}
+	return y.pruneLocal(local, invalid)
+}
+
+// pruneLocal deletes checkpoints in the directory beyond the number to keep, except those that are yet to be sent or seen to, and damaged
+// ones that are older than all that is kept, as nothing else would delete them.
+func (y *syncer) pruneLocal(local map[string]*manifest.Manifest, except []string) error {
+	var all []retention.Checkpoint
+	for name, m := range local {
+		if !slices.Contains(except, name) {
 			all = append(all, retention.Checkpoint{Name: name, Manifest: m, Valid: true, Changed: y.changed(name)})
 		}
 	}
-	return y.pruneLocal(all)
-}
-
-// pruneLocal deletes those of these valid checkpoints in the directory that are beyond the number to keep, and damaged ones that are
-// older than all that is kept, as nothing else would delete them.
-func (y *syncer) pruneLocal(all []retention.Checkpoint) error {
 	y.protect(retention.Valid(all))
 	for name, bad := range y.bad {
 		if !bad.other {

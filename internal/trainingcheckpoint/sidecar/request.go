@@ -18,7 +18,7 @@ func (y *syncer) request(id string) {
 	y.status.change(func(r *report.Report) {
 		r.Request = &report.Request{ID: id, State: report.RequestPending}
 		if err != nil {
-			r.Request.State, r.Request.Message = report.RequestFailed, cut(y.explain(err).Message, 500)
+			r.Request.State, r.Request.Message = report.RequestFailed, report.Cut(y.explain(err).Message, 500)
 		}
 	})
 	y.Log.Info("a checkpoint was asked for", "id", id)
@@ -53,11 +53,11 @@ func (y *syncer) answerRequest(stored []retention.Checkpoint) {
 	bad, damaged := y.bad[a.Checkpoint]
 	switch {
 	case a.Error != "" || a.Checkpoint == "":
-		outcome.State, outcome.Message = report.RequestFailed, cut("the training could not take it: "+a.Error, 500)
+		outcome.State, outcome.Message = report.RequestFailed, report.Cut("the training could not take it: "+a.Error, 500)
 	case slices.ContainsFunc(stored, func(c retention.Checkpoint) bool { return c.Name == a.Checkpoint }):
 		outcome.State, outcome.Path = report.RequestDone, y.path(a.Checkpoint)
 	case damaged:
-		outcome.State, outcome.Message = report.RequestFailed, cut("the training took "+a.Checkpoint+", but "+bad.why, 500)
+		outcome.State, outcome.Message = report.RequestFailed, report.Cut("the training took "+a.Checkpoint+", but "+bad.why, 500)
 	case !y.Directory.Exists(a.Checkpoint):
 		outcome.State, outcome.Message = report.RequestFailed, a.Checkpoint+" was deleted before it was in the storage"
 	default:

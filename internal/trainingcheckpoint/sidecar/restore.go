@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,8 +28,8 @@ func Restore(ctx context.Context, s Settings) error {
 	go serve(serving, s.Address, status, nil, s.Log)
 
 	result, err := restoreUntilDone(ctx, s, status)
-	var none *restore.NotFoundError
-	if err != nil && !errors.As(err, &none) {
+	none, notFound := errors.AsType[*report.Problem](err)
+	if err != nil && !notFound {
 		return errors.Join(err, status.leave(s.TerminationPath))
 	}
 	status.change(func(r *report.Report) {
@@ -38,8 +39,8 @@ func Restore(ctx context.Context, s Settings) error {
 			r.Newest = nil
 		}
 	})
-	if none != nil {
-		status.problem(&store.Error{Reason: report.ReasonCheckpointNotFound, Message: none.Message}, time.Now())
+	if notFound {
+		status.problem(none, time.Now())
 		s.Log.Error("there is nothing to resume from", "why", none.Message)
 		return errors.Join(ErrNotFound, status.leave(s.TerminationPath))
 	}
@@ -54,19 +55,22 @@ func Restore(ctx context.Context, s Settings) error {
 	return status.leave(s.TerminationPath)
 }
 
+// restoreUntilDone tries until it is done, or there is nothing to resume from, which is the error then.
 func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.Result, error) {
 	backoff := s.newBackoff()
 	for {
 		result, err := restore.Run(ctx, s.Settings)
-		var none *restore.NotFoundError
-		if err == nil || errors.As(err, &none) {
+		if err == nil {
 			status.problem(nil, time.Now())
-			return result, err
-		}
-		if ctx.Err() != nil {
-			return result, ctx.Err()
+			return result, nil
 		}
 		problem := s.explain(err)
+		switch {
+		case problem.Reason == report.ReasonCheckpointNotFound:
+			return result, problem
+		case ctx.Err() != nil:
+			return result, ctx.Err()
+		}
 		if status.problem(problem, time.Now()) {
 			s.Log.Warn("the checkpoint cannot be restored yet", "reason", problem.Reason, "message", problem.Message)
 		}
@@ -82,21 +86,14 @@ func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.
 }
 
 // explain puts an error into words, by the store that is most likely its origin.
-func (s Settings) explain(err error) *store.Error {
-	var known *store.Error
-	if errors.As(err, &known) {
-		return known
+func (s Settings) explain(err error) *report.Problem {
+	if origin := cmp.Or(s.Store, s.ResumeStore); origin != nil {
+		return origin.Explain(err)
 	}
-	if known := store.ExplainVolume(err); known != nil {
-		return known
+	if local := store.ExplainVolume(err); local != nil {
+		return local
 	}
-	switch {
-	case s.Store != nil:
-		return s.Store.Explain(err)
-	case s.ResumeStore != nil:
-		return s.ResumeStore.Explain(err)
-	}
-	return &store.Error{Reason: report.ReasonStorageError, Message: cut(err.Error(), 500)}
+	return &report.Problem{Reason: report.ReasonStorageError, Message: report.Cut(err.Error(), 500)}
 }
 
 // restoredFile tells the sidecar what the init container of the same pod has restored.

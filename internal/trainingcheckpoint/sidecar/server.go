@@ -3,12 +3,13 @@ package sidecar
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/volume"
@@ -38,17 +39,15 @@ func serve(ctx context.Context, address string, s *status, request func(id strin
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err == nil {
 			err = server.Serve(listener)
 		}
-		if errors.Is(err, http.ErrServerClosed) || ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			log.Warn("the agent's report cannot be served; trying again", "error", err.Error())
 		}
-		log.Warn("the agent's report cannot be served; trying again", "error", err.Error())
-		sleep(ctx, 5*time.Second)
-	}
+	}, 5*time.Second)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

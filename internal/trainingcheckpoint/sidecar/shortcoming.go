@@ -2,18 +2,16 @@ package sidecar
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
 )
 
 // shortcoming is what is wrong although the storage works: the training's newest checkpoint is damaged, or the volume has
 // no room for another one.
-func (y *syncer) shortcoming() *store.Error {
+func (y *syncer) shortcoming() *report.Problem {
 	newest := y.status.snapshot().Newest
 	for _, name := range slices.Sorted(maps.Keys(y.bad)) {
 		bad := y.bad[name]
@@ -24,17 +22,17 @@ func (y *syncer) shortcoming() *store.Error {
 		if newest != nil {
 			kept = "the newest valid one is " + newest.Path
 		}
-		return &store.Error{Reason: report.ReasonCorruptCheckpoint, Message: fmt.Sprintf(
-			"the training wrote %s, but %s: it does not count, and %s: check how the program writes checkpoints, and the volume", name, bad.why, kept)}
+		return report.NewProblem(report.ReasonCorruptCheckpoint,
+			"the training wrote %s, but %s: it does not count, and %s: check how the program writes checkpoints, and the volume", name, bad.why, kept)
 	}
 	if newest == nil {
 		return nil
 	}
 	free, err := y.Directory.Free()
 	if err == nil && free < newest.SizeBytes {
-		return &store.Error{Reason: report.ReasonVolumeFull, Message: fmt.Sprintf(
+		return report.NewProblem(report.ReasonVolumeFull,
 			"%s has %d bytes left, but the next checkpoint needs about %d: enlarge the volume, lower spec.checkpoint.retention, or delete what is not needed",
-			y.Directory.Path, free, newest.SizeBytes)}
+			y.Directory.Path, free, newest.SizeBytes)
 	}
 	return nil
 }

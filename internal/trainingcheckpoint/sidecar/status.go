@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/utils/ptr"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
-	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/store"
 )
 
 // maxSkipped is how many damaged checkpoints a report names.
@@ -52,12 +50,12 @@ func (s *status) snapshot() report.Report {
 
 // problem sets what keeps the agent from its work, nil for nothing, and says whether that changed. The time since when
 // it is so stays while the reason does.
-func (s *status) problem(e *store.Error, now time.Time) (changed bool) {
+func (s *status) problem(e *report.Problem, now time.Time) (changed bool) {
 	s.change(func(r *report.Report) {
 		before := r.Problem
 		r.Problem = nil
 		if e != nil {
-			r.Problem = &report.Problem{Reason: e.Reason, Message: cut(e.Message, 1000), Since: now.UTC().Truncate(time.Second)}
+			r.Problem = &report.Problem{Reason: e.Reason, Message: report.Cut(e.Message, 1000), Since: now.UTC().Truncate(time.Second)}
 			if before != nil && before.Reason == e.Reason {
 				r.Problem.Since = before.Since
 			}
@@ -103,35 +101,35 @@ func (s *status) write(path string) error {
 // left out first.
 func Message(r report.Report) []byte {
 	r.Skipped = slices.Clone(r.Skipped)
+	var steps []func()
 	for _, most := range []int{1000, 300, 100} {
-		for i := range r.Skipped {
-			r.Skipped[i].Message = cut(r.Skipped[i].Message, most)
+		steps = append(steps, func() {
+			for i := range r.Skipped {
+				r.Skipped[i].Message = report.Cut(r.Skipped[i].Message, most)
+			}
+		})
+	}
+	for range r.Skipped {
+		steps = append(steps, func() { r.Skipped = r.Skipped[:len(r.Skipped)-1] })
+	}
+	steps = append(steps, func() {
+		if r.Problem != nil {
+			r.Problem = new(*r.Problem)
+			r.Problem.Message = report.Cut(r.Problem.Message, 400)
 		}
-		if text := encode(r); len(text) <= report.MaxTerminationBytes {
-			return text
+		if r.Request != nil {
+			r.Request = new(*r.Request)
+			r.Request.Message = report.Cut(r.Request.Message, 200)
+		}
+	}, func() { r.Restored, r.Request = nil, nil })
+	var text []byte
+	for _, step := range steps {
+		step()
+		if text = encode(r); len(text) <= report.MaxTerminationBytes {
+			break
 		}
 	}
-	for len(r.Skipped) > 0 {
-		r.Skipped = r.Skipped[:len(r.Skipped)-1]
-		if text := encode(r); len(text) <= report.MaxTerminationBytes {
-			return text
-		}
-	}
-	if r.Problem != nil {
-		p := *r.Problem
-		p.Message = cut(p.Message, 400)
-		r.Problem = &p
-	}
-	if r.Request != nil {
-		request := *r.Request
-		request.Message = cut(request.Message, 200)
-		r.Request = &request
-	}
-	if text := encode(r); len(text) <= report.MaxTerminationBytes {
-		return text
-	}
-	r.Restored, r.Request = nil, nil
-	return encode(r)
+	return text
 }
 
 func encode(r report.Report) []byte {
@@ -140,12 +138,4 @@ func encode(r report.Report) []byte {
 		panic(err)
 	}
 	return text
-}
-
-// cut shortens a text to at most so many bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }

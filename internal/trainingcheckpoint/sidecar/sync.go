@@ -125,20 +125,11 @@ func (y *syncer) finish(work context.Context) {
 				return
 			}
 		}
-		if !y.worthWaiting(err) {
+		if reason := y.problem(err).Reason; reason != report.ReasonStorageUnreachable && reason != report.ReasonStorageError {
 			return
 		}
 		sleep(work, backoff.Step())
 	}
-}
-
-// worthWaiting says whether an error may go away within a grace period.
-func (y *syncer) worthWaiting(err error) bool {
-	if errors.Is(err, store.ErrSuperseded) {
-		return false
-	}
-	reason := y.explain(err).Reason
-	return reason == report.ReasonStorageUnreachable || reason == report.ReasonStorageError
 }
 
 // pass looks once and does what is to be done.
@@ -216,17 +207,21 @@ func (y *syncer) path(name string) string {
 	return y.Directory.Join(name)
 }
 
-// tell reports how a pass went.
-func (y *syncer) tell(err error) {
-	var problem *store.Error
+// problem is what an error of a pass means, or what is wrong although there was none; nil for nothing.
+func (y *syncer) problem(err error) *report.Problem {
 	switch {
 	case errors.Is(err, store.ErrSuperseded):
-		problem = &store.Error{Reason: report.ReasonSuperseded, Message: "a later attempt of the job has begun, which keeps the checkpoints now: this pod no longer writes to the storage"}
+		return report.NewProblem(report.ReasonSuperseded,
+			"a later attempt of the job has begun, which keeps the checkpoints now: this pod no longer writes to the storage")
 	case err != nil:
-		problem = y.explain(err)
-	default:
-		problem = y.shortcoming()
+		return y.explain(err)
 	}
+	return y.shortcoming()
+}
+
+// tell reports how a pass went.
+func (y *syncer) tell(err error) {
+	problem := y.problem(err)
 	if y.status.problem(problem, time.Now()) {
 		if problem == nil {
 			y.Log.Info("the storage works again")

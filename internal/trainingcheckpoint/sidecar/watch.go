@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/volume"
 )
@@ -21,11 +22,9 @@ func watch(ctx context.Context, d volume.Directory, changed func(), log *slog.Lo
 		return
 	}
 	defer func() { _ = watcher.Close() }()
-	for watcher.Add(d.Path) != nil { // it is not there yet
-		sleep(ctx, 2*time.Second)
-		if ctx.Err() != nil {
-			return
-		}
+	exists := func(context.Context) (bool, error) { return watcher.Add(d.Path) == nil, nil }
+	if wait.PollUntilContextCancel(ctx, 2*time.Second, true, exists) != nil {
+		return
 	}
 	changed()
 	for {

@@ -65,15 +65,9 @@ func (a *Area) Find(name string) (retention.Checkpoint, bool) {
 	return a.Checkpoints[i], true
 }
 
-// has says whether the content of a file is in the area, whole as far as is known.
-func (a *Area) has(f manifest.File) bool {
-	b, ok := a.blobs[f.SHA256]
-	return ok && b.size == f.Size && !a.corrupt[f.SHA256]
-}
-
-// wrong says what is wrong with a checkpoint in the area; empty when it is whole.
-func (a *Area) wrong(m *manifest.Manifest) string {
-	for _, f := range m.Files {
+// wrong says what is wrong with the content of files in the area; empty when all are there, and whole as far as is known.
+func (a *Area) wrong(files ...manifest.File) string {
+	for _, f := range files {
 		b, ok := a.blobs[f.SHA256]
 		switch {
 		case !ok:
@@ -131,7 +125,7 @@ func (a *Area) add(name string, m parsed, changed time.Time) {
 		for _, f := range m.manifest.Files {
 			a.refs[f.SHA256] = true
 		}
-		if why := a.wrong(m.manifest); why != "" {
+		if why := a.wrong(m.manifest.Files...); why != "" {
 			a.Why[name] = why
 		}
 	}

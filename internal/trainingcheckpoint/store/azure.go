@@ -62,8 +62,8 @@ func azureClient(l Location, c credentials, address, account string, common azco
 	case c != nil:
 		key, err := azblob.NewSharedKeyCredential(account, c[keyAzureKey])
 		if err != nil { // its text may repeat the key
-			return nil, &Error{Reason: report.ReasonCredentialsMissing, Message: fmt.Sprintf(
-				"%s of the Secret for %s is no key of a storage account: put one of its two access keys there", keyAzureKey, l.at())}
+			return nil, report.NewProblem(report.ReasonCredentialsMissing,
+				"%s of the Secret for %s is no key of a storage account: put one of its two access keys there", keyAzureKey, l.at())
 		}
 		return container.NewClientWithSharedKeyCredential(address, key, options)
 	}

@@ -22,15 +22,12 @@ func (s *Store) Collect(ctx context.Context, attempt int, margin time.Duration) 
 	if area.Writer > attempt {
 		return ErrSuperseded
 	}
-	var blobs []retention.Blob
-	for sum, o := range area.blobs {
-		if !area.unsure { // what is not known to be referred to must not go on a single answer
-			blobs = append(blobs, retention.Blob{SHA256: sum, Changed: o.changed})
-		}
-	}
 	var doomed []string
-	for _, sum := range retention.Unreferenced(blobs, func(sum string) bool { return area.refs[sum] }, area.marks[attempt], margin) {
-		doomed = append(doomed, s.blobKey(sum))
+	for sum, o := range area.blobs {
+		// What is not known to be referred to must not go on a single answer.
+		if !area.unsure && retention.IsUnreferenced(area.refs[sum], o.changed, area.marks[attempt], margin) {
+			doomed = append(doomed, s.blobKey(sum))
+		}
 	}
 	for sum := range area.corrupt {
 		if _, there := area.blobs[sum]; !there {

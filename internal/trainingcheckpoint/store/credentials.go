@@ -63,6 +63,6 @@ func (c credentials) missing(l Location) error {
 	if len(lacking) == 0 {
 		return nil
 	}
-	return &Error{Reason: report.ReasonCredentialsMissing, Message: fmt.Sprintf(
-		"there are no credentials for %s: create the Secret that secretRef names with the key %s", l.at(), strings.Join(lacking, " and "))}
+	return report.NewProblem(report.ReasonCredentialsMissing,
+		"there are no credentials for %s: create the Secret that secretRef names with the key %s", l.at(), strings.Join(lacking, " and "))
 }

@@ -35,9 +35,9 @@ const (
 	filesAtOnce   = 4
 )
 
-// Download brings a checkpoint into the new directory target, which the caller renames when all is there. Every file is
-// compared with its size and SHA-256; an InvalidError says what differs.
-func (s *Store) Download(ctx context.Context, r Remote, target string) error {
+// download brings a checkpoint into the new directory target. Every file is compared with its size and SHA-256; an InvalidError says what
+// differs.
+func (s *Store) download(ctx context.Context, r Remote, target string) error {
 	if path.Base(path.Dir(r.key)) == folderCheckpoints {
 		defer s.reading(ctx, r.key)()
 	}
@@ -203,25 +203,25 @@ func readPiece(ctx context.Context, bucket *blob.Bucket, key string, f manifest.
 }
 
 // Fetch brings a checkpoint into folder under its name: first under a hidden name, then, once all of it is there and on
-// the disk, renamed. What lies there under that name must have been moved away before.
-func (s *Store) Fetch(ctx context.Context, r Remote, folder string) (string, error) {
+// the disk, renamed. What lies there under that name must have been moved away before. An InvalidError says what of it is damaged.
+func (s *Store) Fetch(ctx context.Context, r Remote, folder string) error {
 	hidden := filepath.Join(folder, volume.RestoringPrefix+r.Name)
 	if err := os.RemoveAll(hidden); err != nil {
-		return "", err
+		return err
 	}
 	if err := (volume.Directory{Path: hidden}).Create(); err != nil {
-		return "", err
+		return err
 	}
-	err := s.Download(ctx, r, hidden)
+	err := s.download(ctx, r, hidden)
 	if err == nil {
 		err = os.Rename(hidden, filepath.Join(folder, r.Name))
 	}
 	if err != nil {
 		_ = os.RemoveAll(hidden)
-		if errors.Is(err, fs.ErrNotExist) && !manifest.IsInvalid(err) {
-			return "", fmt.Errorf("bring %s to the volume: %w", r.Name, err)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("bring %s to the volume: %w", r.Name, err)
 		}
-		return "", err
+		return err
 	}
-	return filepath.Join(folder, r.Name), volume.SyncDirectory(folder)
+	return volume.SyncDirectory(folder)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -24,14 +26,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
-// Error is an error in the words of a report.
-type Error struct {
-	Reason  report.Reason
-	Message string
-}
-
-func (e *Error) Error() string { return e.Message }
-
 // answer is what a provider has said, whichever it is.
 type answer struct {
 	status int
@@ -41,16 +35,15 @@ type answer struct {
 
 // Explain puts an error into the words of a report: what is wrong, and what to do. The provider's own text is only in it
 // where that cannot hold a secret.
-func (s *Store) Explain(err error) *Error {
+func (s *Store) Explain(err error) *report.Problem {
 	e := s.explain(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Error{Reason: e.Reason, Message: s.secrets.redact(e.Message)}
+	return &report.Problem{Reason: e.Reason, Message: s.secrets.redact(e.Message)}
 }
 
-func (s *Store) explain(err error) *Error {
-	var known *Error
-	if errors.As(err, &known) {
+func (s *Store) explain(err error) *report.Problem {
+	if known, ok := errors.AsType[*report.Problem](err); ok {
 		return known
 	}
 	if local := ExplainVolume(err); local != nil {
@@ -60,88 +53,75 @@ func (s *Store) explain(err error) *Error {
 		return s.refused(a)
 	}
 	if text, ok := unreachable(err); ok {
-		return &Error{Reason: report.ReasonStorageUnreachable, Message: fmt.Sprintf(
-			"%s does not answer: %s: check the address, and whether network policies let the job's pods reach it; it is tried again", s.server(), text)}
+		return report.NewProblem(report.ReasonStorageUnreachable,
+			"%s does not answer: %s: check the address, and whether network policies let the job's pods reach it; it is tried again", s.server(), text)
 	}
 	if noCredentials(err) {
 		return noIdentity(s.Location)
 	}
-	return &Error{Reason: report.ReasonStorageError, Message: fmt.Sprintf("%s: %s; it is tried again", s.at(), plain(err))}
+	return report.NewProblem(report.ReasonStorageError, "%s: %s; it is tried again", s.at(), plain(err))
 }
+
+// Codes and statuses of answers.
+var (
+	bucketGone   = []string{"NoSuchBucket", string(bloberror.ContainerNotFound), string(bloberror.ContainerBeingDeleted)}
+	busyCodes    = []string{"SlowDown", "ServiceUnavailable", "RequestTimeout", "ServerBusy"}
+	busyStatuses = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests}
+	otherRegion  = []string{"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+	denied       = []string{
+		"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch",
+		"ExpiredToken", "InvalidToken", "InvalidClientTokenId", "AccountProblem", "NotSignedUp",
+		"RequestTimeTooSkewed", "InvalidIdentityToken", "AccessDeniedException", "Forbidden",
+		string(bloberror.AuthenticationFailed), string(bloberror.AuthorizationFailure),
+		string(bloberror.AuthorizationPermissionMismatch), string(bloberror.InsufficientAccountPermissions),
+		string(bloberror.NoAuthenticationInformation), string(bloberror.AccountIsDisabled),
+	}
+)
 
 // refused explains what a provider has answered.
-func (s *Store) refused(a answer) *Error {
-	said := a.code
-	if said == "" {
-		said = fmt.Sprintf("status %d", a.status)
-	}
-	switch a.code {
-	case "NoSuchBucket", string(bloberror.ContainerNotFound), string(bloberror.ContainerBeingDeleted), "ResourceNotFound":
-		return &Error{Reason: report.ReasonBucketNotFound, Message: fmt.Sprintf(
-			"there is no %s: create it, or correct its name in spec.checkpoint.storage", s.at())}
-	case "SlowDown", "ServiceUnavailable", "RequestTimeout", "ServerBusy":
-		return s.busy(said)
-	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException":
-		return &Error{Reason: report.ReasonStorageError, Message: fmt.Sprintf(
-			"%s is in another region than the one that is used (%s): set spec.checkpoint.storage.s3Region to the bucket's region", s.at(), said)}
-	}
+func (s *Store) refused(a answer) *report.Problem {
+	said := cmp.Or(a.code, fmt.Sprintf("status %d", a.status))
 	switch {
-	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, deniedCodes[a.code]:
-		return &Error{Reason: report.ReasonAccessDenied, Message: fmt.Sprintf(
+	case slices.Contains(bucketGone, a.code), a.code == "ResourceNotFound":
+		return report.NewProblem(report.ReasonBucketNotFound, "there is no %s: create it, or correct its name in spec.checkpoint.storage", s.at())
+	case slices.Contains(otherRegion, a.code):
+		return report.NewProblem(report.ReasonStorageError,
+			"%s is in another region than the one that is used (%s): set spec.checkpoint.storage.s3Region to the bucket's region", s.at(), said)
+	case slices.Contains(busyCodes, a.code), slices.Contains(busyStatuses, a.status):
+		return report.NewProblem(report.ReasonStorageUnreachable, "%s cannot serve at the moment (%s); it is tried again", s.server(), said)
+	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, slices.Contains(denied, a.code):
+		return report.NewProblem(report.ReasonAccessDenied,
 			"%s refuses the credentials (%s): check the keys in the Secret, or the rights of the identity: it must list, read, write and delete objects in %s",
-			s.server(), said, s.String())}
+			s.server(), said, s.String())
 	case a.status == http.StatusNotFound && a.code == "":
-		return &Error{Reason: report.ReasonBucketNotFound, Message: fmt.Sprintf(
-			"there is no %s, or it may not be seen: create it, or correct its name in spec.checkpoint.storage", s.at())}
-	case a.status == http.StatusBadGateway, a.status == http.StatusServiceUnavailable,
-		a.status == http.StatusGatewayTimeout, a.status == http.StatusTooManyRequests:
-		return s.busy(said)
+		return report.NewProblem(report.ReasonBucketNotFound,
+			"there is no %s, or it may not be seen: create it, or correct its name in spec.checkpoint.storage", s.at())
 	}
-	text := ""
 	if a.text != "" {
-		text = ": " + shorten(a.text)
+		said += ": " + shorten(a.text)
 	}
-	return &Error{Reason: report.ReasonStorageError, Message: fmt.Sprintf("%s answers %s%s; it is tried again", s.at(), said, text)}
-}
-
-func (s *Store) busy(said string) *Error {
-	return &Error{Reason: report.ReasonStorageUnreachable, Message: fmt.Sprintf(
-		"%s cannot serve at the moment (%s); it is tried again", s.server(), said)}
-}
-
-var deniedCodes = map[string]bool{
-	"AccessDenied": true, "AllAccessDisabled": true, "InvalidAccessKeyId": true, "SignatureDoesNotMatch": true,
-	"ExpiredToken": true, "InvalidToken": true, "InvalidClientTokenId": true, "AccountProblem": true, "NotSignedUp": true,
-	"RequestTimeTooSkewed": true, "InvalidIdentityToken": true, "AccessDeniedException": true, "Forbidden": true,
-	string(bloberror.AuthenticationFailed): true, string(bloberror.AuthorizationFailure): true,
-	string(bloberror.AuthorizationPermissionMismatch): true, string(bloberror.InsufficientAccountPermissions): true,
-	string(bloberror.NoAuthenticationInformation): true, string(bloberror.AccountIsDisabled): true,
+	return report.NewProblem(report.ReasonStorageError, "%s answers %s; it is tried again", s.at(), said)
 }
 
 // answered finds what a provider has said in an error.
 func answered(err error) (answer, bool) {
 	var a answer
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		a.code, a.text = api.ErrorCode(), api.ErrorMessage()
 	}
-	var s3 *awshttp.ResponseError
-	if errors.As(err, &s3) {
+	if s3, ok := errors.AsType[*awshttp.ResponseError](err); ok {
 		a.status = s3.HTTPStatusCode()
 	}
-	var google *googleapi.Error
-	if errors.As(err, &google) {
+	if google, ok := errors.AsType[*googleapi.Error](err); ok {
 		a.status, a.text = google.Code, google.Message
 	}
-	var token *oauth2.RetrieveError
-	if errors.As(err, &token) && token.Response != nil {
+	if token, ok := errors.AsType[*oauth2.RetrieveError](err); ok && token.Response != nil {
 		a.status, a.code = http.StatusForbidden, token.ErrorCode
 		if token.Response.StatusCode >= http.StatusInternalServerError {
 			a.status = token.Response.StatusCode
 		}
 	}
-	var azure *azcore.ResponseError
-	if errors.As(err, &azure) {
+	if azure, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		a.status, a.code, a.text = azure.StatusCode, azure.ErrorCode, ""
 	}
 	if errors.Is(err, storage.ErrBucketNotExist) {
@@ -173,8 +153,8 @@ func unreachable(err error) (string, bool) {
 }
 
 func noCredentials(err error) bool {
-	var azure *azidentity.AuthenticationFailedError
-	return errors.As(err, &azure) || strings.Contains(err.Error(), "get identity: get credentials") ||
+	_, azure := errors.AsType[*azidentity.AuthenticationFailedError](err)
+	return azure || strings.Contains(err.Error(), "get identity: get credentials") ||
 		strings.Contains(err.Error(), "failed to acquire a token") || strings.Contains(err.Error(), "could not find default credentials")
 }
 
@@ -189,42 +169,38 @@ func isNotFound(err error) bool {
 		return true
 	}
 	a, ok := answered(err)
-	switch a.code {
-	case "NoSuchBucket", string(bloberror.ContainerNotFound), string(bloberror.ContainerBeingDeleted):
-		return false
-	}
-	return ok && (a.status == http.StatusNotFound || a.code == "NoSuchKey" || a.code == "NotFound")
+	return ok && !slices.Contains(bucketGone, a.code) && (a.status == http.StatusNotFound || a.code == "NoSuchKey" || a.code == "NotFound")
 }
 
 func isNotImplemented(err error) bool {
-	var api smithy.APIError
-	return err != nil && errors.As(err, &api) && api.ErrorCode() == "NotImplemented"
+	api, ok := errors.AsType[smithy.APIError](err)
+	return ok && api.ErrorCode() == "NotImplemented"
 }
 
 // ExplainVolume explains an error of the file system; nil when err is none.
-func ExplainVolume(err error) *Error {
-	var file *fs.PathError
+func ExplainVolume(err error) *report.Problem {
+	file, ofFile := errors.AsType[*fs.PathError](err)
 	name := "the volume"
-	if errors.As(err, &file) {
+	if ofFile {
 		name = file.Path
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return &Error{Reason: report.ReasonVolumeFull, Message: fmt.Sprintf(
-			"there is no space left for %s: enlarge the volume, lower spec.checkpoint.retention, or delete what is not needed", name)}
-	case file == nil:
+		return report.NewProblem(report.ReasonVolumeFull,
+			"there is no space left for %s: enlarge the volume, lower spec.checkpoint.retention, or delete what is not needed", name)
+	case !ofFile:
 		return nil
 	case errors.Is(err, fs.ErrPermission):
-		return &Error{Reason: report.ReasonStorageError, Message: fmt.Sprintf(
-			"%s may not be used by the agent: run the training as the user of the pod, or set an fsGroup in spec.securityContext", name)}
+		return report.NewProblem(report.ReasonStorageError,
+			"%s may not be used by the agent: run the training as the user of the pod, or set an fsGroup in spec.securityContext", name)
 	case errors.Is(err, syscall.ESTALE), errors.Is(err, syscall.ETIMEDOUT), errors.Is(err, syscall.EHOSTDOWN):
-		return &Error{Reason: report.ReasonStorageUnreachable, Message: fmt.Sprintf(
-			"%s: %v: check the server of the volume; it is tried again", name, file.Err)}
+		return report.NewProblem(report.ReasonStorageUnreachable,
+			"%s: %v: check the server of the volume; it is tried again", name, file.Err)
 	case errors.Is(err, syscall.EROFS):
-		return &Error{Reason: report.ReasonStorageError, Message: fmt.Sprintf(
-			"%s is on a volume that cannot be written: check the claim's access modes and the state of the volume", name)}
+		return report.NewProblem(report.ReasonStorageError,
+			"%s is on a volume that cannot be written: check the claim's access modes and the state of the volume", name)
 	}
-	return &Error{Reason: report.ReasonStorageError, Message: fmt.Sprintf("%s: %v; it is tried again", name, file.Err)}
+	return report.NewProblem(report.ReasonStorageError, "%s: %v; it is tried again", name, file.Err)
 }
 
 // plain is the text of an error that no provider has sent.
@@ -236,11 +212,4 @@ func plain(err error) string {
 	return shorten(text)
 }
 
-func shorten(text string) string {
-	const most = 300
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
-}
+func shorten(text string) string { return report.Cut(strings.Join(strings.Fields(text), " "), 300) }

@@ -44,7 +44,11 @@ func (s *Store) Find(ctx context.Context) ([]Remote, []report.Skipped, error) {
 		case err != nil:
 			return nil, nil, err
 		default:
-			found = append(found, Remote{Name: nameOf(key, m), Manifest: m.Brief(), key: key})
+			name := path.Base(key)
+			if !manifest.IsName(name) { // it lies under another name, or at the top of the bucket under none
+				name = m.Name()
+			}
+			found = append(found, Remote{Name: name, Manifest: m.Brief(), key: key})
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Remote) int { return manifest.Compare(b.Manifest, a.Manifest) })
@@ -67,15 +71,6 @@ func (s *Store) manifestAt(ctx context.Context, key string) (*manifest.Manifest,
 		return nil, err
 	}
 	return manifest.Parse(text)
-}
-
-// nameOf is the name of the directory that a checkpoint is brought to: its own, or one made from its manifest where it lies
-// under another name, or at the top of the bucket under none.
-func nameOf(key string, m *manifest.Manifest) string {
-	if base := path.Base(key); manifest.IsName(base) {
-		return base
-	}
-	return m.Name()
 }
 
 // URIOf names a checkpoint for people and for resumeFrom.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -46,8 +45,8 @@ func authorizeGCS(ctx context.Context, l Location, c credentials, client *http.C
 	case c != nil:
 		found, err := google.CredentialsFromJSONWithType(ctx, []byte(c[keyGoogle]), google.ServiceAccount, scope)
 		if err != nil { // its text may repeat parts of the key
-			return nil, &Error{Reason: report.ReasonCredentialsMissing, Message: fmt.Sprintf(
-				"%s of the Secret for %s is no key of a service account: put the JSON file there that Google Cloud gave for it", keyGoogle, l.at())}
+			return nil, report.NewProblem(report.ReasonCredentialsMissing,
+				"%s of the Secret for %s is no key of a service account: put the JSON file there that Google Cloud gave for it", keyGoogle, l.at())
 		}
 		return gcp.NewHTTPClient(client.Transport, found.TokenSource)
 	case l.Endpoint != "":
@@ -61,7 +60,7 @@ func authorizeGCS(ctx context.Context, l Location, c credentials, client *http.C
 }
 
 // noIdentity is the error of an environment without workload identity.
-func noIdentity(l Location) *Error {
-	return &Error{Reason: report.ReasonCredentialsMissing, Message: fmt.Sprintf(
-		"there are no credentials for %s: name a Secret in secretRef, or give the job's ServiceAccount a workload identity", l.at())}
+func noIdentity(l Location) *report.Problem {
+	return report.NewProblem(report.ReasonCredentialsMissing,
+		"there are no credentials for %s: name a Secret in secretRef, or give the job's ServiceAccount a workload identity", l.at())
 }

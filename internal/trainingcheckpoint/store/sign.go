@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/url"
 	"path"
 	"slices"
@@ -95,8 +94,8 @@ func (s *Store) signKey(ctx context.Context, bucket *blob.Bucket, key string, ex
 }
 
 func (s *Store) cannotSign(what string) error {
-	return &Error{Reason: report.ReasonCredentialsMissing, Message: fmt.Sprintf(
-		"a URL for %s can only be signed with %s: put it into the Secret that secretRef names", s.at(), what)}
+	return report.NewProblem(report.ReasonCredentialsMissing,
+		"a URL for %s can only be signed with %s: put it into the Secret that secretRef names", s.at(), what)
 }
 
 // beforeSigningGCS has URLs signed in the way that all servers know, and for the server that the location names.

@@ -112,7 +112,7 @@ func TestSigningSaysWhatItNeeds(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		_, err = from.Sign(t.Context(), found[0], time.Hour)
-		var problem *store.Error
+		var problem *report.Problem
 		require.ErrorAs(t, err, &problem, "%v", err)
 		assert.Equal(t, report.ReasonCredentialsMissing, problem.Reason)
 		assert.Contains(t, problem.Message, want)

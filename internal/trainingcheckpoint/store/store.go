@@ -38,7 +38,7 @@ func New(rawURL, credentialsFolder string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Location: l, folder: credentialsFolder, StallAfter: stallAfter}, nil
+	return &Store{Location: l, folder: credentialsFolder, StallAfter: stallAfter, meter: meter{open: map[*meteredConn]uint64{}}}, nil
 }
 
 // open returns the bucket, opened again when the credentials have changed.

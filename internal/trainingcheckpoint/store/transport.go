@@ -55,8 +55,6 @@ func (m *meter) moved(bytes int, err error) (int, error) {
 	return bytes, err
 }
 
-func (m *meter) idle() time.Duration { return time.Since(started) - time.Duration(m.last.Load()) }
-
 // guard returns a context that ends with errStalled when nothing moves any more. The caller calls stop at the end.
 func (m *meter) guard(ctx context.Context, limit time.Duration) (guarded context.Context, stop func()) {
 	m.touch()
@@ -73,7 +71,7 @@ func (m *meter) guard(ctx context.Context, limit time.Duration) (guarded context
 				if m.completing.Load() > 0 {
 					allowed = completingTakes * limit
 				}
-				if m.look(); m.idle() > allowed {
+				if m.look(); time.Since(started)-time.Duration(m.last.Load()) > allowed {
 					cancel(errStalled)
 					return
 				}
@@ -93,7 +91,11 @@ func (m *meter) client() *http.Client {
 			if err != nil {
 				return nil, err
 			}
-			return m.metered(conn), nil
+			c := &meteredConn{Conn: conn, meter: m}
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.open[c] = 0
+			return c, nil
 		},
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
@@ -104,17 +106,6 @@ func (m *meter) client() *http.Client {
 		WriteBufferSize:    64 << 10,
 		ReadBufferSize:     64 << 10,
 	}}
-}
-
-func (m *meter) metered(conn net.Conn) net.Conn {
-	c := &meteredConn{Conn: conn, meter: m}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.open == nil {
-		m.open = map[*meteredConn]uint64{}
-	}
-	m.open[c] = 0
-	return c
 }
 
 type meteredConn struct {

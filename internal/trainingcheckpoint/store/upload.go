@@ -80,7 +80,7 @@ func (s *Store) uploadFiles(ctx context.Context, area *Area, dir *os.Root, m *ma
 		memory := semaphore.NewWeighted(memoryBudget)
 		begun := map[string]bool{}
 		for _, f := range m.Files {
-			if begun[f.SHA256] || (area.has(f) && area.refs[f.SHA256]) {
+			if begun[f.SHA256] || (area.refs[f.SHA256] && area.wrong(f) == "") {
 				sent.Reused += f.Size
 				continue
 			}

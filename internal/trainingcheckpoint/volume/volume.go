@@ -42,25 +42,18 @@ type Directory struct {
 func (d Directory) Create() error { return createLike(d.Path) }
 
 func createLike(path string) error {
-	if info, err := os.Stat(path); err == nil {
-		if !info.IsDir() {
-			return fmt.Errorf("%s: %w", path, syscall.ENOTDIR)
-		}
-		return nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("%s: %w", path, syscall.ENOTDIR)
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	parent := filepath.Dir(path)
 	if err := createLike(parent); err != nil {
 		return err
 	}
-	return makeLike(path)
-}
-
-// makeLike makes one directory with the mode of the one that it is in.
-func makeLike(path string) error {
-	info, err := os.Stat(filepath.Dir(path))
-	if err != nil {
+	if info, err = os.Stat(parent); err != nil {
 		return err
 	}
 	if err := os.Mkdir(path, 0o755); errors.Is(err, fs.ErrExist) {

@@ -71,7 +71,7 @@ func (v *validator) ask(ctx context.Context, job *mlv1.TrainingJob, children []c
 			return err
 		}})
 	}
-	if wantsClass(claimAmong(children)) {
+	if wantsClass(among[*corev1.PersistentVolumeClaim](children)) {
 		questions = append(questions, question{"spec.checkpoint.storage.storageClassName", func(ctx context.Context) error {
 			var list metav1.PartialObjectMetadataList
 			list.SetGroupVersionKind(kindStorageClass.GroupVersion().WithKind("StorageClassList"))
@@ -84,7 +84,7 @@ func (v *validator) ask(ctx context.Context, job *mlv1.TrainingJob, children []c
 	}
 	if tryOut {
 		questions = append(questions, question{"whether the workers can be created", func(ctx context.Context) error {
-			return tryWorkers(ctx, v.cluster, workersAmong(children), &found)
+			return tryWorkers(ctx, v.cluster, among[*batchv1.Job](children), &found)
 		}})
 	}
 	found.unchecked = v.askAll(ctx, questions)
@@ -124,38 +124,31 @@ func (v *validator) askAll(ctx context.Context, questions []question) []string {
 
 // look returns what is missing of a reference; nil when nothing is.
 func look(ctx context.Context, cluster client.Client, r reference) (*missing, error) {
-	key := client.ObjectKey{Namespace: r.namespace, Name: r.name}
+	config, other := &corev1.ConfigMap{}, &metav1.PartialObjectMetadata{}
+	other.SetGroupVersionKind(r.kind)
+	object := client.Object(other)
 	if r.key != "" {
-		var config corev1.ConfigMap
-		err := cluster.Get(ctx, key, &config)
-		if err != nil {
-			return absence(r, err)
-		}
-		_, text := config.Data[r.key]
-		_, binary := config.BinaryData[r.key]
-		if !text && !binary {
-			return &missing{reference: r, keyOnly: true}, nil
-		}
+		object = config
+	}
+	err := cluster.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: r.name}, object)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return &missing{reference: r}, nil
+	case err != nil, r.key == "":
+		return nil, err
+	}
+	_, text := config.Data[r.key]
+	_, binary := config.BinaryData[r.key]
+	if text || binary {
 		return nil, nil
 	}
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(r.kind)
-	return absence(r, cluster.Get(ctx, key, object))
-}
-
-func absence(r reference, err error) (*missing, error) {
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return &missing{reference: r}, nil
-	}
-	return nil, err
+	return &missing{reference: r, keyOnly: true}, nil
 }
 
 // tryWorkers has the API server check the workers' Job as if it were created now. That the name is taken, or that
 // another webhook takes no trials, says nothing about the job.
 func tryWorkers(ctx context.Context, cluster client.Client, workers *batchv1.Job, found *findings) error {
-	ctx, said := listen(ctx)
-	err := cluster.Create(ctx, workers.DeepCopy(), client.DryRunAll)
-	found.said = said()
+	err := cluster.Create(listen(ctx, &found.said), workers.DeepCopy(), client.DryRunAll)
 	var status *apierrors.StatusError
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsBadRequest(err):

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -28,30 +27,15 @@ type listener struct{}
 
 type listenerKey struct{}
 
-type heard struct {
-	mu       sync.Mutex
-	warnings []string
-}
-
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (listener) HandleWarningHeaderWithContext(ctx context.Context, code int, _ string, text string) {
-	into, listening := ctx.Value(listenerKey{}).(*heard)
-	if !listening || code != 299 || text == "" {
-		return
-	}
-	into.mu.Lock()
-	defer into.mu.Unlock()
-	if !slices.Contains(into.warnings, text) {
-		into.warnings = append(into.warnings, text)
+	said, listening := ctx.Value(listenerKey{}).(*[]string)
+	if listening && code == 299 && text != "" && !slices.Contains(*said, text) {
+		*said = append(*said, text)
 	}
 }
 
-// listen returns a context for requests, and what was said to them.
-func listen(ctx context.Context) (context.Context, func() []string) {
-	into := &heard{}
-	return context.WithValue(ctx, listenerKey{}, into), func() []string {
-		into.mu.Lock()
-		defer into.mu.Unlock()
-		return slices.Clone(into.warnings)
-	}
+// listen returns a context for one request, which puts into said what the API server says to it.
+func listen(ctx context.Context, said *[]string) context.Context {
+	return context.WithValue(ctx, listenerKey{}, said)
 }

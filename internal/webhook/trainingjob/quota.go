@@ -16,7 +16,7 @@ func quotaWarnings(job *mlv1.TrainingJob, d demand, quotas []corev1.ResourceQuot
 	var list []string
 	for _, quota := range quotas {
 		scoped := scopesOf(quota)
-		if !matchesAll(scoped, d.pod) {
+		if slices.ContainsFunc(scoped, func(scope corev1.ScopedResourceSelectorRequirement) bool { return !matches(scope, d.pod) }) {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(quota.Spec.Hard)) {
@@ -98,11 +98,7 @@ func scopesOf(quota corev1.ResourceQuota) []corev1.ScopedResourceSelectorRequire
 	return list
 }
 
-// matchesAll says whether a quota with these scopes counts the workers' pods for sure.
-func matchesAll(scopes []corev1.ScopedResourceSelectorRequirement, pod corev1.PodSpec) bool {
-	return !slices.ContainsFunc(scopes, func(scope corev1.ScopedResourceSelectorRequirement) bool { return !matches(scope, pod) })
-}
-
+// matches says whether a quota with this scope counts the workers' pods for sure.
 func matches(scope corev1.ScopedResourceSelectorRequirement, pod corev1.PodSpec) bool {
 	switch scope.ScopeName {
 	case corev1.ResourceQuotaScopeTerminating: // pods with a deadline of their own, which workers do not have

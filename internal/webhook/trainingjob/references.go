@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -58,7 +59,7 @@ func referencesOf(job *mlv1.TrainingJob, children []client.Object) []reference {
 			list = append(list, r)
 		}
 	}
-	pod := workersAmong(children).Spec.Template.Spec
+	pod := among[*batchv1.Job](children).Spec.Template.Spec
 	if name := pod.ServiceAccountName; !made["account "+name] {
 		add(reference{field: "spec.serviceAccountName", kind: coreKind("ServiceAccount"), name: name,
 			until: "the API server refuses the workers' pods"})

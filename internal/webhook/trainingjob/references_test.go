@@ -118,7 +118,7 @@ func TestRefusalsInTermsOfTheJob(t *testing.T) {
 	job := builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
 		s.Env = []corev1.EnvVar{{Name: "MINE", Value: "1"}, {Name: "1 2", Value: "x"}}
 	}).Obj()
-	workers := workersAmong(childrenOf(job))
+	workers := among[*batchv1.Job](childrenOf(job))
 	for field, want := range map[string]string{
 		"spec.template.spec.containers[0].env[2].name":                  "spec.env[1].name",
 		"spec.template.spec.containers[0].env[0].name":                  "the workers' environment variable RANK.name",
@@ -136,6 +136,6 @@ func TestRefusalsInTermsOfTheJob(t *testing.T) {
 		got := inTermsOf(job, workers, []metav1.StatusCause{{Field: field, Message: "Invalid value: 1"}})
 		assert.Equal(t, []metav1.StatusCause{{Field: want, Message: "Invalid value: 1: correct it, because no worker could ever be created"}}, got)
 	}
-	assert.Nil(t, workersAmong(nil))
+	assert.Nil(t, among[*batchv1.Job](nil))
 	assert.IsType(t, &batchv1.Job{}, workers)
 }

@@ -56,7 +56,9 @@ func source(job *mlv1.TrainingJob, workers *batchv1.Job, field string) string {
 		}
 	}
 	if match := variableField.FindStringSubmatch(field); match != nil {
-		if name, ok := variableName(workers, match[1]); ok {
+		index, err := strconv.Atoi(match[1])
+		if env := workers.Spec.Template.Spec.Containers[0].Env; err == nil && index < len(env) {
+			name := env[index].Name
 			if n := slices.IndexFunc(job.Spec.Env, func(v corev1.EnvVar) bool { return v.Name == name }); n >= 0 {
 				return fmt.Sprintf("spec.env[%d]%s", n, match[2])
 			}
@@ -64,12 +66,4 @@ func source(job *mlv1.TrainingJob, workers *batchv1.Job, field string) string {
 		}
 	}
 	return "the workers' Job: " + field
-}
-
-func variableName(workers *batchv1.Job, index string) (string, bool) {
-	n, err := strconv.Atoi(index)
-	if env := workers.Spec.Template.Spec.Containers[0].Env; err == nil && n < len(env) {
-		return env[n].Name, true
-	}
-	return "", false
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +56,7 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 	// Only a new job is tried out: one that is suspended because it is wrong must stay changeable.
 	found := v.ask(ctx, &job, children, request.Operation == admissionv1.Create)
 	if len(found.refused) > 0 {
-		return refusal(inTermsOf(&job, workersAmong(children), found.refused))
+		return refusal(inTermsOf(&job, among[*batchv1.Job](children), found.refused))
 	}
 	return admission.Allowed("").WithWarnings(warnings(&job, children, found)...)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,11 +22,11 @@ func warnings(job *mlv1.TrainingJob, children []client.Object, found findings) [
 	for _, m := range found.missing {
 		list = append(list, m.String())
 	}
-	claim := claimAmong(children)
+	claim := among[*corev1.PersistentVolumeClaim](children)
 	if found.classes != nil {
 		list = append(list, classWarnings(claim, found.classes)...)
 	}
-	workers := workersAmong(children)
+	workers := among[*batchv1.Job](children)
 	pod := withDefaults(workers.Spec.Template.Spec, found.ranges.Items)
 	list = append(list, rangeWarnings(pod, claim, found.ranges.Items)...)
 	list = append(list, quotaWarnings(job, demandOf(job, pod, children), found.quotas.Items)...)
@@ -52,15 +53,6 @@ func (m missing) String() string {
 		return fmt.Sprintf("%s: %s has no key %q: add it or correct the key; until then %s", m.field, what, m.key, m.until)
 	}
 	return fmt.Sprintf("%s: there is no %s: create it or correct the name; until then %s", m.field, what, m.until)
-}
-
-func claimAmong(children []client.Object) *corev1.PersistentVolumeClaim {
-	for _, child := range children {
-		if claim, ok := child.(*corev1.PersistentVolumeClaim); ok {
-			return claim
-		}
-	}
-	return nil
 }
 
 // defaultClassAnnotation marks the StorageClass of claims that name none.

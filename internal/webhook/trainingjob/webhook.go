@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,12 +83,12 @@ func refusal(causes []metav1.StatusCause) admission.Response {
 	return response
 }
 
-// workersAmong returns the Job among the children.
-func workersAmong(children []client.Object) *batchv1.Job {
+// among returns the first child of a type, such as the workers' Job; nil when there is none.
+func among[T client.Object](children []client.Object) (first T) {
 	for _, child := range children {
-		if job, ok := child.(*batchv1.Job); ok {
-			return job
+		if found, ok := child.(T); ok {
+			return found
 		}
 	}
-	return nil
+	return first
 }

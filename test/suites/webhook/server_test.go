@@ -83,7 +83,7 @@ func serve(t testing.TB, at *envtest.WebhookInstallOptions) (stop func()) {
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      cluster,
 	})
-	aijobwebhook.Register(server, aijobwebhook.Options{Trusted: []string{jobServiceUser}})
+	aijobwebhook.Register(server, []string{jobServiceUser})
 	agentworkflowwebhook.Register(server, scheme)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
