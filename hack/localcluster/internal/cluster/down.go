@@ -22,7 +22,7 @@ func (c Cluster) Down(ctx context.Context, keepData bool) error {
 	if ok && !saved.Simulate && os.Geteuid() != 0 {
 		return errors.New("this cluster was started by root, and only root can stop it: use sudo")
 	}
-	unlock, err := lock(c.Layout)
+	unlock, err := c.lock()
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,10 @@ func (b Builder) Ensure(ctx context.Context, components []Component) error {
 	if jobs, err := b.outdated(components, goVersion); err != nil || len(jobs) == 0 {
 		return err
 	}
-	unlock, err := b.lock()
+	unlock, err := host.Lock(stampFile(b.Bin, "lock"), func() error {
+		fmt.Fprintf(b.Out, "waiting for another build in %s\n", b.Bin)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -180,17 +183,6 @@ func (b Builder) goVersion(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("go env GOVERSION: %w", err)
 	}
 	return strings.TrimSpace(string(output)), nil
-}
-
-// lock waits until no other process builds into the same folder.
-func (b Builder) lock() (unlock func(), err error) {
-	path := filepath.Join(b.Bin, ".stamps", "lock")
-	unlock, err = host.Lock(path)
-	if errors.Is(err, host.ErrLocked) {
-		fmt.Fprintf(b.Out, "waiting for another build in %s\n", b.Bin)
-		return host.LockWait(path)
-	}
-	return unlock, err
 }
 
 // replaceLink makes link a symbolic link to target, whatever it was before.

@@ -20,11 +20,11 @@ type Spec struct {
 	// Env is added to (and overrides) the environment of this process.
 	Env []string
 	// Log is the file for standard output and error; an older one is kept as Log + ".old".
-	Log string
+	Log string `json:"-"`
 	// Owner is the value of MarkVariable.
-	Owner string
+	Owner string `json:"-"`
 	// CloneFlags ask for new namespaces of the process's own.
-	CloneFlags uintptr
+	CloneFlags uintptr `json:"-"`
 }
 
 // Start starts the process apart from this one, so that it outlives it and does not get the
