@@ -77,7 +77,7 @@ func (c Cluster) stop(ctx context.Context) error {
 	if os.Geteuid() == 0 && !c.Options.Simulate {
 		removeShimSockets()
 		err := errors.Join(host.UnmountBelow(c.Layout.run()), host.UnmountBelow(c.Layout.data()))
-		removeCgroups()
+		removeCgroup("kubepods")
 		removeKubeletTraces(c.Layout)
 		if err := errors.Join(err, tearDownNetwork(ctx, c.Layout)); err != nil {
 			// run/ stays, so that the next attempt knows what is left to do.

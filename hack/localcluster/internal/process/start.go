@@ -1,7 +1,9 @@
 package process
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,7 +35,8 @@ func Start(spec Spec, table Table) (Record, error) {
 	if err := os.MkdirAll(filepath.Dir(spec.Log), 0o755); err != nil {
 		return Record{}, err
 	}
-	if err := keepOld(spec.Log); err != nil {
+	// The reason of an earlier failure stays there to read.
+	if err := os.Rename(spec.Log, spec.Log+".old"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Record{}, err
 	}
 	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -64,12 +67,4 @@ func Start(spec Spec, table Table) (Record, error) {
 		return Record{}, fmt.Errorf("record %s: %w", spec.Name, err)
 	}
 	return record, nil
-}
-
-// keepOld renames an existing log so that the reason of an earlier failure is still there to read.
-func keepOld(log string) error {
-	if _, err := os.Stat(log); err != nil {
-		return nil
-	}
-	return os.Rename(log, log+".old")
 }
