@@ -93,7 +93,7 @@ reference: $(CRD_REF_DOCS) ## Generate the API reference in docs/reference from 
 
 .PHONY: chart
 chart: $(KUSTOMIZE) ## Generate the Helm chart from config/ and VERSION only.
-	$(KUSTOMIZE) build config/chart | go run ./hack/chart charts/spot-training-operator
+	$(KUSTOMIZE) build hack/chart | go run ./hack/chart charts/spot-training-operator
 
 .PHONY: verify
 verify: catalog bundle-validate ## Fail when generated files or go.mod differ from what is committed, config/ does not build or the bundle is unsound.

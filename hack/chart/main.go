@@ -1,10 +1,11 @@
 // Command chart makes the Helm chart of what kustomize builds, so that both ways to install the operator install the
 // same objects:
 //
-//	kustomize build config/chart | chart -version VERSION charts/spot-training-operator
+//	kustomize build hack/chart | chart -version VERSION charts/spot-training-operator
 //
 // It writes all of templates/ except _helpers.tpl and NOTES.txt, the versions in Chart.yaml and the table of values in
-// README.md. What a value changes in which object is in rules.go and workloads.go; everything else stays as it is.
+// README.md. What a value changes in which object is in kustomization.yaml, and which file has which object in places.go; everything
+// else stays as it is.
 package main
 
 import (
@@ -31,7 +32,7 @@ func main() {
 	version := flag.String("version", "VERSION", "file that holds the operator's version")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: kustomize build config/chart | chart [-version FILE] CHART")
+		fmt.Fprintln(os.Stderr, "usage: kustomize build hack/chart | chart [-version FILE] CHART")
 		os.Exit(2)
 	}
 	if err := run(os.Stdin, *version, flag.Arg(0)); err != nil {
@@ -75,7 +76,7 @@ func read(manifests io.Reader) ([]*unstructured.Unstructured, error) {
 		}
 	}
 	if len(objects) == 0 {
-		return nil, errors.New("the manifests on standard input are empty: pipe the output of kustomize build config/chart into it")
+		return nil, errors.New("the manifests on standard input are empty: pipe the output of kustomize build hack/chart into it")
 	}
 	return objects, nil
 }

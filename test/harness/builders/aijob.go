@@ -48,25 +48,19 @@ func (b *AIJobBuilder) GPUs(n int64) *AIJobBuilder { return b.Limit("nvidia.com/
 
 // Limit of a resource.
 func (b *AIJobBuilder) Limit(name corev1.ResourceName, amount string) *AIJobBuilder {
-	if b.job.Spec.Resources == nil {
-		b.job.Spec.Resources = &corev1.ResourceRequirements{}
-	}
-	if b.job.Spec.Resources.Limits == nil {
-		b.job.Spec.Resources.Limits = corev1.ResourceList{}
-	}
-	b.job.Spec.Resources.Limits[name] = resource.MustParse(amount)
-	return b
+	return b.resources(&corev1.ResourceRequirements{Limits: corev1.ResourceList{name: resource.MustParse(amount)}})
 }
 
 // Request of a resource.
 func (b *AIJobBuilder) Request(name corev1.ResourceName, amount string) *AIJobBuilder {
-	if b.job.Spec.Resources == nil {
-		b.job.Spec.Resources = &corev1.ResourceRequirements{}
+	return b.resources(&corev1.ResourceRequirements{Requests: corev1.ResourceList{name: resource.MustParse(amount)}})
+}
+
+func (b *AIJobBuilder) resources(more *corev1.ResourceRequirements) *AIJobBuilder {
+	if all := b.job.Spec.Resources; all != nil {
+		more.Limits, more.Requests = merge(all.Limits, more.Limits), merge(all.Requests, more.Requests)
 	}
-	if b.job.Spec.Resources.Requests == nil {
-		b.job.Spec.Resources.Requests = corev1.ResourceList{}
-	}
-	b.job.Spec.Resources.Requests[name] = resource.MustParse(amount)
+	b.job.Spec.Resources = more
 	return b
 }
 
@@ -90,10 +84,7 @@ func (b *AIJobBuilder) Retries(n int32, pause time.Duration) *AIJobBuilder {
 
 // Annotation of the job.
 func (b *AIJobBuilder) Annotation(key, value string) *AIJobBuilder {
-	if b.job.Annotations == nil {
-		b.job.Annotations = map[string]string{}
-	}
-	b.job.Annotations[key] = value
+	b.job.Annotations = merge(b.job.Annotations, map[string]string{key: value})
 	return b
 }
 

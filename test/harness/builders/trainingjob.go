@@ -75,9 +75,9 @@ func (b *TrainingJobBuilder) Annotations(with map[string]string) *TrainingJobBui
 	return b
 }
 
-func merge(into, from map[string]string) map[string]string {
+func merge[M ~map[K]V, K comparable, V any](into, from M) M {
 	if into == nil {
-		into = map[string]string{}
+		return maps.Clone(from)
 	}
 	maps.Copy(into, from)
 	return into

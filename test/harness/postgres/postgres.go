@@ -3,7 +3,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -133,16 +132,11 @@ func credential(t testing.TB) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-// program of the newest version that is installed.
+// program of the newest version that is installed. The numbers of versions have two digits.
 func program(t testing.TB, name string) string {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
 	require.NoError(t, err)
 	require.NotEmpty(t, found, "install the Debian package postgresql")
-	return slices.MaxFunc(found, func(a, b string) int { return cmp.Compare(version(a), version(b)) })
-}
-
-func version(path string) float64 {
-	number, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(filepath.Dir(path))), 64)
-	return number
+	return slices.Max(found)
 }

@@ -2,7 +2,6 @@ package stores
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/url"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 	"github.com/stretchr/testify/require"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/azureblob"
 
 	"github.com/dcnlab/spot-training-operator/test/harness/process"
 )
@@ -28,17 +29,19 @@ const (
 // Azure is a server that speaks the protocol of Azure Blob Storage.
 type Azure struct {
 	*process.Server
+	objects
 	// Endpoint is its URL, with the account.
 	Endpoint string
-
-	t testing.TB
 }
 
 // NewAzure starts a server at an address, for example AnyPort.
 func NewAzure(t testing.TB, address string) *Azure {
 	t.Helper()
 	address = process.FreePort(t, address)
-	s := &Azure{t: t, Endpoint: "http://" + address + "/" + azureAccount}
+	s := &Azure{Endpoint: "http://" + address + "/" + azureAccount}
+	s.objects = objects{t, func(bucket string) (*blob.Bucket, error) {
+		return azureblob.OpenBucket(context.Background(), s.container(bucket), nil)
+	}}
 	folder := t.TempDir()
 	host, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
@@ -80,45 +83,6 @@ func (s *Azure) MakeBucket(bucket string) {
 func (s *Azure) RemoveBucket(bucket string) {
 	s.t.Helper()
 	_, err := s.container(bucket).Delete(context.Background(), nil)
-	require.NoError(s.t, err)
-}
-
-// Keys are the names of all objects in a container that begin with prefix.
-func (s *Azure) Keys(bucket, prefix string) []string {
-	s.t.Helper()
-	var keys []string
-	pages := s.container(bucket).NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix})
-	for pages.More() {
-		page, err := pages.NextPage(context.Background())
-		require.NoError(s.t, err)
-		for _, item := range page.Segment.BlobItems {
-			keys = append(keys, *item.Name)
-		}
-	}
-	return keys
-}
-
-// Get returns the content of an object.
-func (s *Azure) Get(bucket, key string) []byte {
-	s.t.Helper()
-	answer, err := s.container(bucket).NewBlobClient(key).DownloadStream(context.Background(), nil)
-	require.NoError(s.t, err)
-	content, err := io.ReadAll(answer.Body)
-	require.NoError(s.t, err)
-	return content
-}
-
-// Put writes an object.
-func (s *Azure) Put(bucket, key string, content []byte) {
-	s.t.Helper()
-	_, err := s.container(bucket).NewBlockBlobClient(key).UploadBuffer(context.Background(), content, nil)
-	require.NoError(s.t, err)
-}
-
-// Remove removes an object.
-func (s *Azure) Remove(bucket, key string) {
-	s.t.Helper()
-	_, err := s.container(bucket).NewBlobClient(key).Delete(context.Background(), nil)
 	require.NoError(s.t, err)
 }
 

@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -16,7 +17,12 @@ import (
 	"syscall"
 	"testing"
 
+	"cloud.google.com/go/storage"
 	"github.com/stretchr/testify/require"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/gcsblob"
+	"gocloud.dev/gcp"
+	"google.golang.org/api/option"
 
 	"github.com/dcnlab/spot-training-operator/test/harness/process"
 )
@@ -24,11 +30,10 @@ import (
 // GCS is a server that speaks the protocol of Google Cloud Storage.
 type GCS struct {
 	*process.Server
+	objects
 	// Endpoint is its URL.
-	Endpoint string
-	folder   string
-	key      string
-	t        testing.TB
+	Endpoint    string
+	folder, key string
 }
 
 // NewGCS starts a server at an address, for example AnyPort. Google's service that gives a token for the key of a service
@@ -36,7 +41,11 @@ type GCS struct {
 func NewGCS(t testing.TB, address string) *GCS {
 	t.Helper()
 	address = process.FreePort(t, address)
-	s := &GCS{t: t, Endpoint: "http://" + address, folder: filepath.Join(t.TempDir(), "gcs"), key: serviceAccountKey(t)}
+	s := &GCS{Endpoint: "http://" + address, folder: filepath.Join(t.TempDir(), "gcs"), key: serviceAccountKey(t)}
+	s.objects = objects{t, func(bucket string) (*blob.Bucket, error) {
+		options := []option.ClientOption{storage.WithJSONReads(), option.WithEndpoint(s.Endpoint + "/storage/v1/")}
+		return gcsblob.OpenBucket(context.Background(), gcp.NewAnonymousHTTPClient(http.DefaultTransport), bucket, &gcsblob.Options{ClientOptions: options})
+	}}
 	require.NoError(t, os.MkdirAll(s.folder, 0o755))
 	host, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
@@ -81,7 +90,7 @@ func (s *GCS) Secret() map[string]string { return map[string]string{"key.json": 
 // MakeBucket makes a bucket.
 func (s *GCS) MakeBucket(bucket string) {
 	s.t.Helper()
-	s.call(http.MethodPost, "/storage/v1/b?project=test", []byte(`{"name":"`+bucket+`"}`))
+	require.NoError(s.t, os.MkdirAll(filepath.Join(s.folder, bucket), 0o755))
 }
 
 // RemoveBucket removes a bucket with all that is in it.

@@ -6,11 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
 
 	"github.com/dcnlab/spot-training-operator/test/harness/process"
 )
@@ -18,12 +19,12 @@ import (
 // S3 is an S3 server, whose buckets are directories.
 type S3 struct {
 	*process.Server
+	objects
 	// Endpoint is its URL.
 	Endpoint string
 	// AccessKeyID and SecretAccessKey are those of its only user.
 	AccessKeyID, SecretAccessKey string
 	folder                       string
-	t                            testing.TB
 }
 
 // NewS3 starts an S3 server at an address, for example AnyPort.
@@ -31,10 +32,14 @@ func NewS3(t testing.TB, address string) *S3 {
 	t.Helper()
 	address = process.FreePort(t, address)
 	s := &S3{
-		t: t, Endpoint: "http://" + address, AccessKeyID: "AKIATESTTESTTESTTEST",
+		Endpoint: "http://" + address, AccessKeyID: "AKIATESTTESTTESTTEST",
 		SecretAccessKey: "planted-secret-of-the-s3-server-0123456789", folder: filepath.Join(t.TempDir(), "s3"),
 	}
 	data, meta := filepath.Join(s.folder, "data"), filepath.Join(s.folder, "meta")
+	// Behind the server's back, also while it is stopped.
+	s.objects = objects{t, func(bucket string) (*blob.Bucket, error) {
+		return fileblob.OpenBucket(filepath.Join(data, bucket), &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	}}
 	for _, folder := range []string{data, meta} {
 		require.NoError(t, os.MkdirAll(folder, 0o755))
 	}
@@ -70,51 +75,4 @@ func (s *S3) RemoveBucket(bucket string) {
 	s.t.Helper()
 	require.NoError(s.t, os.RemoveAll(filepath.Join(s.folder, "data", bucket)))
 	require.NoError(s.t, os.RemoveAll(filepath.Join(s.folder, "meta", bucket)))
-}
-
-// Keys are the names of all objects in a bucket that begin with prefix.
-func (s *S3) Keys(bucket, prefix string) []string {
-	return keysBelow(s.t, filepath.Join(s.folder, "data", bucket), prefix)
-}
-
-// Get returns the content of an object.
-func (s *S3) Get(bucket, key string) []byte {
-	s.t.Helper()
-	content, err := os.ReadFile(filepath.Join(s.folder, "data", bucket, key))
-	require.NoError(s.t, err)
-	return content
-}
-
-// Put changes an object behind the server's back.
-func (s *S3) Put(bucket, key string, content []byte) {
-	s.t.Helper()
-	path := filepath.Join(s.folder, "data", bucket, key)
-	require.NoError(s.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(s.t, os.WriteFile(path, content, 0o644))
-}
-
-// Remove removes an object behind the server's back.
-func (s *S3) Remove(bucket, key string) {
-	s.t.Helper()
-	require.NoError(s.t, os.Remove(filepath.Join(s.folder, "data", bucket, key)))
-}
-
-func keysBelow(t testing.TB, folder, prefix string) []string {
-	t.Helper()
-	var keys []string
-	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			if entry != nil && entry.Name() == ".sgwtmp" {
-				return filepath.SkipDir
-			}
-			return err
-		}
-		key, err := filepath.Rel(folder, path)
-		if err == nil && strings.HasPrefix(key, prefix) {
-			keys = append(keys, key)
-		}
-		return err
-	})
-	require.NoError(t, err)
-	return keys
 }

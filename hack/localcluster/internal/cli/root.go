@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/olm"
 )
 
 type folders struct{ source, state, bin string }
@@ -36,7 +37,9 @@ func New() *cobra.Command {
 	root.AddCommand(
 		upCommand(&f), downCommand(&f), statusCommand(&f), kubeconfigCommand(&f),
 		loadImageCommand(&f), buildImageCommand(&f), binariesCommand(&f), criuCommand(&f), prepareDepsCommand(&f), provisionerCommand(),
-		toolsCommand(&f), registriesConfCommand(&f), scorecardImageCommand(&f), olmCommand(&f), olmv1Command(&f), machineCommand(&f),
+		toolsCommand(&f), registriesConfCommand(&f), scorecardImageCommand(&f), machineCommand(&f),
+		olmCommand(&f, "olm", "the Operator Lifecycle Manager (v0)", olm.New),
+		olmCommand(&f, "olmv1", "the second generation of the Operator Lifecycle Manager", olm.NewV1),
 	)
 	return root
 }

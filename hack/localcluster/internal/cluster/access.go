@@ -1,15 +1,15 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 // RESTConfig returns a client configuration with the administrator's rights, without limits of its own.
@@ -28,11 +28,9 @@ func (c Cluster) RESTConfig() (*rest.Config, error) {
 func (c Cluster) Kubectl(ctx context.Context, input io.Reader, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.Layout.program("kubectl"), append([]string{"--kubeconfig", c.Layout.Kubeconfig()}, args...)...)
 	cmd.Stdin = input
-	cmd.Env = os.Environ()
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
+	output, err := host.Output(cmd)
+	if err != nil {
+		err = fmt.Errorf("kubectl %s: %w", args[0], err)
 	}
-	return stdout.String(), nil
+	return output, err
 }

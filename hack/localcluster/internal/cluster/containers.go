@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -89,25 +90,21 @@ func cgroupProcesses(group string) []int {
 	return pids
 }
 
-// removeCgroups removes the control groups that the kubelet made. A group that still holds processes,
-// of another kubelet for example, cannot be removed and stays.
-func removeCgroups() {
+// removeCgroup removes a control group, with those below it, from whichever hierarchy it is in. A group that still holds processes, of
+// another kubelet for example, cannot be removed and stays.
+func removeCgroup(group string) {
 	for _, hierarchy := range hierarchies() {
-		removeCgroup(filepath.Join(hierarchy, "kubepods"))
-	}
-}
-
-func removeCgroup(dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, entry := range entries {
-		if entry.IsDir() {
-			removeCgroup(filepath.Join(dir, entry.Name()))
+		var dirs []string
+		_ = filepath.WalkDir(filepath.Join(hierarchy, group), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		for _, dir := range slices.Backward(dirs) {
+			_ = syscall.Rmdir(dir)
 		}
 	}
-	_ = syscall.Rmdir(dir)
 }
 
 func hierarchies() []string {

@@ -7,18 +7,16 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/process"
 )
 
 // daemon is a process of the cluster, as templates/daemons.yaml describes it.
 type daemon struct {
-	// Name is the name of the record and of the log.
-	Name string
-	// Program is the path of the executable; empty for the file called Name in the binary folder.
-	Program string
-	// Args and Flags, by name, are the arguments; the command line has them in this order.
-	Args  []string
+	// Spec without a program means the file called Name in the binary folder.
+	process.Spec
+	// Flags, by name, come after the arguments.
 	Flags map[string]string
-	Env   []string
 	// Phase orders starting; daemons of one phase start together, and stop together in reverse order.
 	Phase string
 	// GraceSeconds is how long it may take to end before it is killed.
@@ -48,6 +46,7 @@ func daemons(layout Layout, options Options) ([]daemon, error) {
 		if d.Program == "" {
 			d.Program = layout.program(d.Name)
 		}
+		d.Log, d.Owner = layout.log(d.Name), layout.State
 		if d.GraceSeconds == 0 {
 			d.GraceSeconds = 10
 		}

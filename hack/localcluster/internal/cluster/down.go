@@ -22,7 +22,7 @@ func (c Cluster) Down(ctx context.Context, keepData bool) error {
 	if ok && !saved.Simulate && os.Geteuid() != 0 {
 		return errors.New("this cluster was started by root, and only root can stop it: use sudo")
 	}
-	unlock, err := lock(c.Layout)
+	unlock, err := c.lock()
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (c Cluster) stop(ctx context.Context) error {
 	if os.Geteuid() == 0 && !c.Options.Simulate {
 		removeShimSockets()
 		err := errors.Join(host.UnmountBelow(c.Layout.run()), host.UnmountBelow(c.Layout.data()))
-		removeCgroups()
+		removeCgroup("kubepods")
 		removeKubeletTraces(c.Layout)
 		if err := errors.Join(err, tearDownNetwork(ctx, c.Layout)); err != nil {
 			// run/ stays, so that the next attempt knows what is left to do.

@@ -145,10 +145,5 @@ func (c Cluster) ctrCommand(ctx context.Context, socket string, args ...string) 
 func (c Cluster) ctrAt(ctx context.Context, socket string, input io.Reader, args ...string) (string, error) {
 	cmd := c.ctrCommand(ctx, socket, args...)
 	cmd.Stdin = input
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return stdout.String(), nil
+	return host.Output(cmd)
 }

@@ -61,9 +61,7 @@ func (c Cluster) disconnect(ctx context.Context, m Machine) error {
 	if _, err := os.Stat(filepath.Join("/run/netns", m.namespace())); err == nil {
 		problems = append(problems, host.Run(ctx, "ip", "netns", "delete", m.namespace()))
 	}
-	for _, hierarchy := range hierarchies() {
-		removeCgroup(filepath.Join(hierarchy, m.CgroupRoot))
-	}
+	removeCgroup(m.CgroupRoot)
 	return errors.Join(problems...)
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
@@ -135,29 +137,12 @@ func cleanFirewall(ctx context.Context, family string) error {
 	return host.RunWith(ctx, strings.NewReader(clean), family+"-restore", "-w", "5")
 }
 
-// withoutClusterRules removes the chains of Kubernetes and of the CNI plugins, every rule in or to
-// them, and the rules with this cluster's comment, from the output of iptables-save.
-func withoutClusterRules(saved string) (clean string, changed bool) {
-	var kept strings.Builder
-	for line := range strings.Lines(saved) {
-		if ofCluster(line) {
-			changed = true
-			continue
-		}
-		kept.WriteString(line)
-	}
-	return kept.String(), changed
-}
+// ofCluster matches a line of iptables-save that declares or mentions a chain of Kubernetes or of the CNI plugins, and one with this
+// cluster's comment.
+var ofCluster = regexp.MustCompile(`(^|\s):?(KUBE-|CNI-HOSTPORT-|CNI-DN-|CNI-SN-)|--comment (` + ruleComment + ` |"` + ruleComment + `")`)
 
-// ofCluster reports whether a line of iptables-save declares or mentions a chain of the cluster.
-func ofCluster(line string) bool {
-	for _, field := range strings.Fields(line) {
-		name := strings.TrimPrefix(field, ":")
-		for _, prefix := range []string{"KUBE-", "CNI-HOSTPORT-", "CNI-DN-", "CNI-SN-"} {
-			if strings.HasPrefix(name, prefix) {
-				return true
-			}
-		}
-	}
-	return strings.Contains(line, "--comment "+ruleComment+" ") || strings.Contains(line, `--comment "`+ruleComment+`"`)
+// withoutClusterRules removes what is of the cluster from the output of iptables-save.
+func withoutClusterRules(saved string) (clean string, changed bool) {
+	clean = strings.Join(slices.DeleteFunc(strings.SplitAfter(saved, "\n"), ofCluster.MatchString), "")
+	return clean, clean != saved
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,13 +111,7 @@ func (c Cluster) nodesReady(ctx context.Context, client kubernetes.Interface) er
 	if c.Options.Simulate {
 		want = c.Options.Simulation.Nodes
 	}
-	ready := 0
-	for _, node := range nodes.Items {
-		if nodeReady(node) {
-			ready++
-		}
-	}
-	if ready < want {
+	if ready := len(slices.DeleteFunc(nodes.Items, func(node corev1.Node) bool { return !nodeReady(node) })); ready < want {
 		return fmt.Errorf("%d of %d nodes are ready", ready, want)
 	}
 	if c.Options.Simulate {
@@ -148,12 +143,9 @@ func nodeReady(node corev1.Node) bool {
 			return false
 		}
 	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // serviceReachable connects to the API server by its cluster IP, which only works when kube-proxy has

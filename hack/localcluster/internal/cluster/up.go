@@ -37,7 +37,7 @@ func (c Cluster) Up(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	unlock, err := lock(c.Layout)
+	unlock, err := c.lock()
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,13 @@ func (c Cluster) agreesWithRunning() error {
 	kind := map[bool]string{true: "simulated", false: "live"}
 	return fmt.Errorf("%s holds a %s cluster: run \"localcluster down\" first, or choose another folder with --state for a %s one beside it",
 		c.Layout.State, kind[saved.Simulate], kind[c.Options.Simulate])
+}
+
+// lock keeps two commands from starting and stopping the same cluster at once.
+func (c Cluster) lock() (unlock func(), err error) {
+	return host.Lock(c.Layout.Path("lock"), func() error {
+		return fmt.Errorf("another localcluster command works on %s; wait for it to end", c.Layout.State)
+	})
 }
 
 func (c Cluster) notRunning(list []daemon) ([]daemon, error) {
@@ -194,7 +201,7 @@ func (c Cluster) start(ctx context.Context, missing []daemon) error {
 			if d.Phase != p {
 				continue
 			}
-			if err := c.launch(d); err != nil {
+			if _, err := process.Start(d.Spec, c.Layout.processes()); err != nil {
 				return err
 			}
 		}
@@ -210,14 +217,6 @@ func (c Cluster) start(ctx context.Context, missing []daemon) error {
 	}
 	c.say("waiting for the node to be ready")
 	return c.waitReady(ctx)
-}
-
-func (c Cluster) launch(d daemon) error {
-	_, err := process.Start(process.Spec{
-		Name: d.Name, Program: d.Program, Args: d.Args, Env: d.Env,
-		Log: c.Layout.log(d.Name), Owner: c.Layout.State,
-	}, c.Layout.processes())
-	return err
 }
 
 // ports are those that the daemons in list will serve.

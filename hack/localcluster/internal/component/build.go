@@ -34,46 +34,40 @@ func (b Builder) Ensure(ctx context.Context, components []Component) error {
 		return err
 	}
 	// Looking needs no lock and no right to write, so a folder of another user will do when it is complete.
-	if jobs, err := b.outdated(components, goVersion); err != nil || len(jobs) == 0 {
+	if outdated, err := b.outdated(components, goVersion); err != nil || len(outdated) == 0 {
 		return err
 	}
-	unlock, err := b.lock()
+	unlock, err := host.Lock(stampFile(b.Bin, "lock"), func() error {
+		fmt.Fprintf(b.Out, "waiting for another build in %s\n", b.Bin)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	jobs, err := b.outdated(components, goVersion) // another process may have built them meanwhile
+	outdated, err := b.outdated(components, goVersion) // another process may have built them meanwhile
 	if err != nil {
 		return err
 	}
-	for i, j := range jobs {
-		if err := b.build(ctx, j.component, fmt.Sprintf("[%d/%d]", i+1, len(jobs))); err != nil {
-			return err
-		}
-		if err := os.WriteFile(stampFile(b.Bin, j.component.Name), []byte(j.stamp+"\n"), 0o644); err != nil {
+	for i, c := range outdated {
+		if err := b.build(ctx, c, goVersion, fmt.Sprintf("[%d/%d]", i+1, len(outdated))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-type job struct {
-	component Component
-	stamp     string
-}
-
-func (b Builder) outdated(components []Component, goVersion string) ([]job, error) {
-	var jobs []job
+func (b Builder) outdated(components []Component, goVersion string) (outdated []Component, err error) {
 	for _, c := range components {
 		stamp, err := c.Stamp(filepath.Join(b.Source, c.Name), goVersion)
 		if err != nil {
 			return nil, err
 		}
 		if !c.Current(b.Bin, stamp) {
-			jobs = append(jobs, job{c, stamp})
+			outdated = append(outdated, c)
 		}
 	}
-	return jobs, nil
+	return outdated, nil
 }
 
 // Download fetches the modules of components into the module cache, so that later builds need no network.
@@ -108,9 +102,14 @@ func (b Builder) ModuleDir(ctx context.Context, c Component) (string, error) {
 	return module.Dir, nil
 }
 
-// build builds all programs of one component and makes their links.
-func (b Builder) build(ctx context.Context, c Component, step string) error {
-	version, err := c.Version(filepath.Join(b.Source, c.Name))
+// build builds all programs of one component and makes their links, and its stamp at last.
+func (b Builder) build(ctx context.Context, c Component, goVersion, step string) error {
+	source := filepath.Join(b.Source, c.Name)
+	version, err := c.Version(source)
+	if err != nil {
+		return err
+	}
+	stamp, err := c.Stamp(source, goVersion)
 	if err != nil {
 		return err
 	}
@@ -136,7 +135,7 @@ func (b Builder) build(ctx context.Context, c Component, step string) error {
 		}
 	}
 	fmt.Fprintf(b.Out, "%s built in %s\n", what, time.Since(begin).Round(time.Second))
-	return nil
+	return os.WriteFile(stampFile(b.Bin, c.Name), []byte(stamp+"\n"), 0o644)
 }
 
 // buildArgs are the arguments of the go command that builds program to the file output: without
@@ -180,17 +179,6 @@ func (b Builder) goVersion(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("go env GOVERSION: %w", err)
 	}
 	return strings.TrimSpace(string(output)), nil
-}
-
-// lock waits until no other process builds into the same folder.
-func (b Builder) lock() (unlock func(), err error) {
-	path := filepath.Join(b.Bin, ".stamps", "lock")
-	unlock, err = host.Lock(path)
-	if errors.Is(err, host.ErrLocked) {
-		fmt.Fprintf(b.Out, "waiting for another build in %s\n", b.Bin)
-		return host.LockWait(path)
-	}
-	return unlock, err
 }
 
 // replaceLink makes link a symbolic link to target, whatever it was before.

@@ -7,6 +7,7 @@ package component
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -136,13 +137,7 @@ func All() []Component {
 
 // For returns the components that use needs, in build order.
 func For(use Use) []Component {
-	var needed []Component
-	for _, c := range All() {
-		if c.Use&use != 0 {
-			needed = append(needed, c)
-		}
-	}
-	return needed
+	return slices.DeleteFunc(All(), func(c Component) bool { return c.Use&use == 0 })
 }
 
 // Named returns the component called name, which has to be one of All.

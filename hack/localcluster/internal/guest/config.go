@@ -73,9 +73,6 @@ func MakeFolders(disk string) error {
 	return os.Chmod(filepath.Join(disk, "tmp"), 0o777|os.ModeSticky)
 }
 
-// Save writes the Config onto the disk.
-func (c Config) Save() error { return host.SaveJSON(filepath.Join(c.Disk, DiskConfig), c) }
-
 // Load reads the Config of a disk.
 func Load(disk string) (Config, error) {
 	var c Config

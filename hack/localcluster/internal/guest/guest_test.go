@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/host"
 )
 
 func TestConfigIsKeptOnTheDisk(t *testing.T) {
@@ -16,7 +18,7 @@ func TestConfigIsKeptOnTheDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{Name: "m1", Disk: disk, Address: "10.77.0.2/24", Metadata: "10.77.0.1:8080"}
-	if err := want.Save(); err != nil {
+	if err := host.SaveJSON(filepath.Join(disk, DiskConfig), want); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Load(disk)

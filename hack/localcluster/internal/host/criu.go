@@ -16,9 +16,6 @@ import (
 // it cannot read.
 const criuSuite = "trixie"
 
-// criuPackages is what makes the root file system that CRIU is taken from.
-func criuPackages() []Package { return []Package{{Name: "mmdebstrap", Program: "mmdebstrap"}} }
-
 // CRIU makes a criu of Debian in the folder bin, which runs on any system, and returns its path. One that is there stays.
 // Container runtimes look it up by this name.
 func CRIU(ctx context.Context, bin string, out io.Writer) (string, error) {
@@ -29,7 +26,7 @@ func CRIU(ctx context.Context, bin string, out io.Writer) (string, error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("CRIU is taken from a root file system, which needs root to make: use sudo")
 	}
-	if err := Install(ctx, criuPackages(), out); err != nil {
+	if err := Install(ctx, []Package{{Name: "mmdebstrap", Program: "mmdebstrap"}}, out); err != nil {
 		return "", err
 	}
 	root, err := os.MkdirTemp("", "criu-root-")

@@ -34,7 +34,7 @@ func TestListeners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Listener{
+	want := []listener{
 		{Address: netip.MustParseAddrPort("127.0.0.1:8080"), inode: 4711},
 		{Address: netip.MustParseAddrPort("10.77.0.1:6443"), inode: 4712},
 		{Address: netip.MustParseAddrPort("[::]:22"), inode: 4714},
@@ -58,7 +58,7 @@ func TestConflicts(t *testing.T) {
 		{"[::1]:6443", "127.0.0.1:6443", false},
 	}
 	for _, test := range tests {
-		l := Listener{Address: netip.MustParseAddrPort(test.have)}
+		l := listener{Address: netip.MustParseAddrPort(test.have)}
 		if got := l.conflicts(netip.MustParseAddrPort(test.want)); got != test.conflict {
 			t.Errorf("%s held, %s wanted: conflict %t, want %t", test.have, test.want, got, test.conflict)
 		}

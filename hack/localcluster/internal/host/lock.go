@@ -9,17 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLocked says that another process holds a lock.
-var ErrLocked = errors.New("locked by another process")
-
-// Lock locks a file, which it creates, until unlock or the end of this process. It returns ErrLocked when another process
-// holds the lock.
-func Lock(path string) (unlock func(), err error) { return flock(path, unix.LOCK_EX|unix.LOCK_NB) }
-
-// LockWait is Lock, but waits for the other process.
-func LockWait(path string) (unlock func(), err error) { return flock(path, unix.LOCK_EX) }
-
-func flock(path string, how int) (unlock func(), err error) {
+// Lock locks a file, which it creates, until unlock or the end of this process. It waits for another process that holds the
+// lock, unless busy, which is called then, returns an error.
+func Lock(path string, busy func() error) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
@@ -27,11 +19,16 @@ func flock(path string, how int) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(file.Fd()), how); err != nil {
-		file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrLocked
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		if err := busy(); err != nil {
+			file.Close()
+			return nil, err
 		}
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		file.Close()
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return func() { file.Close() }, nil

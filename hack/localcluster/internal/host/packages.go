@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -49,13 +50,10 @@ func ImagePackages() []Package {
 
 // Missing returns those of packages whose program is not there.
 func Missing(packages []Package) []Package {
-	var missing []Package
-	for _, p := range packages {
-		if _, err := exec.LookPath(p.Program); err != nil {
-			missing = append(missing, p)
-		}
-	}
-	return missing
+	return slices.DeleteFunc(slices.Clone(packages), func(p Package) bool {
+		_, err := exec.LookPath(p.Program)
+		return err == nil
+	})
 }
 
 // Install installs the missing ones of packages with apt-get, and does nothing when there are none.

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Listener is a TCP socket that accepts connections.
-type Listener struct {
+// listener is a TCP socket that accepts connections.
+type listener struct {
 	// Address is the address and port it is bound to; the unspecified address stands for all.
 	Address netip.AddrPort
 	// inode identifies the socket among the open files of processes.
@@ -29,13 +29,13 @@ type Port struct {
 // PortsFree returns an error for the first of ports that is taken, naming the process that holds it
 // and the flag that changes the port.
 func PortsFree(ports []Port) error {
-	listeners, err := Listeners()
+	taken, err := listeners(procfs.DefaultMountPoint)
 	if err != nil {
 		return err
 	}
 	for _, port := range ports {
-		taken := slices.IndexFunc(listeners, func(l Listener) bool { return l.conflicts(port.Address) })
-		if taken < 0 {
+		by := slices.IndexFunc(taken, func(l listener) bool { return l.conflicts(port.Address) })
+		if by < 0 {
 			continue
 		}
 		hint := ""
@@ -43,15 +43,13 @@ func PortsFree(ports []Port) error {
 			hint = fmt.Sprintf(", or choose another port with --%s or --port-offset", port.Flag)
 		}
 		return fmt.Errorf("%s needs TCP port %d on %s, which is held by %s: stop it%s",
-			port.Purpose, port.Address.Port(), port.Address.Addr(), holder(listeners[taken].inode), hint)
+			port.Purpose, port.Address.Port(), port.Address.Addr(), holder(taken[by].inode), hint)
 	}
 	return nil
 }
 
-// Listeners returns all listening TCP sockets of this network namespace.
-func Listeners() ([]Listener, error) { return listeners(procfs.DefaultMountPoint) }
-
-func listeners(proc string) ([]Listener, error) {
+// listeners returns all listening TCP sockets of this network namespace.
+func listeners(proc string) ([]listener, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
 		return nil, err
@@ -63,17 +61,17 @@ func listeners(proc string) ([]Listener, error) {
 	if six, err := fs.NetTCP6(); err == nil { // the kernel may not support IPv6
 		sockets = append(sockets, six...)
 	}
-	var found []Listener
+	var found []listener
 	for _, socket := range sockets {
 		const listen = 10 // TCP_LISTEN of the kernel
 		if address, ok := netip.AddrFromSlice(socket.LocalAddr); ok && socket.St == listen {
-			found = append(found, Listener{Address: netip.AddrPortFrom(address, uint16(socket.LocalPort)), inode: socket.Inode})
+			found = append(found, listener{Address: netip.AddrPortFrom(address, uint16(socket.LocalPort)), inode: socket.Inode})
 		}
 	}
 	return found, nil
 }
 
-func (l Listener) conflicts(address netip.AddrPort) bool {
+func (l listener) conflicts(address netip.AddrPort) bool {
 	if l.Address.Port() != address.Port() {
 		return false
 	}

@@ -24,6 +24,17 @@ func RunWith(ctx context.Context, input io.Reader, program string, args ...strin
 	return nil
 }
 
+// Output runs a command and returns what it printed, also when it fails. What it complained of is part of the error.
+func Output(command *exec.Cmd) (string, error) {
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.String(), err
+}
+
 // Tail returns the last n lines of text.
 func Tail(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")

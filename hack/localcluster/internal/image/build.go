@@ -19,21 +19,18 @@ import (
 // Image is a built image. Its layers are files, which Close removes.
 type Image struct {
 	v1.Image
-	temporary []string
+	dir string
 }
 
 // Close removes the temporary files of the layers.
-func (i *Image) Close() error {
-	var problems []error
-	for _, path := range i.temporary {
-		problems = append(problems, os.Remove(path))
-	}
-	return errors.Join(problems...)
-}
+func (i *Image) Close() error { return os.RemoveAll(i.dir) }
 
 // Build builds the image.
 func Build(spec Spec) (built *Image, err error) {
 	built = &Image{}
+	if built.dir, err = os.MkdirTemp("", "localcluster-image-"); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			_ = built.Close()

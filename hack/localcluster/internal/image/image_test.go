@@ -216,8 +216,8 @@ func TestRootFileSystem(t *testing.T) {
 	archive := filepath.Join(t.TempDir(), "root.tar")
 	write(t, archive, string(data), 0o644)
 	fromTar := build(t, Spec{RootFS: archive})
-	if len(fromTar.temporary) != 0 {
-		t.Errorf("a plain tar file was copied to %v", fromTar.temporary)
+	if copies, err := os.ReadDir(fromTar.dir); err != nil || len(copies) != 0 {
+		t.Errorf("a plain tar file was copied to %v, error %v", copies, err)
 	}
 	tarLayers, err := fromTar.Layers()
 	if err != nil {

@@ -46,11 +46,10 @@ func (l plainLayer) MediaType() (types.MediaType, error) { return types.OCIUncom
 
 // spool writes a layer into a temporary file, hashing it on the way.
 func (i *Image) spool(write func(*tar.Writer) error) (layer v1.Layer, err error) {
-	file, err := os.CreateTemp("", "localcluster-layer-*.tar")
+	file, err := os.CreateTemp(i.dir, "*.tar")
 	if err != nil {
 		return nil, err
 	}
-	i.temporary = append(i.temporary, file.Name())
 	sum := sha256.New()
 	buffered := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<20)
 	archive := tar.NewWriter(buffered)

@@ -3,6 +3,7 @@ package olm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,25 +43,20 @@ func explainPods(ctx context.Context, client kubernetes.Interface, namespace str
 }
 
 func podReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // containerStates describes the containers that wait or have failed.
 func containerStates(pod *corev1.Pod) string {
 	var out strings.Builder
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, s := range statuses {
-			if waiting := s.State.Waiting; waiting != nil {
-				fmt.Fprintf(&out, "; %s waits: %s %s", s.Name, waiting.Reason, waiting.Message)
-			}
-			if ended := s.State.Terminated; ended != nil && ended.ExitCode != 0 {
-				fmt.Fprintf(&out, "; %s exited with code %d: %s", s.Name, ended.ExitCode, ended.Message)
-			}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if waiting := s.State.Waiting; waiting != nil {
+			fmt.Fprintf(&out, "; %s waits: %s %s", s.Name, waiting.Reason, waiting.Message)
+		}
+		if ended := s.State.Terminated; ended != nil && ended.ExitCode != 0 {
+			fmt.Fprintf(&out, "; %s exited with code %d: %s", s.Name, ended.ExitCode, ended.Message)
 		}
 	}
 	return out.String()

@@ -3,6 +3,7 @@ package olm
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,17 @@ func (s *Service) deploymentReady(name string) func(context.Context) error {
 			return err
 		}
 		return rolledOut(deployment)
+	}
+}
+
+// says checks that the first field of an object is as wanted; the others say why it is not.
+func (s *Service) says(want, object, fields string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		text, err := s.cluster.Kubectl(ctx, nil, "get", "--namespace="+s.namespace, object, "--output=jsonpath="+fields)
+		if err == nil && !strings.HasPrefix(text, want+":") {
+			err = fmt.Errorf("%s: want %s, is %q", object, want, text)
+		}
+		return err
 	}
 }
 

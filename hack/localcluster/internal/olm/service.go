@@ -12,10 +12,8 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
@@ -30,7 +28,6 @@ type Service struct {
 	generation
 	cluster cluster.Cluster
 	kube    kubernetes.Interface
-	objects dynamic.Interface
 }
 
 // generation is what differs between the generations of OLM.
@@ -88,11 +85,7 @@ func open(c cluster.Cluster, g generation) (*Service, error) {
 		return nil, err
 	}
 	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := dynamic.NewForConfig(config)
-	return &Service{generation: g, cluster: c, kube: kube, objects: objects}, err
+	return &Service{generation: g, cluster: c, kube: kube}, err
 }
 
 // Up builds, loads and starts OLM and returns when operators can be installed. It is idempotent.
@@ -194,11 +187,7 @@ func (s *Service) Status(ctx context.Context) (ready bool, err error) {
 // Installed reports whether the API server serves OLM's kinds.
 func (s *Service) Installed(ctx context.Context) (bool, error) {
 	for _, resource := range s.resources {
-		_, err := s.objects.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		if err != nil {
+		if served, err := discovery.IsResourceEnabled(s.kube.Discovery(), resource); err != nil || !served {
 			return false, err
 		}
 	}

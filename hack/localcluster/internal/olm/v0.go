@@ -2,12 +2,8 @@ package olm
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/dcnlab/spot-training-operator/hack/localcluster/internal/cluster"
@@ -22,16 +18,11 @@ const workloadUser = "1001:1001"
 // packageService is the aggregated API that the package server serves.
 const packageService = "v1.packages.operators.coreos.com"
 
-var (
-	csvs        = schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1alpha1", Resource: "clusterserviceversions"}
-	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-)
-
 // v0 has the names, rights and namespaces of the published installation. After its removal, the kinds that operators
 // brought stay, as they do when a Subscription and its ClusterServiceVersion are deleted.
 var v0 = generation{
 	title: "OLM", command: "olm", namespace: "olm", component: "olm", use: component.OLM, crds: "deploy/chart/crds/*.yaml",
-	resources: []schema.GroupVersionResource{csvs},
+	resources: []schema.GroupVersionResource{{Group: "operators.coreos.com", Version: "v1alpha1", Resource: "clusterserviceversions"}},
 	tables: [][]string{
 		{"catalogsources", "--output=custom-columns=NAMESPACE:.metadata.namespace,CATALOG:.metadata.name,IMAGE:.spec.image,STATE:.status.connectionState.lastObservedState"},
 		{"subscriptions", "--output=custom-columns=NAMESPACE:.metadata.namespace,SUBSCRIPTION:.metadata.name,PACKAGE:.spec.name,CHANNEL:.spec.channel," +
@@ -46,8 +37,10 @@ var v0 = generation{
 		return []condition{
 			{"catalog-operator is ready", s.deploymentReady("catalog-operator")},
 			{"olm-operator is ready", s.deploymentReady("olm-operator")},
-			{"the package server is installed", s.packageServerInstalled},
-			{"the API of packages is served", s.packagesServed},
+			{"the package server is installed", s.says("Succeeded", "clusterserviceversions.operators.coreos.com/packageserver",
+				"{.status.phase}: {.status.message}")},
+			{"the API of packages is served", s.says("True", "apiservices/"+packageService,
+				`{.status.conditions[?(@.type=="Available")].status}: {.status.conditions[?(@.type=="Available")].message}`)},
 		}
 	},
 	instances: []string{"subscriptions.operators.coreos.com,catalogsources.operators.coreos.com,clusterserviceversions.operators.coreos.com"},
@@ -105,34 +98,4 @@ func opmImage(bin string) image.Spec {
 			{Source: filepath.Join(bin, "grpc_health_probe"), Path: "/bin/grpc_health_probe", Mode: 0o755},
 		},
 	}
-}
-
-func (s *Service) packageServerInstalled(ctx context.Context) error {
-	csv, err := s.objects.Resource(csvs).Namespace(s.namespace).Get(ctx, "packageserver", metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	phase, _, _ := unstructured.NestedString(csv.Object, "status", "phase")
-	if phase != "Succeeded" {
-		message, _, _ := unstructured.NestedString(csv.Object, "status", "message")
-		return fmt.Errorf("its ClusterServiceVersion is in phase %q: %s", phase, message)
-	}
-	return nil
-}
-
-func (s *Service) packagesServed(ctx context.Context) error {
-	service, err := s.objects.Resource(apiServices).Get(ctx, packageService, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
-	for _, each := range conditions {
-		if c, ok := each.(map[string]any); ok && c["type"] == "Available" {
-			if c["status"] == "True" {
-				return nil
-			}
-			return fmt.Errorf("%s is not available: %v", packageService, c["message"])
-		}
-	}
-	return errors.New(packageService + " has no condition Available yet")
 }

@@ -1,7 +1,9 @@
 package process
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,11 +22,11 @@ type Spec struct {
 	// Env is added to (and overrides) the environment of this process.
 	Env []string
 	// Log is the file for standard output and error; an older one is kept as Log + ".old".
-	Log string
+	Log string `json:"-"`
 	// Owner is the value of MarkVariable.
-	Owner string
+	Owner string `json:"-"`
 	// CloneFlags ask for new namespaces of the process's own.
-	CloneFlags uintptr
+	CloneFlags uintptr `json:"-"`
 }
 
 // Start starts the process apart from this one, so that it outlives it and does not get the
@@ -33,7 +35,8 @@ func Start(spec Spec, table Table) (Record, error) {
 	if err := os.MkdirAll(filepath.Dir(spec.Log), 0o755); err != nil {
 		return Record{}, err
 	}
-	if err := keepOld(spec.Log); err != nil {
+	// The reason of an earlier failure stays there to read.
+	if err := os.Rename(spec.Log, spec.Log+".old"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Record{}, err
 	}
 	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -64,12 +67,4 @@ func Start(spec Spec, table Table) (Record, error) {
 		return Record{}, fmt.Errorf("record %s: %w", spec.Name, err)
 	}
 	return record, nil
-}
-
-// keepOld renames an existing log so that the reason of an earlier failure is still there to read.
-func keepOld(log string) error {
-	if _, err := os.Stat(log); err != nil {
-		return nil
-	}
-	return os.Rename(log, log+".old")
 }
