@@ -52,7 +52,7 @@ func (o *observed) viewAgent() agentView {
 	if o.read.Report != nil && o.read.Agent == o.agentURL() { // not that of an earlier attempt
 		v.present, v.sync = true, o.read.Report
 	}
-	pod := o.presentMaster()
+	pod := masterPod(only(o.pods, o.ofPresentAttempt))
 	v.ended = pod == nil || podend.IsEnded(pod)
 	if pod == nil && o.isFinalOfAttempt() {
 		pod = o.final
@@ -93,11 +93,6 @@ func agentState(pod *corev1.Pod, container string) corev1.ContainerState {
 		}
 	}
 	return corev1.ContainerState{}
-}
-
-// presentMaster is the pod of replica 0 of the present attempt; nil when there is none.
-func (o *observed) presentMaster() *corev1.Pod {
-	return masterPod(only(o.pods, o.ofPresentAttempt))
 }
 
 // ofPresentAttempt says whether a pod belongs to the workers, or to those that were just stopped.

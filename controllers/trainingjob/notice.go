@@ -27,12 +27,6 @@ const (
 	maxNoticed = 100
 )
 
-// leavesNoticedNodes says whether the job leaves nodes with a preemption notice before they are gone. A job without checkpoints that does
-// not ask for spot instances gains nothing by it: it stays as long as it can, because a notice may be withdrawn.
-func leavesNoticedNodes(job *mlv1.TrainingJob) bool {
-	return build.CheckpointsEnabled(job) || build.SpotName(job) != ""
-}
-
 // decideNotice decides about workers on nodes that go. At the first notice a checkpoint is asked for, at once and whatever else the
 // job is at; once it is in the storage, cannot be had, or there is no more time for it, the workers that must leave are
 // returned, with the words on what they go on from. What was decided is in the status, so that no notice is acted upon twice,
@@ -45,8 +39,8 @@ func (p *planner) decideNotice(pods []*corev1.Pod) (leaving []*corev1.Pod, from 
 		}
 	}()
 	next.Nodes = slices.DeleteFunc(next.Nodes, func(n mlv1.NoticedNode) bool { return n.Left && p.isWithdrawn(n.Name) })
-	if !leavesNoticedNodes(p.job) {
-		return nil, ""
+	if !build.CheckpointsEnabled(p.job) && build.SpotName(p.job) == "" {
+		return nil, "" // it gains nothing by leaving before the nodes are gone, and a notice may be withdrawn
 	}
 	leaving = p.noticedWorkers(next, pods)
 	if len(leaving) == 0 {

@@ -71,7 +71,9 @@ func plan(o observed) desired {
 		p.agent, p.ask = "", ""
 		return p.desired
 	}
-	p.countStart()
+	if o.workers != nil { // that they were started is in the status before they are ever replaced
+		p.status.StartCount = max(p.status.StartCount, build.StartOf(o.workers)+1)
+	}
 	suspend := ptr.Deref(o.job.Spec.Suspend, false)
 	if !suspend && !p.isEvicted() {
 		p.setResumed()
@@ -83,7 +85,10 @@ func plan(o observed) desired {
 		return p.desired
 	}
 	p.setAdmission()
-	p.followSpot()
+	if build.SpotName(o.job) != "" {
+		available, reason, message := p.spotCapacity()
+		p.condition(reasons.ConditionSpotCapacity, available, reason, message)
+	}
 	p.readFigures()
 	p.followAgent()
 	p.judgeSuccess()
@@ -323,11 +328,6 @@ func (p *planner) planFinished() {
 			}
 		}
 	}
-}
-
-func (p *planner) pastDeadline() bool {
-	deadline := p.deadlineOf()
-	return deadline != nil && !p.now.Before(*deadline)
 }
 
 // deadlineOf is the end of activeDeadlineSeconds; nil when there is none or the job has not started. Like a Job's, it

@@ -267,7 +267,11 @@ func (o *observed) queueAdmission(status *mlv1.TrainingJobStatus) (admitted bool
 	}
 	if w := o.decision.Wait; w != nil {
 		message := fmt.Sprintf("position %d in AIJobQueue %s: %s", w.Position, queue, w.Message)
-		return false, w.Reason, message + o.describeCapacity(w.Reason)
+		if build.SpotName(o.job) != "" && w.Reason == reasons.InsufficientCapacity {
+			_, _, capacity := o.spotCapacity()
+			message += "; " + capacity
+		}
+		return false, w.Reason, message
 	}
 	was, told := o.job.Status.Admission, meta.FindStatusCondition(o.job.Status.Conditions, reasons.ConditionAdmitted)
 	if was != nil && was.AdmittedTime == nil && told != nil && told.Status == metav1.ConditionFalse {

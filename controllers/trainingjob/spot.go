@@ -15,15 +15,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// followSpot says in a condition whether instances are available for the workers.
-func (p *planner) followSpot() {
-	if build.SpotName(p.job) == "" {
-		return
-	}
-	available, reason, message := p.spotCapacity()
-	p.condition(reasons.ConditionSpotCapacity, available, reason, message)
-}
-
 // spotCapacity is what is known of the SpotInstanceVM that the job names.
 func (o *observed) spotCapacity() (available bool, reason, message string) {
 	name := build.SpotName(o.job)
@@ -79,13 +70,4 @@ func PodsWithoutPlace(job *mlv1.TrainingJob, settings build.Settings) []*corev1.
 		pods = append(pods, pod)
 	}
 	return pods
-}
-
-// describeCapacity says what a SpotInstanceVM does about what a job waits for in its queue; empty when it has nothing to do with it.
-func (o *observed) describeCapacity(reason string) string {
-	if build.SpotName(o.job) == "" || reason != reasons.InsufficientCapacity {
-		return ""
-	}
-	_, _, message := o.spotCapacity()
-	return "; " + message
 }

@@ -287,10 +287,3 @@ func metricsURL(job *mlv1.TrainingJob, pods []*corev1.Pod) string {
 	}
 	return "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(job.Spec.Monitoring.MetricsPort))) + "/metrics"
 }
-
-// countStart notes that the workers that exist were started. It is in the status before they are ever replaced.
-func (p *planner) countStart() {
-	if p.workers != nil {
-		p.status.StartCount = max(p.status.StartCount, build.StartOf(p.workers)+1)
-	}
-}

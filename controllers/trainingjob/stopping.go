@@ -18,7 +18,8 @@ const selfEnd = 30 * time.Second
 // job goes on as usual.
 func (p *planner) planEnd() bool {
 	met := stoppingCondition(&p.job.Status) // a target that is reached is not lost to a deadline while the workers end
-	if (met == nil || met.Reason == reasons.DeadlineExceeded) && p.pastDeadline() {
+	deadline := p.deadlineOf()
+	if (met == nil || met.Reason == reasons.DeadlineExceeded) && deadline != nil && !p.now.Before(*deadline) {
 		limit := *p.job.Spec.FailurePolicy.ActiveDeadlineSeconds
 		message := fmt.Sprintf("ran longer than activeDeadlineSeconds %d", limit)
 		if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.workerPods()) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -125,10 +126,8 @@ func isLocal(host string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("find out this machine's addresses: %w", err)
 	}
-	for _, address := range addresses {
-		if network, ok := address.(*net.IPNet); ok && network.IP.Equal(ip) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(addresses, func(address net.Addr) bool {
+		network, ok := address.(*net.IPNet)
+		return ok && network.IP.Equal(ip)
+	}), nil
 }

@@ -43,7 +43,7 @@ func PodSpec(job *mlv1.TrainingJob, settings Settings) corev1.PodSpec {
 		ServiceAccountName:            ServiceAccountName(job),
 		EnableServiceLinks:            ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To(GracePeriod(job)),
-		SecurityContext:               podSecurity(job),
+		SecurityContext:               cmp.Or(job.Spec.SecurityContext, child.RestrictedPod()),
 		ImagePullSecrets:              job.Spec.ImagePullSecrets,
 		Containers:                    []corev1.Container{Trainer(job, settings)},
 		Volumes:                       volumes,
@@ -71,14 +71,6 @@ func Trainer(job *mlv1.TrainingJob, settings Settings) corev1.Container {
 		SecurityContext:          ContainerSecurity(job),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
-}
-
-// podSecurity meets the Pod Security level restricted unless the spec says otherwise.
-func podSecurity(job *mlv1.TrainingJob) *corev1.PodSecurityContext {
-	if job.Spec.SecurityContext != nil {
-		return job.Spec.SecurityContext
-	}
-	return child.RestrictedPod()
 }
 
 func containerPorts(of ...framework.Port) []corev1.ContainerPort {
