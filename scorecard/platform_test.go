@@ -14,14 +14,13 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/workflow"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
-	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
 // startPlatform adds the controllers of AI workloads to a manager.
 func startPlatform(ctx context.Context, t *testing.T, mgr ctrl.Manager) {
 	t.Helper()
 	recorder := mgr.GetEventRecorder("spot-training-operator")
-	decider := queueing.New(mgr, queueing.Options{Schedule: scheduler.Schedule})
+	decider := queueing.New(mgr, nil)
 	decider.Add(aijob.Source())
 	jobs := &aijob.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: recorder,

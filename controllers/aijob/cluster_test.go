@@ -134,7 +134,7 @@ func (c *cluster) start(at *crash.Cut) *manager {
 		Metrics: metrics.NewAIJobs(m.metrics), Decider: c.decider,
 	}
 	if c.real {
-		service := queueing.New(mgr, queueing.Options{Schedule: scheduler.Schedule})
+		service := queueing.New(mgr, nil)
 		service.Add(Source())
 		require.NoError(c.t, mgr.Add(service))
 		reconciler.Decider = service

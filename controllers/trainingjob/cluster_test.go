@@ -28,7 +28,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
-	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 	"github.com/dcnlab/spot-training-operator/test/harness/crash"
@@ -116,7 +115,7 @@ func (c *cluster) start(at *crash.Cut) *manager {
 		Settings: build.Settings{WorkerImage: "worker:1", AgentImage: "agent:1", AgentPort: c.agentPort},
 	}
 	if c.admits {
-		decider := queueing.New(mgr, queueing.Options{Schedule: scheduler.Schedule})
+		decider := queueing.New(mgr, nil)
 		decider.Add(Source(reconciler.Settings, queueing.PriorityClasses(mgr.GetCache())))
 		require.NoError(c.t, mgr.Add(decider))
 		reconciler.Admission = decider

@@ -266,7 +266,7 @@ func (c *cluster) start(idle bool) *manager {
 	c.t.Helper()
 	mgr := managers.New(c.t, server.Config(c.t), scheme, cache.Options{})
 	m := &manager{}
-	m.Service = queueing.New(mgr, queueing.Options{Schedule: scheduler.Schedule, Metrics: m})
+	m.Service = queueing.New(mgr, m)
 	m.Add(aiJobs())
 	m.jobs = &jobs{Client: mgr.GetClient(), decider: m.Service}
 	if idle {

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -39,16 +38,6 @@ const figuresAfter = 500 * time.Millisecond
 // logger tells at V(2) of cycles that decided something. The controllers of jobs log each of them.
 var logger = ctrl.Log.WithName("queueing")
 
-// Options of the Service.
-type Options struct {
-	// Schedule decides: scheduler.Schedule.
-	Schedule func(scheduler.Snapshot) scheduler.Decisions
-	// Clock tells the time; nil for the real one.
-	Clock clock.PassiveClock
-	// Metrics measures cycles.
-	Metrics Metrics
-}
-
 // Metrics counts cycles.
 type Metrics interface {
 	// Cycle took the time, over so many jobs that waited, and decided on so many.
@@ -59,7 +48,7 @@ type Metrics interface {
 // leadership.
 type Service struct {
 	mgr     ctrl.Manager
-	options Options
+	metrics Metrics // nil: not counted
 	sources []*Source
 	changes map[string]*notifier // by kind
 	wake    chan struct{}
@@ -71,13 +60,10 @@ type Service struct {
 	synced atomic.Bool // and nodes and pods as well
 }
 
-// New makes a Service.
-func New(mgr ctrl.Manager, options Options) *Service {
-	if options.Clock == nil {
-		options.Clock = clock.RealClock{}
-	}
+// New makes a Service, which counts its cycles unless metrics is nil.
+func New(mgr ctrl.Manager, metrics Metrics) *Service {
 	return &Service{
-		mgr: mgr, options: options, wake: make(chan struct{}, 1), model: newModel(),
+		mgr: mgr, metrics: metrics, wake: make(chan struct{}, 1), model: newModel(),
 		changes: map[string]*notifier{KindQueue: {after: figuresAfter}, KindCluster: {after: figuresAfter}},
 	}
 }
@@ -231,7 +217,7 @@ func (s *Service) run(ctx context.Context) error {
 func (s *Service) remind() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	now := s.options.Clock.Now()
+	now := time.Now()
 	for _, j := range s.model.jobs {
 		if j.state == Waiting && j.admitted != nil && now.Sub(j.admittedAt) >= again {
 			s.notifierOf(j.source.Kind).tell(j.Namespace, j.Name)
@@ -247,14 +233,14 @@ func (s *Service) cycle() {
 		s.mutex.Unlock()
 		return
 	}
-	start := s.options.Clock.Now()
+	start := time.Now()
 	snapshot, seen := s.model.snapshot(start), s.model.seen()
 	s.mutex.Unlock()
 
-	decisions := s.options.Schedule(snapshot)
+	decisions := scheduler.Schedule(snapshot)
 
 	s.mutex.Lock()
-	o := s.model.take(decisions, seen, s.options.Clock.Now())
+	o := s.model.take(decisions, seen, time.Now())
 	for _, j := range o.tell {
 		s.tell(j)
 	}
@@ -262,12 +248,12 @@ func (s *Service) cycle() {
 	if o.stale {
 		s.rouse()
 	}
-	took := s.options.Clock.Since(start)
+	took := time.Since(start)
 	if o.admitted+o.preempted > 0 {
 		logger.V(2).Info("Scheduling cycle", "pending", pending, "admitted", o.admitted, "preempted", o.preempted, "duration", took)
 	}
-	if s.options.Metrics != nil {
-		s.options.Metrics.Cycle(took, pending, o.admitted, o.preempted)
+	if s.metrics != nil {
+		s.metrics.Cycle(took, pending, o.admitted, o.preempted)
 	}
 }
 

@@ -27,8 +27,8 @@ const (
 )
 
 // environment is what conditions are compiled in.
-var environment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
+var environment = sync.OnceValue(func() *cel.Env {
+	env, err := cel.NewEnv(
 		cel.Variable(variableInputs, cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable(variableStages, cel.MapType(cel.StringType, cel.MapType(cel.StringType, cel.MapType(cel.StringType, cel.StringType)))),
 		// Not the library of string functions: replace and join make, of small texts, more than there is memory, before any
@@ -37,6 +37,10 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 			[]*cel.Type{cel.StringType, cel.StringType}, cel.ListType(cel.StringType), cel.BinaryBinding(split))),
 		cel.DefaultUTCTimeZone(true),
 	)
+	if err != nil {
+		panic(err) // the declarations are constants
+	}
+	return env
 })
 
 // split makes a list of the parts of a text, no longer together than the text.
@@ -51,11 +55,7 @@ func split(text, by ref.Val) ref.Val {
 
 // compile checks a condition.
 func compile(condition string) (*cel.Ast, error) {
-	env, err := environment()
-	if err != nil {
-		return nil, err
-	}
-	ast, issues := env.Compile(condition)
+	ast, issues := environment().Compile(condition)
 	if issues != nil && issues.Err() != nil {
 		var what []string
 		for _, problem := range issues.Errors() {
@@ -125,11 +125,7 @@ func Holds(stage *aiplatformv1alpha1.Stage, values Values) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	env, err := environment()
-	if err != nil {
-		return false, err
-	}
-	program, err := env.Program(ast, cel.CostLimit(costLimit))
+	program, err := environment().Program(ast, cel.CostLimit(costLimit))
 	if err != nil {
 		return false, err
 	}

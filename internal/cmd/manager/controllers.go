@@ -35,7 +35,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
-	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
@@ -96,7 +95,7 @@ type setup struct {
 func addControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	s := setup{
 		Manager: mgr, options: o, recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")),
-		decider: queueing.New(mgr, queueing.Options{Schedule: scheduler.Schedule, Metrics: metrics.NewAdmission(ctrlmetrics.Registry)}),
+		decider: queueing.New(mgr, metrics.NewAdmission(ctrlmetrics.Registry)),
 	}
 	s.decider.Add(aijob.Source())
 	s.decider.Add(trainingjob.Source(o.settings, queueing.PriorityClasses(mgr.GetCache())))

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 )
@@ -30,7 +30,11 @@ var marks = map[string]string{
 // it does not change while nothing happens.
 func Draw(workflow *aiplatformv1alpha1.AgentWorkflow) []string {
 	graph := Of(workflow)
-	d := drawing{parents: map[string]string{}, before: map[string][]string{}, children: map[string][]Stage{}}
+	var text strings.Builder
+	d := drawing{
+		parents: map[string]string{}, before: map[string][]string{}, children: map[string][]Stage{},
+		out: tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0),
+	}
 	for _, edge := range graph.Edges {
 		d.before[edge.To] = append(d.before[edge.To], edge.From)
 	}
@@ -47,18 +51,24 @@ func Draw(workflow *aiplatformv1alpha1.AgentWorkflow) []string {
 	for _, root := range d.children[""] {
 		d.stage(root, "", "", "")
 	}
-	return d.finish()
+	_ = d.out.Flush() // to memory it cannot fail
+	lines := slices.Collect(strings.Lines(text.String()))
+	if more := len(lines) - mostLines; more > 0 {
+		lines = append(lines[:mostLines-1], fmt.Sprintf("… and %d more", more+1))
+	}
+	for i := range lines {
+		lines[i] = cut(strings.TrimSuffix(lines[i], "\n"), longestLine)
+	}
+	return lines
 }
 
 type drawing struct {
 	parents  map[string]string
 	before   map[string][]string
 	children map[string][]Stage
-	lines    []line
+	// out takes the stages' lines: the branch and the name, which are padded to a column, and the rest.
+	out *tabwriter.Writer
 }
-
-// line is a stage's line: the branch and the name, which are padded to a column, and the rest.
-type line struct{ left, right string }
 
 // stage draws a stage and those under it. The branch leads to it; trunk is what the lines of those under it begin with.
 func (d *drawing) stage(stage Stage, trunk, branch, below string) {
@@ -71,7 +81,7 @@ func (d *drawing) stage(stage Stage, trunk, branch, below string) {
 	if stage.Message != "" {
 		right += ": " + oneLine(stage.Message)
 	}
-	d.lines = append(d.lines, line{trunk + branch + mark + " " + stage.Name, right})
+	_, _ = fmt.Fprintf(d.out, "%s%s%s %s\t%s\n", trunk, branch, mark, stage.Name, right)
 	under := d.children[stage.Name]
 	for i, child := range under {
 		if i == len(under)-1 {
@@ -80,22 +90,6 @@ func (d *drawing) stage(stage Stage, trunk, branch, below string) {
 			d.stage(child, trunk+below, "├─ ", "│  ")
 		}
 	}
-}
-
-func (d *drawing) finish() []string {
-	width := 0
-	for _, l := range d.lines {
-		width = max(width, utf8.RuneCountInString(l.left))
-	}
-	var lines []string
-	for i, l := range d.lines {
-		if i == mostLines-1 && len(d.lines) > mostLines {
-			return append(lines, fmt.Sprintf("… and %d more", len(d.lines)-i))
-		}
-		text := l.left + strings.Repeat(" ", width-utf8.RuneCountInString(l.left)) + "  " + l.right
-		lines = append(lines, cut(text, longestLine))
-	}
-	return lines
 }
 
 func timesOf(stage Stage) string {
