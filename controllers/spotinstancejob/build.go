@@ -1,6 +1,7 @@
 package spotinstancejob
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -40,24 +42,17 @@ func (p *planner) buildNext(r *replica, result outcome) *batchv1.Job {
 
 func buildJob(job *spotv1alpha1.SpotInstanceJob, index int, attempt int32, from origin, failures int32, bad []string) *batchv1.Job {
 	template := job.Spec.JobTemplate.DeepCopy()
-	labels := labelsOf(job, index)
-	annotations := map[string]string{annotationAttempt: strconv.Itoa(int(attempt))}
-	if failures > 0 {
-		annotations[annotationFailures] = strconv.Itoa(int(failures))
+	own := labelsOf(job, index)
+	annotations := map[string]string{
+		annotationFailures: strconv.Itoa(int(failures)), annotationStartedFrom: from.name, labelTrained: strconv.Itoa(int(from.trained)),
+		annotationUnusable: strings.Join(bad, ","),
 	}
-	if from.name != "" {
-		annotations[annotationStartedFrom] = from.name
-		if from.trained > 0 {
-			annotations[labelTrained] = strconv.Itoa(int(from.trained))
-		}
-	}
-	if len(bad) > 0 {
-		annotations[annotationUnusable] = strings.Join(bad, ",")
-	}
+	maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" || value == "0" })
+	annotations[annotationAttempt] = strconv.Itoa(int(attempt))
 	built := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: jobName(job.Name, index, attempt), Namespace: job.Namespace,
-			Labels: merged(template.Labels, labels), Annotations: merged(template.Annotations, annotations),
+			Labels: labels.Merge(template.Labels, own), Annotations: labels.Merge(template.Annotations, annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, spotv1alpha1.GroupVersion.WithKind(kindSpotInstanceJob))},
 		},
 		Spec: template.Spec,
@@ -71,7 +66,7 @@ func buildJob(job *spotv1alpha1.SpotInstanceJob, index int, attempt int32, from 
 		spec.BackoffLimit = ptr.To[int32](0)
 	}
 	endOnDisruption(job, spec)
-	spec.Template.Labels = merged(spec.Template.Labels, labels)
+	spec.Template.Labels = labels.Merge(spec.Template.Labels, own)
 	spread(job, index, &spec.Template.Spec)
 	addStorage(job, index, &spec.Template.Spec)
 	startFrom(job, from, &spec.Template.Spec)
@@ -84,13 +79,6 @@ func labelsOf(job *spotv1alpha1.SpotInstanceJob, index int) map[string]string {
 		labels[spotv1alpha1.LabelSpotInstanceVM] = ref.Name
 	}
 	return labels
-}
-
-func merged(base, more map[string]string) map[string]string {
-	all := map[string]string{}
-	maps.Copy(all, base)
-	maps.Copy(all, more)
-	return all
 }
 
 // maxRules is how many rules a pod failure policy may have.
@@ -115,9 +103,7 @@ func endOnDisruption(job *spotv1alpha1.SpotInstanceJob, spec *batchv1.JobSpec) {
 		}
 		rule.Action = batchv1.PodFailurePolicyActionIgnore
 	}
-	if spec.PodFailurePolicy == nil {
-		spec.PodFailurePolicy = &batchv1.PodFailurePolicy{}
-	}
+	spec.PodFailurePolicy = cmp.Or(spec.PodFailurePolicy, &batchv1.PodFailurePolicy{})
 	if len(spec.PodFailurePolicy.Rules) < maxRules {
 		spec.PodFailurePolicy.Rules = slices.Insert(spec.PodFailurePolicy.Rules, 0, rule)
 	}
@@ -138,9 +124,7 @@ func spread(job *spotv1alpha1.SpotInstanceJob, index int, pod *corev1.PodSpec) {
 			}},
 		},
 	}
-	if pod.Affinity == nil {
-		pod.Affinity = &corev1.Affinity{}
-	}
+	pod.Affinity = cmp.Or(pod.Affinity, &corev1.Affinity{})
 	if job.Spec.SpotInstanceVMRef != nil {
 		pod.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term},

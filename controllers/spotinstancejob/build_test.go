@@ -1,6 +1,7 @@
 package spotinstancejob
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,7 +29,9 @@ func TestTheJobOfAReplica(t *testing.T) {
 	}
 	assert.Equal(t, "bert-1", job.Name)
 	assert.Equal(t, labels, job.Labels)
-	assert.Equal(t, merged(map[string]string{"team": "nlp"}, labels), job.Spec.Template.Labels)
+	withTeam := maps.Clone(labels)
+	withTeam["team"] = "nlp"
+	assert.Equal(t, withTeam, job.Spec.Template.Labels)
 	assert.Equal(t, "SpotInstanceJob", metav1.GetControllerOf(job).Kind)
 	assert.Equal(t, int32(4), *job.Spec.BackoffLimit, "without checkpoints the Job controller tries again")
 	assert.Equal(t, batchv1.Failed, *job.Spec.PodReplacementPolicy)

@@ -1,6 +1,7 @@
 package spotinstancejob
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strconv"
@@ -69,10 +70,7 @@ func addStorage(job *spotv1alpha1.SpotInstanceJob, index int, pod *corev1.PodSpe
 	var mount *corev1.VolumeMount
 	if config := job.Spec.CheckpointConfig; config != nil && config.CheckpointStorage != nil {
 		storage := config.CheckpointStorage
-		kind := storage.Type
-		if kind == "" {
-			kind = spotv1alpha1.StorageGCS
-		}
+		kind := cmp.Or(storage.Type, spotv1alpha1.StorageGCS)
 		prefix := strings.Trim(storage.PathPrefix, "/")
 		env = append(env,
 			corev1.EnvVar{Name: envStorageType, Value: string(kind)}, corev1.EnvVar{Name: envBucket, Value: storage.Bucket},

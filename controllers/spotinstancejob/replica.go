@@ -20,8 +20,8 @@ type replica struct {
 	index int
 	// current is the Job of the newest attempt; nil when there is none or it is being deleted.
 	current *batchv1.Job
-	// older are Jobs of earlier attempts, and deleted are those of any that are being deleted.
-	older, deleted []*batchv1.Job
+	// older are Jobs of earlier attempts.
+	older []*batchv1.Job
 	// attempts is one more than the highest attempt that is known to have been.
 	attempts int32
 	// pods are those of current; strays are those of any other Job that may still run.
@@ -60,7 +60,6 @@ func (o observed) distribute(all []*replica) {
 		r.attempts = max(r.attempts, attemptOf(job)+1)
 		switch {
 		case job.DeletionTimestamp != nil:
-			r.deleted = append(r.deleted, job)
 		case r.current == nil:
 			r.current = job
 		case attemptOf(job) > attemptOf(r.current):

@@ -72,9 +72,6 @@ func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, option
 	}
 	r.children = child.Writer{Client: through, Direct: r.Direct}
 	return children, reconciling.Index(ctx, children, &corev1.Pod{}, podNodeIndex, func(pod *corev1.Pod) []string {
-		if pod.Spec.NodeName == "" {
-			return nil
-		}
 		return []string{pod.Spec.NodeName}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -48,7 +49,7 @@ func (w *world) runs(index int, attempt int32, on string) (*batchv1.Job, *corev1
 func (w *world) pod(job *batchv1.Job, on string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: job.Name + "-pod", Namespace: job.Namespace, Labels: merged(job.Spec.Template.Labels, map[string]string{labelJobName: job.Name}),
+			Name: job.Name + "-pod", Namespace: job.Namespace, Labels: labels.Merge(job.Spec.Template.Labels, map[string]string{labelJobName: job.Name}),
 			CreationTimestamp: metav1.NewTime(builders.Noon),
 			OwnerReferences:   []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
 		},

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
@@ -64,11 +64,8 @@ func (k *KubeadmJoining) joinOf(ctx context.Context, vm *spotv1alpha1.SpotInstan
 	if join.Cluster.Token == "" {
 		tokens := nodejoin.Tokens{Client: k.Client, Reader: k.Direct}
 		join.Token, err = tokens.Make(ctx, join.Instance, nodejoin.Timeout(&vm.Spec)+tokenSpare)
-		if apierrors.IsForbidden(err) { // an administrator must allow it
-			err = &child.Refusal{Reason: reasons.PermissionDenied, Message: err.Error()}
-		}
 	}
-	return join, err
+	return join, explained(err)
 }
 
 func (k *KubeadmJoining) keyOf(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) (*nodejoin.KeyPair, error) {
@@ -78,33 +75,18 @@ func (k *KubeadmJoining) keyOf(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 			return nil, &child.Refusal{Reason: t.reason, Message: t.message}
 		}
 		key, err := nodejoin.KeyFromSecret(ctx, k.Direct, vm.Namespace, secret)
-		if err != nil {
-			return nil, explained(err)
-		}
-		return key, nil
+		return key, explained(err)
 	}
 	keys := nodejoin.Keys{Client: k.Client, Reader: k.Direct, Namespace: k.Namespace}
 	return keys.Make(ctx, nodejoin.Instance{Name: name, VM: client.ObjectKeyFromObject(vm)})
 }
 
-// explained tells mistakes of the user from failures of the API server, which pass.
+// explained tells what an administrator must allow from failures that pass.
 func explained(err error) error {
-	network := (net.Error)(nil)
-	if errors.As(err, &network) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	switch apierrors.ReasonForError(err) {
-	case "", "NotFound":
-	case "Forbidden":
+	if apierrors.IsForbidden(err) {
 		return &child.Refusal{Reason: reasons.PermissionDenied, Message: err.Error()}
-	default:
-		return err
 	}
-	reason := reasons.InvalidSpec
-	if strings.Contains(err.Error(), "SecretRef") {
-		reason = reasons.SecretNotFound
-	}
-	return &child.Refusal{Reason: reason, Message: err.Error()}
+	return err
 }
 
 // Login implements Joining.
@@ -126,10 +108,7 @@ func (k *KubeadmJoining) Login(
 	if err != nil {
 		return err
 	}
-	port := 22
-	if ssh := vm.Spec.KubeadmJoinConfig.SSH; ssh != nil {
-		port = cmp.Or(int(ssh.Port), port)
-	}
+	port := cmp.Or(int(ptr.Deref(vm.Spec.KubeadmJoinConfig.SSH, spotv1alpha1.SSH{}).Port), 22)
 	// Which of its addresses the operator reaches depends on where both are.
 	for _, address := range []string{instance.InternalIP, instance.ExternalIP} {
 		if address == "" {

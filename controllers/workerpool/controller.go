@@ -92,11 +92,8 @@ func CachedObjects() map[client.Object]cache.ByObject {
 // SetupWithManager registers the controller, and what asks the job service.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	var err error
-	r.uncached, err = client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-	})
-	if err != nil {
-		return fmt.Errorf("set up the client for what is not cached: %w", err)
+	if r.uncached, err = child.Uncached(mgr); err != nil {
+		return err
 	}
 	token := &tokens{client: r.uncached, namespace: r.Settings.Namespace, clock: r.Clock}
 	service := &JobService{URL: r.Settings.JobServiceURL, Token: token.get}

@@ -1,6 +1,7 @@
 package workerpool
 
 import (
+	"cmp"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,10 +38,7 @@ func nameOf(queue string) string { return queue + "-workers" }
 
 // namespaceOf is where the workers run.
 func (s Settings) namespaceOf(pool *aiplatformv1alpha1.WorkerPool) string {
-	if pool.Namespace != "" {
-		return pool.Namespace
-	}
-	return s.Namespace
+	return cmp.Or(pool.Namespace, s.Namespace)
 }
 
 func objectMeta(queue *aiplatformv1alpha1.AIJobQueue, namespace string) metav1.ObjectMeta {

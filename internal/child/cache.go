@@ -154,3 +154,14 @@ func StripMeta(meta *metav1.ObjectMeta, annotations ...string) {
 		meta.Annotations = kept
 	}
 }
+
+// Uncached returns a client that reads from the API server, for kinds that the manager's own client would make a cache of.
+func Uncached(mgr ctrl.Manager) (client.Client, error) {
+	uncached, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up a client without a cache: %w", err)
+	}
+	return uncached, nil
+}

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
@@ -22,7 +21,9 @@ import (
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // Keys of the Secret that tokenSecretRef names.
@@ -42,7 +43,7 @@ func Discover(ctx context.Context, reader client.Reader, namespace string, confi
 	cluster := Cluster{Endpoint: config.ControlPlaneEndpoint, CACertHash: config.CACertHash}
 	if config.TokenSecretRef != "" {
 		if err := cluster.fromSecret(ctx, reader, client.ObjectKey{Namespace: namespace, Name: config.TokenSecretRef}); err != nil {
-			return Cluster{}, fmt.Errorf("spec.kubeadmJoinConfig.tokenSecretRef: %w", err)
+			return Cluster{}, err
 		}
 	}
 	if cluster.Endpoint == "" || cluster.CACertHash == "" {
@@ -55,27 +56,35 @@ func Discover(ctx context.Context, reader client.Reader, namespace string, confi
 
 // fromSecret completes what is missing. Values of the Secret do not show in errors.
 func (c *Cluster) fromSecret(ctx context.Context, reader client.Reader, key client.ObjectKey) error {
+	mistake := func(format string, args ...any) error {
+		return refuse(reasons.SecretNotFound, "spec.kubeadmJoinConfig.tokenSecretRef: "+format, args...)
+	}
 	secret := &corev1.Secret{}
-	if err := reader.Get(ctx, key, secret); apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no Secret %s in namespace %s: create it with the keys %s, %s and %s (%s), or remove the field and "+
+	if found, err := child.Find(ctx, reader, key, secret); err != nil {
+		return fmt.Errorf("spec.kubeadmJoinConfig.tokenSecretRef: %w", err)
+	} else if !found {
+		return mistake("there is no Secret %s in namespace %s: create it with the keys %s, %s and %s (%s), or remove the field and "+
 			"the operator makes tokens itself", key.Name, key.Namespace, KeyToken, KeyCACertHash, KeyControlPlaneEndpoint, createSecret)
-	} else if err != nil {
-		return fmt.Errorf("read Secret %s: %w", key.Name, err)
 	}
 	value := func(name string) string { return strings.TrimSpace(string(secret.Data[name])) }
 	c.Token = value(KeyToken)
 	if !bootstraputil.IsValidBootstrapToken(c.Token) {
-		return fmt.Errorf("key %s of Secret %s is missing or not of the form abcdef.0123456789abcdef: %s", KeyToken, key.Name, createSecret)
+		return mistake("key %s of Secret %s is missing or not of the form abcdef.0123456789abcdef: %s", KeyToken, key.Name, createSecret)
 	}
 	hash, endpoint := value(KeyCACertHash), value(KeyControlPlaneEndpoint)
 	if c.CACertHash == "" && hash != "" && !validHash.MatchString(hash) {
-		return fmt.Errorf("key %s of Secret %s is not sha256: followed by 64 hexadecimal digits: %s", KeyCACertHash, key.Name, createSecret)
+		return mistake("key %s of Secret %s is not sha256: followed by 64 hexadecimal digits: %s", KeyCACertHash, key.Name, createSecret)
 	}
 	if c.Endpoint == "" && endpoint != "" && !isEndpoint(endpoint) {
-		return fmt.Errorf("key %s of Secret %s is not host:port: write for example 10.0.0.2:6443, without https://", KeyControlPlaneEndpoint, key.Name)
+		return mistake("key %s of Secret %s is not host:port: write for example 10.0.0.2:6443, without https://", KeyControlPlaneEndpoint, key.Name)
 	}
 	c.complete(endpoint, hash)
 	return nil
+}
+
+// refuse says what a user must correct.
+func refuse(reason, format string, args ...any) error {
+	return &child.Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // complete sets what is missing.
@@ -87,15 +96,15 @@ func (c *Cluster) complete(endpoint, hash string) {
 func (c *Cluster) fromClusterInfo(ctx context.Context, reader client.Reader) error {
 	key := client.ObjectKey{Namespace: metav1.NamespacePublic, Name: bootstrapapi.ConfigMapClusterInfo}
 	info := &corev1.ConfigMap{}
-	if err := reader.Get(ctx, key, info); apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no ConfigMap %s, so this cluster was not made by kubeadm: give %s, %s and %s in the Secret of "+
+	if found, err := child.Find(ctx, reader, key, info); err != nil {
+		return err
+	} else if !found {
+		return refuse(reasons.SecretNotFound, "there is no ConfigMap %s, so this cluster was not made by kubeadm: give %s, %s and %s in the Secret of "+
 			"spec.kubeadmJoinConfig.tokenSecretRef", key, KeyToken, KeyCACertHash, KeyControlPlaneEndpoint)
-	} else if err != nil {
-		return fmt.Errorf("read ConfigMap %s: %w", key, err)
 	}
 	endpoint, hash, err := parseClusterInfo(info.Data[bootstrapapi.KubeConfigKey])
 	if err != nil {
-		return fmt.Errorf("ConfigMap %s: %w: correct it, or give spec.kubeadmJoinConfig.controlPlaneEndpoint and caCertHash", key, err)
+		return refuse(reasons.InvalidSpec, "ConfigMap %s: %v: correct it, or give spec.kubeadmJoinConfig.controlPlaneEndpoint and caCertHash", key, err)
 	}
 	c.complete(endpoint, hash)
 	return nil

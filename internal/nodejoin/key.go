@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
@@ -43,19 +43,19 @@ func parseKey(private []byte) (*KeyPair, error) {
 func KeyFromSecret(ctx context.Context, reader client.Reader, namespace, name string) (*KeyPair, error) {
 	const field = "spec.kubeadmJoinConfig.ssh.privateKeySecretRef"
 	secret := &corev1.Secret{}
-	if err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret); apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("%s: there is no Secret %s in namespace %s: create it with the key %s, or remove the field and the operator "+
-			"makes a key pair for each instance", field, name, namespace, corev1.SSHAuthPrivateKey)
-	} else if err != nil {
-		return nil, fmt.Errorf("%s: read Secret %s: %w", field, name, err)
+	if found, err := child.Find(ctx, reader, client.ObjectKey{Namespace: namespace, Name: name}, secret); err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	} else if !found {
+		return nil, refuse(reasons.SecretNotFound, "%s: there is no Secret %s in namespace %s: create it with the key %s, or remove the field and "+
+			"the operator makes a key pair for each instance", field, name, namespace, corev1.SSHAuthPrivateKey)
 	}
 	private, ok := secret.Data[corev1.SSHAuthPrivateKey]
 	if !ok {
-		return nil, fmt.Errorf("%s: Secret %s has no key %s: put the private key there", field, name, corev1.SSHAuthPrivateKey)
+		return nil, refuse(reasons.SecretNotFound, "%s: Secret %s has no key %s: put the private key there", field, name, corev1.SSHAuthPrivateKey)
 	}
 	key, err := parseKey(private)
 	if err != nil {
-		return nil, fmt.Errorf("%s: Secret %s: key %s %w", field, name, corev1.SSHAuthPrivateKey, err)
+		return nil, refuse(reasons.SecretNotFound, "%s: Secret %s: key %s %v", field, name, corev1.SSHAuthPrivateKey, err)
 	}
 	return key, nil
 }
@@ -99,10 +99,7 @@ func (k Keys) Make(ctx context.Context, instance Instance) (*KeyPair, error) {
 // Remove deletes the key pair of an instance. It is no error when there is none.
 func (k Keys) Remove(ctx context.Context, instance Instance) error {
 	secret, err := k.find(ctx, instance)
-	if err != nil || secret.UID == "" {
-		return err
-	}
-	return child.Writer{Client: k.Client}.Delete(ctx, secret)
+	return removeFound(ctx, k.Client, secret, err)
 }
 
 // find reads the Secret of an instance, or returns one without a UID to be made.

@@ -1,7 +1,10 @@
 package nodejoin
 
 import (
+	"cmp"
 	"fmt"
+
+	"k8s.io/utils/ptr"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
@@ -46,8 +49,5 @@ func Metadata(join Join, spec *spotv1alpha1.SpotInstanceVMSpec, key *KeyPair) (m
 
 // User is who logs in for method SSH.
 func User(spec *spotv1alpha1.SpotInstanceVMSpec) string {
-	if ssh := spec.KubeadmJoinConfig.SSH; ssh != nil && ssh.User != "" {
-		return ssh.User
-	}
-	return DefaultUser
+	return cmp.Or(ptr.Deref(spec.KubeadmJoinConfig.SSH, spotv1alpha1.SSH{}).User, DefaultUser)
 }

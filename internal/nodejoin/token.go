@@ -53,7 +53,7 @@ func (t Tokens) Make(ctx context.Context, instance Instance, ttl time.Duration) 
 		if token, good := t.read(secret); good {
 			return token, nil
 		}
-		if err := t.remove(ctx, secret); err != nil {
+		if err := removeFound(ctx, t.Client, secret, nil); err != nil {
 			return "", err
 		}
 		secret = ownSecret(instance, metav1.NamespaceSystem, secret.Name)
@@ -86,14 +86,7 @@ func (t Tokens) Make(ctx context.Context, instance Instance, ttl time.Duration) 
 // Revoke ends the token of an instance. It is no error when there is none.
 func (t Tokens) Revoke(ctx context.Context, instance Instance) error {
 	secret, err := t.find(ctx, instance)
-	if err != nil || secret.UID == "" {
-		return err
-	}
-	return t.remove(ctx, secret)
-}
-
-func (t Tokens) remove(ctx context.Context, secret *corev1.Secret) error {
-	return child.Writer{Client: t.Client}.Delete(ctx, secret)
+	return removeFound(ctx, t.Client, secret, err)
 }
 
 // find reads the Secret of an instance's token, or returns one without a UID to be made. The id of a token has six
@@ -155,13 +148,19 @@ func ownSecret(instance Instance, namespace, name string) *corev1.Secret {
 
 // findSecret reads a Secret, or returns the one that is wanted, which has no UID, when there is none.
 func findSecret(ctx context.Context, reader client.Reader, wanted *corev1.Secret) (*corev1.Secret, error) {
-	found := &corev1.Secret{}
-	if err := reader.Get(ctx, client.ObjectKeyFromObject(wanted), found); apierrors.IsNotFound(err) {
-		return wanted, nil
-	} else if err != nil {
-		return nil, err
+	secret := &corev1.Secret{}
+	if found, err := child.Find(ctx, reader, client.ObjectKeyFromObject(wanted), secret); err != nil || !found {
+		return wanted, err
 	}
-	return found, nil
+	return secret, nil
+}
+
+// removeFound deletes the Secret that was found, if there is one.
+func removeFound(ctx context.Context, c client.Client, secret *corev1.Secret, err error) error {
+	if err != nil || secret.UID == "" {
+		return err
+	}
+	return child.Writer{Client: c}.Delete(ctx, secret)
 }
 
 // isOf says whether a Secret was made for an instance.

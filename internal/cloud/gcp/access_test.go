@@ -73,7 +73,7 @@ func TestThePaceOfRequests(t *testing.T) {
 		server := fakegce.Start(t, fakegce.Options{})
 		clock := clocktesting.NewFakeClock(time.Now())
 		provider := newProvider(t, server, func(o *gcp.Options) { o.Clock = clock })
-		server.RateLimit(1, 7*time.Second)
+		rateLimit(server, 7*time.Second)
 		_, err := provider.List(t.Context(), zone, nil)
 		limited := (*cloud.Error)(nil)
 		require.ErrorAs(t, err, &limited)

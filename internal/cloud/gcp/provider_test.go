@@ -2,6 +2,9 @@ package gcp_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,7 +191,7 @@ func TestWhatRefusalsMean(t *testing.T) {
 		"policy of the organization": {arrange: func(s *fakegce.Server) {
 			s.Inject(fakegce.Fault{Status: 412, Reason: "conditionNotMet", Message: "Constraint constraints/compute.vmExternalIpAccess violated"})
 		}, class: cloud.Permission, says: "vmExternalIpAccess"},
-		"rate": {arrange: func(s *fakegce.Server) { s.RateLimit(1, 7*time.Second) }, class: cloud.RateLimited, says: "Quota exceeded for quota metric"},
+		"rate": {arrange: func(s *fakegce.Server) { rateLimit(s, 7*time.Second) }, class: cloud.RateLimited, says: "Quota exceeded for quota metric"},
 		"quota over HTTP": {arrange: func(s *fakegce.Server) {
 			s.Inject(fakegce.Fault{Status: 403, Reason: "quotaExceeded", Message: "Quota 'CPUS' exceeded."})
 		}, class: cloud.Quota, says: "CPUS"},
@@ -304,6 +307,24 @@ func TestPreemptions(t *testing.T) {
 	assert.Equal(t, []cloud.Preemption{{Instance: "late", Time: clock.Now()}}, recent)
 }
 
+// rateLimit answers the next request with 429.
+func rateLimit(server *fakegce.Server, retryAfter time.Duration) {
+	server.Inject(fakegce.Fault{
+		Times: 1, Status: http.StatusTooManyRequests, Reason: "rateLimitExceeded", RetryAfter: retryAfter,
+		Message: "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'.",
+	})
+}
+
+// publish has an instance write a guest attribute.
+func publish(t *testing.T, server *fakegce.Server, name, at, value string) {
+	t.Helper()
+	request := httptest.NewRequest(http.MethodPut, "/computeMetadata/v1/instance/guest-attributes/"+at, strings.NewReader(value))
+	request.Header.Set("Metadata-Flavor", "Google")
+	answer := httptest.NewRecorder()
+	server.Metadata(name).ServeHTTP(answer, request)
+	require.Equal(t, http.StatusOK, answer.Code, answer.Body)
+}
+
 func TestHostKeys(t *testing.T) {
 	server := fakegce.Start(t, fakegce.Options{})
 	provider := newProvider(t, server)
@@ -314,8 +335,8 @@ func TestHostKeys(t *testing.T) {
 	keys, err := provider.HostKeys(t.Context(), zone, "one")
 	require.NoError(t, err)
 	assert.Empty(t, keys, "it has not published any yet")
-	require.NoError(t, server.SetGuestAttribute("one", "hostkeys", "ssh-ed25519", "AAAAC3Nz"))
-	require.NoError(t, server.SetGuestAttribute("one", "other", "thing", "x"))
+	publish(t, server, "one", "hostkeys/ssh-ed25519", "AAAAC3Nz")
+	publish(t, server, "one", "other/thing", "x")
 	keys, err = provider.HostKeys(t.Context(), zone, "one")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"ssh-ed25519 AAAAC3Nz"}, keys)

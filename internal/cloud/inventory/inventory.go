@@ -199,34 +199,26 @@ type Found struct {
 	AsOf time.Time
 }
 
-// place is a zone of a project.
-type place struct{ project, zone string }
-
-// newest are the accounts that listed each place last. Accounts of one project see the same instances, and credentials
-// that were replaced must not hold on to what they saw last. The caller holds mu.
-func (s *Inventories) newest() map[place]*Inventory {
-	newest := map[place]*Inventory{}
-	for _, account := range s.accounts {
-		for name, z := range account.zones {
-			at := place{account.project, name}
-			if known := newest[at]; known == nil || known.zones[name].began.Before(z.began) {
-				newest[at] = account
-			}
-		}
-	}
-	return newest
-}
-
-// Of are the instances whose labels name the SpotInstanceVM, in all accounts and whatever its UID.
+// Of are the instances whose labels name the SpotInstanceVM, in all accounts and whatever its UID. Accounts of one project see the same
+// instances: of each zone the newest list counts, so that credentials which were replaced do not hold on to what they saw last.
 func (s *Inventories) Of(vm types.NamespacedName) []Found {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	type place struct{ project, zone string }
+	newest := map[place]*zone{}
+	for _, account := range s.accounts {
+		for name, z := range account.zones {
+			at := place{account.project, name}
+			if known := newest[at]; known == nil || known.began.Before(z.began) {
+				newest[at] = z
+			}
+		}
+	}
 	var all []Found
-	for at, account := range s.newest() {
-		z := account.zones[at.zone]
+	for _, z := range newest {
 		for _, instance := range z.byVM[vm] {
 			owner, _ := OwnerOf(instance.Labels)
-			all = append(all, Found{Instance: instance, Owner: owner, In: account, AsOf: z.began})
+			all = append(all, Found{Instance: instance, Owner: owner, In: z.account, AsOf: z.began})
 		}
 	}
 	return all

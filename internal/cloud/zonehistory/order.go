@@ -41,31 +41,21 @@ func Order(vm *spotv1alpha1.SpotInstanceVM, now time.Time) []string {
 			least = price
 		}
 	}
-	rank := func(zone string) rating {
-		return rate(vm, zone, cmp.Or(priceOf(vm, zone), least, 1), now)
+	// rank of a zone, where less is better: when it last had nothing to give, if that is still to be remembered, and the cost of an hour of training.
+	rank := func(zone string) (stockout time.Time, cost float64) {
+		known := find(vm, zone)
+		if known != nil && known.LastStockoutTime != nil && now.Sub(known.LastStockoutTime.Time) < stockoutMemory {
+			stockout = known.LastStockoutTime.Time
+		}
+		preemptions := sumsOf(known, now).and(running(vm, zone, now)).proven()
+		return stockout, cmp.Or(priceOf(vm, zone), least, 1) * (1 + interruption*preemptions)
 	}
 	slices.SortStableFunc(zones, func(a, b string) int {
-		one, other := rank(a), rank(b)
-		return cmp.Or(one.stockout.Compare(other.stockout), cmp.Compare(one.cost, other.cost))
+		stockout, cost := rank(a)
+		otherStockout, otherCost := rank(b)
+		return cmp.Or(stockout.Compare(otherStockout), cmp.Compare(cost, otherCost))
 	})
 	return zones
-}
-
-// rating of a zone. Less is better.
-type rating struct {
-	// stockout is when it last had nothing to give, if that is still to be remembered.
-	stockout time.Time
-	// cost of an hour of training.
-	cost float64
-}
-
-func rate(vm *spotv1alpha1.SpotInstanceVM, zone string, price float64, now time.Time) rating {
-	known := find(vm, zone)
-	r := rating{cost: price * (1 + interruption*sumsOf(known, now).and(running(vm, zone, now)).proven())}
-	if known != nil && known.LastStockoutTime != nil && now.Sub(known.LastStockoutTime.Time) < stockoutMemory {
-		r.stockout = known.LastStockoutTime.Time
-	}
-	return r
 }
 
 // priceOf is what a spot instance costs in a zone; 0 when that is not known.

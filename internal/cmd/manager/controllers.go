@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -30,6 +29,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/controllers/workerpool"
 	"github.com/dcnlab/spot-training-operator/controllers/workflow"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/gcp"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
@@ -169,7 +169,7 @@ func (s *setup) addNodeAgent(context.Context) error {
 
 func (s *setup) addSpotInstanceVMs(ctx context.Context) error {
 	// The manager's own client would set up a cache of all Secrets, which the manager may not even list.
-	uncached, err := newUncached(s.Manager)
+	uncached, err := child.Uncached(s.Manager)
 	if err != nil {
 		return err
 	}
@@ -242,15 +242,4 @@ func (s *setup) addWorkerPools(context.Context) error {
 		Settings: workerpool.Settings{Namespace: s.webhooks.namespace, WorkerImage: s.settings.WorkerImage, JobServiceURL: address},
 	}
 	return pools.SetupWithManager(s.Manager)
-}
-
-// newUncached returns a client that reads from the API server.
-func newUncached(mgr ctrl.Manager) (client.Client, error) {
-	uncached, err := client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("set up a client without a cache: %w", err)
-	}
-	return uncached, nil
 }

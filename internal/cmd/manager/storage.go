@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/olm/operatorcondition"
 	"github.com/dcnlab/spot-training-operator/internal/olm/storageversion"
@@ -24,7 +25,7 @@ func addStorageMigration(mgr ctrl.Manager, o options) error {
 		return fmt.Errorf("set up the client of the storage migration: %w", err)
 	}
 	// The manager's own client would set up a cache of all CRDs.
-	direct, err := newUncached(mgr)
+	direct, err := child.Uncached(mgr)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package fakegce
 
 import (
-	"net/http"
 	"slices"
 	"time"
 )
@@ -41,19 +40,6 @@ func (s *Server) Inject(fault Fault) (remove func()) {
 		defer s.mu.Unlock()
 		s.faults = slices.DeleteFunc(s.faults, func(known *Fault) bool { return known == f })
 	}
-}
-
-// RateLimit answers the next times requests with 429; 0 times for always.
-func (s *Server) RateLimit(times int, retryAfter time.Duration) (remove func()) {
-	return s.Inject(Fault{
-		Times: times, Status: http.StatusTooManyRequests, Reason: "rateLimitExceeded", RetryAfter: retryAfter,
-		Message: "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'.",
-	})
-}
-
-// LoseAnswers does what the next times requests of a method ask, and cuts the connection instead of answering.
-func (s *Server) LoseAnswers(method string, times int) (remove func()) {
-	return s.Inject(Fault{Method: method, Times: times, LoseAnswer: true})
 }
 
 // Deny takes the permission for methods from the service account; for all methods when none is named.

@@ -263,22 +263,3 @@ func (s *Server) getGuestAttributes(c *call) (any, *refusal) {
 	}
 	return answer, nil
 }
-
-// SetGuestAttribute lets an instance publish something, for example the namespace hostkeys and the key ssh-ed25519.
-func (s *Server) SetGuestAttribute(name, namespace, attribute, value string) error {
-	defer s.enter()()
-	instance := s.byName(name)
-	if instance == nil {
-		return fmt.Errorf("there is no instance %s", name)
-	}
-	return instance.setGuest(namespace+"/"+attribute, value)
-}
-
-func (i *instance) setGuest(at, value string) error {
-	if !strings.EqualFold(metadataMap(i.resource.Metadata)["enable-guest-attributes"], "true") {
-		return fmt.Errorf("guest attributes are not enabled for instance %s", i.resource.Name)
-	}
-	i.guest[at] = value
-	i.notify()
-	return nil
-}

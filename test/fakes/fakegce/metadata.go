@@ -160,10 +160,14 @@ func (s *Server) writeMetadata(w http.ResponseWriter, r *http.Request, name stri
 		panic(http.ErrAbortHandler)
 	}
 	attribute := r.PathValue("namespace") + "/" + r.PathValue("key")
-	if r.Method == http.MethodDelete {
+	switch {
+	case r.Method == http.MethodDelete:
 		delete(i.guest, attribute)
-		i.notify()
-	} else if err := i.setGuest(attribute, string(body)); err != nil {
-		http.Error(w, err.Error(), http.StatusForbidden)
+	case !strings.EqualFold(metadataMap(i.resource.Metadata)["enable-guest-attributes"], "true"):
+		http.Error(w, "guest attributes are not enabled for instance "+name, http.StatusForbidden)
+		return
+	default:
+		i.guest[attribute] = string(body)
 	}
+	i.notify()
 }
