@@ -100,17 +100,15 @@ func (s Settings) explain(err error) *report.Problem {
 const restoredFile = ".agent-restored.json"
 
 type restored struct {
-	Attempt    int                `json:"attempt"`
-	Name       string             `json:"name,omitempty"`
-	Checkpoint *report.Checkpoint `json:"checkpoint,omitempty"`
-	Skipped    []report.Skipped   `json:"skipped,omitempty"`
+	Attempt int `json:"attempt"`
+	restore.Result
 }
 
 func remember(s Settings, r restore.Result) error {
 	if err := s.Directory.Create(); err != nil {
 		return err
 	}
-	text, err := json.Marshal(restored{Attempt: s.Attempt, Name: r.Name, Checkpoint: r.Restored, Skipped: r.Skipped})
+	text, err := json.Marshal(restored{s.Attempt, r})
 	if err != nil {
 		return err
 	}
