@@ -87,6 +87,9 @@ func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.
 
 // explain puts an error into words, by the store that is most likely its origin.
 func (s Settings) explain(err error) *report.Problem {
+	if known, ok := errors.AsType[*report.Problem](err); ok {
+		return known
+	}
 	if origin := cmp.Or(s.Store, s.ResumeStore); origin != nil {
 		return origin.Explain(err)
 	}
