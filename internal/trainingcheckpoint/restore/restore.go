@@ -38,11 +38,11 @@ type Settings struct {
 // Result is what the training starts from.
 type Result struct {
 	// Restored is nil when the training begins at the first epoch.
-	Restored *report.Checkpoint
+	Restored *report.Checkpoint `json:"checkpoint,omitempty"`
 	// Name of the restored one, when it is the job's own.
-	Name string
+	Name string `json:"name,omitempty"`
 	// Skipped are those that are damaged.
-	Skipped []report.Skipped
+	Skipped []report.Skipped `json:"skipped,omitempty"`
 }
 
 // Run does it once. All errors may go away by themselves but a report.Problem with the reason CheckpointNotFound: there is nothing to

@@ -87,6 +87,9 @@ func restoreUntilDone(ctx context.Context, s Settings, status *status) (restore.
 
 // explain puts an error into words, by the store that is most likely its origin.
 func (s Settings) explain(err error) *report.Problem {
+	if known, ok := errors.AsType[*report.Problem](err); ok {
+		return known
+	}
 	if origin := cmp.Or(s.Store, s.ResumeStore); origin != nil {
 		return origin.Explain(err)
 	}
@@ -100,17 +103,15 @@ func (s Settings) explain(err error) *report.Problem {
 const restoredFile = ".agent-restored.json"
 
 type restored struct {
-	Attempt    int                `json:"attempt"`
-	Name       string             `json:"name,omitempty"`
-	Checkpoint *report.Checkpoint `json:"checkpoint,omitempty"`
-	Skipped    []report.Skipped   `json:"skipped,omitempty"`
+	Attempt int `json:"attempt"`
+	restore.Result
 }
 
 func remember(s Settings, r restore.Result) error {
 	if err := s.Directory.Create(); err != nil {
 		return err
 	}
-	text, err := json.Marshal(restored{Attempt: s.Attempt, Name: r.Name, Checkpoint: r.Restored, Skipped: r.Skipped})
+	text, err := json.Marshal(restored{s.Attempt, r})
 	if err != nil {
 		return err
 	}

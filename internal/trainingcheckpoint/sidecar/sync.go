@@ -52,7 +52,7 @@ func Sync(ctx context.Context, s Settings) error {
 		Settings: s, status: newStatus(report.PhaseSyncing), wake: make(chan struct{}, 1), restored: recall(s),
 		verified: volume.Verified{Directory: s.Directory}, bad: map[string]damaged{}, protected: map[string]bool{},
 	}
-	y.status.change(func(r *report.Report) { r.Restored, r.Skipped = y.restored.Checkpoint, y.restored.Skipped })
+	y.status.change(func(r *report.Report) { r.Restored, r.Skipped = y.restored.Restored, y.restored.Skipped })
 	// What must be finished goes on when ctx ends; the kubelet ends it with the grace period.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
