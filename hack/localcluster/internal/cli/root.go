@@ -121,11 +121,7 @@ func (f folders) open() (cluster.Cluster, error) {
 	if err != nil {
 		return cluster.Cluster{}, err
 	}
-	options, err := cluster.Running(layout)
-	if err != nil {
-		return cluster.Cluster{}, err
-	}
-	return cluster.Cluster{Layout: layout, Options: options, Out: os.Stdout}, nil
+	return cluster.Running(layout)
 }
 
 func (f *folders) onLayout(run func(ctx context.Context, layout cluster.Layout) error) func(*cobra.Command, []string) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -33,24 +34,21 @@ func (c Cluster) LoadImage(ctx context.Context, archive io.Reader) ([]string, er
 	return names, nil
 }
 
-// Running returns an error when the cluster in layout is not running, else its options.
-func Running(layout Layout) (Options, error) {
+// Running returns the cluster in layout with the options it runs with. It is an error when it does not run.
+func Running(layout Layout) (Cluster, error) {
 	options, ok, err := LoadOptions(layout)
 	if err != nil {
-		return Options{}, err
+		return Cluster{}, err
 	}
 	name := "containerd"
 	if options.Simulate {
 		name = "kube-apiserver"
 	}
 	_, running, err := layout.processes().Running(name)
-	if err != nil {
-		return Options{}, err
+	if err == nil && (!ok || !running) {
+		err = fmt.Errorf("no cluster is running in %s: start it with \"localcluster up\"", layout.State)
 	}
-	if !ok || !running {
-		return Options{}, fmt.Errorf("no cluster is running in %s: start it with \"localcluster up\"", layout.State)
-	}
-	return options, nil
+	return Cluster{Layout: layout, Options: options, Out: os.Stdout}, err
 }
 
 func (c Cluster) loadPause(ctx context.Context) error {

@@ -82,22 +82,19 @@ func readCA(layout Layout) string {
 }
 
 func configFiles(options Options) map[string]string {
-	files := map[string]string{
-		"audit-policy.yaml":   "audit-policy.yaml",
-		"authentication.yaml": "authentication.yaml",
-		"addons.yaml":         "addons.yaml",
+	files := map[string]string{}
+	add := func(names ...string) {
+		for _, name := range names {
+			files[name] = name
+		}
 	}
+	add("audit-policy.yaml", "authentication.yaml", "addons.yaml")
 	if options.Simulate {
-		files["kwok.yaml"] = "kwok.yaml"
+		add("kwok.yaml")
 		return files
 	}
-	files["joining.yaml"] = "joining.yaml"
-	files["containerd.toml"] = "containerd.toml"
+	add("joining.yaml", "containerd.toml", "kubelet.yaml", "kube-proxy.yaml", "Corefile", "registry.yml")
 	files["cni/10-localcluster.conflist"] = "cni.conflist"
-	files["kubelet.yaml"] = "kubelet.yaml"
-	files["kube-proxy.yaml"] = "kube-proxy.yaml"
-	files["Corefile"] = "Corefile"
-	files["registry.yml"] = "registry.yml"
 	files[filepath.Join(containersHome, ".config", "containers", "registries.conf")] = "registries.conf"
 	files[filepath.Join(containersHome, ".config", "containers", "policy.json")] = "policy.json"
 	for _, host := range append([]string{options.Registry()}, options.Mirrors...) {

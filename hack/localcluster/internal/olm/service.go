@@ -124,7 +124,7 @@ func (s *Service) Up(ctx context.Context) error {
 // Down removes OLM with its catalogs and the operators that it installed. It is idempotent.
 func (s *Service) Down(ctx context.Context) error {
 	begin := time.Now()
-	installed, err := s.Installed(ctx)
+	installed, err := s.Installed()
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (s *Service) Down(ctx context.Context) error {
 // installed or not ready.
 func (s *Service) Status(ctx context.Context) (ready bool, err error) {
 	out := s.cluster.Out
-	installed, err := s.Installed(ctx)
+	installed, err := s.Installed()
 	if err != nil {
 		return false, err
 	}
@@ -185,7 +185,7 @@ func (s *Service) Status(ctx context.Context) (ready bool, err error) {
 }
 
 // Installed reports whether the API server serves OLM's kinds.
-func (s *Service) Installed(ctx context.Context) (bool, error) {
+func (s *Service) Installed() (bool, error) {
 	for _, resource := range s.resources {
 		if served, err := discovery.IsResourceEnabled(s.kube.Discovery(), resource); err != nil || !served {
 			return false, err
