@@ -92,8 +92,8 @@ func (c *Claims) identity(defaultNamespace string) (*Identity, error) {
 		User: User{Username: c.Subject}, Scopes: strings.Fields(c.Scope), Queues: c.Queues,
 		DefaultNamespace: c.Namespace, Expires: c.ExpiresAt.Time,
 	}
-	groups := slices.DeleteFunc(slices.Clone(c.Groups), func(group string) bool { return strings.HasPrefix(group, reserved) })
-	identity.User.Groups = append(groups, "system:authenticated")
+	identity.User.Groups = slices.DeleteFunc(slices.Clone(c.Groups), func(group string) bool { return strings.HasPrefix(group, reserved) })
+	identity.User.Groups = append(identity.User.Groups, "system:authenticated")
 	identity.AllNamespaces = slices.Contains(c.Namespaces, "*")
 	identity.Namespaces = slices.DeleteFunc(slices.Clone(c.Namespaces), func(namespace string) bool { return namespace == "*" })
 	if identity.DefaultNamespace == "" {

@@ -32,7 +32,7 @@ type Options struct {
 	Retention, AuditRetention time.Duration
 
 	Logger logr.Logger
-	// Observer learns of what this Store does with jobs; nil: nobody does.
+	// Observer learns of what this Store does with jobs; nil: there is none.
 	Observer Observer
 }
 
@@ -44,12 +44,12 @@ type Observer interface {
 	Ended(job *jobs.Job)
 }
 
-// nobody observes.
-type nobody struct{}
+// unobserved stands for no Observer.
+type unobserved struct{}
 
-func (nobody) Submitted(*jobs.Job)      {}
-func (nobody) Dispatched(time.Duration) {}
-func (nobody) Ended(*jobs.Job)          {}
+func (unobserved) Submitted(*jobs.Job)      {}
+func (unobserved) Dispatched(time.Duration) {}
+func (unobserved) Ended(*jobs.Job)          {}
 
 func (o *Options) complete() error {
 	if (o.DatabaseURL == "") != (o.RedisURL == "") {
@@ -67,7 +67,7 @@ func (o *Options) complete() error {
 	o.OperationTimeout = cmp.Or(o.OperationTimeout, 5*time.Second)
 	o.TickInterval = cmp.Or(o.TickInterval, 100*time.Millisecond)
 	o.OutboxAge = cmp.Or(o.OutboxAge, 3*time.Second)
-	o.Observer = cmp.Or(o.Observer, Observer(nobody{}))
+	o.Observer = cmp.Or(o.Observer, Observer(unobserved{}))
 	if o.Logger.GetSink() == nil {
 		o.Logger = logr.Discard()
 	}

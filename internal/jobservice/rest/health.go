@@ -23,7 +23,7 @@ type health struct {
 	ok     bool
 }
 
-func (s *service) live(c *call) ([]byte, error) {
+func (s *service) live(*call) ([]byte, error) {
 	return json.Marshal(map[string]string{"status": "ok"})
 }
 

@@ -74,7 +74,7 @@ func TestLogsOfJobsWithoutPods(t *testing.T) {
 	assert.Contains(t, text, "Error: exit code 3")
 }
 
-// Following does not go on when nobody reads any more.
+// Following does not go on when its reader has gone.
 func TestFollowingEndsWithItsReader(t *testing.T) {
 	w := newWorld(t)
 	job := w.job()
