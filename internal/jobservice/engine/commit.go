@@ -109,17 +109,15 @@ func (t *ticket) claim() bool {
 }
 
 // refuse answers those whose transaction failed. When one of them may have spoiled it for all, each is tried alone.
-func refuse[T interface{ asked() *ticket }](taken []T, err error, flush func([]T)) {
+func refuse[T interface{ settle(error) }](taken []T, err error, flush func([]T)) {
 	for _, one := range taken {
 		if len(taken) == 1 || errors.Is(err, jobs.ErrUnavailable) {
-			one.asked().settle(err)
+			one.settle(err)
 			continue
 		}
 		flush([]T{one})
 	}
 }
-
-func (t *ticket) asked() *ticket { return t }
 
 func (t *ticket) settle(err error) {
 	t.err = err
