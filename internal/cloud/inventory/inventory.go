@@ -101,7 +101,7 @@ func (s *Inventories) Start(ctx context.Context) error {
 	return nil
 }
 
-// list reads the instances of a zone, unless it is abandoned, and plans the next list.
+// list reads the instances of a zone that is due, unless it is abandoned, and plans the next list.
 func (s *Inventories) list(ctx context.Context, z *zone) {
 	began := s.options.Clock.Now()
 	s.mu.Lock()
@@ -110,8 +110,14 @@ func (s *Inventories) list(ctx context.Context, z *zone) {
 		s.mu.Unlock()
 		return
 	}
+	if wait := z.due.Sub(began); wait > 0 { // it was listed sooner than was planned
+		s.queue.AddAfter(z, wait)
+		s.mu.Unlock()
+		return
+	}
 	waiting := z.waiting
-	z.tried, z.waiting = began, map[types.NamespacedName]bool{} // who asks from now on waits for the next
+	z.waiting = map[types.NamespacedName]bool{} // who asks from now on waits for the next
+	z.tried, z.due = began, began.Add(s.options.Interval)
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -124,7 +130,7 @@ func (s *Inventories) list(ctx context.Context, z *zone) {
 	}
 	s.mu.Lock()
 	tell := z.take(began, found, err, s.options.Cluster)
-	s.queue.AddAfter(z, began.Add(s.options.Interval).Sub(s.options.Clock.Now()))
+	s.queue.AddAfter(z, z.due.Sub(s.options.Clock.Now()))
 	s.mu.Unlock()
 	maps.Copy(tell, waiting)
 	for vm := range tell {

@@ -51,7 +51,10 @@ func (i *Inventory) Refresh(vm types.NamespacedName, name string) {
 		return
 	}
 	z.waiting[vm] = true
-	i.all.queue.AddAfter(z, z.tried.Add(refreshGap).Sub(i.all.options.Clock.Now()))
+	if at := z.tried.Add(refreshGap); at.Before(z.due) {
+		z.due = at
+		i.all.queue.AddAfter(z, at.Sub(i.all.options.Clock.Now()))
+	}
 }
 
 // follow has the SpotInstanceVM follow these zones and no others.
@@ -89,6 +92,7 @@ type zone struct {
 	waiting   map[types.NamespacedName]bool // for the end of the next list
 	left      time.Time                     // when the last follower so far left
 
+	due   time.Time // of the next list
 	tried time.Time // when the last list began
 	began time.Time // when the last list that succeeded began
 	err   error

@@ -165,6 +165,10 @@ func (w *world) run(until time.Duration, done func() bool) {
 // jump to what comes next, by whole seconds: what falls together is done together.
 func (w *world) jump(until time.Duration) {
 	next := w.start.Add(until)
+	// A manager that is still starting has planned nothing yet. Once it runs it lists at intervals.
+	if soon := w.clock.Now().Add(listInterval); soon.Before(next) {
+		next = soon
+	}
 	for _, source := range []func() (time.Time, bool){w.clock.next, w.queue.next, w.cluster.next} {
 		if at, ok := source(); ok && at.Before(next) {
 			next = at
