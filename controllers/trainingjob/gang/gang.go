@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
@@ -50,10 +51,7 @@ func SchedulerOf(job *mlv1.TrainingJob) (name string, named bool) {
 		}
 		return name, true
 	}
-	if job.Spec.Scheduling != nil {
-		name = job.Spec.Scheduling.SchedulerName
-	}
-	selected := byName[name]
+	selected := byName[ptr.Deref(job.Spec.Scheduling, mlv1.Scheduling{}).SchedulerName]
 	return selected, selected != "" && selected != Kubernetes
 }
 
