@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +45,7 @@ func clip(name string, most int) string {
 }
 
 func buildJob(o observed, run int32, stage *aiplatformv1alpha1.Stage, inputs []workflowspec.Input) *aiplatformv1alpha1.AIJob {
-	agent := &o.agents[stage.Agent].Spec
+	agent := o.agents[stage.Agent].DeepCopy().Spec
 	job := &aiplatformv1alpha1.AIJob{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: jobName(o.workflow, run, stage.Name), Namespace: o.workflow.Namespace,
@@ -59,8 +58,8 @@ func buildJob(o observed, run int32, stage *aiplatformv1alpha1.Stage, inputs []w
 			},
 		},
 		Spec: aiplatformv1alpha1.AIJobSpec{
-			JobType: agent.JobType, Image: agent.Image, Command: slices.Clone(agent.Command), Args: slices.Clone(agent.Args),
-			Resources: agent.Resources.DeepCopy(), RetryPolicy: *agent.RetryPolicy.DeepCopy(),
+			JobType: agent.JobType, Image: agent.Image, Command: agent.Command, Args: agent.Args, Env: agent.Env,
+			Resources: agent.Resources, RetryPolicy: agent.RetryPolicy,
 			QueueName: o.workflow.Spec.QueueName, Priority: o.workflow.Spec.Priority,
 		},
 	}
@@ -71,9 +70,6 @@ func buildJob(o observed, run int32, stage *aiplatformv1alpha1.Stage, inputs []w
 		job.Annotations = map[string]string{aiplatformv1alpha1.AnnotationUser: user}
 	}
 	// The inputs come last: an agent's own variables cannot refer to what another program has yielded.
-	for i := range agent.Env {
-		job.Spec.Env = append(job.Spec.Env, *agent.Env[i].DeepCopy())
-	}
 	for _, input := range inputs {
 		job.Spec.Env = append(job.Spec.Env, corev1.EnvVar{Name: input.Name, Value: workflowspec.EnvValue(input.Value)})
 	}
@@ -90,9 +86,6 @@ func runOf(job *aiplatformv1alpha1.AIJob) int32 {
 }
 
 func stageEnded(stage *aiplatformv1alpha1.StageStatus) bool {
-	switch stage.Phase {
-	case aiplatformv1alpha1.StageSucceeded, aiplatformv1alpha1.StageFailed, aiplatformv1alpha1.StageSkipped:
-		return true
-	}
-	return false
+	is := stage.Phase
+	return is == aiplatformv1alpha1.StageSucceeded || is == aiplatformv1alpha1.StageFailed || is == aiplatformv1alpha1.StageSkipped
 }
