@@ -46,7 +46,8 @@ func (o *clusterOptions) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.withoutAccessReview, "without-access-review", false,
 		"do not ask Kubernetes what the user of a JWT may do: the token's claims alone decide")
 	host, _ := os.Hostname()
-	flags.StringVar(&o.Worker, "replica", cmp.Or(os.Getenv(podVariable), host, "job-service"), "name of this replica in leases (environment: "+podVariable+")")
+	flags.StringVar(&o.Worker, "replica", cmp.Or(os.Getenv(podVariable), host, "job-service"),
+		"name of this replica in leases (environment: "+podVariable+")")
 }
 
 func (o *clusterOptions) validate() error {

@@ -11,8 +11,9 @@ import (
 // Kubernetes is what the service asks of the cluster that it runs in. Errors: jobs.ErrNotFound where that is said, and
 // jobs.ErrUnavailable (wrapped) when the API server does not answer; any other error is an internal one.
 type Kubernetes interface {
-	// Logs of the pods of a job of the executor Kubernetes. With Follow they end when the job has ended. A job whose pods have not started
-	// yet has no lines; following waits for them. With Timestamps every line begins with its time in RFC 3339 and a blank. The lines of a gang's pods begin with the pod's index in brackets.
+	// Logs of the pods of a job of the executor Kubernetes. With Follow they end when the job has ended. A job whose pods have not
+	// started yet has no lines; following waits for them. With Timestamps every line begins with its time in RFC 3339 and a blank. The
+	// lines of a gang's pods begin with the pod's index in brackets.
 	Logs(ctx context.Context, job jobs.Job, options LogOptions) (Lines, error)
 	// Clusters are all ComputeClusters, by name; without their nodes.
 	Clusters(ctx context.Context) ([]Cluster, error)
