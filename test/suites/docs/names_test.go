@@ -216,14 +216,20 @@ func (c code) metrics() map[string]string {
 				found[name] = file.path
 			}
 		}
+		// addDescribed takes names that a text about them follows.
+		addDescribed := func(all []ast.Expr) {
+			for i := 1; i < len(all); i++ {
+				if help, ok := literal(all[i]); ok && strings.Contains(help, " ") {
+					add(all[i-1])
+				}
+			}
+		}
 		ast.Inspect(file.syntax, func(node ast.Node) bool {
 			switch n := node.(type) {
 			case *ast.CallExpr:
-				if len(n.Args) > 1 {
-					if help, ok := literal(n.Args[1]); ok && strings.Contains(help, " ") {
-						add(n.Args[0])
-					}
-				}
+				addDescribed(n.Args)
+			case *ast.CompositeLit:
+				addDescribed(n.Elts)
 			case *ast.KeyValueExpr:
 				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Name" {
 					add(n.Value)

@@ -31,9 +31,9 @@ type call struct {
 // String is the same for calls of one method in one function, which ask for the same permission.
 func (c call) String() string { return c.method + " in " + c.function + " of " + c.file }
 
-// apiMethods are the methods of controller-runtime's clients. Their first argument is the context; so named, other
+// apiMethods are the methods of controller-runtime's clients, and functions that call them for several controllers. Their first argument is the context; so named, other
 // methods of these names are not taken for calls.
-var apiMethods = []string{"Get", "Find", "List", "Watch", "Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}
+var apiMethods = []string{"Get", "Find", "Object", "Matching", "List", "Watch", "Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}
 
 // otherPrograms are folders of agents, which have service accounts of their own or none: tests beside them hold them to their rights.
 var otherPrograms = map[string]bool{

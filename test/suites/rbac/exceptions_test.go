@@ -50,5 +50,5 @@ var exceptions = []exception{
 
 // undriven are calls of the API server that no scenario makes, as METHOD in FUNCTION of FILE, each with its reason.
 var undriven = map[string]string{
-	"Get in GetBy of internal/checkpointbackup/client.go": "only the agent for container checkpoints reads one, with a service account of its own",
+	"Get in Get of internal/checkpointbackup/client.go": "only the agent for container checkpoints reads one, with a service account of its own",
 }
