@@ -113,6 +113,7 @@ func TestElasticJobGrowsToFourWorkersAndShrinksToTwoWithoutLosingAStep(t *testin
 	scaleTo(t, job, 4)
 	grown := reaches(t, job, "four workers train", trainsWith(4))
 	joins(t, job, "0, 1, 2, 3", 1)
+	eventually(t, "they go on with the state", func(context.Context) (bool, error) { return len(resumptions(logOf(t, job))) > 0, nil })
 	assert.Zero(t, grown.Status.RestartCount)
 	larger := newest(t, job)
 	require.Len(t, larger, 4)
