@@ -263,11 +263,11 @@ func TestFailureDeadlineLeavesTimeForACheckpoint(t *testing.T) {
 	t.Parallel()
 	job := digits(namespace(t), "deadline").pace(300e6).obj()
 	job.Spec.Checkpoint.Frequency = 100 // only the deadline saves one
-	job.Spec.FailurePolicy.ActiveDeadlineSeconds = ptr.To[int64](25)
+	job.Spec.FailurePolicy.ActiveDeadlineSeconds = ptr.To[int64](45)
 	require.NoError(t, cluster.Create(t.Context(), job))
 	failed := reaches(t, job, "it is Failed", inState(mlv1.StateFailed))
 	assert.Equal(t, reasons.DeadlineExceeded, failed.Status.Reason)
-	assert.Equal(t, "ran longer than activeDeadlineSeconds 25", failed.Status.FailureReason)
+	assert.Equal(t, "ran longer than activeDeadlineSeconds 45", failed.Status.FailureReason)
 	assert.Zero(t, failed.Status.RestartCount)
 	require.NotNil(t, failed.Status.Checkpoint, "the workers saved a checkpoint before they ended")
 	assertOnClaim(t, job.Namespace, failed.Status.Checkpoint)
