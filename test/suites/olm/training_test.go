@@ -62,6 +62,7 @@ func workerPods(ctx context.Context, job *mlv1.TrainingJob) (map[string]types.UI
 
 // witness looks at a job all the time and remembers whatever harmed it.
 type witness struct {
+	// job is a copy: the test reads the job anew meanwhile.
 	job  *mlv1.TrainingJob
 	pods map[string]types.UID
 
@@ -80,7 +81,7 @@ func observe(t *testing.T, job *mlv1.TrainingJob) *witness {
 	require.NoError(t, err)
 	require.Len(t, pods, int(job.Spec.NumWorkers))
 	ctx, stop := context.WithCancel(t.Context())
-	w := &witness{job: job, pods: pods, stop: stop, stopped: make(chan struct{})}
+	w := &witness{job: job.DeepCopy(), pods: pods, stop: stop, stopped: make(chan struct{})}
 	go func() {
 		defer close(w.stopped)
 		for ctx.Err() == nil {
