@@ -62,7 +62,7 @@ func workerPods(ctx context.Context, job *mlv1.TrainingJob) (map[string]types.UI
 
 // witness looks at a job all the time and remembers whatever harmed it.
 type witness struct {
-	// job is a copy: the test reads the job anew meanwhile.
+	// job is a copy: the test reads the job again meanwhile.
 	job  *mlv1.TrainingJob
 	pods map[string]types.UID
 
