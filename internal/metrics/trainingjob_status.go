@@ -53,7 +53,9 @@ func NewTrainingJobStatus(jobs client.Reader, maxJobs int, clock clock.PassiveCl
 		for _, one := range all[:shown] {
 			j := job{one, now}
 			for i, of := range jobFigures {
-				send.known(figures[i], j.labels(of))(of.read(j))
+				if value, ok := of.read(j); ok {
+					send(figures[i], value, j.labels(of)...)
+				}
 			}
 		}
 		return nil
@@ -136,7 +138,7 @@ var jobFigures = []jobFigure{
 	{gauge, "trainingjob_checkpoint_ready", "1 when the checkpoint storage of an unfinished job can be used, else 0.", nil, job.storageReady},
 }
 
-// job is a job at a time. The parts of its status and its spec that it may lack are empty then.
+// job is a TrainingJob as of now. The methods return empty values for the parts of its spec and status that are not set.
 type job struct {
 	*mlv1.TrainingJob
 	now time.Time
@@ -164,7 +166,14 @@ func (j job) saves() bool {
 func (j job) labels(of jobFigure) []string {
 	values := []string{j.Namespace, j.Name}
 	for _, label := range of.labels {
-		values = append(values, map[string]string{"state": string(j.Status.State), "reason": j.Status.Reason, "currency": j.cost().Currency}[label])
+		switch label {
+		case "state":
+			values = append(values, string(j.Status.State))
+		case "reason":
+			values = append(values, j.Status.Reason)
+		case "currency":
+			values = append(values, j.cost().Currency)
+		}
 	}
 	return values
 }

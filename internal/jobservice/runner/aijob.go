@@ -161,15 +161,6 @@ func phaseOf(aijob *aiplatformv1alpha1.AIJob, told jobs.Status) jobs.Status {
 	return phase
 }
 
-// ended says whether an AIJob is in a phase that it does not leave by itself.
-func ended(aijob *aiplatformv1alpha1.AIJob) bool {
-	switch aijob.Status.Phase {
-	case aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.AIJobFailed, aiplatformv1alpha1.AIJobDeadLetter, aiplatformv1alpha1.AIJobCancelled:
-		return true
-	}
-	return false
-}
-
 // resultOf are the outputs as an object.
 func resultOf(aijob *aiplatformv1alpha1.AIJob) json.RawMessage {
 	if len(aijob.Status.Outputs) == 0 {

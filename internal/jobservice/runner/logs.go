@@ -224,7 +224,7 @@ func (f *follower) state(ctx context.Context) (version string, end bool) {
 	case err != nil:
 		return "", false
 	}
-	return aijob.ResourceVersion, ended(aijob)
+	return aijob.ResourceVersion, aijob.Status.Phase.Ended()
 }
 
 // followNew begins to follow the pods that have started since, and says whether some have not started yet.

@@ -147,7 +147,7 @@ func (w *world) reaches(id string, phase aiplatformv1alpha1.AIJobPhase, change .
 	aijob := w.aijob(id)
 	before := aijob.DeepCopy()
 	aijob.Status.Phase = phase
-	if ended(aijob) {
+	if aijob.Status.Phase.Ended() {
 		now := metav1.Now()
 		aijob.Status.CompletionTime = &now
 	}

@@ -63,11 +63,11 @@ func (d *Dispatcher) worthAsking(aijob *aiplatformv1alpha1.AIJob, now time.Time)
 	if _, ours := d.task(id); ours {
 		return false
 	}
-	if end := aijob.Status.CompletionTime; ended(aijob) && (end == nil || now.Sub(end.Time) < d.settings.TTL) {
+	if end := aijob.Status.CompletionTime; aijob.Status.Phase.Ended() && (end == nil || now.Sub(end.Time) < d.settings.TTL) {
 		return false
 	}
 	// One that was made just now may not be known to be leased here, or its lease may be on its way.
-	if now.Sub(aijob.CreationTimestamp.Time) < d.settings.Sweep && !ended(aijob) {
+	if now.Sub(aijob.CreationTimestamp.Time) < d.settings.Sweep && !aijob.Status.Phase.Ended() {
 		return false
 	}
 	if last, asked := d.checked[aijob.UID]; asked && now.Sub(last) < recheck*d.settings.Sweep {
@@ -91,7 +91,7 @@ func (d *Dispatcher) tidy(ctx context.Context, aijob *aiplatformv1alpha1.AIJob) 
 	if !job.Status.Ended() || job.Namespace != aijob.Namespace || job.Executor != jobs.Kubernetes {
 		return nil
 	}
-	if !ended(aijob) {
+	if !aijob.Status.Phase.Ended() {
 		return d.cancelAIJob(ctx, client.ObjectKeyFromObject(aijob), id)
 	}
 	err = d.cluster.direct.Delete(ctx, aijob.DeepCopy(), client.Preconditions{UID: ptr.To(aijob.UID)})

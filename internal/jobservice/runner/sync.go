@@ -160,7 +160,7 @@ func (d *Dispatcher) adopt(ctx context.Context, t task) error {
 		return &refusal{fmt.Errorf("AIJob %s exists, but is not this job's: it lacks the label %s=%s",
 			aijob.Name, aiplatformv1alpha1.LabelServiceJob, t.job.ID)}
 	}
-	if !aijob.DeletionTimestamp.IsZero() && !ended(aijob) {
+	if !aijob.DeletionTimestamp.IsZero() && !aijob.Status.Phase.Ended() {
 		return errAgain // makes room for a new one
 	}
 	requeued := time.Time{}
@@ -246,7 +246,7 @@ func (d *Dispatcher) cancelAIJob(ctx context.Context, name types.NamespacedName,
 		}
 		return fmt.Errorf("read the AIJob to cancel: %w", err)
 	}
-	if idOf(aijob) != id || ended(aijob) || aijob.Spec.Cancel != nil && *aijob.Spec.Cancel {
+	if idOf(aijob) != id || aijob.Status.Phase.Ended() || aijob.Spec.Cancel != nil && *aijob.Spec.Cancel {
 		return nil
 	}
 	// With the UID, so that it is this one or none.

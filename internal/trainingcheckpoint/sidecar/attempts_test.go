@@ -16,7 +16,7 @@ import (
 
 func TestAnEarlierAttemptStopsWhenALaterOneHasBegun(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s server) {
+	stores.OnEach(t, func(t *testing.T, s stores.Store) {
 		s.MakeBucket(bucket)
 		old := with(t, s.URL(bucket, prefix), s.Secret())
 		take(t, old.Directory.Path, "checkpoint-epoch-1", 1, 12, epoch(1))

@@ -127,7 +127,7 @@ func TestResumeFromAPath(t *testing.T) {
 
 // Copies lie where a user has put them: also where the agent would keep a job's own, and at the top of a bucket.
 func TestResumeFromACopyWhereverItLies(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
+	stores.OnEach(t, func(t *testing.T, s stores.Store) {
 		s.MakeBucket(bucket)
 		s.MakeBucket("top")
 		folder := t.TempDir()

@@ -27,7 +27,7 @@ func epoch(n int) files {
 
 func TestCheckpointsReachTheStoreAndComeBack(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s server) {
+	stores.OnEach(t, func(t *testing.T, s stores.Store) {
 		s.MakeBucket(bucket)
 		settings := with(t, s.URL(bucket, prefix), s.Secret())
 		settings.Retention = 2
@@ -67,17 +67,17 @@ func TestCheckpointsReachTheStoreAndComeBack(t *testing.T) {
 
 func TestDamagedCheckpointsInTheStoreAreSkippedAndReplaced(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(s server, key string){
-		"corrupt": func(s server, key string) {
+	for name, damage := range map[string]func(s stores.Store, key string){
+		"corrupt": func(s stores.Store, key string) {
 			content := bytes.Clone(s.Get(bucket, key))
 			content[len(content)/2] ^= 1
 			s.Put(bucket, key, content)
 		},
-		"truncated": func(s server, key string) { s.Put(bucket, key, s.Get(bucket, key)[:1000]) },
-		"missing":   func(s server, key string) { s.Remove(bucket, key) },
+		"truncated": func(s stores.Store, key string) { s.Put(bucket, key, s.Get(bucket, key)[:1000]) },
+		"missing":   func(s stores.Store, key string) { s.Remove(bucket, key) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, s server) {
+			stores.OnEach(t, func(t *testing.T, s stores.Store) {
 				s.MakeBucket(bucket)
 				settings := with(t, s.URL(bucket, prefix), s.Secret())
 				take(t, settings.Directory.Path, "checkpoint-epoch-1", 1, 12, epoch(1))
@@ -113,7 +113,7 @@ func TestDamagedCheckpointsInTheStoreAreSkippedAndReplaced(t *testing.T) {
 
 func TestABucketThatGoesAndComesBack(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s server) {
+	stores.OnEach(t, func(t *testing.T, s stores.Store) {
 		settings := with(t, s.URL(bucket, prefix), s.Secret())
 		take(t, settings.Directory.Path, "checkpoint-epoch-1", 1, 12, epoch(1))
 		syncing := start(t, sidecar.Sync, settings)
@@ -135,7 +135,7 @@ func TestABucketThatGoesAndComesBack(t *testing.T) {
 
 func TestAStoreThatIsDownAndBack(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s server) {
+	stores.OnEach(t, func(t *testing.T, s stores.Store) {
 		s.MakeBucket(bucket)
 		settings := with(t, s.URL(bucket, prefix), s.Secret())
 		take(t, settings.Directory.Path, "checkpoint-epoch-1", 1, 12, epoch(1))
@@ -161,7 +161,7 @@ func TestAStoreThatIsDownAndBack(t *testing.T) {
 
 func TestCredentialsThatAppearLater(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s server) {
+	stores.OnEach(t, func(t *testing.T, s stores.Store) {
 		s.MakeBucket(bucket)
 		settings := with(t, s.URL(bucket, prefix), nil)
 		folder := t.TempDir() // an optional Secret that does not exist
@@ -280,7 +280,7 @@ func TestAStoreThatGoesInTheMiddleOfAnUpload(t *testing.T) {
 }
 
 func TestADamagedCheckpointOfTheTrainingDoesNotReachTheStore(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
+	stores.OnEach(t, func(t *testing.T, s stores.Store) {
 		s.MakeBucket(bucket)
 		settings := with(t, s.URL(bucket, prefix), s.Secret())
 		directory := settings.Directory.Path

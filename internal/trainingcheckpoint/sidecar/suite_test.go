@@ -31,35 +31,6 @@ import (
 // patience is how long a test waits for what must happen.
 const patience = 45 * time.Second
 
-// server is an object store that is real.
-type server interface {
-	URL(bucket, prefix string) string
-	URLVia(endpoint, bucket, prefix string) string
-	Secret() map[string]string
-	MakeBucket(bucket string)
-	RemoveBucket(bucket string)
-	Keys(bucket, prefix string) []string
-	Get(bucket, key string) []byte
-	Put(bucket, key string, content []byte)
-	Remove(bucket, key string)
-	Start()
-	Stop()
-}
-
-// onEach runs a test with each kind of object store.
-func onEach(t *testing.T, test func(t *testing.T, s server)) {
-	for name, start := range map[string]func(t *testing.T) server{
-		"S3":    func(t *testing.T) server { return stores.NewS3(t, stores.AnyPort) },
-		"GCS":   func(t *testing.T) server { return stores.NewGCS(t, stores.AnyPort) },
-		"Azure": func(t *testing.T) server { return stores.NewAzure(t, stores.AnyPort) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, start(t))
-		})
-	}
-}
-
 const (
 	bucket = "checkpoints"
 	prefix = "team/ml/digits/uid-1"

@@ -37,7 +37,7 @@ func uploaded(t *testing.T, to *store.Store, contents map[string]string) {
 }
 
 func TestASignedURLShowsAFileToEveryoneForATime(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
+	onEach(t, func(t *testing.T, s stores.Store) {
 		contents := map[string]string{"state.pt": "weights", "a file with % and ü.bin": "more", "empty": ""}
 		to := open(t, s.URL(bucket, prefix), s.Secret())
 		uploaded(t, to, contents)
@@ -77,7 +77,7 @@ func TestASignedURLShowsAFileToEveryoneForATime(t *testing.T) {
 }
 
 func TestNothingIsSignedForACheckpointThatIsNotWhole(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
+	onEach(t, func(t *testing.T, s stores.Store) {
 		to := open(t, s.URL(bucket, prefix), s.Secret())
 		uploaded(t, to, map[string]string{"state.pt": "weights", "vocabulary": "words"})
 		found, _, err := to.Find(t.Context())

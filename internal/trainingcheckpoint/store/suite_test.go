@@ -19,32 +19,12 @@ const (
 	prefix = "ml/digits/uid-1"
 )
 
-// server is an object store that is real.
-type server interface {
-	URL(bucket, prefix string) string
-	URLVia(endpoint, bucket, prefix string) string
-	Secret() map[string]string
-	MakeBucket(bucket string)
-	Keys(bucket, prefix string) []string
-	Get(bucket, key string) []byte
-	Put(bucket, key string, content []byte)
-	Remove(bucket, key string)
-}
-
 // onEach runs a test with a bucket of each kind of object store.
-func onEach(t *testing.T, test func(t *testing.T, s server)) {
-	for name, start := range map[string]func(t *testing.T) server{
-		"S3":    func(t *testing.T) server { return stores.NewS3(t, stores.AnyPort) },
-		"GCS":   func(t *testing.T) server { return stores.NewGCS(t, stores.AnyPort) },
-		"Azure": func(t *testing.T) server { return stores.NewAzure(t, stores.AnyPort) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := start(t)
-			s.MakeBucket(bucket)
-			test(t, s)
-		})
-	}
+func onEach(t *testing.T, test func(t *testing.T, s stores.Store)) {
+	stores.OnEach(t, func(t *testing.T, s stores.Store) {
+		s.MakeBucket(bucket)
+		test(t, s)
+	})
 }
 
 // open opens a store as an agent does, with the credentials in a mounted Secret.

@@ -26,7 +26,7 @@ import (
 
 // The store's answer to a first try can be lost, and two agents can be at it at once.
 func TestAnUploadThatFindsItsCheckpointThereMeanwhile(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
+	onEach(t, func(t *testing.T, s stores.Store) {
 		to := open(t, s.URL(bucket, prefix), s.Secret())
 		dir, m := checkpoint(t, "checkpoint-epoch-1", map[string]string{"state.pt": "weights", "empty": ""})
 		otherDir, other := checkpoint(t, "checkpoint-epoch-1", map[string]string{"state.pt": "other weights"})
@@ -123,7 +123,7 @@ func TestACutUploadLeavesNoCheckpoint(t *testing.T) {
 
 // A file that is not what its manifest says, because it was changed or cut, does not become visible.
 func TestAFileThatIsNotWhatItsManifestSaysIsNotKept(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
+	onEach(t, func(t *testing.T, s stores.Store) {
 		to := open(t, s.URL(bucket, prefix), s.Secret())
 		for change, content := range map[string]string{"other": "WEIGHTS", "shorter": "weigh", "longer": "weights and more"} {
 			dir, m := checkpoint(t, "checkpoint-epoch-1", map[string]string{"state.pt": "weights", "vocabulary": "words"})
