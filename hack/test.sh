@@ -41,6 +41,8 @@ main() {
 }
 
 prepare() {
+  # Programs that are built, and servers that live for a minute, collect garbage less often: a tenth of their time for some memory.
+  export GOGC=${GOGC:-400}
   KUBEBUILDER_ASSETS=$(localcluster binaries)
   export KUBEBUILDER_ASSETS
   export HELM=$BIN/helm KUEUE=$BIN/kueue PROMETHEUS=$BIN/prometheus PROMTOOL=$BIN/promtool OPM=$BIN/opm

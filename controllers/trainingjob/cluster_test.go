@@ -176,11 +176,12 @@ func state(want mlv1.State) func(*mlv1.TrainingJob) bool {
 	return func(job *mlv1.TrainingJob) bool { return job.Status.State == want }
 }
 
-// workers waits for the Indexed Job of an attempt.
+// workers waits for the Indexed Job of an attempt, for which the pods of the one before must be gone.
 func (c *cluster) workers(job *mlv1.TrainingJob, attempt int32) *batchv1.Job {
 	c.t.Helper()
 	var workers batchv1.Job
 	eventually(c.t, fmt.Sprintf("the Job of attempt %d", attempt), func() bool {
+		c.collectGarbage()
 		err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: build.WorkersName(job)}, &workers)
 		return err == nil && build.AttemptOf(&workers) == attempt
 	})

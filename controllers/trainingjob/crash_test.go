@@ -65,7 +65,6 @@ func TestAPIAFailedWorkerRestartsTheWholeJobOnce(t *testing.T) {
 	assert.Equal(t, int32(1), restarting.Status.RestartCount)
 	assert.Equal(t, "worker 1 (pod "+pods[1].Name+") ended with exit code 1: CUDA error", restarting.Status.FailureReason)
 	c.gone(first.DeepCopy())
-	c.collectGarbage()
 	second := c.workers(job, 1)
 	c.run(c.startPods(second)...)
 	running := c.await(job, "Running again", state(mlv1.StateRunning))

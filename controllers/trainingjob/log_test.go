@@ -71,11 +71,6 @@ func TestAPITheLogTellsTheStoryOfAPreemptedTraining(t *testing.T) {
 	c.run(c.startPods(c.workers(low, 0))...)
 	c.await(low, "running", state(mlv1.StateRunning))
 	high := c.submit(c.queued("high").Spec(func(s *mlv1.TrainingJobSpec) { s.Scheduling.Priority = class.Name }))
-	eventually(t, "the end of the workers of low", func() bool {
-		c.collectGarbage()
-		return !c.hasWorkers(low)
-	})
-	c.collectGarbage() // of pods whose Job was deleted just after the last time
 	pods := c.startPods(c.workers(high, 0))
 	c.run(pods...)
 	c.await(high, "running", state(mlv1.StateRunning))

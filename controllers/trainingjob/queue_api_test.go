@@ -265,7 +265,6 @@ func TestAPIAJobLosesItsPlaceToOneOfHigherPriority(t *testing.T) {
 	assert.False(t, c.hasWorkers(high), "the workers still save their checkpoint")
 	stopping := c.await(low, "giving its place back", func(job *mlv1.TrainingJob) bool { return job.Status.Admission.Releasing != "" })
 	assert.Contains(t, stopping.Status.Admission.Releasing, "high (priority 90)")
-	c.collectGarbage()
 	workers := c.workers(high, 0)
 	waiting := c.await(low, "suspended", state(mlv1.StateSuspended))
 	assert.Equal(t, reasons.Preempted, waiting.Status.Reason)

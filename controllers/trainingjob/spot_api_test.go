@@ -93,7 +93,6 @@ func TestAPIANoticeIsActedUponOnceWithinItsTimeAcrossManagers(t *testing.T) {
 	})
 	require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), pods[1], client.GracePeriodSeconds(0))))
 	c.gone(first)
-	c.collectGarbage()
 
 	second := c.startPods(c.workers(job, 1))
 	c.bind(second[0], stays)

@@ -161,7 +161,7 @@ func TestRetentionKeepsExactlyTheNewestCheckpoints(t *testing.T) {
 	server, ns := s3Server(t), namespace(t)
 	server.MakeBucket(bucket)
 	credentials(t, ns, server)
-	job := digits(ns, "retention").pace(50e6).in(server).obj()
+	job := digits(ns, "retention").alone().pace(50e6).in(server).obj()
 	job.Spec.Checkpoint.Retention = 2
 	require.NoError(t, cluster.Create(t.Context(), job))
 
@@ -173,7 +173,7 @@ func TestRetentionKeepsExactlyTheNewestCheckpoints(t *testing.T) {
 
 func TestACorruptNewestCheckpointOnAClaimIsSkipped(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "corrupt-pvc").pace(150e6).killable().obj()
+	job := digits(namespace(t), "corrupt-pvc").alone().pace(150e6).killable().obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "there are several checkpoints", afterCheckpoint(3))
 
@@ -189,7 +189,7 @@ func TestACorruptNewestCheckpointInS3IsSkipped(t *testing.T) {
 	server, ns := s3Server(t), namespace(t)
 	server.MakeBucket(bucket)
 	credentials(t, ns, server)
-	job := digits(ns, "corrupt-s3").pace(150e6).in(server).obj()
+	job := digits(ns, "corrupt-s3").alone().pace(150e6).in(server).obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "there are several checkpoints", afterCheckpoint(3))
 	setSuspend(t, job, true)
@@ -231,7 +231,7 @@ func skipsTheCorruptOne(t *testing.T, job *mlv1.TrainingJob, name string) {
 
 func TestACheckpointIsTakenOnRequest(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "request").pace(150e6).epochs(100).obj()
+	job := digits(namespace(t), "request").alone().pace(150e6).epochs(100).obj()
 	job.Spec.Checkpoint.Frequency = 1000
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "it trains", func(job *mlv1.TrainingJob) bool {
@@ -261,13 +261,13 @@ func TestAJobResumesFromAnotherJob(t *testing.T) {
 	server, ns := s3Server(t), namespace(t)
 	server.MakeBucket(bucket)
 	credentials(t, ns, server)
-	next := digits(ns, "next").epochs(4).obj()
+	next := digits(ns, "next").alone().epochs(4).obj()
 	next.Spec.Checkpoint.ResumeFrom = "first"
 	require.NoError(t, cluster.Create(t.Context(), next))
 	reaches(t, next, "it waits for the other job", func(job *mlv1.TrainingJob) bool {
 		return job.Status.Reason == reasons.ResumeSourceNotFound
 	})
-	first := digits(ns, "first").epochs(2).in(server).obj()
+	first := digits(ns, "first").alone().epochs(2).in(server).obj()
 	require.NoError(t, cluster.Create(t.Context(), first))
 
 	done := completes(t, next)
@@ -282,14 +282,14 @@ func TestAMissingSecretIsToldAndHeals(t *testing.T) {
 	t.Parallel()
 	server, ns := s3Server(t), namespace(t)
 	server.MakeBucket(bucket)
-	storageHeals(t, digits(ns, "secret").in(server), "CredentialsMissing", func() { credentials(t, ns, server) })
+	storageHeals(t, digits(ns, "secret").alone().in(server), "CredentialsMissing", func() { credentials(t, ns, server) })
 }
 
 func TestAMissingBucketIsToldAndHeals(t *testing.T) {
 	t.Parallel()
 	server, ns := s3Server(t), namespace(t)
 	credentials(t, ns, server)
-	storageHeals(t, digits(ns, "bucket").in(server), "BucketNotFound", func() { server.MakeBucket(bucket) })
+	storageHeals(t, digits(ns, "bucket").alone().in(server), "BucketNotFound", func() { server.MakeBucket(bucket) })
 }
 
 // storageHeals checks that a problem of the storage is told within a minute while the training goes on, and that

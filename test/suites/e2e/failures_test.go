@@ -261,7 +261,7 @@ func TestFailurePreemption(t *testing.T) {
 
 func TestFailureDeadlineLeavesTimeForACheckpoint(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "deadline").pace(300e6).obj()
+	job := digits(namespace(t), "deadline").alone().pace(300e6).obj()
 	job.Spec.Checkpoint.Frequency = 100 // only the deadline saves one
 	job.Spec.FailurePolicy.ActiveDeadlineSeconds = ptr.To[int64](45)
 	require.NoError(t, cluster.Create(t.Context(), job))

@@ -54,7 +54,7 @@ func TestMistakesAreTold(t *testing.T) {
 		})
 	}
 	t.Run("a model that the worker does not know", func(t *testing.T) {
-		job := digits(ns, "model").obj()
+		job := digits(ns, "model").alone().obj()
 		job.Spec.Model = "no-such-model"
 		require.NoError(t, cluster.Create(t.Context(), job))
 		failed := reaches(t, job, "it is Failed", inState(mlv1.StateFailed))

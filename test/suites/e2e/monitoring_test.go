@@ -47,7 +47,7 @@ func TestTensorBoardIsReachableAndShowsTheTraining(t *testing.T) {
 
 func TestATrainingEndsAlthoughItsTensorBoardRuns(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "short").obj()
+	job := digits(namespace(t), "short").alone().obj()
 	job.Spec.Hyperparameters.Epochs = ptr.To[int32](1)
 	job.Spec.Checkpoint = nil // the event files lie in the pod
 	job.Spec.Monitoring = mlv1.Monitoring{TensorboardEnabled: ptr.To(true), TensorboardImage: workerImage(t)}

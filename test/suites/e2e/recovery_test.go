@@ -116,7 +116,7 @@ func setSuspend(t *testing.T, job *mlv1.TrainingJob, suspend bool) {
 
 func TestDeletionRemovesAllButTheCheckpoints(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "deleted").pace(100e6).obj()
+	job := digits(namespace(t), "deleted").alone().pace(100e6).obj()
 	require.NoError(t, cluster.Create(t.Context(), job))
 	reaches(t, job, "there is a checkpoint", afterCheckpoint(1))
 

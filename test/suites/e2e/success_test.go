@@ -34,7 +34,7 @@ func TestTargetMetricEndsTheTraining(t *testing.T) {
 
 func TestEarlyStoppingEndsTheTraining(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "early").pace(10e6).obj()
+	job := digits(namespace(t), "early").alone().pace(10e6).obj()
 	job.Spec.Hyperparameters.Epochs, job.Spec.Hyperparameters.LearningRate = ptr.To[int32](60), ptr.To(1e-12)
 	job.Spec.SuccessPolicy = &mlv1.SuccessPolicy{EarlyStoppingPatience: ptr.To[int32](2)}
 	require.NoError(t, cluster.Create(t.Context(), job))
@@ -99,7 +99,7 @@ func TestEarlyStoppingStopsAProgramThatDoesNotKnowIt(t *testing.T) {
 
 func TestTimeToLiveDeletesTheJobAndKeepsItsCheckpoints(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "brief").obj()
+	job := digits(namespace(t), "brief").alone().obj()
 	job.Spec.Hyperparameters.Epochs = ptr.To[int32](1)
 	job.Spec.TTLSecondsAfterFinished = ptr.To[int32](5)
 	require.NoError(t, cluster.Create(t.Context(), job))
