@@ -7,6 +7,8 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,10 +20,12 @@ import (
 	"testing"
 
 	"cloud.google.com/go/storage"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/gcsblob"
 	"gocloud.dev/gcp"
+	"golang.org/x/sys/unix"
 	"google.golang.org/api/option"
 
 	"github.com/dcnlab/spot-training-operator/test/harness/process"
@@ -50,10 +54,26 @@ func NewGCS(t testing.TB, address string) *GCS {
 	host, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
 	s.Server = start(t, "fake-gcs-server", address, syscall.SIGKILL, func() *exec.Cmd {
+		s.dropHalves()
 		return exec.Command(program(t, "fake-gcs-server"), "-scheme", "http", "-host", host, "-port", port,
 			"-backend", "filesystem", "-filesystem-root", s.folder, "-external-url", s.Endpoint, "-public-host", address, "-log-level", "warn")
 	})
 	return s
+}
+
+// dropHalves removes what the server was killed in the middle of: an object whose attributes were not written yet, with which it lists
+// none of the bucket. The service itself has no half of an object.
+func (s *GCS) dropHalves() {
+	err := filepath.WalkDir(s.folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if _, err := unix.Getxattr(path, "user.metadata", nil); errors.Is(err, unix.ENODATA) {
+			return os.Remove(path)
+		}
+		return nil
+	})
+	assert.NoError(s.t, err)
 }
 
 func serviceAccountKey(t testing.TB) string {
