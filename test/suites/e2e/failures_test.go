@@ -171,18 +171,25 @@ func TestFailureUnschedulable(t *testing.T) {
 	waitsFor(t, job, reasons.Unschedulable, "fits on no node", "widen spec.scheduling")
 }
 
-func TestFailureQuota(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
+// podQuota keeps more pods than so many out of a namespace.
+func podQuota(t *testing.T, namespace, pods string) *corev1.ResourceQuota {
+	t.Helper()
 	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "small"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse(pods)}},
 	}
 	require.NoError(t, cluster.Create(t.Context(), quota))
 	eventually(t, "the quota is counted", func(ctx context.Context) (bool, error) {
 		err := cluster.Get(ctx, client.ObjectKeyFromObject(quota), quota)
 		return len(quota.Status.Hard) > 0, err
 	})
+	return quota
+}
+
+func TestFailureQuota(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	quota := podQuota(t, ns, "0")
 	job := program(ns, "quota", "true")
 	waitsFor(t, job, reasons.ResourceQuotaExceeded, "exceeded quota: small", "free or raise the quota")
 
