@@ -32,7 +32,7 @@ import (
 )
 
 // patience bounds every wait for the manager.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 const (
 	zoneA = "us-central1-a"

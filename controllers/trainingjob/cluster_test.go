@@ -35,7 +35,7 @@ import (
 )
 
 // patience bounds every wait for the manager.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // cluster is a namespace of a real API server in which the test plays the Job controller, the kubelet and the garbage
 // collector.

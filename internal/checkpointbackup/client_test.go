@@ -34,7 +34,7 @@ var (
 
 func TestMain(m *testing.M) { api.Main(m) }
 
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()

@@ -83,7 +83,7 @@ func connect(t *testing.T) client.Client {
 
 const agentUser = "spot-checkpoint-agent"
 
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // node is a node with its kubelet, which stands in for a real one (test/suites/e2e has that): it writes archives as the kubelet
 // calls them, and can be told to fail or to wait.

@@ -103,10 +103,10 @@ func TestTheScriptOfTheSidecar(t *testing.T) {
 			require.NoError(t, command.Start())
 			defer func() { _ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }()
 			if want != "" {
-				require.Eventually(t, func() bool { _, err := os.Stat(called); return err == nil }, 10*time.Second, 10*time.Millisecond)
+				require.Eventually(t, func() bool { _, err := os.Stat(called); return err == nil }, time.Minute, 10*time.Millisecond)
 			} else {
 				// It has set its trap once it has a child.
-				require.Eventually(t, func() bool { return hasChild(command.Process.Pid) }, 10*time.Second, 10*time.Millisecond)
+				require.Eventually(t, func() bool { return hasChild(command.Process.Pid) }, time.Minute, 10*time.Millisecond)
 			}
 			require.NoError(t, command.Process.Signal(os.Interrupt))
 			ended := make(chan error, 1)

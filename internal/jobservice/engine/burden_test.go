@@ -78,7 +78,7 @@ func startBurdened(t *testing.T, folder string, burden *burdened) *Store {
 	q, err := redisqueue.OpenEmbedded()
 	require.NoError(t, err)
 	s := start(t.Context(), options, burden, q)
-	require.Eventually(t, func() bool { return q.Epoch() != "" }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return q.Epoch() != "" }, time.Minute, 5*time.Millisecond)
 	return s
 }
 
@@ -130,7 +130,7 @@ func TestListsDoNotKeepOthersFromTheDatabase(t *testing.T) {
 			ended <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return len(burden.connections) >= listsAtOnce }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(burden.connections) >= listsAtOnce }, time.Minute, time.Millisecond)
 	time.Sleep(50 * time.Millisecond) // let all come that would
 	begun := time.Now()
 	_, err := s.Submit(t.Context(), []*jobs.Job{pooled()})

@@ -54,7 +54,7 @@ func TestJobsThatOnlyTheOldRedisLearnedOfAreBroughtToTheNewOne(t *testing.T) {
 
 	old := &replica{Database: db}
 	a := begin(old)
-	require.Eventually(t, attached(a), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, attached(a), time.Minute, 5*time.Millisecond)
 	old.unaware.Store(true)
 	scanned, goOn := make(chan struct{}), make(chan struct{})
 	b := begin(&replica{Database: db, open: func(status jobs.Status) {
@@ -74,7 +74,7 @@ func TestJobsThatOnlyTheOldRedisLearnedOfAreBroughtToTheNewOne(t *testing.T) {
 		return len(a.delivered.rows.IDs) == 0
 	}, 5*time.Second, 5*time.Millisecond)
 	close(goOn)
-	require.Eventually(t, attached(b), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, attached(b), time.Minute, 5*time.Millisecond)
 	a.Close()
 
 	leases, err := b.Lease(t.Context(), jobs.LeaseRequest{Queue: "inference", Executor: jobs.Pool, Worker: "w", Wait: 5 * time.Second})

@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds every wait.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // kind is a small TrainingJob with two versions, v1 and v1beta1, in an API group of the test's own. test/suites/upgrade
 // migrates the real one.

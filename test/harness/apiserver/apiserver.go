@@ -140,10 +140,10 @@ func (s *Server) start() error {
 	return nil
 }
 
-// Await waits for something to happen on the API server, for a minute at most.
+// Await waits for something to happen on the API server, for three minutes at most.
 func Await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 3*time.Minute, true,
 		func(context.Context) (bool, error) { return happened(), nil })
 	require.NoError(t, err, "%s did not happen", what)
 }

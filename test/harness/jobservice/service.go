@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds every wait.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // Service is one that is or was running.
 type Service struct {

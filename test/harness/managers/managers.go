@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds the wait for the end of a manager.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // Manager is one that controllers are added to, and that Run then starts.
 type Manager struct {

@@ -72,7 +72,7 @@ func (c *cluster) mustHelm(args ...string) string {
 
 func (c *cluster) await(what string, met func(context.Context) (bool, error)) {
 	c.t.Helper()
-	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, time.Minute, true, met)
+	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, 3*time.Minute, true, met)
 	require.NoError(c.t, err, "waited too long for %s", what)
 }
 

@@ -27,7 +27,7 @@ import (
 
 const (
 	root     = "../../.."
-	patience = time.Minute
+	patience = 3 * time.Minute
 	secret   = "a secret of more than thirty-two bytes"
 )
 

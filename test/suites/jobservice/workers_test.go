@@ -124,7 +124,7 @@ func TestATaskOutlivesItsWorkerAndTheService(t *testing.T) {
 		_, job := s.Ask(http.MethodGet, "/jobs/"+id, nil)
 		return job["status"] == "running" && job["worker_id"] == filepath.Base(filepath.Dir(second.output))
 	}
-	require.Eventually(t, again, time.Minute, 20*time.Millisecond, "another worker takes the task")
+	require.Eventually(t, again, patience, 20*time.Millisecond, "another worker takes the task")
 
 	// The service ends as in a crash and comes back within the lease: the worker goes on, and its result is taken.
 	s.Kill()

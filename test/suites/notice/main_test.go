@@ -31,7 +31,7 @@ import (
 
 const (
 	root     = "../../.."
-	patience = time.Minute
+	patience = 3 * time.Minute
 	zone     = "us-central1-a"
 	// machine is the spot instance that is taken back, and its node.
 	machine = "spot-1"

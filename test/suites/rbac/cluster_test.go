@@ -33,7 +33,7 @@ import (
 )
 
 // patience bounds every wait.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // cluster is a real control plane, of API server and controllers, without nodes. The client is its administrator's.
 type cluster struct {

@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds every wait for the manager.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // manager is the manager as a process that logs all it can.
 type manager struct {
