@@ -13,8 +13,10 @@ readonly folder
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 for package in training/training_task pool/pool_worker inference/inference_worker simulation/simulation_worker; do
-    rm -rf "${folder:?}/$(basename "$package")"
+    copy=$folder/$(basename "$package")
+    rm -rf "${copy:?}"
     cp -r "$package" "$folder/"
+    # What is compiled is of this machine's Python. That of training_worker stays: its own build made it for the image's.
+    find "$copy" -name __pycache__ -prune -exec rm -rf {} +
 done
-find "$folder" -name __pycache__ -prune -exec rm -rf {} +
 chmod -R u=rwX,go=rX "$folder"

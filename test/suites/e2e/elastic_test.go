@@ -192,11 +192,11 @@ func TestElasticJobGoesOnWithoutAKilledRankUntilItRejoins(t *testing.T) {
 
 func TestHorizontalPodAutoscalerScalesAnElasticJob(t *testing.T) {
 	t.Parallel()
-	job := digits(namespace(t), "autoscaled").elastic(60).pace(150e6).obj()
+	job := digits(namespace(t), "autoscaled").alone().elastic(60).pace(150e6).obj()
 	serveEpochsLeft(t)
 	require.NoError(t, cluster.Create(t.Context(), job))
-	reaches(t, job, "two workers train", trainsWith(2))
-	reaches(t, job, "they have reported an epoch", func(job *mlv1.TrainingJob) bool { return job.Status.CurrentEpoch >= 1 })
+	reaches(t, job, "one worker trains", trainsWith(1))
+	reaches(t, job, "it has reported an epoch", func(job *mlv1.TrainingJob) bool { return job.Status.CurrentEpoch >= 1 })
 
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name},
@@ -208,14 +208,14 @@ func TestHorizontalPodAutoscalerScalesAnElasticJob(t *testing.T) {
 				Object: &autoscalingv2.ObjectMetricSource{
 					DescribedObject: autoscalingv2.CrossVersionObjectReference{APIVersion: "ml.example.com/v1", Kind: "TrainingJob", Name: job.Name},
 					Metric:          autoscalingv2.MetricIdentifier{Name: epochsLeft},
-					Target:          autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: ptr.To(resource.MustParse("13"))},
+					Target:          autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: ptr.To(resource.MustParse("35"))},
 				},
 			}},
 		},
 	}
 	require.NoError(t, cluster.Create(t.Context(), hpa))
-	scaled := reaches(t, job, "the autoscaler has made it four workers", trainsWith(4))
-	assert.Equal(t, int32(4), scaled.Spec.NumWorkers)
+	scaled := reaches(t, job, "the autoscaler has made it two workers", trainsWith(2))
+	assert.Equal(t, int32(2), scaled.Spec.NumWorkers)
 	assert.Zero(t, scaled.Status.RestartCount)
 	require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(hpa), hpa))
 	for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.AbleToScale, autoscalingv2.ScalingActive} {
@@ -223,7 +223,7 @@ func TestHorizontalPodAutoscalerScalesAnElasticJob(t *testing.T) {
 			return c.Type == kind && c.Status == corev1.ConditionTrue
 		}), "%s: %+v", kind, hpa.Status.Conditions)
 	}
-	assert.Equal(t, int32(4), hpa.Status.DesiredReplicas)
+	assert.Equal(t, int32(2), hpa.Status.DesiredReplicas)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"numWorkers":5}}`))
 	assert.ErrorContains(t, cluster.Patch(t.Context(), job.DeepCopy(), patch), "lies outside spec.elastic (1 to 4)")
 }
