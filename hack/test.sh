@@ -41,8 +41,6 @@ main() {
 }
 
 prepare() {
-  # Programs that are built, and servers that live for a minute, collect garbage less often: a tenth of their time for some memory.
-  export GOGC=${GOGC:-400}
   KUBEBUILDER_ASSETS=$(localcluster binaries)
   export KUBEBUILDER_ASSETS
   export HELM=$BIN/helm KUEUE=$BIN/kueue PROMETHEUS=$BIN/prometheus PROMTOOL=$BIN/promtool OPM=$BIN/opm
@@ -64,7 +62,7 @@ test_workers() { workers/run-tests.sh; }
 test_concurrent() {
   say "operator (Go), packages with concurrency of their own: with the race detector"
   # shellcheck disable=SC2046 # a list of words
-  go_tests $(concurrent_packages) -- -race -p 3 -skip '^TestBudget'
+  CGO_ENABLED=1 go_tests $(concurrent_packages) -- -race -p 2 -skip '^TestBudget'
 }
 
 test_others() {
@@ -102,7 +100,8 @@ with_budgets() {
   grep -rl --include='*_test.go' '^func TestBudget' controllers internal | xargs -n1 dirname | sort -u | sed "s|^|$MODULE/|"
 }
 
-# go_tests PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint; linking is faster without what debuggers need.
+# go_tests PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint; linking is faster without what debuggers need. Without
+# cgo, which only the race detector needs, tests are compiled from what the linters and the manager are.
 go_tests() {
   local packages=()
   while [[ $1 != -- ]]; do
@@ -111,7 +110,7 @@ go_tests() {
   done
   shift
   # shellcheck disable=SC2086 # TEST_ARGS are several words
-  "$BIN/gotestsum" --format pkgname "${RERUNS[@]}" --packages="${packages[*]}" -- \
+  CGO_ENABLED=${CGO_ENABLED:-0} "$BIN/gotestsum" --format pkgname "${RERUNS[@]}" --packages="${packages[*]}" -- \
     -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 20m "$@" ${TEST_ARGS:-}
 }
 
