@@ -62,7 +62,7 @@ test_workers() { workers/run-tests.sh; }
 test_concurrent() {
   say "operator (Go), packages with concurrency of their own: with the race detector"
   # shellcheck disable=SC2046 # a list of words
-  CGO_ENABLED=1 go_tests $(concurrent_packages) -- -race -p 2 -skip '^TestBudget'
+  CGO_ENABLED=1 go_tests $(concurrent_packages) -- -race -p 3 -skip '^TestBudget'
 }
 
 test_others() {

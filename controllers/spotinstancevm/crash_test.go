@@ -161,7 +161,7 @@ func TestAPINoCrashWhileInstancesAreCreatedLeaksOrDoublesOne(t *testing.T) {
 		},
 		reached: instances(2),
 		end:     func(c *cluster) { c.settled(2, 2) },
-		points:  15,
+		points:  12,
 	})
 }
 

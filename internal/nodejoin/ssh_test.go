@@ -91,7 +91,7 @@ func (s *sshServer) serve(sshd string) {
 			return false
 		}
 		return connection.Close() == nil
-	}, 20*time.Second, 20*time.Millisecond, "sshd does not listen")
+	}, time.Minute, 20*time.Millisecond, "sshd does not listen")
 }
 
 func freePort(t *testing.T) int {

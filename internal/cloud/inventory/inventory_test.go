@@ -106,7 +106,7 @@ func (b *bench) listed(i *inventory.Inventory, zone string, times int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
 		return b.lists(zone) >= times && i.Zone(zone, key("a")).Began.Equal(b.clock.Now())
-	}, 10*time.Second, time.Millisecond, "lists of %s", zone)
+	}, time.Minute, time.Millisecond, "lists of %s", zone)
 }
 
 // pass lets time go by.

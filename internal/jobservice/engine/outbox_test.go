@@ -72,7 +72,7 @@ func TestJobsThatOnlyTheOldRedisLearnedOfAreBroughtToTheNewOne(t *testing.T) {
 		a.delivered.mutex.Lock()
 		defer a.delivered.mutex.Unlock()
 		return len(a.delivered.rows.IDs) == 0
-	}, 5*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	close(goOn)
 	require.Eventually(t, attached(b), time.Minute, 5*time.Millisecond)
 	a.Close()

@@ -279,7 +279,7 @@ func expires(t *testing.T, b *backend) {
 	require.Eventually(t, func() bool {
 		now, err := store.Get(t.Context(), j.ID)
 		return err == nil && now.Status == jobs.DeadLetter && now.Error != ""
-	}, 5*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func waits(t *testing.T, b *backend) {

@@ -161,7 +161,7 @@ func turnsAfterwards(t *testing.T, b *backend) {
 	for range 3 {
 		require.Eventually(t, func() bool {
 			return perNamespace(lease(t, store, turn(100, jobs.Share{Places: 5, Held: map[string]int{"a": 3, "b": 1}})))["b"] == 1
-		}, 5*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 	}
 	stats, err := store.Queues(t.Context())
 	require.NoError(t, err)
@@ -173,7 +173,7 @@ func turnsAfterwards(t *testing.T, b *backend) {
 	store = b.open(t, shortLeases)
 	require.Eventually(t, func() bool {
 		return perNamespace(lease(t, store, turn(100, twoOfA)))["a"] == 1
-	}, 10*time.Second, 10*time.Millisecond, "the lines are there after all was loaded")
+	}, time.Minute, 10*time.Millisecond, "the lines are there after all was loaded")
 	got := map[string]bool{}
 	require.Eventually(t, func() bool {
 		for _, l := range lease(t, store, turn(100)) {
@@ -182,7 +182,7 @@ func turnsAfterwards(t *testing.T, b *backend) {
 			}
 		}
 		return len(got) == 5
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.NotContains(t, got, a[0].ID)
 }
 

@@ -101,14 +101,13 @@ func TestGoesOnAfterACrash(t *testing.T) {
 	k := newKind(t, "v1beta1")
 	k.create(20)
 	k.storeAs("v1")
-	reached, crashed := make(chan struct{}), make(chan struct{})
-	first := k.start(&traffic{before: nth(1, http.MethodPatch, "/job-007", func(*http.Request) {
+	reached := make(chan struct{})
+	first := k.start(&traffic{before: nth(1, http.MethodPatch, "/job-007", func(request *http.Request) {
 		close(reached)
-		<-crashed
+		<-request.Context().Done() // it will not be sent any more
 	})})
 	<-reached
-	first.cancel() // the request that waits will not be sent any more
-	close(crashed)
+	first.cancel()
 	first.stop()
 	require.Equal(t, map[string]int{"v1": 7, "v1beta1": 13}, k.stored())
 	require.Equal(t, []string{"v1beta1", "v1"}, k.definition().Status.StoredVersions)
