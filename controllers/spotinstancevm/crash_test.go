@@ -102,7 +102,7 @@ func (s story) tell(t *testing.T, point int) (crashedAfter string) {
 }
 
 // calm is how long nothing must have happened after the end was reached for a story to be over.
-const calm = 4 * time.Second
+const calm = 1500 * time.Millisecond
 
 // blows waits until the fuse blows, or the story is over.
 func (s story) blows(c *cluster, f *fuse) bool {

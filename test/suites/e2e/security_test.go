@@ -45,8 +45,7 @@ func TestSecretsOfAFailedWorkerAreNotRepeated(t *testing.T) {
 	require.NoError(t, cluster.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tracking"}, StringData: map[string]string{"password": secret},
 	}))
-	job := digits(ns, "talkative").obj()
-	job.Spec.NumWorkers = 1
+	job := digits(ns, "talkative").alone().obj()
 	job.Spec.Env = append(job.Spec.Env, corev1.EnvVar{Name: "TRACKING_PASSWORD", ValueFrom: &corev1.EnvVarSource{
 		SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "tracking"}, Key: "password"},
 	}})

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -125,7 +124,7 @@ func TestEveryQueryOfTheDashboardsIsAnswered(t *testing.T) {
 			for _, q := range p.Targets {
 				expr := replace.Replace(q.Expr)
 				require.NotContains(t, expr, "$", "%s: panel %q uses a variable that is not known", name, p.Title)
-				eventually(t, 3*time.Minute, name+": panel "+p.Title+" has data: "+expr, func() bool {
+				eventually(t, name+": panel "+p.Title+" has data: "+expr, func() bool {
 					return w.prometheus.hasData(t, expr, q.Instant)
 				})
 			}

@@ -41,6 +41,6 @@ func (w *world) playPlatform(t *testing.T) {
 		`aijob_submitted_total > 0`,
 		`admission_cycle_duration_seconds_count > 0`,
 	} {
-		eventually(t, 3*time.Minute, "Prometheus knows "+expr, func() bool { return w.prometheus.hasData(t, expr, true) })
+		eventually(t, "Prometheus knows "+expr, func() bool { return w.prometheus.hasData(t, expr, true) })
 	}
 }

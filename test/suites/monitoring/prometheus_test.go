@@ -42,7 +42,7 @@ scrape_configs:
 	address := freeAddress(t)
 	startProcess(t, prometheusCommand, nil, "--config.file="+path, "--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address)
 	p := &prometheus{url: "http://" + address}
-	eventually(t, 3*time.Minute, "Prometheus is ready", func() bool { return answers(p.url + "/-/ready") })
+	eventually(t, "Prometheus is ready", func() bool { return answers(p.url + "/-/ready") })
 	return p
 }
 
@@ -122,7 +122,7 @@ func (w *world) rulesAreHealthy(t *testing.T) {
 		}
 	}
 	assert.Len(t, readRules(t).alerts(), count)
-	eventually(t, 3*time.Minute, "the alert on the failed job fires", func() bool {
+	eventually(t, "the alert on the failed job fires", func() bool {
 		firing := fmt.Sprintf(`ALERTS{alertname="TrainingJobFailed",alertstate="firing",namespace=%q,training_job=%q}`, jobNamespace, failedJob)
 		return len(w.prometheus.query(t, firing, true)) == 1
 	})

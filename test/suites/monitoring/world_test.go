@@ -90,7 +90,7 @@ func (w *world) startManager(t *testing.T, kubeconfig []byte) string {
 		"--metrics-bind-address="+metrics, "--metrics-secure=false", "--health-probe-bind-address="+probes,
 		"--webhook-cert-mode=self", "--webhook-cert-hosts=127.0.0.1", "--webhook-bind-host=127.0.0.1", "--webhook-port="+port,
 		"--progress-interval=1s")
-	eventually(t, 3*time.Minute, "the manager is ready", func() bool { return answers("http://" + probes + "/readyz") })
+	eventually(t, "the manager is ready", func() bool { return answers("http://" + probes + "/readyz") })
 	return metrics
 }
 
@@ -128,7 +128,7 @@ func (w *world) playJobs(t *testing.T) {
 		s.Monitoring.MetricsPort = int32(w.figures)
 		s.Checkpoint.Interval = &metav1.Duration{Duration: time.Minute}
 	}))
-	eventually(t, 3*time.Minute, "Prometheus has seen the first job run", func() bool {
+	eventually(t, "Prometheus has seen the first job run", func() bool {
 		return w.prometheus.hasData(t, `trainingjob_time_to_running_seconds_count > 0`, true)
 	})
 	_, closed, err := net.SplitHostPort(freeAddress(t))
@@ -163,7 +163,7 @@ func (w *world) run(t *testing.T, build *builders.TrainingJobBuilder) []*corev1.
 	t.Helper()
 	job := w.create(t, build)
 	var workers batchv1.Job
-	eventually(t, 3*time.Minute, "the manager makes the workers of "+job.Name, func() bool {
+	eventually(t, "the manager makes the workers of "+job.Name, func() bool {
 		return w.k8s.Get(t.Context(), client.ObjectKey{Namespace: jobNamespace, Name: job.Name + "-training"}, &workers) == nil
 	})
 	var pods []*corev1.Pod
@@ -206,7 +206,7 @@ func (w *world) status(t *testing.T, pod *corev1.Pod, change func(*corev1.PodSta
 
 func (w *world) await(t *testing.T, name string, state mlv1.State) {
 	t.Helper()
-	eventually(t, 3*time.Minute, fmt.Sprintf("%s is %s", name, state), func() bool {
+	eventually(t, fmt.Sprintf("%s is %s", name, state), func() bool {
 		var job mlv1.TrainingJob
 		return w.k8s.Get(t.Context(), client.ObjectKey{Namespace: jobNamespace, Name: name}, &job) == nil && job.Status.State == state
 	})
@@ -277,7 +277,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-func eventually(t *testing.T, limit time.Duration, what string, met func() bool) {
+func eventually(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	require.Eventually(t, met, limit, 100*time.Millisecond, what)
+	require.Eventually(t, met, 3*time.Minute, 100*time.Millisecond, what)
 }
