@@ -34,16 +34,17 @@ FAKE_GCS_SERVER := $(BIN)/fake-gcs-server
 AZURITE := $(BIN)/azurite/package.json
 KUEUE := $(BIN)/kueue
 CRD_REF_DOCS := $(BIN)/crd-ref-docs
-PROMETHEUS := $(BIN)/prometheus
-PROMTOOL := $(BIN)/promtool
 ACTIONLINT := $(BIN)/actionlint
 KO := $(BIN)/ko
 HUGO := $(BIN)/hugo
 MERMAID := $(BIN)/mermaid/package.json
 
 # Binaries carry VERSION, not the state of a git checkout that may belong to another user, and no paths: what one checkout has compiled
-# serves all others of this machine.
-export GOFLAGS := $(filter-out -buildvcs=% -trimpath,$(GOFLAGS)) -buildvcs=false -trimpath
+# serves all others of this machine. Without what debuggers need it is compiled in less time.
+NOT_DEBUGGED := -gcflags=all=-dwarf=false
+export GOFLAGS := $(filter-out -buildvcs=% -trimpath $(NOT_DEBUGGED),$(GOFLAGS)) -buildvcs=false -trimpath $(NOT_DEBUGGED)
+# Nothing here needs cgo but the race detector: tools, linters, tests and the manager then share what is compiled.
+export CGO_ENABLED := 0
 export BIN IMG WORKER_IMG VERSION REGISTRY
 
 # What `make generate bundle catalog` writes, and `make verify` compares.
@@ -110,8 +111,8 @@ run: ## Run the manager on this machine against the cluster of KUBECONFIG, with 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) lint-workflows ## Run golangci-lint over all Go code, hack/words over all text, actionlint over the workflows, and shellcheck over the scripts where it is installed.
 	go run ./hack/words
-	CGO_ENABLED=0 $(GOLANGCI_LINT) run ./...
-	cd hack/localcluster && CGO_ENABLED=0 $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
+	$(GOLANGCI_LINT) run ./...
+	cd hack/localcluster && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
 	@if command -v shellcheck >/dev/null; then set -x; shellcheck -x hack/*.sh .ci/run; fi
 
 .PHONY: lint-workflows
@@ -135,7 +136,7 @@ site: $(HUGO) $(MERMAID) ## Build the documentation site from docs/ into dist/si
 ##@ Tests
 
 .PHONY: test
-test: $(GOTESTSUM) $(OPM) $(HELM) $(PROMETHEUS) $(PROMTOOL) $(KUEUE) $(HUGO) $(MERMAID) store-servers ## Run the Python tests and all Go tests that need no live node; installs what they need.
+test: $(GOTESTSUM) $(OPM) $(HELM) $(KUEUE) $(HUGO) $(MERMAID) store-servers ## Run the Python tests and all Go tests that need no live node; installs what they need.
 	@hack/test.sh
 
 .PHONY: faults
@@ -253,16 +254,18 @@ scorecard: ## Run operator-sdk's scorecard with all suites against the operator 
 
 # Tools, each pinned by a module in hack/tools and built when that module changes.
 
-# build_tool PACKAGE,ENVIRONMENT,FLAGS: they are kept for all checkouts of this machine, by version (see hack/tool.sh).
+# build_tool PACKAGE,FLAGS,LINKER FLAGS: they are kept for all checkouts of this machine, by version (see hack/tool.sh). Compiled without
+# inlining and debugging information, they are there after two thirds of the time; those that work for minutes have OPTIMIZED.
 
 COMMA := ,
+OPTIMIZED := $(NOT_DEBUGGED)
 
 define build_tool
-	@$(2) hack/tool.sh $@ $(<D) $(1) $(3) -ldflags '-s -w $(4)'
+	@hack/tool.sh $@ $(<D) $(1) -gcflags='all=-l -dwarf=false' $(2) -ldflags '-s -w $(3)'
 endef
 
 $(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
-	$(call build_tool,sigs.k8s.io/controller-tools/cmd/controller-gen)
+	$(call build_tool,sigs.k8s.io/controller-tools/cmd/controller-gen,$(OPTIMIZED))
 
 $(KUSTOMIZE): hack/tools/go.mod hack/tools/go.sum
 	$(call build_tool,sigs.k8s.io/kustomize/kustomize/v5)
@@ -275,10 +278,10 @@ $(BENCHSTAT): hack/tools/go.mod hack/tools/go.sum
 
 # These ask for other versions of common modules than the others, so each has a module of its own.
 $(GOLANGCI_LINT): hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
-	$(call build_tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+	$(call build_tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint,$(OPTIMIZED))
 
 $(GOVULNCHECK): hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
-	$(call build_tool,golang.org/x/vuln/cmd/govulncheck)
+	$(call build_tool,golang.org/x/vuln/cmd/govulncheck,$(OPTIMIZED))
 
 # These two are pinned by the local cluster, which needs them as well, and built as it builds them (without cgo opm also runs
 # in a catalog's image). operator-sdk names itself in the bundles that it makes.
@@ -286,11 +289,11 @@ COMPONENTS := hack/localcluster/components
 OPERATOR_SDK_VERSION = $(shell sed -n 's|.*operator-framework/operator-sdk \(v[^ ]*\).*|\1|p' $(COMPONENTS)/operator-sdk/go.mod)
 
 $(OPERATOR_SDK): $(COMPONENTS)/operator-sdk/go.mod $(COMPONENTS)/operator-sdk/go.sum
-	$(call build_tool,github.com/operator-framework/operator-sdk/cmd/operator-sdk,CGO_ENABLED=0,-trimpath -tags containers_image_openpgp,\
+	$(call build_tool,github.com/operator-framework/operator-sdk/cmd/operator-sdk,-tags containers_image_openpgp,\
 	  -X github.com/operator-framework/operator-sdk/internal/version.Version=$(OPERATOR_SDK_VERSION))
 
 $(OPM): $(COMPONENTS)/opm/go.mod $(COMPONENTS)/opm/go.sum
-	$(call build_tool,github.com/operator-framework/operator-registry/cmd/opm,CGO_ENABLED=0,-trimpath -tags json1$(COMMA)containers_image_openpgp)
+	$(call build_tool,github.com/operator-framework/operator-registry/cmd/opm,-tags json1$(COMMA)containers_image_openpgp)
 
 $(CATALOG): go.mod go.sum $(shell find hack/catalog -name '*.go' -not -name '*_test.go')
 	@echo "building $(notdir $@)"
@@ -298,7 +301,7 @@ $(CATALOG): go.mod go.sum $(shell find hack/catalog -name '*.go' -not -name '*_t
 
 # Kueue's manager, which a test of queued TrainingJobs runs.
 $(KUEUE): hack/kueue/go.mod hack/kueue/go.sum
-	$(call build_tool,sigs.k8s.io/kueue/cmd/kueue,,-trimpath)
+	$(call build_tool,sigs.k8s.io/kueue/cmd/kueue)
 
 $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
 	$(call build_tool,helm.sh/helm/v4/cmd/helm)
@@ -313,15 +316,12 @@ $(KO): hack/tools/ko/go.mod hack/tools/ko/go.sum
 	$(call build_tool,github.com/google/ko)
 
 $(HUGO): hack/tools/hugo/go.mod hack/tools/hugo/go.sum
-	$(call build_tool,github.com/gohugoio/hugo,CGO_ENABLED=0,-trimpath)
+	$(call build_tool,github.com/gohugoio/hugo)
 
 # The site's diagrams are drawn by it.
 $(MERMAID): site/package.json site/package-lock.json
 	@hack/npm.sh site mermaid
 
-# Without its web pages, which the module does not hold: only the API is asked.
-$(PROMETHEUS) $(PROMTOOL): hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
-	$(call build_tool,github.com/prometheus/prometheus/cmd/$(@F),CGO_ENABLED=0,-trimpath)
 # Object stores for tests, pinned likewise; the last comes from npm.
 $(VERSITYGW): hack/tools/versitygw/go.mod hack/tools/versitygw/go.sum
 	$(call build_tool,github.com/versity/versitygw/cmd/versitygw)

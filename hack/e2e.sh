@@ -23,7 +23,7 @@ main() {
   DEPLOY_COMPONENTS="local job-service" hack/deploy.sh apply
   say "end-to-end tests"
   # shellcheck disable=SC2086 # E2E_ARGS are several words
-  CGO_ENABLED=0 IMG=$IMG WORKER_IMG=$WORKER_IMG "$BIN/gotestsum" --format testname "${RERUNS[@]}" --packages=./test/suites/e2e/... -- \
+  IMG=$IMG WORKER_IMG=$WORKER_IMG "$BIN/gotestsum" --format testname "${RERUNS[@]}" --packages=./test/suites/e2e/... -- \
     -tags e2e -count=1 -parallel 6 -timeout 30m ${E2E_ARGS:-}
 }
 

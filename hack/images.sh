@@ -18,7 +18,7 @@ DEBIAN_DIR=$CACHE/worker-image
 
 prepare_manager() {
   mkdir -p "$(dirname "$MANAGER")"
-  CGO_ENABLED=0 go build -trimpath -tags disable_grpc_modules,grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o "$MANAGER" .
+  go build -trimpath -tags disable_grpc_modules,grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o "$MANAGER" .
 }
 
 # rootfs.tar (Debian with PyTorch) is made again only when its recipe has changed, app (the worker) every time.

@@ -18,8 +18,10 @@ DEPLOYMENT=spot-training-operator-controller-manager
 MODULE=github.com/dcnlab/spot-training-operator
 
 # Binaries carry VERSION; a checkout that belongs to another user must not stop the build. What one checkout has compiled serves
-# all others of this machine, which only paths in it would hinder.
-export GOFLAGS="${GOFLAGS:-} -buildvcs=false -trimpath"
+# all others of this machine, which only paths in it would hinder. Without what debuggers need it is compiled in less time.
+export GOFLAGS="${GOFLAGS:-} -buildvcs=false -trimpath -gcflags=all=-dwarf=false"
+# Nothing here needs cgo but the race detector: tools, linters, tests and the manager then share what is compiled.
+export CGO_ENABLED=0
 
 # What is built from pinned versions is kept here, for all checkouts of this machine.
 CACHE=${XDG_CACHE_HOME:-${HOME:-$ROOT}/.cache}/spot-training-operator
@@ -208,10 +210,10 @@ ensure_package() {
 # Root file systems for images are made with it. The scripts call this before they start anything in parallel.
 ensure_mmdebstrap() { ensure_package mmdebstrap mmdebstrap; }
 
-# ensure_servers: PostgreSQL and Redis; tests start servers of their own. Debian starts a service of each as it installs them:
-# policy-rc.d forbids that for the time of the installation, unless the machine has a policy of its own.
+# ensure_servers: PostgreSQL, Redis and Prometheus; tests start servers of their own. Debian starts a service of each as it
+# installs them: policy-rc.d forbids that for the time of the installation, unless the machine has a policy of its own.
 ensure_servers() (
-  if command -v pg_ctlcluster >/dev/null && command -v redis-server >/dev/null; then return; fi
+  if command -v pg_ctlcluster && command -v redis-server && command -v prometheus; then return; fi >/dev/null
   policy=/usr/sbin/policy-rc.d
   if [[ ! -e $policy ]]; then
     trap 'rm -f "$policy"' EXIT
@@ -220,4 +222,5 @@ ensure_servers() (
   fi
   ensure_package pg_ctlcluster postgresql
   ensure_package redis-server redis-server
+  ensure_package prometheus prometheus # promtool with it
 )

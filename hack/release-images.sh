@@ -37,7 +37,7 @@ prepare() {
     ln -s "$ROOT" "$folder/source"
   fi
   cp -r "$folder/source/bundle" "$folder/bundle"
-  CGO_ENABLED=0 go build -C "$folder/source" -trimpath -tags disable_grpc_modules,grpcnotrace -ldflags "-s -w -X main.version=$version" -o "$folder/manager" .
+  go build -C "$folder/source" -trimpath -tags disable_grpc_modules,grpcnotrace -ldflags "-s -w -X main.version=$version" -o "$folder/manager" .
   if [[ -n $commit ]]; then echo "$commit" >"$folder/stamp"; fi
 }
 
@@ -82,7 +82,7 @@ bundle() {
 
 # The same contents as scorecard/Dockerfile's.
 scorecard() {
-  CGO_ENABLED=0 go build -C "$folder/source" -trimpath -ldflags '-s -w' -o "$folder/scorecard" ./scorecard
+  go build -C "$folder/source" -trimpath -ldflags '-s -w' -o "$folder/scorecard" ./scorecard
   build spot-training-operator-scorecard "$@" \
     --file "$folder/scorecard:/scorecard:0755" --user 65532:65532 --entrypoint /scorecard --cmd list
 }

@@ -112,7 +112,7 @@ build_images() {
   load "$sdk" --file "$PROGRAMS/scorecard-test:/usr/local/bin/scorecard-test:0755" --env PATH=/usr/local/bin \
     --user 65532:65532 --entrypoint /usr/local/bin/scorecard-test
   mkdir -p "$STATE/images/scorecard"
-  CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$STATE/images/scorecard/scorecard" ./scorecard
+  go build -trimpath -ldflags '-s -w' -o "$STATE/images/scorecard/scorecard" ./scorecard
   load "$own" --file "$STATE/images/scorecard/scorecard:/scorecard:0755" --user 65532:65532 --entrypoint /scorecard --cmd list
 }
 

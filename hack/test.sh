@@ -43,7 +43,7 @@ main() {
 prepare() {
   KUBEBUILDER_ASSETS=$(localcluster binaries)
   export KUBEBUILDER_ASSETS
-  export HELM=$BIN/helm KUEUE=$BIN/kueue PROMETHEUS=$BIN/prometheus PROMTOOL=$BIN/promtool OPM=$BIN/opm
+  export HELM=$BIN/helm KUEUE=$BIN/kueue OPM=$BIN/opm
 }
 
 run_parts() {
@@ -100,8 +100,7 @@ with_budgets() {
   grep -rl --include='*_test.go' '^func TestBudget' controllers internal | xargs -n1 dirname | sort -u | sed "s|^|$MODULE/|"
 }
 
-# go_tests PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint; linking is faster without what debuggers need. Without
-# cgo, which only the race detector needs, tests are compiled from what the linters and the manager are.
+# go_tests PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint; linking is faster without what debuggers need.
 go_tests() {
   local packages=()
   while [[ $1 != -- ]]; do
@@ -110,7 +109,7 @@ go_tests() {
   done
   shift
   # shellcheck disable=SC2086 # TEST_ARGS are several words
-  CGO_ENABLED=${CGO_ENABLED:-0} "$BIN/gotestsum" --format pkgname "${RERUNS[@]}" --packages="${packages[*]}" -- \
+  "$BIN/gotestsum" --format pkgname "${RERUNS[@]}" --packages="${packages[*]}" -- \
     -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 20m "$@" ${TEST_ARGS:-}
 }
 

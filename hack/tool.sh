@@ -12,7 +12,7 @@ main() {
   key=$({
     cat "$module/go.mod" "$module/go.sum"
     go version
-    echo "$package" "${CGO_ENABLED:-}" "$@"
+    echo "$package" "$@"
   } | sha256sum | cut -c1-16)
   kept=$CACHE/tools/$name-$key
   mkdir -p "$(dirname "$kept")" "$(dirname "$out")"
@@ -34,8 +34,8 @@ main() {
 build() {
   local kept=$1 module=$2 package=$3
   shift 3
-  # One line for each of hundreds of modules would bury the rest.
-  go build -C "$module" "$@" -o "$kept.new" "$package" 2> >(grep -v '^go: downloading ' >&2)
+  # Compilers live for seconds: collecting garbage is of little use to them. One line for each of hundreds of modules would bury the rest.
+  GOGC=1000 go build -C "$module" "$@" -o "$kept.new" "$package" 2> >(grep -v '^go: downloading ' >&2)
   mv "$kept.new" "$kept"
 }
 

@@ -2,8 +2,8 @@
 // checks and tests the rules, and a Prometheus that scrapes the real manager evaluates them and answers every query of
 // the dashboards.
 //
-// KUBEBUILDER_ASSETS is the folder of etcd and kube-apiserver; without it that of the local cluster is used. PROMETHEUS
-// and PROMTOOL are the commands; without them those in .bin, which make builds.
+// KUBEBUILDER_ASSETS is the folder of etcd and kube-apiserver; without it that of the local cluster is used. The commands
+// prometheus and promtool are those of the path, of any version since Debian 12's.
 package monitoring_test
 
 import (
@@ -24,27 +24,12 @@ import (
 
 const root = "../../.."
 
-var (
-	prometheusCommand = tool("PROMETHEUS", root+"/.bin/prometheus")
-	promtoolCommand   = tool("PROMTOOL", root+"/.bin/promtool")
-	assets            = apiserver.Binaries()
-)
-
-func tool(variable, otherwise string) string {
-	if value := os.Getenv(variable); value != "" {
-		return value
-	}
-	path, err := filepath.Abs(otherwise)
-	if err != nil {
-		panic(err) // the working directory is gone
-	}
-	return path
-}
+var assets = apiserver.Binaries()
 
 func TestMain(m *testing.M) {
-	for _, needed := range []string{prometheusCommand, promtoolCommand, filepath.Join(assets, "kube-apiserver")} {
-		if _, err := os.Stat(needed); err != nil {
-			fmt.Fprintf(os.Stderr, "these tests need %s: run `make test`, which builds it, or set PROMETHEUS, PROMTOOL and KUBEBUILDER_ASSETS\n", needed)
+	for _, needed := range []string{"prometheus", "promtool", filepath.Join(assets, "kube-apiserver")} {
+		if _, err := exec.LookPath(needed); err != nil {
+			fmt.Fprintf(os.Stderr, "these tests need %s: run `make test`, which installs it, or set PATH and KUBEBUILDER_ASSETS\n", needed)
 			os.Exit(1)
 		}
 	}
@@ -98,7 +83,7 @@ func (r rules) write(t *testing.T, folder string) string {
 
 func promtool(t *testing.T, folder string, arguments ...string) {
 	t.Helper()
-	command := exec.Command(promtoolCommand, arguments...)
+	command := exec.Command("promtool", arguments...)
 	command.Dir = folder
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, "promtool %s\n%s", strings.Join(arguments, " "), output)

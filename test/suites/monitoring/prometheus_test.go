@@ -40,7 +40,7 @@ scrape_configs:
 	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
 	promtool(t, folder, "check", "config", path)
 	address := freeAddress(t)
-	startProcess(t, prometheusCommand, nil, "--config.file="+path, "--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address)
+	startProcess(t, "prometheus", nil, "--config.file="+path, "--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address)
 	p := &prometheus{url: "http://" + address}
 	eventually(t, "Prometheus is ready", func() bool { return answers(p.url + "/-/ready") })
 	return p
