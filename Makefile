@@ -136,8 +136,12 @@ site: $(HUGO) $(MERMAID) ## Build the documentation site from docs/ into dist/si
 ##@ Tests
 
 .PHONY: test
-test: $(GOTESTSUM) $(OPM) $(HELM) $(KUEUE) $(HUGO) $(MERMAID) store-servers ## Run the Python tests and all Go tests that need no live node; installs what they need.
+test: $(GOTESTSUM) $(OPM) $(HELM) $(HUGO) $(MERMAID) store-servers ## Run the Python tests and all Go tests that need no live node; installs what they need.
 	@hack/test.sh
+
+.PHONY: kueue
+kueue: $(GOTESTSUM) $(KUEUE) ## Run the test in which the released Kueue admits, evicts and readmits a TrainingJob on a real API server.
+	@hack/test.sh kueue
 
 .PHONY: faults
 faults: ## Kill services, workers, PostgreSQL and Redis under 100,000 jobs, and check the state of each (FAULT_JOBS: another number).
@@ -255,7 +259,8 @@ scorecard: ## Run operator-sdk's scorecard with all suites against the operator 
 # Tools, each pinned by a module in hack/tools and built when that module changes.
 
 # build_tool PACKAGE,FLAGS,LINKER FLAGS: they are kept for all checkouts of this machine, by version (see hack/tool.sh). Compiled without
-# inlining and debugging information, they are there after two thirds of the time; those that work for minutes have OPTIMIZED.
+# inlining and debugging information, they are there after two thirds of the time. Those that work for minutes have OPTIMIZED, and those that
+# have much code in common with the product, in the same versions.
 
 COMMA := ,
 OPTIMIZED := $(NOT_DEBUGGED)
@@ -304,7 +309,7 @@ $(KUEUE): hack/kueue/go.mod hack/kueue/go.sum
 	$(call build_tool,sigs.k8s.io/kueue/cmd/kueue)
 
 $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
-	$(call build_tool,helm.sh/helm/v4/cmd/helm)
+	$(call build_tool,helm.sh/helm/v4/cmd/helm,$(OPTIMIZED))
 
 $(CRD_REF_DOCS): hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
 	$(call build_tool,github.com/elastic/crd-ref-docs)
@@ -324,10 +329,10 @@ $(MERMAID): site/package.json site/package-lock.json
 
 # Object stores for tests, pinned likewise; the last comes from npm.
 $(VERSITYGW): hack/tools/versitygw/go.mod hack/tools/versitygw/go.sum
-	$(call build_tool,github.com/versity/versitygw/cmd/versitygw)
+	$(call build_tool,github.com/versity/versitygw/cmd/versitygw,$(OPTIMIZED))
 
 $(FAKE_GCS_SERVER): hack/tools/fake-gcs-server/go.mod hack/tools/fake-gcs-server/go.sum
-	$(call build_tool,github.com/fsouza/fake-gcs-server)
+	$(call build_tool,github.com/fsouza/fake-gcs-server,$(OPTIMIZED))
 
 $(AZURITE): hack/tools/azurite/package.json hack/tools/azurite/package-lock.json
 	@hack/npm.sh hack/tools/azurite azurite

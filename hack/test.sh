@@ -4,7 +4,7 @@
 # fail. Installs the Debian packages that it needs. TEST_ARGS: more arguments for go test. TEST_RERUNS: how often a test that failed is
 # run again. TEST_RACE=all: run every package with the race detector, not only those with concurrency of their own.
 #
-#   hack/test.sh [PART...]    all parts, or these only: workers, concurrent, others, budgets, localcluster
+#   hack/test.sh [PART...]    all parts, or these only: workers, concurrent, others, budgets, localcluster, kueue
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -43,7 +43,7 @@ main() {
 prepare() {
   KUBEBUILDER_ASSETS=$(localcluster binaries)
   export KUBEBUILDER_ASSETS
-  export HELM=$BIN/helm KUEUE=$BIN/kueue OPM=$BIN/opm
+  export HELM=$BIN/helm OPM=$BIN/opm
 }
 
 run_parts() {
@@ -84,6 +84,12 @@ test_localcluster() (
   cd hack/localcluster
   go_tests ./... --
 )
+
+# Kueue takes minutes to build, so that this is no part of all.
+test_kueue() {
+  say "queued TrainingJobs with the released Kueue (Go)"
+  KUEUE=$BIN/kueue go_tests ./controllers/trainingjob -- -tags kueue -run '^TestAPIKueue'
+}
 
 all_packages() { go list ./... | grep -v -E "$ELSEWHERE"; }
 

@@ -1,3 +1,5 @@
+//go:build kueue
+
 package trainingjob
 
 import (
@@ -158,7 +160,7 @@ func (c *cluster) startKueue() {
 		program = filepath.Join("..", "..", ".bin", "kueue")
 	}
 	_, err := os.Stat(program)
-	require.NoError(c.t, err, "this test needs Kueue's manager: run `make test`, which builds it, or name the program in KUEUE")
+	require.NoError(c.t, err, "this test needs Kueue's manager: run `make kueue`, which builds it, or name the program in KUEUE")
 	folder := kueueFolder(c.t)
 	certificates := filepath.Join(folder, "certificates")
 	require.NoError(c.t, os.Mkdir(certificates, 0o700))

@@ -54,10 +54,11 @@ func listeners(proc string) ([]listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	sockets, err := fs.NetTCP()
+	sockets, err := fs.NetTCP() //nolint:staticcheck // netlink would be faster, which is of no use here, and would need another module
 	if err != nil {
 		return nil, err
 	}
+	//nolint:staticcheck // as above
 	if six, err := fs.NetTCP6(); err == nil { // the kernel may not support IPv6
 		sockets = append(sockets, six...)
 	}
