@@ -111,7 +111,8 @@ run: ## Run the manager on this machine against the cluster of KUBECONFIG, with 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) lint-workflows ## Run golangci-lint over all Go code, hack/words over all text, actionlint over the workflows, and shellcheck over the scripts where it is installed.
 	go run ./hack/words
-	$(GOLANGCI_LINT) run ./...
+	@# With the race detector, since most packages with their tests have to be compiled so anyway.
+	GOFLAGS='$(GOFLAGS) -race' CGO_ENABLED=1 $(GOLANGCI_LINT) run ./...
 	cd hack/localcluster && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
 	@if command -v shellcheck >/dev/null; then set -x; shellcheck -x hack/*.sh .ci/run; fi
 

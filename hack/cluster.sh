@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Starts and stops the local one-node cluster: hack/cluster.sh up | down
+# Starts and stops the local one-node cluster: hack/cluster.sh up | down. prepare only builds its programs.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 case ${1:-} in
 up | down | status) localcluster "$@" ;;
-*) die "usage: hack/cluster.sh up | down | status" ;;
+prepare) localcluster binaries --node ;;
+*) die "usage: hack/cluster.sh up | down | status | prepare" ;;
 esac

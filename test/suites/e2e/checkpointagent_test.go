@@ -66,8 +66,12 @@ func checkpointAgentIn(t *testing.T, kubelet string) string {
 	})
 	if agentUsers.count++; agentUsers.count == 1 {
 		for _, object := range objects {
-			// What the last test deleted may be on its way out still.
 			eventually(t, object.GetKind()+" "+object.GetName()+" is applied", func(ctx context.Context) (bool, error) {
+				// What the last test deleted may be on its way out still; a namespace would take all that is applied along.
+				was := object.DeepCopy()
+				if err := cluster.Get(ctx, client.ObjectKeyFromObject(object), was); err == nil && was.GetDeletionTimestamp() != nil {
+					return false, nil
+				}
 				err := cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("e2e"), client.ForceOwnership)
 				var status apierrors.APIStatus
 				if errors.As(err, &status) {

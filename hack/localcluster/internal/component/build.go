@@ -27,7 +27,7 @@ type Builder struct {
 }
 
 // Ensure builds those of components that are missing in Bin or were built from something else, one
-// after the other, each using all cores. Two callers with the same Bin take turns.
+// after the other, each using all cores. Two callers with the same Bin take turns at a component.
 func (b Builder) Ensure(ctx context.Context, components []Component) error {
 	goVersion, err := b.goVersion(ctx)
 	if err != nil {
@@ -37,24 +37,28 @@ func (b Builder) Ensure(ctx context.Context, components []Component) error {
 	if outdated, err := b.outdated(components, goVersion); err != nil || len(outdated) == 0 {
 		return err
 	}
-	unlock, err := host.Lock(stampFile(b.Bin, "lock"), func() error {
-		fmt.Fprintf(b.Out, "waiting for another build in %s\n", b.Bin)
+	for i, c := range components {
+		if err := b.ensure(ctx, c, goVersion, fmt.Sprintf("[%d/%d]", i+1, len(components))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensure builds a component unless another process has built it meanwhile.
+func (b Builder) ensure(ctx context.Context, c Component, goVersion, step string) error {
+	unlock, err := host.Lock(stampFile(b.Bin, c.Name+".lock"), func() error {
+		fmt.Fprintf(b.Out, "%s waiting for another build of %s in %s\n", step, c.Name, b.Bin)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	outdated, err := b.outdated(components, goVersion) // another process may have built them meanwhile
-	if err != nil {
+	if outdated, err := b.outdated([]Component{c}, goVersion); err != nil || len(outdated) == 0 {
 		return err
 	}
-	for i, c := range outdated {
-		if err := b.build(ctx, c, goVersion, fmt.Sprintf("[%d/%d]", i+1, len(outdated))); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.build(ctx, c, goVersion, step)
 }
 
 func (b Builder) outdated(components []Component, goVersion string) (outdated []Component, err error) {
