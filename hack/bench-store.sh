@@ -4,5 +4,5 @@
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-ensure_servers
+ensure_store_servers
 go test -run '^$' -bench . -benchtime 1x -timeout 30m ./internal/jobservice/engine

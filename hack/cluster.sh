@@ -5,6 +5,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 case ${1:-} in
 up | down | status) localcluster "$@" ;;
-prepare) localcluster binaries --node ;;
+prepare) localcluster programs ;;
 *) die "usage: hack/cluster.sh up | down | status | prepare" ;;
 esac

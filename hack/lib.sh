@@ -196,12 +196,14 @@ content_of() {
     LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16
 }
 
+is_installed() { command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 ]]; }
+
 # ensure_package COMMAND PACKAGE...: installs Debian packages when there is no such command. Another script may be at it at the same
 # time; apt-get then waits for it.
 ensure_package() {
   local command=$1
   shift
-  if command -v "$command" >/dev/null || [[ -x /usr/sbin/$command ]]; then return; fi
+  if is_installed "$command"; then return; fi
   note "installing the Debian packages $*" >&2
   apt-get update -qq -o DPkg::Lock::Timeout=300 || note "apt-get update complained; going on with the package lists at hand" >&2
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends "$@" >/dev/null
@@ -210,17 +212,21 @@ ensure_package() {
 # Root file systems for images are made with it. The scripts call this before they start anything in parallel.
 ensure_mmdebstrap() { ensure_package mmdebstrap mmdebstrap; }
 
-# ensure_servers: PostgreSQL, Redis and Prometheus; tests start servers of their own. Debian starts a service of each as it
-# installs them: policy-rc.d forbids that for the time of the installation, unless the machine has a policy of its own.
-ensure_servers() (
-  if command -v pg_ctlcluster && command -v redis-server && command -v prometheus; then return; fi >/dev/null
+# ensure_server COMMAND PACKAGE: ensure_package of a server that tests start by themselves. Debian starts a service as it installs one:
+# policy-rc.d forbids that for the time of the installation, unless the machine has a policy of its own.
+ensure_server() (
+  if is_installed "$1"; then return; fi
   policy=/usr/sbin/policy-rc.d
   if [[ ! -e $policy ]]; then
     trap 'rm -f "$policy"' EXIT
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod +x "$policy"
   fi
-  ensure_package pg_ctlcluster postgresql
-  ensure_package redis-server redis-server
-  ensure_package prometheus prometheus # promtool with it
+  ensure_package "$@"
 )
+
+# The servers of the job service's store.
+ensure_store_servers() {
+  ensure_server pg_ctlcluster postgresql
+  ensure_server redis-server redis-server
+}

@@ -25,7 +25,8 @@ main() {
   fi
   ensure_package sshd openssh-server # joining over SSH is tested with it
   ensure_package curl curl           # tests download with it
-  ensure_servers
+  ensure_store_servers
+  ensure_server prometheus prometheus # promtool with it
   workers/pytest.sh --install
   say "API server and etcd for the tests (built once on a machine, which takes minutes)"
   prepare

@@ -228,18 +228,16 @@ func TestTheLifeOfARelease(t *testing.T) {
 		c := c.in(t)
 		assert.Contains(t, c.mustHelm("upgrade", "another", chart, "--set=crds.keep=false"), "WARNING: crds.keep is false")
 		c.mustHelm("uninstall", "another")
-		var left []string
 		defer func() {
 			if t.Failed() {
-				t.Logf("still there: %v", left)
+				t.Logf("still there: %v", c.ofRelease())
 			}
 		}()
 		c.await("the end of everything", func(ctx context.Context) (bool, error) {
-			left = c.ofRelease()
 			var crd metav1.PartialObjectMetadata
 			crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 			err := c.Get(ctx, client.ObjectKey{Name: trainingJobs}, &crd)
-			return apierrors.IsNotFound(err) && len(left) == 0, client.IgnoreNotFound(err)
+			return apierrors.IsNotFound(err) && len(c.ofRelease()) == 0, client.IgnoreNotFound(err)
 		})
 	})
 }

@@ -37,7 +37,7 @@ func New() *cobra.Command {
 	root.AddCommand(
 		upCommand(&f), downCommand(&f), statusCommand(&f), kubeconfigCommand(&f),
 		loadImageCommand(&f), buildImageCommand(&f), binariesCommand(&f), criuCommand(&f), prepareDepsCommand(&f), provisionerCommand(),
-		toolsCommand(&f), registriesConfCommand(&f), scorecardImageCommand(&f), machineCommand(&f),
+		toolsCommand(&f), programsCommand(&f), registriesConfCommand(&f), scorecardImageCommand(&f), machineCommand(&f),
 		olmCommand(&f, "olm", "the Operator Lifecycle Manager (v0)", olm.New),
 		olmCommand(&f, "olmv1", "the second generation of the Operator Lifecycle Manager", olm.NewV1),
 	)

@@ -14,25 +14,26 @@ import (
 )
 
 func binariesCommand(f *folders) *cobra.Command {
-	cmd := &cobra.Command{
+	return buildCommand(f, &cobra.Command{
 		Use: "binaries", Short: "Build etcd, kube-apiserver and kubectl, and print their folder for KUBEBUILDER_ASSETS",
 		Long:    "Builds the Kubernetes programs if needed and prints the folder that holds them. Needs no root and no Debian packages.",
 		Example: "  export KUBEBUILDER_ASSETS=$(localcluster binaries)",
-	}
-	use := component.Assets
-	cmd.Flags().BoolFunc("node", "build the programs of a node that runs pods too, so that up need not", func(string) error {
-		use |= component.Live
-		return nil
-	})
-	return programsCommand(f, cmd, &use)
+	}, component.Assets)
+}
+
+func programsCommand(f *folders) *cobra.Command {
+	return buildCommand(f, &cobra.Command{
+		Use: "programs", Short: "Build the programs of a cluster whose node runs pods, and print their folder",
+		Long: "Builds all that up would build before it starts such a cluster, if needed. Needs no root and no Debian packages.",
+	}, component.Live)
 }
 
 func toolsCommand(f *folders) *cobra.Command {
-	return programsCommand(f, &cobra.Command{
+	return buildCommand(f, &cobra.Command{
 		Use: "tools", Short: "Build opm, grpc_health_probe and operator-sdk, and print their folder",
 		Long:    "Builds the tools for bundles and catalogs of operators if needed and prints the folder that holds them. Needs no root and no cluster.",
 		Example: "  PATH=$(localcluster tools):$PATH opm version",
-	}, new(component.Tools))
+	}, component.Tools)
 }
 
 func criuCommand(f *folders) *cobra.Command {
@@ -52,13 +53,13 @@ func criuCommand(f *folders) *cobra.Command {
 	}
 }
 
-// programsCommand completes cmd: it builds what use says when it runs, and prints the folder of the programs.
-func programsCommand(f *folders, cmd *cobra.Command, use *component.Use) *cobra.Command {
+// buildCommand completes cmd: it builds what use needs and prints the folder of the programs.
+func buildCommand(f *folders, cmd *cobra.Command, use component.Use) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = f.onLayout(func(ctx context.Context, layout cluster.Layout) error {
 		// Progress goes to standard error, as the output is for use in a shell.
 		builder := component.Builder{Source: layout.Source, Bin: layout.Bin, Out: os.Stderr}
-		if err := builder.Ensure(ctx, component.For(*use)); err != nil {
+		if err := builder.Ensure(ctx, component.For(use)); err != nil {
 			return err
 		}
 		fmt.Println(layout.Bin)

@@ -49,16 +49,17 @@ func PortsFree(ports []Port) error {
 }
 
 // listeners returns all listening TCP sockets of this network namespace.
+//
+//nolint:staticcheck // netlink, which the deprecation names, would be faster, which is of no use here, and need another module
 func listeners(proc string) ([]listener, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
 		return nil, err
 	}
-	sockets, err := fs.NetTCP() //nolint:staticcheck // netlink would be faster, which is of no use here, and would need another module
+	sockets, err := fs.NetTCP()
 	if err != nil {
 		return nil, err
 	}
-	//nolint:staticcheck // as above
 	if six, err := fs.NetTCP6(); err == nil { // the kernel may not support IPv6
 		sockets = append(sockets, six...)
 	}
