@@ -40,9 +40,9 @@ HUGO := $(BIN)/hugo
 MERMAID := $(BIN)/mermaid/package.json
 
 # Binaries carry VERSION, not the state of a git checkout that may belong to another user, and no paths: what one checkout has compiled
-# serves all others of this machine. Without what debuggers need it is compiled in less time, and is no less optimized.
-OPTIMIZED := -gcflags=all=-dwarf=false
-export GOFLAGS := $(filter-out -buildvcs=% -trimpath $(OPTIMIZED),$(GOFLAGS)) -buildvcs=false -trimpath $(OPTIMIZED)
+# serves all others of this machine. Without what only debuggers need it is compiled in less time.
+NO_DWARF := -gcflags=all=-dwarf=false
+export GOFLAGS := $(filter-out -buildvcs=% -trimpath $(NO_DWARF),$(GOFLAGS)) -buildvcs=false -trimpath $(NO_DWARF)
 # Nothing here needs cgo but the race detector: tools, linters, tests and the manager then share what is compiled.
 export CGO_ENABLED := 0
 export BIN IMG WORKER_IMG VERSION REGISTRY
@@ -258,18 +258,17 @@ scorecard: ## Run operator-sdk's scorecard with all suites against the operator 
 
 # Tools, each pinned by a module in hack/tools and built when that module changes.
 
-# build_tool PACKAGE,FLAGS,LINKER FLAGS: they are kept for all checkouts of this machine, by version (see hack/tool.sh). Compiled without
-# inlining and debugging information, they are there after two thirds of the time. Those that work for minutes have OPTIMIZED, and those that
-# have much code in common with the product, in the same versions.
+# build_tool PACKAGE,FLAGS,LINKER FLAGS: they are kept for all checkouts of this machine, by version (see hack/tool.sh). Those that have much
+# in common with the product, operator-sdk and opm and helm and the object stores, have it in the product's versions: it is compiled once.
 
 COMMA := ,
 
 define build_tool
-	@hack/tool.sh $@ $(<D) $(1) -gcflags='all=-l -dwarf=false' $(2) -ldflags '-s -w $(3)'
+	@hack/tool.sh $@ $(<D) $(1) $(2) -ldflags '-s -w $(3)'
 endef
 
 $(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
-	$(call build_tool,sigs.k8s.io/controller-tools/cmd/controller-gen,$(OPTIMIZED))
+	$(call build_tool,sigs.k8s.io/controller-tools/cmd/controller-gen)
 
 $(KUSTOMIZE): hack/tools/go.mod hack/tools/go.sum
 	$(call build_tool,sigs.k8s.io/kustomize/kustomize/v5)
@@ -282,10 +281,10 @@ $(BENCHSTAT): hack/tools/go.mod hack/tools/go.sum
 
 # These ask for other versions of common modules than the others, so each has a module of its own.
 $(GOLANGCI_LINT): hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
-	$(call build_tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint,$(OPTIMIZED))
+	$(call build_tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 
 $(GOVULNCHECK): hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
-	$(call build_tool,golang.org/x/vuln/cmd/govulncheck,$(OPTIMIZED))
+	$(call build_tool,golang.org/x/vuln/cmd/govulncheck)
 
 # These two are pinned by the local cluster, which needs them as well, and built as it builds them (without cgo opm also runs
 # in a catalog's image). operator-sdk names itself in the bundles that it makes.
@@ -308,7 +307,7 @@ $(KUEUE): hack/kueue/go.mod hack/kueue/go.sum
 	$(call build_tool,sigs.k8s.io/kueue/cmd/kueue)
 
 $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
-	$(call build_tool,helm.sh/helm/v4/cmd/helm,$(OPTIMIZED))
+	$(call build_tool,helm.sh/helm/v4/cmd/helm)
 
 $(CRD_REF_DOCS): hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
 	$(call build_tool,github.com/elastic/crd-ref-docs)
@@ -328,10 +327,10 @@ $(MERMAID): site/package.json site/package-lock.json
 
 # Object stores for tests, pinned likewise; the last comes from npm.
 $(VERSITYGW): hack/tools/versitygw/go.mod hack/tools/versitygw/go.sum
-	$(call build_tool,github.com/versity/versitygw/cmd/versitygw,$(OPTIMIZED))
+	$(call build_tool,github.com/versity/versitygw/cmd/versitygw)
 
 $(FAKE_GCS_SERVER): hack/tools/fake-gcs-server/go.mod hack/tools/fake-gcs-server/go.sum
-	$(call build_tool,github.com/fsouza/fake-gcs-server,$(OPTIMIZED))
+	$(call build_tool,github.com/fsouza/fake-gcs-server)
 
 $(AZURITE): hack/tools/azurite/package.json hack/tools/azurite/package-lock.json
 	@hack/npm.sh hack/tools/azurite azurite

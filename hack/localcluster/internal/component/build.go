@@ -159,23 +159,14 @@ func (c Component) buildArgs(program Program, version, output string) []string {
 	return append(args, "-o", output, program.Package)
 }
 
-// compilerFlags save time: a sixth, by leaving out what the linker would drop, and for programs that are no part of a running
-// cluster another fifth, by calling small functions.
-func (c Component) compilerFlags() string {
-	if c.Use&Cluster == 0 {
-		return "-l -dwarf=false"
-	}
-	return "-dwarf=false"
-}
-
 // output runs the go command in the component's folder and returns its standard output. Its standard error goes to progress,
 // and with the output into the error when it fails.
 func (b Builder) output(ctx context.Context, c Component, progress io.Writer, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(b.Source, c.Name)
 	// A go.work of the caller must not change what is built, and static programs run anywhere. Compilers live for seconds: collecting
-	// garbage is of little use to them.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOGC=1000", "GOFLAGS='-gcflags=all="+c.compilerFlags()+"'")
+	// garbage is of little use to them. What only debuggers need would cost a sixth of their time, and the linker drops it.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOGC=1000", "GOFLAGS=-gcflags=all=-dwarf=false")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr, progress)
 	if err := cmd.Run(); err != nil {
