@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -240,27 +241,35 @@ func (s *site) cut(p *stores.Proxy, gone bool) {
 	p.Silence(false)
 }
 
-// openJobs are those that have not ended, for a message that is written when the wait is over.
-type openJobs string
+// progress is how many jobs have ended, for a message that is written when the wait is over.
+type progress string
 
-func (o *openJobs) String() string { return string(*o) }
+func (p *progress) String() string { return string(*p) }
 
-// awaitEnd waits until no job is left.
+// awaitEnd waits until no job is left. Those that have ended are counted: one that has not may change its status between two questions, and
+// be in neither answer.
 func (s *site) awaitEnd(total int) {
-	var open openJobs
+	var now progress
 	within := 3*time.Minute + time.Duration(total)*10*time.Millisecond
 	require.Eventually(s.t, func() bool {
-		for _, status := range []string{"queued", "scheduled", "running", "retrying"} {
-			var answer struct {
-				Total int `json:"total"`
-			}
-			err := s.client.call(s.t.Context(), http.MethodGet, "/jobs/?limit=1&status="+status, nil, &answer)
-			if open = openJobs(fmt.Sprintf("%d %s, %v", answer.Total, status, err)); err != nil || answer.Total > 0 {
-				return false
-			}
+		all, err := s.count("")
+		ended := 0
+		for _, status := range []string{"succeeded", "failed", "dead_letter", "cancelled"} {
+			n, failed := s.count("&status=" + status)
+			ended, err = ended+n, errors.Join(err, failed)
 		}
-		return true
-	}, within, 200*time.Millisecond, "jobs do not end: %s", &open)
+		now = progress(fmt.Sprintf("%d of %d have ended, %v", ended, all, err))
+		return err == nil && ended == all
+	}, within, 200*time.Millisecond, "jobs do not end: %s", &now)
+}
+
+// count is how many jobs a filter finds.
+func (s *site) count(filter string) (int, error) {
+	var answer struct {
+		Total int `json:"total"`
+	}
+	err := s.client.call(s.t.Context(), http.MethodGet, "/jobs/?limit=1"+filter, nil, &answer)
+	return answer.Total, err
 }
 
 // outcomes asks for the state of each job of the history.
