@@ -2,6 +2,7 @@
 package jobstore
 
 import (
+	"cmp"
 	"os"
 	"testing"
 	"time"
@@ -12,9 +13,11 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/engine"
 )
 
-// Open opens a store, waits until it can be used, and closes it with the test. It logs nothing unless the variable STORE_LOG is set.
+// Open opens a store, waits until it can be used, and closes it with the test. It logs nothing unless the variable STORE_LOG is set. Unless
+// the options say how long the store waits for its servers, it waits longer than a disk is ever busy with the other tests.
 func Open(t testing.TB, options engine.Options) *engine.Store {
 	t.Helper()
+	options.OperationTimeout = cmp.Or(options.OperationTimeout, time.Minute)
 	if os.Getenv("STORE_LOG") != "" {
 		options.Logger = testr.NewWithInterface(t, testr.Options{Verbosity: 1})
 	}
