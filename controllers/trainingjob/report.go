@@ -14,7 +14,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// minorDelay is how long after the last write a change of counts or wording alone is written.
+// minorDelay is how long a change of counts or wording alone waits for others to be written with.
 const minorDelay = 5 * time.Second
 
 // report writes the status when it changed, and reports the transitions by events, the log and metrics. A change that is only minor it may
@@ -22,10 +22,11 @@ const minorDelay = 5 * time.Second
 func (r *Reconciler) report(ctx context.Context, o observed, d *desired) error {
 	before, status, key := &o.job.Status, &d.status, client.ObjectKeyFromObject(o.job)
 	if equality.Semantic.DeepEqual(before, status) {
+		r.pacer.Release(key)
 		return nil
 	}
 	if onlyMinor(before, status) {
-		if wait := r.pacer.Wait(key, minorDelay, o.now); wait > 0 {
+		if wait := r.pacer.Hold(key, minorDelay, o.now); wait > 0 {
 			d.lookAgain(wait)
 			return nil
 		}

@@ -49,3 +49,16 @@ func TestWaitsAreCountedOnce(t *testing.T) {
 		})
 	}
 }
+
+// Workers end one after the other: each end by itself would be a write.
+func TestCountsWaitForOneAnother(t *testing.T) {
+	job := runningJob(t, builders.TrainingJob("bert").Workers(2))
+	r := &Reconciler{} // without a client: a write would panic
+	for ended, passed := range []time.Duration{time.Second, 4 * time.Second} {
+		o := see(job, nil).after(time.Hour + passed)
+		d := desired{status: *job.Status.DeepCopy()}
+		d.status.Workers.Active -= int32(ended + 1)
+		require.NoError(t, r.report(t.Context(), o, &d))
+		assert.Equal(t, minorDelay-passed+time.Second, d.again, "from the first one on")
+	}
+}

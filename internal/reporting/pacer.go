@@ -14,11 +14,33 @@ type Pacer struct {
 	known map[types.NamespacedName]paced
 }
 
-type paced struct{ seen, written time.Time }
+type paced struct{ seen, written, held time.Time }
 
 // Wait is how long to wait until the status of an object was last written so long ago; 0 when it may be written now.
 func (p *Pacer) Wait(key types.NamespacedName, interval time.Duration, now time.Time) time.Duration {
 	return max(0, p.Last(key).Add(interval).Sub(now))
+}
+
+// Hold is how long a change may wait for others to be written with: the interval, from when the first of them was held; 0 when it is due.
+func (p *Pacer) Hold(key types.NamespacedName, interval time.Duration, now time.Time) time.Duration {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	entry := p.known[key]
+	if entry.held.IsZero() {
+		entry.held = now
+		p.set(key, entry)
+	}
+	return max(0, entry.held.Add(interval).Sub(now))
+}
+
+// Release notes that the status of an object is as it was written: nothing is held.
+func (p *Pacer) Release(key types.NamespacedName) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if entry := p.known[key]; !entry.held.IsZero() {
+		entry.held = time.Time{}
+		p.set(key, entry)
+	}
 }
 
 // Last is when the status of an object was last written; zero when that is not known.
@@ -45,7 +67,7 @@ func (p *Pacer) Wrote(key types.NamespacedName, now time.Time) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	entry := p.known[key]
-	entry.written = now
+	entry.written, entry.held = now, time.Time{}
 	p.set(key, entry)
 }
 

@@ -33,6 +33,19 @@ func TestPacerSpacesWrites(t *testing.T) {
 	assert.Equal(t, noon.Add(time.Hour), p.Seen(key, noon.Add(time.Hour)))
 }
 
+func TestPacerHoldsAChangeForOthers(t *testing.T) {
+	var p reporting.Pacer
+	key := types.NamespacedName{Namespace: "a", Name: "b"}
+	p.Wrote(key, noon.Add(-time.Hour))
+	assert.Equal(t, 5*time.Second, p.Hold(key, 5*time.Second, noon), "however long ago the last was written")
+	assert.Equal(t, time.Second, p.Hold(key, 5*time.Second, noon.Add(4*time.Second)), "from the first one on")
+	assert.Zero(t, p.Hold(key, 5*time.Second, noon.Add(5*time.Second)))
+	p.Wrote(key, noon.Add(5*time.Second))
+	assert.Equal(t, 5*time.Second, p.Hold(key, 5*time.Second, noon.Add(6*time.Second)))
+	p.Release(key)
+	assert.Equal(t, 5*time.Second, p.Hold(key, 5*time.Second, noon.Add(8*time.Second)), "the change before was taken back")
+}
+
 func TestSetKeepsTheTimeOfAConditionThatStays(t *testing.T) {
 	var list []metav1.Condition
 	reporting.Set(&list, 1, noon, "Ready", metav1.ConditionTrue, "Ready", "")
