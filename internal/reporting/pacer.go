@@ -1,6 +1,7 @@
 package reporting
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -23,59 +24,43 @@ func (p *Pacer) Wait(key types.NamespacedName, interval time.Duration, now time.
 
 // Hold is how long a change may wait for others to be written with: the interval, from when the first of them was held; 0 when it is due.
 func (p *Pacer) Hold(key types.NamespacedName, interval time.Duration, now time.Time) time.Duration {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	entry := p.known[key]
-	if entry.held.IsZero() {
-		entry.held = now
-		p.set(key, entry)
-	}
-	return max(0, entry.held.Add(interval).Sub(now))
+	held := p.edit(key, func(entry *paced) { entry.held = cmp.Or(entry.held, now) }).held
+	return max(0, held.Add(interval).Sub(now))
 }
 
 // Release notes that the status of an object is as it was written: nothing is held.
 func (p *Pacer) Release(key types.NamespacedName) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if entry := p.known[key]; !entry.held.IsZero() {
-		entry.held = time.Time{}
-		p.set(key, entry)
-	}
+	p.edit(key, func(entry *paced) { entry.held = time.Time{} })
 }
 
 // Last is when the status of an object was last written; zero when that is not known.
 func (p *Pacer) Last(key types.NamespacedName) time.Time {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	return p.known[key].written
+	return p.edit(key, func(*paced) {}).written
 }
 
 // Seen is when an object was first seen: now, if it was not seen before.
 func (p *Pacer) Seen(key types.NamespacedName, now time.Time) time.Time {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	entry := p.known[key]
-	if entry.seen.IsZero() {
-		entry.seen = now
-		p.set(key, entry)
-	}
-	return entry.seen
+	return p.edit(key, func(entry *paced) { entry.seen = cmp.Or(entry.seen, now) }).seen
 }
 
 // Wrote notes that the status of an object was written.
 func (p *Pacer) Wrote(key types.NamespacedName, now time.Time) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	entry := p.known[key]
-	entry.written, entry.held = now, time.Time{}
-	p.set(key, entry)
+	p.edit(key, func(entry *paced) { entry.written, entry.held = now, time.Time{} })
 }
 
-func (p *Pacer) set(key types.NamespacedName, entry paced) {
-	if p.known == nil {
-		p.known = map[types.NamespacedName]paced{}
+// edit returns what is known of an object after a change, which is kept when it is one.
+func (p *Pacer) edit(key types.NamespacedName, change func(*paced)) paced {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	before := p.known[key]
+	after := before
+	if change(&after); after != before {
+		if p.known == nil {
+			p.known = map[types.NamespacedName]paced{}
+		}
+		p.known[key] = after
 	}
-	p.known[key] = entry
+	return after
 }
 
 // Forget an object that is gone.
