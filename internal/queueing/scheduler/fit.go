@@ -84,51 +84,75 @@ func (c *cycle) find(f *form, in room, cost []int64) ([]int32, bool) {
 	return nil, false
 }
 
-// pack members on the nodes that suit them best, only those of a domain unless it is nil.
+// pack members on the nodes that suit them best, only those of a domain unless it is nil. Where they do not fit that way, each of
+// the other parts comes first once, since what one leaves may not suit the next.
 func (c *cycle) pack(f *form, in room, domain []int32, cost []int64) ([]int32, bool) {
-	placed := make([]int32, 0, f.members)
-	defer func() { f.give(in, placed, 1) }()
-	choices := heap[choice]{less: better, items: c.choices}
-	defer func() { c.choices = choices.items[:0] }()
-	for _, p := range f.parts {
-		candidates := p.shape.class.nodes
-		if domain != nil {
-			candidates = within(candidates, domain)
-		}
-		choices.items = choices.items[:0]
-		for _, node := range candidates {
-			if row := in.of(node); fits(row, p.shape.request) {
-				at := choice{score(row, p.shape.request), node}
-				if cost != nil {
-					at.score = cost[node]
-				}
-				choices.items = append(choices.items, at)
-			}
-		}
-		choices.order()
-		for left := p.count; left > 0; {
-			if choices.empty() {
-				return nil, false
-			}
-			node := choices.pop().node
-			n := count(in.of(node), p.shape.request, left)
-			give(in.of(node), p.shape.request, -int64(n))
-			for range n {
-				placed = append(placed, node)
-			}
-			left -= n
+	placed := make([]int32, f.members)
+	fit := c.packInOrder(f.parts, placed, in, domain, cost)
+	for first := 1; fit > 0 && fit < len(f.parts) && first < len(f.parts); first++ {
+		fit = c.packInOrder(slices.Concat(f.parts[first:first+1], f.parts[:first], f.parts[first+1:]), placed, in, domain, cost)
+	}
+	return placed, fit == len(f.parts)
+}
+
+// packInOrder packs one part after the other, and says how many fit before one does not.
+func (c *cycle) packInOrder(parts []part, placed []int32, in room, domain []int32, cost []int64) int {
+	for i := range parts {
+		p := &parts[i]
+		done := c.packPart(p, placed, in, domain, cost)
+		if done < p.count {
+			p.give(in, placed[:p.at+done], 1)
+			giveEach(parts[:i], in, placed, 1)
+			return i
 		}
 	}
-	return placed, true
+	giveEach(parts, in, placed, 1)
+	return len(parts)
+}
+
+// packPart packs as many members of a part as fit, and says how many.
+func (c *cycle) packPart(p *part, placed []int32, in room, domain []int32, cost []int64) int {
+	candidates := p.shape.class.nodes
+	if domain != nil {
+		candidates = within(candidates, domain)
+	}
+	choices := heap[choice]{less: better, items: c.choices[:0]}
+	for _, node := range candidates {
+		if row := in.of(node); fits(row, p.shape.request) {
+			at := choice{score(row, p.shape.request), node}
+			if cost != nil {
+				at.score = cost[node]
+			}
+			choices.items = append(choices.items, at)
+		}
+	}
+	choices.order()
+	c.choices = choices.items
+	done := 0
+	for done < p.count && !choices.empty() {
+		node := choices.pop().node
+		n := count(in.of(node), p.shape.request, p.count-done)
+		give(in.of(node), p.shape.request, -int64(n))
+		for range n {
+			placed[p.at+done] = node
+			done++
+		}
+	}
+	return done
 }
 
 // give back the room of the members that were placed, or take it, with sign -1.
-func (f *form) give(to room, placed []int32, sign int64) {
-	at := 0
-	for _, p := range f.parts {
-		for n := 0; n < p.count && at < len(placed); n, at = n+1, at+1 {
-			give(to.of(placed[at]), p.shape.request, sign)
-		}
+func (f *form) give(to room, placed []int32, sign int64) { giveEach(f.parts, to, placed, sign) }
+
+func giveEach(parts []part, to room, placed []int32, sign int64) {
+	for i := range parts {
+		parts[i].give(to, placed, sign)
+	}
+}
+
+func (p *part) give(to room, placed []int32, sign int64) {
+	for at := p.at; at < min(p.at+p.count, len(placed)); at++ {
+		give(to.of(placed[at]), p.shape.request, sign)
 	}
 }
 
@@ -140,13 +164,14 @@ func (c *cycle) place(f *form) ([]int32, bool) {
 	}
 	var placed []int32
 	ok := false
-	if f.topology != "" {
+	if f.topology == "" {
+		placed, ok = c.placeByRanking(f)
+	}
+	if !ok && (f.topology != "" || len(f.parts) > 1) {
 		if placed, ok = c.find(f, c.usable, nil); ok {
 			f.give(c.usable, placed, -1)
 			c.changed = append(c.changed, placed...)
 		}
-	} else {
-		placed, ok = c.placeByRanking(f)
 	}
 	if !ok {
 		f.full = true

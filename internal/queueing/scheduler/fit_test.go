@@ -35,6 +35,10 @@ func TestWhereAJobFits(t *testing.T) {
 		"the larger group first": {nodes(node("a", 2), node("b", 3)).pending(job("j").and(2, scheduler.Resources{GPUs: 2})), []string{"b", "a", "b"}},
 		"the group first that fewer nodes suit": {nodes(node("a", 2).label("z", "1"), node("b", 2)).pending(job("j").gpus(2).and(1, scheduler.Resources{GPUs: 1}).selector("z", "1")),
 			[]string{"b", "a"}},
+		"a group that could leave another too few nodes": {nodes(
+			node("a", 0).label("z", "1").room(scheduler.Resources{MilliCPU: 2000, Pods: 1}), node("b", 0).label("z", "2").room(scheduler.Resources{MilliCPU: 3000, Pods: 2}),
+			node("c", 0).label("z", "2").room(scheduler.Resources{MilliCPU: 2000, Pods: 1})).
+			pending(job("j").members(3).needs(scheduler.Resources{MilliCPU: 2000}).and(1, scheduler.Resources{}).selector("z", "2")), []string{"a", "c", "b", "b"}},
 		"a group too many":           {nodes(node("a", 2), node("b", 0)).pending(job("j").members(2).and(3, scheduler.Resources{MilliCPU: 64000})), nil},
 		"not ready":                  {nodes(node("a", 2).notReady()).pending(job("j")), nil},
 		"selected":                   {nodes(node("a", 2), node("b", 2).label("gpu", "a100")).pending(job("j").selector("gpu", "a100")), []string{"b"}},

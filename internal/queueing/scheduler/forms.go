@@ -21,10 +21,10 @@ type shape struct {
 	tooMany int
 }
 
-// part is a number of members of a shape; from is the first of them in the job's own order.
+// part is a number of members of a shape. From is the first of them in the job's own order, at in the order of a form's parts.
 type part struct {
-	shape       *shape
-	count, from int
+	shape           *shape
+	count, from, at int
 }
 
 // form is what jobs with equal needs have in common.
@@ -91,7 +91,7 @@ func (f *forms) of(job *Job) *form {
 	for i := range job.Groups {
 		group := &job.Groups[i]
 		if group.Count > 0 {
-			made.parts = append(made.parts, part{f.shape(job.Cluster, group), group.Count, made.members})
+			made.parts = append(made.parts, part{shape: f.shape(job.Cluster, group), count: group.Count, from: made.members})
 			made.members += group.Count
 			made.missing = cmp.Or(made.missing, f.layout.missing(&group.Requests))
 		}
@@ -101,6 +101,10 @@ func (f *forms) of(job *Job) *form {
 		return cmp.Or(cmp.Compare(len(a.shape.class.nodes), len(b.shape.class.nodes)),
 			cmp.Compare(y[gpus], x[gpus]), slices.Compare(y[extended:], x[extended:]), slices.Compare(y[:gpus], x[:gpus]))
 	})
+	for at, i := 0, 0; i < len(made.parts); i++ {
+		made.parts[i].at = at
+		at += made.parts[i].count
+	}
 	f.forms[string(key)] = made
 	return made
 }

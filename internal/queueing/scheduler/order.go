@@ -28,12 +28,12 @@ type waiting struct {
 	// rank is the priority with what it has aged, in milliseconds of waiting: the highest comes first.
 	rank    int64
 	overdue bool
-	// verdict of the cycle; at is the level that is short, and sum of what, if that is why it waits; behind is the job for
-	// which what it needs is kept.
-	verdict verdict
-	at      level
-	sum     int
-	behind  *waiting
+	// verdict of the cycle, otherwise what it is unless jobs are stopped for it; at is the level that is short, and sum of what,
+	// if that is why it waits; behind is the job for which what it needs is kept.
+	verdict, otherwise verdict
+	at                 level
+	sum                int
+	behind             *waiting
 	// kept are the nodes on which room is kept for it, victims how many jobs have been stopped for it in this cycle.
 	kept    []int32
 	victims int

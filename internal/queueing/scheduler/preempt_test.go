@@ -105,6 +105,15 @@ func TestNoJobIsStoppedForWhatAnEarlierJobWouldTake(t *testing.T) {
 	assert.Empty(t, out.preempted())
 }
 
+// Once the job of namespace n has stopped, both namespaces hold nothing, and the older job comes first for the queue's one place.
+func TestNoJobIsStoppedWhenSharesChangeBeforeItsPlaceIsTaken(t *testing.T) {
+	out := nodes(node("a", 1).label("pool", "a"), node("b", 1)).queues(queue("q").preempts().algorithm("fair-share").maxJobs(1)).
+		running(job("low").priority(10).runs("a"), job("stops").queue("q").stopping().runs("b")).
+		pending(job("high").in("m", "u").queue("q").priority(90).selector("pool", "a"), job("older").queue("q").waits(time.Hour)).schedule()
+	assert.Empty(t, out.preempted())
+	assert.Equal(t, "AIJobQueue q: maxConcurrency reached (1)", out.wait("high").Message)
+}
+
 func TestQuotaOnlyNeedsNoNodes(t *testing.T) {
 	none := job("new").queue("q").priority(90).members(0)
 	out := nodes().queues(queue("q").preempts().maxJobs(1)).running(job("old").queue("q").priority(10).members(0)).pending(none).schedule()

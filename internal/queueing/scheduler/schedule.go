@@ -73,7 +73,15 @@ type fresh struct {
 // Schedule decides which pending jobs are admitted.
 func Schedule(s Snapshot) Decisions {
 	c := begin(&s)
-	order, cannot := c.turns(s.Pending)
+	c.decideAll(s.Pending)
+	c.confirm(&s)
+	c.explain()
+	return c.out
+}
+
+// decideAll decides on the pending jobs one after the other.
+func (c *cycle) decideAll(pending []Job) {
+	order, cannot := c.turns(pending)
 	for !order.empty() {
 		at := order.pop()
 		job := at.job
@@ -85,8 +93,6 @@ func Schedule(s Snapshot) Decisions {
 		order.add(at.line)
 	}
 	c.waits = append(c.waits, cannot...)
-	c.explain()
-	return c.out
 }
 
 func begin(s *Snapshot) *cycle {
@@ -217,6 +223,10 @@ func (c *cycle) decide(job *waiting, borrows bool) verdict {
 
 // refuse says why a job cannot start now, and sees to it that it can later.
 func (c *cycle) refuse(job *waiting, s *scopes, at level, sum int, short bool) verdict {
+	job.at, job.sum, job.otherwise = at, sum, noRoom
+	if short {
+		job.otherwise = overQuota
+	}
 	if c.awaitGoing(job, s) || c.preempt(job, s) {
 		return freeing
 	}
@@ -225,7 +235,6 @@ func (c *cycle) refuse(job *waiting, s *scopes, at level, sum int, short bool) v
 		c.noteBefore(job.form)
 		return noRoom
 	}
-	job.at, job.sum = at, sum
 	if s[at].claimant == nil {
 		s.claim(job, at)
 		return overQuota
