@@ -80,6 +80,10 @@ func TestPlan(t *testing.T) {
 			aScene(waiting("0"), has("t4-x", planned)),
 			outline{Instances: []string{"t4-x a SPOT PLANNED"}, Acts: []string{"create t4-x"}},
 		},
+		"also when a pod is on another one that is about to be ready": {
+			aScene(waiting("0"), has("t4-a", running, isNode(), runs("1"), remembers(memo{revoked: true})), has("t4-x", planned)),
+			outline{Instances: []string{"t4-a a SPOT RUNNING", "t4-x a SPOT PLANNED"}, Acts: []string{"create t4-x"}},
+		},
 		"but not when no pod needs it any more": {
 			aScene(has("t4-x", planned)), outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"look t4-x"}},
 		},

@@ -72,7 +72,7 @@ func (p *planner) pack() {
 func (p *planner) binOf(i *instance, room capacity.Resources) (capacity.Bin, bool) {
 	switch i.phase() {
 	case phaseLaunch, phaseJoin:
-		return capacity.Bin{Name: i.Name, Free: room}, true
+		return holding(i, room), true // the scheduler may put pods on a node before it is known to be ready
 	case phasePreempted, phaseGone:
 		return capacity.Bin{}, false
 	case phaseReady:
@@ -80,13 +80,19 @@ func (p *planner) binOf(i *instance, room capacity.Resources) (capacity.Bin, boo
 	if _, notReady := i.notReadySince(); notReady || i.node.Spec.Unschedulable {
 		return capacity.Bin{}, false
 	}
-	bin := capacity.Bin{Name: i.Name, Free: capacity.Of(i.node.Status.Allocatable)}
+	bin := holding(i, capacity.Of(i.node.Status.Allocatable))
+	bin.Tried = p.triedUntil(i)
+	return bin, true
+}
+
+// holding is an instance with the pods that are on it.
+func holding(i *instance, room capacity.Resources) capacity.Bin {
+	bin := capacity.Bin{Name: i.Name, Free: room}
 	for _, pod := range i.pods {
 		is := demanding(pod)
 		bin.Free, bin.Pods = bin.Free.Minus(is.Needs), append(bin.Pods, is)
 	}
-	bin.Tried = p.triedUntil(i)
-	return bin, true
+	return bin
 }
 
 // triedUntil is until when the scheduler could have put pods on an instance; zero when it has had no time for that, or that is not known.
