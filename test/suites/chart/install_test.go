@@ -72,7 +72,8 @@ func (c *cluster) mustHelm(args ...string) string {
 
 func (c *cluster) await(what string, met func(context.Context) (bool, error)) {
 	c.t.Helper()
-	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, 3*time.Minute, true, met)
+	// The API server may miss that a kind is to go, and looks at all of them again every five minutes.
+	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, 6*time.Minute, true, met)
 	require.NoError(c.t, err, "waited too long for %s", what)
 }
 
