@@ -14,7 +14,7 @@ func TestStartRecordsAndStopEnds(t *testing.T) {
 	dir := t.TempDir()
 	table := NewTable(filepath.Join(dir, "processes"))
 	record, err := Start(Spec{
-		Name: "sleeper", Program: "/bin/sh", Args: []string{"-c", "echo ready; exec sleep 60"},
+		Name: "sleeper", Program: "/bin/sleep", Args: []string{"60"}, // a shell would have no environment for a moment, as it becomes another program
 		Log: filepath.Join(dir, "logs", "sleeper.log"), Owner: dir,
 	}, table)
 	if err != nil {
