@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"k8s.io/client-go/tools/events"
 )
 
 func TestText(t *testing.T) {
@@ -59,10 +58,4 @@ func TestLogLines(t *testing.T) {
 	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: LogAttribute}))
 	log.Error("token=abcdef", "err", errors.New("https://bob:hunter2@x"), "note", "password: hunter2", "count", 3)
 	assert.Contains(t, out.String(), `"msg":"token=***","err":"https://***@x","note":"password: ***","count":3`)
-}
-
-func TestEvents(t *testing.T) {
-	fake := events.NewFakeRecorder(1)
-	Events(fake).Eventf(nil, nil, "Warning", "Failed", "Fail", "%s and 100%%", "token=abcdef")
-	assert.Equal(t, "Warning Failed token=*** and 100%", <-fake.Events)
 }

@@ -35,7 +35,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
-	"github.com/dcnlab/spot-training-operator/internal/redact"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
 
@@ -92,10 +91,9 @@ type setup struct {
 }
 
 // addControllers adds the controllers of all kinds.
-func addControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options, recorder events.EventRecorder) error {
 	s := setup{
-		Manager: mgr, options: o, recorder: redact.Events(mgr.GetEventRecorder("spot-training-operator")),
-		decider: queueing.New(mgr, metrics.NewAdmission(ctrlmetrics.Registry)),
+		Manager: mgr, options: o, recorder: recorder, decider: queueing.New(mgr, metrics.NewAdmission(ctrlmetrics.Registry)),
 	}
 	s.decider.Add(aijob.Source())
 	s.decider.Add(trainingjob.Source(o.settings, queueing.PriorityClasses(mgr.GetCache())))

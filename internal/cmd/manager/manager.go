@@ -35,6 +35,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cmd/logging"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/memory"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/tracing"
 )
 
@@ -156,13 +157,17 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	if err := addControllers(ctx, mgr, o); err != nil {
+	recorder, err := reporting.NewRecorder(ctx, mgr, "spot-training-operator")
+	if err != nil {
+		return err
+	}
+	if err := addControllers(ctx, mgr, o, recorder); err != nil {
 		return err
 	}
 	if err := hooks.addTo(mgr); err != nil {
 		return err
 	}
-	if err := addStorageMigration(mgr, o); err != nil {
+	if err := addStorageMigration(mgr, o, recorder); err != nil {
 		return err
 	}
 	err = errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping))

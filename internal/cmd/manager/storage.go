@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -19,7 +20,7 @@ import (
 
 // addStorageMigration adds what keeps stored objects in the storage version of their kind, and what keeps OLM from going
 // on to the next version of the operator until that is done.
-func addStorageMigration(mgr ctrl.Manager, o options) error {
+func addStorageMigration(mgr ctrl.Manager, o options, recorder events.EventRecorder) error {
 	metadataClient, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("set up the client of the storage migration: %w", err)
@@ -37,7 +38,7 @@ func addStorageMigration(mgr ctrl.Manager, o options) error {
 	}
 	options := storageversion.Options{
 		CRDs: crds, Client: direct, Metadata: metadataClient,
-		Recorder: mgr.GetEventRecorder("spot-training-operator"), Metrics: metrics.NewStorageMigrations(ctrlmetrics.Registry),
+		Recorder: recorder, Metrics: metrics.NewStorageMigrations(ctrlmetrics.Registry),
 		Progress: progress, QPS: o.migrationQPS, Resync: o.resync,
 	}
 	if keeper != nil {
