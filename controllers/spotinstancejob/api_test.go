@@ -1,6 +1,7 @@
 package spotinstancejob
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,6 +125,45 @@ func TestAPIAPreemptedReplicaGoesOnElsewhere(t *testing.T) {
 			c.unchanged(m, job)
 		})
 	}
+}
+
+// refuseBackups has the API server call a webhook that does not answer for each CheckpointBackup of this test.
+func (c *cluster) refuseBackups() {
+	c.t.Helper()
+	hook := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "backups.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
+			ClientConfig:      admissionv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/")},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: c.namespace}},
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+				Rule:       admissionv1.Rule{APIGroups: []string{checkpointbackup.GroupKind.Group}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+			}},
+		}},
+	}
+	require.NoError(c.t, c.Create(c.t.Context(), hook))
+	c.t.Cleanup(func() { _ = c.Delete(context.Background(), hook) })
+}
+
+func TestAPIABrokenWebhookOfCheckpointBackupsHoldsUpNoReplica(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, checkpointbackup.Versions[0], "a", "b", "c")
+	c.start(nil)
+	job := c.submit(spotJob().Checkpoints(hour))
+	c.reach(job, "Running", runs(2))
+	c.refuseBackups()
+	node := c.podOf(0).Spec.NodeName
+
+	c.take(node)
+
+	c.reach(job, "telling that no checkpoint can be taken", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
+		return conditionsOf(*status)["CheckpointAgentAvailable"] == "False CheckpointFailed"
+	})
+	c.lose(node)
+	c.reach(job, "Running again", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
+		return runs(2)(status) && status.JobStatuses[0].Name == "bert-0-r1"
+	})
 }
 
 func TestAPIALostReplicaStartsFromACheckpointOfAnother(t *testing.T) {

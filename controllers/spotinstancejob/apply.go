@@ -28,10 +28,21 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) ([]proble
 		problems = append(problems, found...)
 		return err
 	}
+	// What goes wrong with CheckpointBackups must not hold up replicas.
+	tell := func(name, what string, err error) {
+		if err != nil {
+			problems = append(problems, problem{
+				reasons.ConditionCheckpointAgentAvailable, reasons.CheckpointFailed, "CheckpointBackup " + name + " " + what + ": " + err.Error(),
+			})
+		}
+	}
 	var leftover error
 	for _, step := range []func() error{
 		each(d.relabel, func(job *batchv1.Job) error { return r.relabel(ctx, o, job) }),
-		each(d.checkpoints, func(backup checkpointbackup.Backup) error { return note(r.requestCheckpoint(ctx, o, backup)) }),
+		each(d.checkpoints, func(wanted checkpointbackup.Backup) error {
+			tell(wanted.Key.Name, "cannot be created", note(r.requestCheckpoint(ctx, o, wanted)))
+			return nil
+		}),
 		each(d.suspend, func(change suspension) error { return r.suspend(ctx, change) }),
 		each(d.expel, func(pod *corev1.Pod) error { return r.remove(ctx, pod, client.GracePeriodSeconds(0)) }),
 		each(d.orphans, func(pod *corev1.Pod) error { return r.remove(ctx, pod) }),
@@ -43,7 +54,10 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) ([]proble
 			}
 			return err
 		}),
-		each(d.prune, func(backup checkpointbackup.Backup) error { return r.Backups.Delete(ctx, backup) }),
+		each(d.prune, func(old checkpointbackup.Backup) error {
+			tell(old.Key.Name, "cannot be deleted", r.Backups.Delete(ctx, old))
+			return nil
+		}),
 	} {
 		if err := step(); err != nil {
 			return nil, err
@@ -64,7 +78,7 @@ func each[T any](list []T, do func(T) error) func() error {
 	}
 }
 
-// requestCheckpoint creates a CheckpointBackup. That it cannot be created must not hold up a replica that is being lost.
+// requestCheckpoint creates a CheckpointBackup.
 func (r *Reconciler) requestCheckpoint(ctx context.Context, o observed, backup checkpointbackup.Backup) ([]problem, error) {
 	owner := metav1.NewControllerRef(o.job, spotv1alpha1.GroupVersion.WithKind(kindSpotInstanceJob))
 	err := r.Backups.Create(ctx, backup, *owner)
