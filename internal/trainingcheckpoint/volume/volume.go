@@ -103,22 +103,47 @@ func (d Directory) Verify(ctx context.Context, name string) (*manifest.Manifest,
 	return d.check(ctx, name, manifest.Verify)
 }
 
+// check reads a checkpoint, again when it was replaced or removed while it was read: its files go after its name does.
 func (d Directory) check(
 	ctx context.Context, name string, further func(context.Context, *os.Root, *manifest.Manifest) error,
 ) (*manifest.Manifest, error) {
-	root, err := d.Open(name)
-	if err != nil {
-		return nil, err
+	for {
+		root, err := d.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		m, err := d.checkIn(ctx, root, name, further)
+		replaced := manifest.IsInvalid(err) && !d.isAt(name, root)
+		_ = root.Close()
+		if !replaced {
+			return m, err
+		}
 	}
-	defer func() { _ = root.Close() }()
+}
+
+// isAt says whether an open directory still is the one of the name.
+func (d Directory) isAt(name string, root *os.Root) bool {
+	open, err := root.Stat(".")
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(d.Join(name))
+	return err == nil && os.SameFile(open, named)
+}
+
+func (d Directory) checkIn(
+	ctx context.Context, root *os.Root, name string, further func(context.Context, *os.Root, *manifest.Manifest) error,
+) (*manifest.Manifest, error) {
 	m, err := manifest.Read(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && d.Foreign:
 		return nil, manifest.Invalid("it has no %s", manifest.FileName)
 	case errors.Is(err, fs.ErrNotExist):
-		m, err = manifest.Make(ctx, root, name)
-		if err != nil {
+		if m, err = manifest.Make(ctx, root, name); err != nil {
 			return nil, err
+		}
+		if !d.isAt(name, root) { // the manifest may be of half of its files
+			return nil, manifest.Invalid("it is gone")
 		}
 		if err := WriteFile(d.Join(name), manifest.FileName, m.Text); err != nil {
 			return nil, fmt.Errorf("write the %s that %s lacks: %w", manifest.FileName, name, err)

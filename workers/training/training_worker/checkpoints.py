@@ -280,7 +280,9 @@ def _directories_to(path: Path, depth: int) -> Iterator[Path]:
 
 
 def _log_skipped(log: Log, path: Path, error: Exception) -> None:
-    log.warning("checkpoint-skipped", f"checkpoint {path} is skipped: {error}", path=str(path))
+    """Log why a checkpoint is passed over, unless it was deleted while it was read."""
+    if path.exists():
+        log.warning("checkpoint-skipped", f"checkpoint {path} is skipped: {error}", path=str(path))
 
 
 def _modified(path: Path) -> float:
