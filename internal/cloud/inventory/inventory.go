@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,6 +108,7 @@ func (s *Inventories) list(ctx context.Context, z *zone) {
 	s.mu.Lock()
 	if z.isAbandoned(began) {
 		maps.DeleteFunc(z.account.zones, func(_ string, known *zone) bool { return known == z })
+		s.release(z.account)
 		s.mu.Unlock()
 		return
 	}
@@ -148,8 +150,9 @@ func (s *Inventories) Follow(ctx context.Context, vm types.NamespacedName, accou
 	defer s.mu.Unlock()
 	if before := s.following[vm]; before != nil && before != found {
 		before.leave(vm, nil, s.options.Clock.Now())
+		defer s.release(before)
 	}
-	s.following[vm] = found
+	s.following[vm], s.accounts[account.id()] = found, found // it may have been released since it was opened
 	found.follow(vm, zones, s.options.Clock.Now())
 	return found, nil
 }
@@ -191,7 +194,16 @@ func (s *Inventories) Forget(vm types.NamespacedName) {
 	if account := s.following[vm]; account != nil {
 		account.leave(vm, nil, s.options.Clock.Now())
 		delete(s.following, vm)
+		s.release(account)
 	}
+}
+
+// release forgets an account, with its credentials, once no SpotInstanceVM follows it and no zone is listed with it.
+func (s *Inventories) release(account *Inventory) {
+	if len(account.zones) > 0 || slices.Contains(slices.Collect(maps.Values(s.following)), account) {
+		return
+	}
+	maps.DeleteFunc(s.accounts, func(_ string, known *Inventory) bool { return known == account })
 }
 
 // Found is an instance in one of the inventories.

@@ -230,6 +230,7 @@ func TestZonesAreListedForAWhileAfterTheLastSpotInstanceVMWent(t *testing.T) {
 	require.Eventually(t, func() bool { return i.Zone(zoneA, key("a")).Began.IsZero() }, time.Minute, time.Millisecond)
 	b.pass(interval)
 	assert.LessOrEqual(t, b.lists(zoneA), 3)
+	assert.NotSame(t, i, b.follow("b", zoneA), "credentials that are not in use are forgotten")
 }
 
 func TestBrokenCredentialsAreAnErrorAndLeaveTheOldOnesInUse(t *testing.T) {
