@@ -10,14 +10,31 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 )
 
-// Environment is the worker contract's environment, with the spec's own variables in front of the contract's.
+// identity are variables by which workers know themselves and find each other. A wrong one ends or splits the training.
+var identity = sets.New(
+	"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+	"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID",
+	"TF_CONFIG", "TF_TASK_INDEX", "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID",
+	"RAY_ADDRESS", "DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_NUM_WORKER", "DMLC_TASK_ID",
+	"LAUNCH_HOSTS", "LAUNCH_REPLICAS", "LAUNCH_ADDRESS", "LAUNCH_PORT", "LAUNCH_KEY", "LAUNCH_PROCESSES", "LAUNCH_REPLICA",
+)
+
+// Environment is the worker contract's environment. The spec's own variables go before the contract's, but for those of identity that the
+// framework needs: the webhook warns of them.
 func Environment(job *mlv1.TrainingJob) []corev1.EnvVar {
+	needed := sets.New[string]()
+	for _, variable := range frameworkOf(job).Env(Topology(job)) {
+		needed.Insert(variable.Name)
+	}
+	needed = needed.Intersection(identity)
+	own := slices.DeleteFunc(slices.Clone(job.Spec.Env), func(variable corev1.EnvVar) bool { return needed.Has(variable.Name) })
 	return override(slices.Concat([]corev1.EnvVar{
 		framework.Text("TRAINING_JOB_NAME", job.Name),
 		framework.Text("TRAINING_JOB_NAMESPACE", job.Namespace),
@@ -29,7 +46,7 @@ func Environment(job *mlv1.TrainingJob) []corev1.EnvVar {
 	},
 		threadEnv(job), hyperparameterEnv(job), checkpointEnv(job), SuccessEnv(job.Spec.SuccessPolicy), trackingEnv(job.Spec.Monitoring),
 		tensorBoardEnv(job), frameworkOf(job).Env(Topology(job)),
-	), job.Spec.Env)
+	), own)
 }
 
 // given are the variables that have a value, from wherever.

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -133,6 +134,7 @@ func TestTheEnvironmentOfAFullJob(t *testing.T) {
 		{Name: "WANDB_PROJECT", Value: "bert"},
 		{Name: "WANDB_API_KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: secret}},
 		{Name: "MASTER_ADDR", Value: "bert-training-0.bert-headless"},
+		{Name: "MASTER_PORT", Value: "23456"},
 		{Name: "WORLD_SIZE", Value: "2"},
 		replicaVariable("RANK"),
 		{Name: "PET_NNODES", Value: "2"},
@@ -141,10 +143,27 @@ func TestTheEnvironmentOfAFullJob(t *testing.T) {
 		{Name: "PET_MASTER_ADDR", Value: "bert-training-0.bert-headless"},
 		{Name: "PET_MASTER_PORT", Value: "23456"},
 		{Name: "NCCL_DEBUG", Value: "INFO"},
-		{Name: "MASTER_PORT", Value: "1234"},
 		{Name: "URL", Value: "$(MODEL):$(MASTER_PORT)"},
 	}
 	assert.Empty(t, cmp.Diff(want, Environment(job)))
+}
+
+func TestVariablesByWhichWorkersFindEachOtherAreTheOperators(t *testing.T) {
+	job := builders.TrainingJob("bert").Workers(2).Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Env = []corev1.EnvVar{
+			{Name: "RANK", Value: "7"}, {Name: "WORLD_SIZE", Value: "1"}, {Name: "MASTER_ADDR", Value: "localhost"}, {Name: "EPOCHS", Value: "3"},
+			{Name: "TF_CONFIG", Value: "{}"},
+		}
+	}).Obj()
+	env := map[string]corev1.EnvVar{}
+	for _, variable := range Environment(job) {
+		env[variable.Name] = variable
+	}
+	assert.Equal(t, "2", env["WORLD_SIZE"].Value)
+	assert.NotNil(t, env["RANK"].ValueFrom)
+	assert.Equal(t, "bert-training-0", strings.Split(env["MASTER_ADDR"].Value, ".")[0])
+	assert.Equal(t, "3", env["EPOCHS"].Value, "others are the user's")
+	assert.Equal(t, "{}", env["TF_CONFIG"].Value, "PyTorch needs none")
 }
 
 func TestTargetMetric(t *testing.T) {

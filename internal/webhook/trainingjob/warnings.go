@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,7 @@ func warnings(job *mlv1.TrainingJob, children []client.Object, found findings) [
 		list = append(list, classWarnings(claim, found.classes)...)
 	}
 	workers := among[*batchv1.Job](children)
+	list = append(list, ignoredVariables(job, workers)...)
 	pod := withDefaults(workers.Spec.Template.Spec, found.ranges.Items)
 	list = append(list, rangeWarnings(pod, claim, found.ranges.Items)...)
 	list = append(list, quotaWarnings(job, demandOf(job, pod, children), found.quotas.Items)...)
@@ -40,6 +42,19 @@ func warnings(job *mlv1.TrainingJob, children []client.Object, found findings) [
 	if len(list) > mostWarnings {
 		more := len(list) - mostWarnings + 1
 		list = append(list[:mostWarnings-1], fmt.Sprintf("and %d more", more))
+	}
+	return list
+}
+
+// ignoredVariables are variables of the spec that the workers do not get: they find each other by these.
+func ignoredVariables(job *mlv1.TrainingJob, workers *batchv1.Job) []string {
+	var list []string
+	env := workers.Spec.Template.Spec.Containers[0].Env
+	for i, variable := range job.Spec.Env {
+		if !slices.ContainsFunc(env, func(has corev1.EnvVar) bool { return equality.Semantic.DeepEqual(has, variable) }) {
+			list = append(list, fmt.Sprintf("spec.env[%d]: %s has no effect: the operator sets it, because workers find each other by it: remove it",
+				i, variable.Name))
+		}
 	}
 	return list
 }
