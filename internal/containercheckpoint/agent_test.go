@@ -145,20 +145,25 @@ func (n *node) checkpoint(w http.ResponseWriter, r *http.Request) {
 	}
 	part := strings.Split(r.URL.Path, "/")
 	file := fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", part[3], part[2], part[4], time.Now().Format(time.RFC3339))
-	if err := n.write(file); err != nil {
+	if err := n.write(file, part[2], part[3], part[4]); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	fmt.Fprintf(w, `{"items":[%q]}`, path.Join("/var/lib/kubelet/checkpoints", file))
 }
 
-func (n *node) write(name string) error {
+// write an archive of a container, named by its namespace, its pod and itself.
+func (n *node) write(name string, of ...string) error {
 	file, err := os.Create(filepath.Join(n.directory, name))
 	if err != nil {
 		return err
 	}
 	archive := tar.NewWriter(file)
 	for name, content := range n.files {
+		if name == "spec.dump" && len(of) == 3 {
+			content = fmt.Sprintf(`{"annotations":{"io.kubernetes.cri.sandbox-namespace":%q,"io.kubernetes.cri.sandbox-name":%q,"io.kubernetes.cri.container-name":%q}}`,
+				of[0], of[1], of[2])
+		}
 		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))}); err != nil {
 			return err
 		}
@@ -181,12 +186,20 @@ func (n *node) set(change func()) {
 	change()
 }
 
+// limited has the rights of the agent on a node, as the token of its pod says.
+func limited(t *testing.T, node string) *rest.Config {
+	t.Helper()
+	config := api.Config(t)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + agentUser + ":" + agentUser, Extra: map[string][]string{"authentication.kubernetes.io/node-name": {node}},
+	}
+	return config
+}
+
 // agent starts the node's agent, and returns what stops it.
 func (n *node) agent(change ...func(*containercheckpoint.Agent)) (stop func()) {
 	n.t.Helper()
-	limited := api.Config(n.t)
-	limited.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + agentUser + ":" + agentUser}
-	mgr, err := ctrl.NewManager(limited, ctrl.Options{
+	mgr, err := ctrl.NewManager(limited(n.t, n.name), ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(n.t, err)
@@ -194,7 +207,7 @@ func (n *node) agent(change ...func(*containercheckpoint.Agent)) (stop func()) {
 	require.NoError(n.t, err)
 	agent := &containercheckpoint.Agent{
 		Settings: containercheckpoint.Settings{
-			Node: n.name, Concurrency: 2, Directory: n.directory, Programs: n.t.TempDir(), PushTimeout: patience,
+			Node: n.name, Concurrency: 2, Directory: n.directory, Programs: n.t.TempDir(), PushTimeout: patience, Insecure: containercheckpoint.Insecure{n.host()},
 		},
 		Kubelet: containercheckpoint.Kubelet{Address: strings.TrimPrefix(n.kubelet.URL, "https://"), TokenFile: n.token, Timeout: patience},
 		Backups: backups, Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
@@ -307,6 +320,8 @@ func TestACheckpointBecomesAnImage(t *testing.T) {
 		require.NoError(t, err)
 		held[header.Name] = string(text)
 	}
+	assert.Contains(t, held["spec.dump"], n.namespace)
+	held["spec.dump"] = n.files["spec.dump"]
 	assert.Equal(t, n.files, held)
 	configured, err := pushed.ConfigFile()
 	require.NoError(t, err)
@@ -324,7 +339,7 @@ func TestAnAgentThatWasStoppedTakesItUpAgain(t *testing.T) {
 	stop()
 	assert.Equal(t, checkpointbackup.Checkpointing, n.read(key).Status.Phase, "it is not given up")
 	stray := fmt.Sprintf("checkpoint-bert-0_%s-train-%s.tar", n.namespace, time.Now().Add(-time.Hour).Format(time.RFC3339))
-	require.NoError(t, n.write(stray))
+	require.NoError(t, n.write(stray, n.namespace, "bert-0", "train"))
 	n.set(func() { n.hold = nil })
 
 	n.agent()
@@ -408,6 +423,18 @@ func TestAPodThatIsToStopIsDeleted(t *testing.T) {
 	n.reaches(n.ask("stop", "bert-0", func(s *checkpointbackup.Spec) { s.StopPod = true }), checkpointbackup.CompletedPodDeleted)
 	err := n.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)
 	assert.True(t, apierrors.IsNotFound(err) || pod.DeletionTimestamp != nil)
+}
+
+// Who takes over the agent of one node has its token.
+func TestTheAgentOfOneNodeDeletesNoPodOfAnother(t *testing.T) {
+	n := newNode(t, nil)
+	own, other := n.pod("own"), n.pod("other")
+	agent, err := client.New(limited(t, "another-"+n.name), client.Options{Mapper: n.RESTMapper(), Scheme: scheme})
+	require.NoError(t, err)
+	require.ErrorContains(t, agent.Delete(t.Context(), other), "may delete pods of the node that it runs on and no others")
+	agent, err = client.New(limited(t, n.name), client.Options{Mapper: n.RESTMapper(), Scheme: scheme})
+	require.NoError(t, err)
+	require.NoError(t, agent.Delete(t.Context(), own))
 }
 
 func TestFailuresAreToldWithTheirRemedy(t *testing.T) {

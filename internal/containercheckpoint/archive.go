@@ -2,7 +2,9 @@ package containercheckpoint
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,12 +49,48 @@ func recorded(object *unstructured.Unstructured) map[string]archive {
 // own leaves the archives that are of this pod and still there: who may write the status could name another's.
 func (w *work) own(files map[string]archive) map[string]archive {
 	maps.DeleteFunc(files, func(container string, file archive) bool {
-		prefix := fmt.Sprintf("checkpoint-%s_%s-%s-", w.backup.Spec.Pod.Name, w.backup.Key.Namespace, container)
-		_, err := os.Stat(filepath.Join(w.agent.Directory, file.name))
-		return err != nil || !strings.HasPrefix(file.name, prefix)
+		of, err := subjectOf(filepath.Join(w.agent.Directory, file.name))
+		return err != nil || of != subject{w.backup.Key.Namespace, w.backup.Spec.Pod.Name, container}
 	})
 	return files
 }
+
+// subject is what an archive is of. Its name does not say it: checkpoint-bert_a-b-c-... may be of container c of namespace a-b, or of
+// container b-c of namespace a.
+type subject struct{ namespace, pod, container string }
+
+// subjectOf reads what the container runtime wrote into an archive of whose it is.
+func subjectOf(path string) (subject, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return subject{}, err
+	}
+	defer func() { _ = file.Close() }()
+	for reader := tar.NewReader(file); ; {
+		header, err := reader.Next()
+		if err != nil {
+			return subject{}, fmt.Errorf("look for spec.dump in %s: %w", filepath.Base(path), err)
+		}
+		if strings.TrimPrefix(header.Name, "./") != "spec.dump" {
+			continue
+		}
+		var spec struct{ Annotations map[string]string }
+		if err := json.NewDecoder(io.LimitReader(reader, maxSpecBytes)).Decode(&spec); err != nil {
+			return subject{}, fmt.Errorf("read spec.dump of %s: %w", filepath.Base(path), err)
+		}
+		of := func(containerd, crio string) string {
+			return cmp.Or(spec.Annotations[containerd], spec.Annotations[crio])
+		}
+		return subject{
+			namespace: of("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace"),
+			pod:       of("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"),
+			container: of("io.kubernetes.cri.container-name", "io.kubernetes.container.name"),
+		}, nil
+	}
+}
+
+// maxSpecBytes is more than any specification of a container has.
+const maxSpecBytes = 16 << 20
 
 // checkArchive reads the table of contents of a container's archive, passing over the contents.
 func (w *work) checkArchive(container string) error {
@@ -96,17 +134,23 @@ func (w *work) removeFiles(ctx context.Context) {
 	w.files = nil
 }
 
+// unreadableFor is how long an archive may be unreadable: one that is being written is, and of others nothing can be restored.
+const unreadableFor = time.Hour
+
 // removeStrays removes older archives of a container.
-func removeStrays(directory string, pod *corev1.Pod, container string) error {
+func removeStrays(directory string, pod *corev1.Pod, container string, now time.Time) error {
 	// As the kubelet calls them, with the time behind the last dash of these.
 	strays, err := filepath.Glob(filepath.Join(directory, fmt.Sprintf("checkpoint-%s_%s-%s-*.tar", pod.Name, pod.Namespace, container)))
 	if err != nil {
 		return fmt.Errorf("look for older archives: %w", err)
 	}
 	for _, stray := range strays {
-		stamp := strings.TrimSuffix(stray[strings.LastIndex(stray, "-"+container+"-")+len(container)+2:], ".tar")
-		if _, err := time.Parse(time.RFC3339, stamp); err != nil {
-			continue // another container's, whose name begins alike
+		if of, err := subjectOf(stray); err != nil {
+			if known, err := os.Stat(stray); err != nil || now.Sub(known.ModTime()) < unreadableFor {
+				continue
+			}
+		} else if of != (subject{pod.Namespace, pod.Name, container}) {
+			continue
 		}
 		if err := os.Remove(stray); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove an older archive: %w", err)

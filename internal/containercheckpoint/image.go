@@ -44,7 +44,7 @@ func mayPass(err error) bool {
 	if errors.As(err, &refused) {
 		return refused.Temporary() || refused.StatusCode >= http.StatusInternalServerError
 	}
-	return !errors.Is(err, errPlain) && !errors.Is(err, os.ErrNotExist)
+	return !errors.Is(err, errPlain) && !errors.Is(err, errLocal) && !errors.Is(err, errElsewhere) && !errors.Is(err, os.ErrNotExist)
 }
 
 func (w *work) pushOnce(ctx context.Context, t target, keys authn.Keychain) error {
@@ -59,9 +59,11 @@ func (w *work) pushOnce(ctx context.Context, t target, keys authn.Keychain) erro
 	if err != nil {
 		return err
 	}
+	transport := w.agent.Insecure.transport(t.image.RegistryStr())
+	defer transport.CloseIdleConnections()
 	return remote.Write(t.image, whole,
 		remote.WithContext(ctx), remote.WithAuthFromKeychain(keys), remote.WithJobs(1),
-		remote.WithTransport(w.agent.Insecure.guard(remote.DefaultTransport)), remote.WithUserAgent("spot-checkpoint-agent"))
+		remote.WithTransport(transport), remote.WithUserAgent("spot-checkpoint-agent"))
 }
 
 func (w *work) assemble(layer v1.Layer, container string) (v1.Image, error) {

@@ -206,8 +206,12 @@ func TestWhatIsTakenUpAgainIsCheckedAgain(t *testing.T) {
 
 func TestOnlyThePodsOwnArchivesAreTouched(t *testing.T) {
 	folder := t.TempDir()
-	for _, name := range []string{"checkpoint-bert-0_team-train-2026-03-01T12:00:00Z.tar", "checkpoint-victim_other-train-2026-03-01T12:00:00Z.tar"} {
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
+	for name, of := range map[string]subject{
+		"checkpoint-bert-0_team-train-2026-03-01T12:00:00Z.tar":   {"team", "bert-0", "train"},
+		"checkpoint-victim_other-train-2026-03-01T12:00:00Z.tar":  {"other", "victim", "train"},
+		"checkpoint-bert-0_team-a-train-2026-03-01T12:00:00Z.tar": {"team-a", "bert-0", "train"},
+	} {
+		archiveOf(t, filepath.Join(folder, name), of)
 	}
 	w := &work{agent: &Agent{Settings: Settings{Directory: folder}}, backup: asked().backup}
 
@@ -215,6 +219,8 @@ func TestOnlyThePodsOwnArchivesAreTouched(t *testing.T) {
 		"train": {name: "checkpoint-bert-0_team-train-2026-03-01T12:00:00Z.tar"},
 		"log":   {name: "checkpoint-victim_other-train-2026-03-01T12:00:00Z.tar"},
 		"gone":  {name: "checkpoint-bert-0_team-gone-2026-03-01T12:00:00Z.tar"},
+		// Its name is also that of container a-train of this namespace.
+		"a-train": {name: "checkpoint-bert-0_team-a-train-2026-03-01T12:00:00Z.tar"},
 	})
 
 	assert.Equal(t, map[string]archive{"train": {name: "checkpoint-bert-0_team-train-2026-03-01T12:00:00Z.tar"}}, own)

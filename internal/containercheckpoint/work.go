@@ -118,7 +118,7 @@ func (w *work) takeAll(ctx context.Context, all []target) error {
 			continue
 		}
 		// One that was written, but not reported, when the agent was stopped.
-		if err := removeStrays(w.agent.Directory, w.pod, t.container); err != nil {
+		if err := removeStrays(w.agent.Directory, w.pod, t.container, w.agent.Clock.Now()); err != nil {
 			return err
 		}
 		if err := needSpace(w.agent.Directory, w.agent.FreeSpace); err != nil {

@@ -58,7 +58,8 @@ func New() *cobra.Command {
 	flags.StringVar(&o.settings.Programs, "programs-directory", "/host/usr", "where the node's /usr is mounted, to look for CRIU's plugins for GPUs")
 	flags.StringVar(&o.freeSpace, "min-free-space", "1Gi", "space that must be free on the node's disk before a checkpoint is taken")
 	flags.DurationVar(&o.settings.PushTimeout, "push-timeout", 30*time.Minute, "how long pushing one image may take")
-	flags.StringSliceVar((*[]string)(&o.settings.Insecure), "insecure-registry", nil, "registry (host or host:port) to which plain HTTP is allowed; can be repeated")
+	flags.StringSliceVar((*[]string)(&o.settings.Insecure), "insecure-registry", nil,
+		"registry (host or host:port) to which plain HTTP is allowed, and that may be on this machine; can be repeated")
 	flags.StringVar(&o.kubelet.Address, "kubelet-address", net.JoinHostPort(cmp.Or(os.Getenv("HOST_IP"), "127.0.0.1"), "10250"),
 		"host:port of the node's kubelet (environment: HOST_IP)")
 	flags.StringVar(&o.kubelet.TokenFile, "kubelet-token-file", serviceAccount+"token", "token for the kubelet")

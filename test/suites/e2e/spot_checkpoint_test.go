@@ -199,7 +199,7 @@ func TestACheckpointThatCannotBeTakenSaysWhy(t *testing.T) {
 		"closed-registry": {func(s *checkpointbackup.Spec) {
 			s.Registry.URL = "127.0.0.1:1"
 			s.Containers[0].Image = "127.0.0.1:1/e2e/closed:one"
-		}, "push to registry 127.0.0.1:1"},
+		}, "127.0.0.1 is an address of the node itself"},
 		"no-secret":    {func(s *checkpointbackup.Spec) { s.Registry.Secret.Name = "missing" }, "--clusterrole=spot-checkpoint-agent-registry"},
 		"no-container": {func(s *checkpointbackup.Spec) { s.Containers[0].Name = "other" }, "spec.containers[0].name: pod unlucky has no container other: name one of count"},
 	} {
