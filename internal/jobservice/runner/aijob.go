@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,6 +43,31 @@ func idOf(aijob *aiplatformv1alpha1.AIJob) string {
 	return id
 }
 
+// isOfSpec says whether an AIJob runs what is wanted, and nothing else. What of a spec may be changed later does not tell.
+func isOfSpec(aijob, wanted *aiplatformv1alpha1.AIJob) bool {
+	is, should := whatRuns(&aijob.Spec), whatRuns(&wanted.Spec)
+	return equality.Semantic.DeepEqual(configOf(&aijob.Spec), configOf(&wanted.Spec)) && equality.Semantic.DeepEqual(is, should)
+}
+
+// whatRuns is a spec without its config, and without what may be changed.
+func whatRuns(spec *aiplatformv1alpha1.AIJobSpec) *aiplatformv1alpha1.AIJobSpec {
+	spec = spec.DeepCopy()
+	spec.Config, spec.Priority, spec.QueueName, spec.Preemptible, spec.Cancel = nil, nil, "", nil, nil
+	spec.RetryPolicy, spec.TimeoutSeconds, spec.TTLSecondsAfterFinished = aiplatformv1alpha1.RetryPolicy{}, nil, nil
+	if !ptr.Deref(spec.Gang.Enabled, false) {
+		spec.Gang = aiplatformv1alpha1.Gang{}
+	}
+	return spec
+}
+
+// configOf is the config as the API server has it; nil without one, or for one that is no JSON.
+func configOf(spec *aiplatformv1alpha1.AIJobSpec) (config any) {
+	if spec.Config != nil {
+		_ = json.Unmarshal(spec.Config.Raw, &config)
+	}
+	return config
+}
+
 // newAIJob returns the AIJob of a job. queue is what it names as its AIJobQueue; empty: none.
 func newAIJob(job *jobs.Job, queue string) (*aiplatformv1alpha1.AIJob, error) {
 	resources, err := resourcesOf(job.Resources)
@@ -52,7 +78,8 @@ func newAIJob(job *jobs.Job, queue string) (*aiplatformv1alpha1.AIJob, error) {
 	aijob := &aiplatformv1alpha1.AIJob{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: name.Namespace, Name: name.Name,
-			Labels: map[string]string{aiplatformv1alpha1.LabelServiceJob: job.ID},
+			Labels:      map[string]string{aiplatformv1alpha1.LabelServiceJob: job.ID},
+			Annotations: map[string]string{annotationQueued: queuedAt(job)},
 		},
 		Spec: aiplatformv1alpha1.AIJobSpec{
 			JobType: aiplatformv1alpha1.JobType(job.Type), Priority: ptr.To(int32(job.Priority)), QueueName: queue,
@@ -67,7 +94,7 @@ func newAIJob(job *jobs.Job, queue string) (*aiplatformv1alpha1.AIJob, error) {
 		aijob.Labels[aiplatformv1alpha1.LabelQueue] = job.Queue
 	}
 	if job.Submitter != "" {
-		aijob.Annotations = map[string]string{aiplatformv1alpha1.AnnotationUser: job.Submitter}
+		aijob.Annotations[aiplatformv1alpha1.AnnotationUser] = job.Submitter
 	}
 	if len(job.Config) > 0 && string(job.Config) != "null" {
 		aijob.Spec.Config = &runtime.RawExtension{Raw: job.Config}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,5 +139,13 @@ func refused(err error) bool {
 		// The namespace does not exist; that the kind does not may pass.
 		return status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 	}
-	return apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err)
+	return apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) || isDenied(err)
+}
+
+// isDenied says whether an object is forbidden for what it is, or by the end of its namespace. A right that is missing, or a quota that is
+// used up, may pass, and must not end all jobs that come meanwhile.
+func isDenied(err error) bool {
+	return apierrors.IsForbidden(err) && (apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) ||
+		strings.Contains(err.Error(), " denied the request") || // by a webhook
+		strings.Contains(err.Error(), " denied request")) // by a ValidatingAdmissionPolicy
 }

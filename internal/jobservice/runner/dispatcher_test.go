@@ -7,12 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -208,44 +211,118 @@ func TestARefusedAIJobFailsItsJob(t *testing.T) {
 		job := w.awaitStatus(w.submit(func(job *jobs.Job) { job.Namespace = "nowhere" }), jobs.Failed)
 		assert.Contains(t, job.Error, `namespaces "nowhere" not found`)
 	})
-	t.Run("by a quota", func(t *testing.T) {
-		quota := &corev1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "jobs"},
-			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/aijobs.aiplatform.example.com": resource.MustParse("0")}},
+	t.Run("by a policy", func(t *testing.T) {
+		in := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}}
+		policy := &admissionv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+			Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionv1.MatchResources{NamespaceSelector: in, ResourceRules: []admissionv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionv1.RuleWithOperations{
+						Operations: []admissionv1.OperationType{admissionv1.Create},
+						Rule:       admissionv1.Rule{APIGroups: []string{"aiplatform.example.com"}, APIVersions: []string{"*"}, Resources: []string{"aijobs"}},
+					},
+				}}},
+				Validations: []admissionv1.Validation{{Expression: "false", Message: "no jobs today", Reason: ptr.To(metav1.StatusReasonForbidden)}},
+			},
 		}
-		require.NoError(t, w.admin.Create(t.Context(), quota))
-		before := quota.DeepCopy()
-		quota.Status.Hard = quota.Spec.Hard
-		quota.Status.Used = corev1.ResourceList{"count/aijobs.aiplatform.example.com": resource.MustParse("0")}
-		require.NoError(t, w.admin.Status().Patch(t.Context(), quota, client.MergeFrom(before)))
-		job := w.awaitStatus(w.submit(), jobs.Failed)
-		assert.Contains(t, job.Error, "exceeded quota: jobs")
-		require.NoError(t, w.admin.Delete(t.Context(), quota))
+		binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			},
+		}
+		require.NoError(t, w.admin.Create(t.Context(), policy))
+		require.NoError(t, w.admin.Create(t.Context(), binding))
+		w.eventually("the policy holds", func(c *assert.CollectT) {
+			probe := w.job()
+			probe.ID = "probe"
+			aijob, err := newAIJob(probe, "")
+			require.NoError(c, err)
+			assert.ErrorContains(c, w.cluster.direct.Create(t.Context(), aijob, client.DryRunAll), "no jobs today")
+		})
+		assert.Contains(t, w.awaitStatus(w.submit(), jobs.Failed).Error, "no jobs today")
+		require.NoError(t, w.admin.Delete(t.Context(), binding))
+		require.NoError(t, w.admin.Delete(t.Context(), policy))
+		w.eventually("the policy is gone", func(c *assert.CollectT) {
+			probe := w.job()
+			probe.ID = "probe"
+			aijob, err := newAIJob(probe, "")
+			require.NoError(c, err)
+			assert.NoError(c, w.cluster.direct.Create(t.Context(), aijob, client.DryRunAll))
+		})
 	})
-	t.Run("because the name is taken", func(t *testing.T) {
-		job := w.job()
-		job.ID = "taken"
-		other, err := newAIJob(job, "")
-		require.NoError(t, err)
-		other.Labels = nil
-		require.NoError(t, w.cluster.direct.Create(t.Context(), other))
-		w.store.mu.Lock()
-		job.Status = jobs.Queued
-		w.store.jobs["taken"] = job
-		w.store.mu.Unlock()
-		assert.Contains(t, w.awaitStatus("taken", jobs.Failed).Error, "AIJob job-taken exists, but is not this job's")
+	for id, change := range map[string]func(*aiplatformv1alpha1.AIJob){
+		"taken": func(other *aiplatformv1alpha1.AIJob) { other.Labels = nil },
+		// A user that may create AIJobs in the namespace can forge the labels.
+		"forged":             func(other *aiplatformv1alpha1.AIJob) { other.Spec.Image = "registry.example.com/mine:1" },
+		"that-of-more":       func(other *aiplatformv1alpha1.AIJob) { other.Spec.Command = []string{"steal"} },
+		"of-another-account": func(other *aiplatformv1alpha1.AIJob) { other.Spec.ServiceAccountName = "admin" },
+	} {
+		t.Run("because the name is "+id, func(t *testing.T) {
+			job := w.job()
+			job.ID = id
+			other, err := newAIJob(job, "")
+			require.NoError(t, err)
+			change(other)
+			require.NoError(t, w.cluster.direct.Create(t.Context(), other))
+			w.store.mu.Lock()
+			job.Status = jobs.Queued
+			w.store.jobs[id] = job
+			w.store.mu.Unlock()
+			assert.Contains(t, w.awaitStatus(id, jobs.Failed).Error, "AIJob job-"+id+" exists, but")
+		})
+	}
+}
+
+// A whole backlog would fail when it passes.
+func TestAJobWaitsForAQuota(t *testing.T) {
+	w := newWorld(t)
+	d, _ := w.replica()
+	const counted = "count/aijobs.aiplatform.example.com"
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "jobs"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("0")}},
+	}
+	require.NoError(t, w.admin.Create(t.Context(), quota))
+	before := quota.DeepCopy()
+	quota.Status.Hard = quota.Spec.Hard
+	quota.Status.Used = corev1.ResourceList{counted: resource.MustParse("0")}
+	require.NoError(t, w.admin.Status().Patch(t.Context(), quota, client.MergeFrom(before)))
+
+	id := w.submit()
+	w.eventually("it is tried several times", func(c *assert.CollectT) {
+		assert.Greater(c, testutil.ToFloat64(d.metrics.requests.WithLabelValues("create", "error")), 2.0)
 	})
+	job, err := w.store.Get(t.Context(), id)
+	require.NoError(t, err)
+	assert.False(t, job.Status.Ended())
+
+	late := w.submit()
+	w.eventually("it is leased for too long", func(c *assert.CollectT) {
+		job, err := w.store.Get(t.Context(), late)
+		require.NoError(c, err)
+		assert.NotZero(c, job.Fence)
+		d.change(late, job.Fence, func(t *task) { t.since = time.Now().Add(-2 * forbiddenFor) })
+	})
+	w.eventually("that ends its try", func(c *assert.CollectT) {
+		job, err := w.store.Get(t.Context(), late)
+		require.NoError(c, err)
+		assert.Contains(c, job.Error, "exceeded quota")
+	})
+	require.NoError(t, w.admin.Delete(t.Context(), quota))
+
+	w.aijob(id)
 }
 
 func TestARequeuedJobRunsAgain(t *testing.T) {
-	t.Run("in the AIJob that it had", func(t *testing.T) {
+	inItsAIJob := func(t *testing.T, ended time.Duration) {
 		w := newWorld(t)
 		w.replica()
 		id := w.submit()
 		w.aijob(id)
 		w.reaches(id, aiplatformv1alpha1.AIJobDeadLetter, func(s *aiplatformv1alpha1.AIJobStatus) {
-			past := metav1.NewTime(time.Now().Add(-time.Minute))
-			s.CompletionTime = &past
+			at := metav1.NewTime(time.Now().Add(ended))
+			s.CompletionTime = &at
 		})
 		w.awaitStatus(id, jobs.DeadLetter)
 		_, err := w.store.Requeue(t.Context(), id, "alice")
@@ -262,7 +339,9 @@ func TestARequeuedJobRunsAgain(t *testing.T) {
 		w.awaitStatus(id, jobs.Running)
 		w.reaches(id, aiplatformv1alpha1.AIJobSucceeded)
 		w.awaitStatus(id, jobs.Succeeded)
-	})
+	}
+	t.Run("in the AIJob that it had", func(t *testing.T) { inItsAIJob(t, -time.Minute) })
+	t.Run("in the AIJob that it had, of an operator whose clock is ahead", func(t *testing.T) { inItsAIJob(t, time.Minute) })
 	t.Run("in a new one when that is gone", func(t *testing.T) {
 		w := newWorld(t)
 		w.replica()

@@ -39,7 +39,7 @@ func (l *lastSubmitted) Audit(context.Context, jobs.AuditEntry) error { return n
 // Whatever REST accepts the API server accepts as an AIJob: a job that was acknowledged does not fail for how it is written.
 func TestSubmissionsAreAIJobs(t *testing.T) {
 	w := newWorld(t)
-	secret := []byte(strings.Repeat("s", 32))
+	secret := []byte("0123456789abcdef0123456789abcdef")
 	authenticator, err := auth.New(auth.Options{Secrets: [][]byte{secret}})
 	require.NoError(t, err)
 	bearer, err := auth.Sign(secret, auth.Claims{

@@ -94,7 +94,9 @@ func (d *Dispatcher) tidy(ctx context.Context, aijob *aiplatformv1alpha1.AIJob) 
 	if !aijob.Status.Phase.Ended() {
 		return d.cancelAIJob(ctx, client.ObjectKeyFromObject(aijob), id)
 	}
-	err = d.cluster.direct.Delete(ctx, aijob.DeepCopy(), client.Preconditions{UID: ptr.To(aijob.UID)})
+	err = d.cluster.direct.Delete(ctx, aijob.DeepCopy(), client.Preconditions{
+		UID: ptr.To(aijob.UID), ResourceVersion: ptr.To(aijob.ResourceVersion), // one that was queued again meanwhile stays
+	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

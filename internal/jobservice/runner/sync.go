@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -102,6 +103,10 @@ func (d *Dispatcher) end(t task, err error) error {
 	return nil
 }
 
+// forbiddenFor is how long a quota or a missing right may keep the AIJob of a job from being created until that counts as a failed try. After its
+// last try the job goes to dead_letter with the API server's message.
+const forbiddenFor = time.Hour
+
 // ensure makes the AIJob of a task, or finds the one that was made before.
 func (d *Dispatcher) ensure(ctx context.Context, t task) error {
 	queue, err := d.queueName(ctx, &t.job)
@@ -120,6 +125,9 @@ func (d *Dispatcher) ensure(ctx context.Context, t task) error {
 		d.metrics.request("create", err)
 		if refused(err) {
 			return &refusal{err}
+		}
+		if apierrors.IsForbidden(err) && time.Since(t.since) > forbiddenFor {
+			return d.fail(ctx, t, jobs.Failure{Message: err.Error(), Retryable: true})
 		}
 		return fmt.Errorf("create the AIJob: %w", err)
 	}
@@ -160,16 +168,24 @@ func (d *Dispatcher) adopt(ctx context.Context, t task) error {
 		return &refusal{fmt.Errorf("AIJob %s exists, but is not this job's: it lacks the label %s=%s",
 			aijob.Name, aiplatformv1alpha1.LabelServiceJob, t.job.ID)}
 	}
+	// A user that may create AIJobs in the namespace and knows the ID of the job can create it first. Its queue can be newer than the AIJob.
+	wanted, err := newAIJob(&t.job, aijob.Spec.QueueName)
+	if err != nil {
+		return &refusal{err}
+	}
+	if !isOfSpec(aijob, wanted) {
+		return &refusal{fmt.Errorf("AIJob %s exists, but its spec is not this job's: delete it and submit the job again", aijob.Name)}
+	}
 	if !aijob.DeletionTimestamp.IsZero() && !aijob.Status.Phase.Ended() {
 		return errAgain // makes room for a new one
 	}
 	requeued := time.Time{}
-	if end := aijob.Status.CompletionTime; aijob.Status.Phase == aiplatformv1alpha1.AIJobDeadLetter && end != nil && t.job.QueuedAt.After(end.Time) {
+	if end := aijob.Status.CompletionTime; aijob.Status.Phase == aiplatformv1alpha1.AIJobDeadLetter && end != nil && wasRequeued(&t.job, aijob) {
 		before := aijob.DeepCopy()
 		if aijob.Annotations == nil {
 			aijob.Annotations = map[string]string{}
 		}
-		aijob.Annotations[aiplatformv1alpha1.AnnotationRequeue] = "true"
+		aijob.Annotations[aiplatformv1alpha1.AnnotationRequeue], aijob.Annotations[annotationQueued] = "true", queuedAt(&t.job)
 		err := d.cluster.direct.Patch(ctx, aijob, client.MergeFrom(before))
 		d.metrics.request("requeue", err)
 		if err != nil {
@@ -181,6 +197,20 @@ func (d *Dispatcher) adopt(ctx context.Context, t task) error {
 	d.change(t.job.ID, t.fence, func(t *task) { t.uid, t.requeued, t.since = aijob.UID, requeued, time.Now() })
 	d.queue.Add(t.job.ID)
 	return nil
+}
+
+// annotationQueued on an AIJob is when its job was queued the last time, by the clock of the job service: it tells what was queued
+// again from what was not, without a look at the operator's clock.
+const annotationQueued = "aiplatform.example.com/service-queued-at"
+
+func queuedAt(job *jobs.Job) string { return job.QueuedAt.UTC().Format(metav1.RFC3339Micro) }
+
+// wasRequeued says whether a job was queued again since its AIJob was last told so.
+func wasRequeued(job *jobs.Job, aijob *aiplatformv1alpha1.AIJob) bool {
+	if told, ok := aijob.Annotations[annotationQueued]; ok {
+		return told != queuedAt(job)
+	}
+	return job.QueuedAt.After(aijob.Status.CompletionTime.Time) // made by version 0.3
 }
 
 // follow reports the state of the AIJob of a task to the store.
