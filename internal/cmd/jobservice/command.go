@@ -25,6 +25,7 @@ type options struct {
 	trial                   bool
 	cluster                 clusterOptions
 	limits                  rest.Limits
+	maxOpenJobs             int
 	shutdownDelay           time.Duration
 	shutdownTimeout         time.Duration
 	logLevel                string
@@ -70,6 +71,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.limits.List, "rate-limit-list", rest.DefaultLimits.List, "lists of jobs for a client per minute; 0: no limit")
 	flags.IntVar(&o.limits.Tasks, "rate-limit-tasks", rest.DefaultLimits.Tasks, "requests of a worker per minute; 0: no limit")
 	flags.IntVar(&o.limits.Other, "rate-limit-other", rest.DefaultLimits.Other, "other requests of a client per minute; 0: no limit")
+	flags.IntVar(&o.maxOpenJobs, "max-open-jobs", rest.DefaultMaxOpenJobs, "jobs of a namespace that have not ended; 0: no limit")
 	flags.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "time to go on after the signal to end, until clients have learned of it")
 	flags.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 20*time.Second, "time for requests to end after that")
 	flags.StringVar(&o.logLevel, "log-level", cmp.Or(os.Getenv("LOG_LEVEL"), "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
@@ -103,6 +105,9 @@ func (o *options) validate() error {
 		if value < 0 {
 			return fmt.Errorf("--rate-limit-%s: %d is less than 0: choose a number of requests, or 0 for no limit", name, value)
 		}
+	}
+	if o.maxOpenJobs < 0 {
+		return fmt.Errorf("--max-open-jobs: %d is less than 0: choose a number of jobs, or 0 for no limit", o.maxOpenJobs)
 	}
 	if o.shutdownDelay < 0 || o.shutdownTimeout <= 0 {
 		return fmt.Errorf("--shutdown-delay, --shutdown-timeout: %s and %s: choose a delay of 0 or more, and a timeout above 0",

@@ -36,7 +36,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if o.tokens.Secrets, err = o.secrets(); err != nil {
 		return err
 	}
-	service := rest.Options{Limits: o.limits, Log: logr.FromSlogHandler(log.Handler())}
+	service := rest.Options{Limits: o.limits, MaxOpenJobs: o.maxOpenJobs, Log: logr.FromSlogHandler(log.Handler())}
 	cluster, err := o.cluster.connect()
 	if err != nil {
 		return err

@@ -12,6 +12,13 @@ import (
 
 func waits(status jobs.Status) bool { return status == jobs.Queued || status == jobs.Retrying }
 
+// Open returns how many jobs of a namespace have not ended.
+func (s *Store) Open(ctx context.Context, namespace string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
+	defer cancel()
+	return s.db.OpenIn(ctx, namespace)
+}
+
 // Queues returns the figures of all queues that have or had jobs.
 func (s *Store) Queues(ctx context.Context) ([]jobs.QueueStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)

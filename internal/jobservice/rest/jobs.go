@@ -38,6 +38,9 @@ func (s *service) createJob(c *call) ([]byte, error) {
 	if err := s.mayCreate(c, job); err != nil {
 		return nil, err
 	}
+	if err := s.open.admit(c.Context(), []*jobs.Job{job}); err != nil {
+		return nil, err
+	}
 	positions, err := s.Store.Submit(c.Context(), []*jobs.Job{job})
 	if err != nil {
 		return nil, err
@@ -72,6 +75,9 @@ func (s *service) createJobs(c *call) ([]byte, error) {
 			p.details = []detail{{"jobs[" + strconv.Itoa(i) + "].namespace", p.message}}
 			return nil, p
 		}
+	}
+	if err := s.open.admit(c.Context(), batch); err != nil {
+		return nil, err
 	}
 	positions, err := s.Store.Submit(c.Context(), batch)
 	if err != nil {

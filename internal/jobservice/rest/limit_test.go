@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,4 +130,28 @@ func TestLimitsOfVeryManyClients(t *testing.T) {
 	assert.Less(t, passed, 16*8192+16+1)
 	assert.Greater(t, passed, 100_000)
 	assert.True(t, limited.Take("client 299999", at.Add(time.Minute)), "the next minute has its own count")
+}
+
+// What one namespace can fill the store with is bounded, whatever it sends in one request; others go on.
+func TestANamespaceHasNoMoreOpenJobsThanItMay(t *testing.T) {
+	now := &clock{now: time.Date(2026, 3, 1, 12, 0, 7, 0, time.UTC)}
+	s := newService(t, newMemory(), func(o *rest.Options) { o.Limits, o.MaxOpenJobs, o.Now = rest.DefaultLimits, 3, now.Now })
+	batch := func(namespace string, n int) answer {
+		one := fmt.Sprintf(`{"job_type":"inference","namespace":%q}`, namespace)
+		return s.send(t, "POST", "/api/v1/jobs/batch", admin, `{"jobs":[`+strings.Repeat(one+",", n-1)+one+`]}`)
+	}
+	require.Equal(t, http.StatusCreated, batch("team-a", 2).status)
+	full := batch("team-a", 2)
+	assert.Equal(t, http.StatusTooManyRequests, full.status, "all of a batch or nothing")
+	assert.Equal(t, "30", full.header.Get("Retry-After"))
+	_, _, message := full.problem(t)
+	assert.Contains(t, message, "namespace team-a has 2 jobs that have not ended, and may have 3")
+	one := batch("team-a", 1)
+	require.Equal(t, http.StatusCreated, one.status)
+	assert.Equal(t, http.StatusTooManyRequests, batch("team-a", 1).status)
+	assert.Equal(t, http.StatusCreated, batch("team-b", 3).status, "another namespace")
+
+	id := one.json(t)["items"].([]any)[0].(map[string]any)["id"].(string)
+	require.Equal(t, http.StatusOK, s.send(t, "DELETE", "/api/v1/jobs/"+id, admin, "").status)
+	assert.Equal(t, http.StatusCreated, batch("team-a", 1).status, "one was cancelled")
 }

@@ -272,6 +272,18 @@ func (m *memory) Queues(context.Context) ([]jobs.QueueStats, error) {
 	return all, m.fail
 }
 
+func (m *memory) Open(_ context.Context, namespace string) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	open := 0
+	for _, job := range m.jobs {
+		if job.Namespace == namespace && !job.Status.Ended() {
+			open++
+		}
+	}
+	return open, m.fail
+}
+
 func (m *memory) Metrics(context.Context) (jobs.Metrics, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,6 +31,8 @@ type Options struct {
 	Kubernetes Kubernetes
 	// Limits of requests.
 	Limits Limits
+	// MaxOpenJobs of a namespace that have not ended; 0: any number.
+	MaxOpenJobs int
 	// Metrics record every request; nil: none are recorded.
 	Metrics RequestMetrics
 	// Log gets what goes wrong, and at level 1 every request.
@@ -61,6 +63,7 @@ type service struct {
 	Options
 	access  *auth.Access
 	limiter *limiter
+	open    openJobs
 	health  health
 	// leases are the queues of tasks that were leased a short time ago, by ID.
 	leases  *lru.Cache
@@ -90,10 +93,14 @@ func New(options Options) *Handler {
 		Options: options,
 		access:  auth.NewAccess(options.Authorizer, options.Now),
 		limiter: newLimiter(options.Limits),
+		open:    openJobs{most: options.MaxOpenJobs, now: options.Now, known: map[string]opened{}},
 		leases:  lru.New(maxLeases),
 		streams: streams{open: map[string]int{}},
 
 		submissions: submissions{pending: map[submitter]*submitted{}},
+	}
+	if options.Store != nil {
+		s.open.count = options.Store.Open
 	}
 	mux := http.NewServeMux()
 	for _, r := range s.resources() {

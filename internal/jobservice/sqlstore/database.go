@@ -200,6 +200,19 @@ func (d *database) Counts(ctx context.Context) ([]Count, error) {
 	}, "SELECT queue, executor, status, CAST(sum(n) AS bigint) FROM "+d.counts+" GROUP BY 1, 2, 3 ORDER BY 1, 2, 3")
 }
 
+func (d *database) OpenIn(ctx context.Context, namespace string) (int, error) {
+	counts, err := gather(ctx, d, d.read, func(row row) (n int, err error) {
+		err = row.Scan(&n)
+		return n, err
+	},
+		"SELECT CAST(coalesce(sum(n), 0) AS bigint) FROM "+d.counts+
+			" WHERE namespace = $1 AND status NOT IN ('succeeded', 'failed', 'dead_letter', 'cancelled')", namespace)
+	if err != nil || len(counts) == 0 {
+		return 0, err
+	}
+	return counts[0], nil
+}
+
 func (d *database) Oldest(ctx context.Context, queues []string) (map[string]time.Time, error) {
 	oldest := map[string]time.Time{}
 	_, err := gather(ctx, d, d.read, func(row row) (at int64, err error) {

@@ -108,6 +108,8 @@ type Database interface {
 
 	// Counts returns the figures of all queues that have or had jobs.
 	Counts(ctx context.Context) ([]Count, error)
+	// OpenIn is how many jobs of a namespace have not ended.
+	OpenIn(ctx context.Context, namespace string) (int, error)
 	// Oldest returns since when the oldest waiting job of each queue waits.
 	Oldest(ctx context.Context, queues []string) (map[string]time.Time, error)
 	// AddFigures adds to figures.
