@@ -84,9 +84,10 @@ func OpenSQLite(ctx context.Context, folder string) (Database, error) {
 	return nil, fmt.Errorf("open the database in %s: %w", folder, err)
 }
 
-// away marks errors that come from the time being over or the database being closed.
+// away marks errors that come from the time being over or the database being closed. A transaction whose time is over is rolled back at once, so
+// that its next statement finds none.
 func away(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, sql.ErrConnDone) ||
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) ||
 		(err != nil && (strings.Contains(err.Error(), "database is locked") || strings.Contains(err.Error(), "interrupted") ||
 			strings.Contains(err.Error(), "database is closed") || strings.Contains(err.Error(), "database or disk is full"))) {
 		return fmt.Errorf("the database: %w: %w", jobs.ErrUnavailable, err)
