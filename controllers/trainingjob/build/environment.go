@@ -29,12 +29,10 @@ var identity = sets.New(
 // Environment is the worker contract's environment. The spec's own variables go before the contract's, but for those of identity that the
 // framework needs: the webhook warns of them.
 func Environment(job *mlv1.TrainingJob) []corev1.EnvVar {
-	needed := sets.New[string]()
-	for _, variable := range frameworkOf(job).Env(Topology(job)) {
-		needed.Insert(variable.Name)
-	}
-	needed = needed.Intersection(identity)
-	own := slices.DeleteFunc(slices.Clone(job.Spec.Env), func(variable corev1.EnvVar) bool { return needed.Has(variable.Name) })
+	needed := frameworkOf(job).Env(Topology(job))
+	own := slices.DeleteFunc(slices.Clone(job.Spec.Env), func(variable corev1.EnvVar) bool {
+		return identity.Has(variable.Name) && slices.ContainsFunc(needed, func(of corev1.EnvVar) bool { return of.Name == variable.Name })
+	})
 	return override(slices.Concat([]corev1.EnvVar{
 		framework.Text("TRAINING_JOB_NAME", job.Name),
 		framework.Text("TRAINING_JOB_NAMESPACE", job.Namespace),
@@ -45,7 +43,7 @@ func Environment(job *mlv1.TrainingJob) []corev1.EnvVar {
 		framework.Text("DIST_BACKEND", Backend(job)),
 	},
 		threadEnv(job), hyperparameterEnv(job), checkpointEnv(job), SuccessEnv(job.Spec.SuccessPolicy), trackingEnv(job.Spec.Monitoring),
-		tensorBoardEnv(job), frameworkOf(job).Env(Topology(job)),
+		tensorBoardEnv(job), needed,
 	), own)
 }
 

@@ -152,7 +152,7 @@ func (s *Inventories) Follow(ctx context.Context, vm types.NamespacedName, accou
 		before.leave(vm, nil, s.options.Clock.Now())
 		defer s.release(before)
 	}
-	s.following[vm], s.accounts[account.id()] = found, found // it may have been released since it was opened
+	s.following[vm], s.accounts[found.id] = found, found // it may have been released since it was opened
 	found.follow(vm, zones, s.options.Clock.Now())
 	return found, nil
 }
@@ -174,7 +174,7 @@ func (s *Inventories) open(ctx context.Context, account Account) (*Inventory, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found = s.accounts[id]; found == nil {
-		found = &Inventory{all: s, project: account.Project, provider: provider, zones: map[string]*zone{}}
+		found = &Inventory{all: s, id: id, project: account.Project, provider: provider, zones: map[string]*zone{}}
 		s.accounts[id] = found
 	}
 	return found, nil
@@ -203,7 +203,9 @@ func (s *Inventories) release(account *Inventory) {
 	if len(account.zones) > 0 || slices.Contains(slices.Collect(maps.Values(s.following)), account) {
 		return
 	}
-	maps.DeleteFunc(s.accounts, func(_ string, known *Inventory) bool { return known == account })
+	if s.accounts[account.id] == account {
+		delete(s.accounts, account.id)
+	}
 }
 
 // Found is an instance in one of the inventories.

@@ -12,6 +12,7 @@ import (
 // Inventory is what is known of the zones of one account.
 type Inventory struct {
 	all      *Inventories
+	id       string // of the account
 	project  string
 	provider cloud.Provider
 	zones    map[string]*zone

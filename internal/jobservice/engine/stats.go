@@ -12,8 +12,8 @@ import (
 
 func waits(status jobs.Status) bool { return status == jobs.Queued || status == jobs.Retrying }
 
-// Open returns how many jobs of a namespace have not ended.
-func (s *Store) Open(ctx context.Context, namespace string) (int, error) {
+// OpenIn returns how many jobs of a namespace have not ended.
+func (s *Store) OpenIn(ctx context.Context, namespace string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
 	defer cancel()
 	return s.db.OpenIn(ctx, namespace)

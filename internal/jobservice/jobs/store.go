@@ -47,8 +47,8 @@ type Store interface {
 	// Errors: ErrNotFound, ErrLeaseLost.
 	Fail(ctx context.Context, id string, fence int64, failure Failure) (Job, error)
 
-	// Open returns how many jobs of a namespace have not ended.
-	Open(ctx context.Context, namespace string) (int, error)
+	// OpenIn returns how many jobs of a namespace have not ended.
+	OpenIn(ctx context.Context, namespace string) (int, error)
 	// Queues returns the figures of all queues that have or had jobs in the namespaces; nil: in all.
 	Queues(ctx context.Context) ([]QueueStats, error)
 	// Metrics returns the figures of the last 24 hours.

@@ -272,7 +272,7 @@ func (m *memory) Queues(context.Context) ([]jobs.QueueStats, error) {
 	return all, m.fail
 }
 
-func (m *memory) Open(_ context.Context, namespace string) (int, error) {
+func (m *memory) OpenIn(_ context.Context, namespace string) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	open := 0

@@ -100,7 +100,7 @@ func New(options Options) *Handler {
 		submissions: submissions{pending: map[submitter]*submitted{}},
 	}
 	if options.Store != nil {
-		s.open.count = options.Store.Open
+		s.open.count = options.Store.OpenIn
 	}
 	mux := http.NewServeMux()
 	for _, r := range s.resources() {

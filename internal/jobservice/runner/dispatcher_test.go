@@ -233,23 +233,18 @@ func TestARefusedAIJobFailsItsJob(t *testing.T) {
 		}
 		require.NoError(t, w.admin.Create(t.Context(), policy))
 		require.NoError(t, w.admin.Create(t.Context(), binding))
-		w.eventually("the policy holds", func(c *assert.CollectT) {
+		create := func(c *assert.CollectT) error {
 			probe := w.job()
 			probe.ID = "probe"
 			aijob, err := newAIJob(probe, "")
 			require.NoError(c, err)
-			assert.ErrorContains(c, w.cluster.direct.Create(t.Context(), aijob, client.DryRunAll), "no jobs today")
-		})
+			return w.cluster.direct.Create(t.Context(), aijob, client.DryRunAll)
+		}
+		w.eventually("the policy holds", func(c *assert.CollectT) { assert.ErrorContains(c, create(c), "no jobs today") })
 		assert.Contains(t, w.awaitStatus(w.submit(), jobs.Failed).Error, "no jobs today")
 		require.NoError(t, w.admin.Delete(t.Context(), binding))
 		require.NoError(t, w.admin.Delete(t.Context(), policy))
-		w.eventually("the policy is gone", func(c *assert.CollectT) {
-			probe := w.job()
-			probe.ID = "probe"
-			aijob, err := newAIJob(probe, "")
-			require.NoError(c, err)
-			assert.NoError(c, w.cluster.direct.Create(t.Context(), aijob, client.DryRunAll))
-		})
+		w.eventually("the policy is gone", func(c *assert.CollectT) { assert.NoError(c, create(c)) })
 	})
 	for id, change := range map[string]func(*aiplatformv1alpha1.AIJob){
 		"taken": func(other *aiplatformv1alpha1.AIJob) { other.Labels = nil },

@@ -42,11 +42,8 @@ func (c *cycle) keep(job *waiting, s *scopes, placed []int32, when *room) {
 		left = *when
 		f.give(left, placed, -1)
 	}
-	at := 0
 	for _, p := range f.parts {
-		for range p.count {
-			node := placed[at]
-			at++
+		for _, node := range placed[p.at : p.at+p.count] {
 			usable, then := c.usable.of(node), left.of(node)
 			for i, need := range p.shape.request {
 				if need > 0 {

@@ -260,10 +260,9 @@ func (c *cycle) copyOf(buffer *room) room {
 func (c *cycle) names(f *form, placed []int32) []string {
 	names := make([]string, len(placed))
 	for _, p := range f.parts {
-		for i, node := range placed[:p.count] {
+		for i, node := range placed[p.at : p.at+p.count] {
 			names[p.from+i] = c.nodes.all[node].Name
 		}
-		placed = placed[p.count:]
 	}
 	return names
 }
