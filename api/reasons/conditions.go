@@ -13,6 +13,10 @@ const (
 	// ConditionFailed of a TrainingJob, SpotInstanceJob, AIJob or AgentWorkflow is True once it has failed and is not retried.
 	ConditionFailed = "Failed"
 
+	// ConditionChildrenApplied of a TrainingJob, SpotInstanceJob, AIJob or AgentWorkflow is False while an object that it needs cannot be
+	// written or deleted; the message names the object and the cause. It is absent as long as that has not happened.
+	ConditionChildrenApplied = "ChildrenApplied"
+
 	// ConditionAdmitted of a TrainingJob is True once it may use its resources.
 	ConditionAdmitted = "Admitted"
 	// ConditionInitialized of a TrainingJob is True once all workers run; until then its message says what is waited for.

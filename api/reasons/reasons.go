@@ -16,6 +16,9 @@ const (
 	ObjectConflict = "ObjectConflict"
 	// Forbidden: the API server refuses an object because of an admission policy or missing rights.
 	Forbidden = "Forbidden"
+	// WriteFailed: an object could not be written or deleted, for another cause than the reasons above: the API server, or a webhook that it
+	// asks, is at fault or does not answer. It is tried again.
+	WriteFailed = "WriteFailed"
 	// ResourceQuotaExceeded: a ResourceQuota of the namespace leaves no room for an object now.
 	ResourceQuotaExceeded = "ResourceQuotaExceeded"
 	// QuotaTooSmall: a ResourceQuota of the namespace is less than what the job needs.

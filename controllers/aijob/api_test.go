@@ -2,6 +2,7 @@ package aijob
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 )
 
 func TestAPIAJobRunsToItsEnd(t *testing.T) {
@@ -97,6 +101,25 @@ func TestAPIWritesOfALife(t *testing.T) {
 		}
 	}
 	t.Logf("%d writes", len(writes))
+}
+
+func TestAPIAPodThatCannotBeWrittenIsTold(t *testing.T) {
+	c := newCluster(t)
+	m := c.start(&crash.Cut{Method: http.MethodPost, Path: "/pods", Refused: true})
+	run := c.submit(job())
+
+	c.reach(run, "told what cannot be written", func(s *aiplatformv1alpha1.AIJobStatus) bool {
+		return meta.IsStatusConditionFalse(s.Conditions, reasons.ConditionChildrenApplied)
+	})
+	assert.Equal(t, aiplatformv1alpha1.AIJobScheduled, run.Status.Phase)
+	told := meta.FindStatusCondition(run.Status.Conditions, reasons.ConditionChildrenApplied)
+	assert.Equal(t, reasons.WriteFailed, told.Reason)
+	assert.Contains(t, told.Message, "create Pod infer-0-0")
+	m.Heal()
+	c.reachPhase(run, aiplatformv1alpha1.AIJobRunning, 0)
+	c.reach(run, "told that all is written", func(s *aiplatformv1alpha1.AIJobStatus) bool {
+		return meta.IsStatusConditionTrue(s.Conditions, reasons.ConditionChildrenApplied)
+	})
 }
 
 func TestAPIAGangStartsTogetherAndEndsTogether(t *testing.T) {

@@ -20,17 +20,16 @@ const parallelCreates = 32
 // apply does what the plan wants. Every step can be done again: a crash after any of them leads to the same. It returns what the
 // API server refuses.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (*failure, error) {
+	var failed []error
 	for _, pod := range append(d.stop, d.prune...) {
-		if err := r.stopPod(ctx, pod); err != nil {
-			return nil, err
-		}
+		failed = append(failed, r.stopPod(ctx, pod))
 	}
 	for _, pod := range d.force {
-		if err := r.stopPod(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
-			return nil, err
-		}
+		failed = append(failed, r.stopPod(ctx, pod, client.GracePeriodSeconds(0)))
 	}
-	switch {
+	switch err := errors.Join(failed...); {
+	case err != nil:
+		return nil, err
 	case d.requeued:
 		return nil, r.forgetRequeue(ctx, o.job)
 	case d.remove: // its pods go with it

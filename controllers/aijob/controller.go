@@ -91,23 +91,23 @@ func (r *Reconciler) reconcile(ctx context.Context, job *aiplatformv1alpha1.AIJo
 		}
 		d := plan(o)
 		changed := isChanged(&job.Status, &d.status)
+		var failed error
 		if !changed {
-			problem, err := r.apply(ctx, o, d)
-			if err != nil {
-				return 0, err
-			}
-			if problem != nil {
+			var problem *failure
+			problem, failed = r.apply(ctx, o, d)
+			if failed == nil && problem != nil {
 				if o, err = r.observe(ctx, job); err != nil {
 					return 0, err
 				}
 				d.status, changed = refuse(o, problem), true
 			}
+			reporting.SetChildrenApplied(&d.status.Conditions, job.Generation, o.now, failed)
 		}
 		if job, err = r.report(ctx, o, d.status); err != nil {
 			return 0, client.IgnoreNotFound(err)
 		}
 		if !changed {
-			return d.again, nil
+			return d.again, failed
 		}
 	}
 	return time.Millisecond, nil

@@ -3,6 +3,7 @@ package spotinstancejob
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +23,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 )
 
 // trainImage is that of the template.
@@ -92,6 +95,23 @@ func TestAPIAJobRunsToItsEnd(t *testing.T) {
 	assert.Equal(t, map[string]spotv1alpha1.ReplicaPhase{"bert-1": "Succeeded"}, replicaPhases(job.Status))
 	assert.NotNil(t, job.Status.CompletionTime)
 	c.unchanged(m, job)
+}
+
+func TestAPIAJobThatCannotBeWrittenDoesNotFreezeTheStatus(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "", "a", "b")
+	m := c.start(&crash.Cut{Method: http.MethodPost, Path: "/jobs", Refused: true})
+	job := c.submit(spotJob())
+
+	c.reach(job, "told what cannot be written", func(status *spotv1alpha1.SpotInstanceJobStatus) bool {
+		return meta.IsStatusConditionFalse(status.Conditions, reasons.ConditionChildrenApplied)
+	})
+	told := meta.FindStatusCondition(job.Status.Conditions, reasons.ConditionChildrenApplied)
+	assert.Equal(t, reasons.WriteFailed, told.Reason)
+	assert.Contains(t, told.Message, "create Job bert-")
+	m.Heal()
+	c.reach(job, "Running", runs(2))
+	assert.True(t, meta.IsStatusConditionTrue(job.Status.Conditions, reasons.ConditionChildrenApplied))
 }
 
 func TestAPIAPreemptedReplicaGoesOnElsewhere(t *testing.T) {

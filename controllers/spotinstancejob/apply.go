@@ -21,7 +21,7 @@ import (
 type problem struct{ condition, reason, message string }
 
 // apply does what the plan wants, what is urgent first. Every step can be done again: a crash after any of them leads to the same. It
-// returns child.ErrLeftover, beside the problems, when a Job can be created soon.
+// returns the errors of writes, which hold up no other, beside the problems.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) ([]problem, error) {
 	var problems []problem
 	note := func(found []problem, err error) error {
@@ -36,7 +36,7 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) ([]proble
 			})
 		}
 	}
-	var leftover error
+	var failed []error
 	for _, step := range []func() error{
 		each(d.relabel, func(job *batchv1.Job) error { return r.relabel(ctx, o, job) }),
 		each(d.checkpoints, func(wanted checkpointbackup.Backup) error {
@@ -48,33 +48,26 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) ([]proble
 		each(d.orphans, func(pod *corev1.Pod) error { return r.remove(ctx, pod) }),
 		each(d.remove, func(job *batchv1.Job) error { return r.remove(ctx, job) }),
 		each(d.create, func(job *batchv1.Job) error {
-			err := note(r.create(ctx, o, job))
-			if errors.Is(err, child.ErrLeftover) {
-				leftover, err = err, nil
-			}
-			return err
+			return note(r.create(ctx, o, job))
 		}),
 		each(d.prune, func(old checkpointbackup.Backup) error {
 			tell(old.Key.Name, "cannot be deleted", r.Backups.Delete(ctx, old))
 			return nil
 		}),
 	} {
-		if err := step(); err != nil {
-			return nil, err
-		}
+		failed = append(failed, step())
 	}
-	return problems, leftover
+	return problems, errors.Join(failed...)
 }
 
-// each does the same with all of a list, until it fails.
+// each does the same with all of a list.
 func each[T any](list []T, do func(T) error) func() error {
 	return func() error {
+		var failed []error
 		for _, one := range list {
-			if err := do(one); err != nil {
-				return err
-			}
+			failed = append(failed, do(one))
 		}
-		return nil
+		return errors.Join(failed...)
 	}
 }
 

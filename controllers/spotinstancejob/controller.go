@@ -5,7 +5,6 @@ package spotinstancejob
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"k8s.io/client-go/tools/events"
@@ -18,6 +17,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // Reconciler runs SpotInstanceJobs.
@@ -52,20 +52,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return reconciling.Object(ctx, r, request, &spotv1alpha1.SpotInstanceJob{}, r.requested.forget, r.reconcile)
 }
 
-// reconcile returns when to reconcile again though nothing happens, 0 for never, also beside child.ErrLeftover.
+// reconcile returns when to reconcile again though nothing happens, 0 for never, also beside errors that pass by themselves.
 func (r *Reconciler) reconcile(ctx context.Context, job *spotv1alpha1.SpotInstanceJob) (time.Duration, error) {
 	o, err := r.observe(ctx, job)
 	if err != nil {
 		return 0, err
 	}
 	d := plan(o)
-	problems, err := r.apply(ctx, o, d)
-	if err != nil && !errors.Is(err, child.ErrLeftover) {
-		return 0, err
-	}
+	problems, failed := r.apply(ctx, o, d)
 	withProblems(o, &d, problems)
+	reporting.SetChildrenApplied(&d.status.Conditions, job.Generation, o.now, failed)
 	if err := r.report(ctx, o, &d.status); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	return d.again, err
+	return d.again, failed
 }

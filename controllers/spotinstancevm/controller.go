@@ -177,10 +177,7 @@ func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 	if vm.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(vm, spotv1alpha1.FinalizerInstances) {
 		return 0, nil
 	}
-	orphans, err := r.sweep(ctx, client.ObjectKeyFromObject(vm), vm.UID)
-	if err != nil {
-		return 0, err
-	}
+	orphans, unswept := r.sweep(ctx, client.ObjectKeyFromObject(vm), vm.UID) // an orphan that stays must not hold up the others
 	o, account, err := r.observe(ctx, vm)
 	if err != nil {
 		return 0, err
@@ -205,7 +202,7 @@ func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanc
 		d.lookAgain(0)
 	}
 	if d.release {
-		return 0, r.release(ctx, vm)
+		return 0, errors.Join(r.release(ctx, vm), unswept)
 	}
-	return d.again, nil
+	return d.again, unswept
 }

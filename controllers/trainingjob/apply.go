@@ -2,8 +2,10 @@ package trainingjob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,40 +17,44 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
-// apply makes what exists what should be. Every step can be done again: a crash after any of them leads to the same.
+// apply makes what exists what should be. Every step can be done again: a crash after any of them leads to the same. An object that cannot
+// be written holds up those only that need it.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
-	for pod, grace := range d.expelled { // one that is being deleted gets a shorter grace period
-		if err := r.writer().Delete(ctx, pod, client.GracePeriodSeconds(grace)); err != nil {
-			return err
-		}
+	if err := r.remove(ctx, d); err != nil {
+		return err
 	}
-	for _, object := range d.delete {
-		if group, ok := object.(*unstructured.Unstructured); ok {
-			if err := r.removeGroup(ctx, group); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := r.writer().Delete(ctx, object); err != nil {
-			return err
-		}
-	}
+	var failed []error
 	for _, object := range d.apply {
+		if _, workers := object.(*batchv1.Job); workers && errors.Join(failed...) != nil {
+			continue // pods need what comes before their Job
+		}
 		writer := r.writer()
 		if _, group := object.(*unstructured.Unstructured); group {
 			writer = r.groups()
 		}
-		if err := writer.Ensure(ctx, o.job, object, o.children[childKey(object)]); err != nil {
-			return err
-		}
+		failed = append(failed, writer.Ensure(ctx, o.job, object, o.children[childKey(object)]))
 	}
 	for _, pod := range d.label {
 		// Where the admission policy of config/admission is installed the label is there from the start.
-		if err := r.writer().Merge(ctx, pod, child.Labels(map[string]string{mlv1.LabelReplicaID: replicaOf(pod)})); err != nil {
-			return err
-		}
+		failed = append(failed, r.writer().Merge(ctx, pod, child.Labels(map[string]string{mlv1.LabelReplicaID: replicaOf(pod)})))
 	}
-	return nil
+	return errors.Join(failed...)
+}
+
+// remove deletes what should go.
+func (r *Reconciler) remove(ctx context.Context, d desired) error {
+	var failed []error
+	for pod, grace := range d.expelled { // one that is being deleted gets a shorter grace period
+		failed = append(failed, r.writer().Delete(ctx, pod, client.GracePeriodSeconds(grace)))
+	}
+	for _, object := range d.delete {
+		if group, ok := object.(*unstructured.Unstructured); ok {
+			failed = append(failed, r.removeGroup(ctx, group))
+			continue
+		}
+		failed = append(failed, r.writer().Delete(ctx, object))
+	}
+	return errors.Join(failed...)
 }
 
 // writer writes the job's children.

@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/child"
@@ -161,17 +160,11 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (agai
 	if o.lacksServices() {
 		defer r.takeTurn(ctx)()
 	}
-	err = r.apply(ctx, o, d)
-	var refusal *child.Refusal
-	if errors.As(err, &refusal) && o.job.Status.State != mlv1.StateRunning {
-		d, err = refused(o, refusal.Reason, refusal.Message, refusal.Reason == reasons.InvalidSpec), nil
-	}
-	if err != nil {
-		return 0, false, err
-	}
-	if d.more {
+	failed := r.apply(ctx, o, d)
+	if failed == nil && d.more {
 		return time.Millisecond, true, nil
 	}
+	d = afterApply(o, d, failed)
 	hideSecrets(o.job, &d.status)
 	o.chargeCost(&d.status)
 	if o.priceUnread {
@@ -180,7 +173,11 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (agai
 	if err := r.report(ctx, o, &d); err != nil {
 		return 0, false, err
 	}
-	return d.again, false, nil
+	var refusal *child.Refusal
+	if errors.As(failed, &refusal) { // which the status tells, and a user must end
+		failed = nil
+	}
+	return d.again, false, failed
 }
 
 // forget drops what is kept in memory of a job that no longer exists, or is being deleted.

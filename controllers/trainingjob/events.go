@@ -41,6 +41,7 @@ func eventsOf(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) []reporting.
 		t.normal(reasons.EventStopping, "Stop", "%s: %s", ends.Reason, ends.Message)
 	}
 	t.workers(before, after)
+	t.children(before, after)
 	if before.State != after.State || before.Reason != after.Reason || before.RestartCount != after.RestartCount {
 		t.state(before, after)
 	}
@@ -128,6 +129,15 @@ func (t *teller) condition(before, after *mlv1.TrainingJobStatus, kind, action, 
 		t.warning(problem, action, "%s: %s", is.Reason, is.Message)
 	case was.Status == metav1.ConditionFalse:
 		t.normal(solved, action, "%s", is.Message)
+	}
+}
+
+// children tells what could not be written, unless that is the reason of the state, which is told.
+func (t *teller) children(before, after *mlv1.TrainingJobStatus) {
+	for _, is := range reporting.Changed(before.Conditions, after.Conditions) {
+		if is.Type == reasons.ConditionChildrenApplied && is.Status == metav1.ConditionFalse && is.Reason != after.Reason {
+			t.warning(is.Reason, "Write", "%s", is.Message)
+		}
 	}
 }
 

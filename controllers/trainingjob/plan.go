@@ -16,8 +16,10 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // overdue is how long after its grace period a pod is given up: the kubelet of its node no longer answers, and the
@@ -150,6 +152,25 @@ func (o *observed) findObstacle() (reason, message string) {
 		return reasons.GangNotServed, gang.NotServed(o.gang.scheduler)
 	}
 	return "", ""
+}
+
+// afterApply is the plan with what became of it: what could not be written is told, and keeps a job that does not run from starting.
+func afterApply(o observed, d desired, failed error) desired {
+	problem := child.ProblemOf(failed)
+	switch starts := len(d.apply) > 0 && d.status.State != mlv1.StateRunning; {
+	case problem != nil && starts:
+		d = refused(o, problem.Reason, problem.Message, problem.Reason == reasons.InvalidSpec)
+	case problem != nil:
+		d.lookAgain(retryRefused)
+	case failed != nil && d.more && o.job.Status.State != mlv1.StateRestarting: // an object of an earlier job of the name is in the way
+		p := planner{observed: o, desired: d}
+		p.setInitializing(reasons.WorkersStarting, failed.Error())
+		d = p.desired
+	}
+	if !isFinished(&d.status) || isFinished(&o.job.Status) {
+		reporting.SetChildrenApplied(&d.status.Conditions, o.job.Generation, o.now, failed)
+	}
+	return d
 }
 
 // refused is the plan after the API server refused an object: the job waits with the reason in its status or, when its

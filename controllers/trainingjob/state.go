@@ -204,6 +204,7 @@ func (p *planner) end(state mlv1.State, kind, reason, message string) {
 	p.condition(reasons.ConditionRunning, false, reason, message)
 	p.conclude(reasons.ConditionRestarting, reason, message)
 	p.conclude(reasons.ConditionStopping, reason, message)
+	meta.RemoveStatusCondition(&p.status.Conditions, reasons.ConditionChildrenApplied)
 	p.status.CompletionTime = ptr.To(metav1.NewTime(p.now))
 	if p.status.StartTime != nil {
 		p.status.Duration = p.now.Sub(p.status.StartTime.Time).Round(time.Second).String()

@@ -133,13 +133,10 @@ func (r *Reconciler) reconcile(ctx context.Context, queue *aiplatformv1alpha1.AI
 	d := plan(o, r.Settings)
 	m := o.memory
 	m.known, m.scaling = true, d.scaling
-	problem := r.apply(ctx, o, d, &m)
-	if _, passes := child.RetryAfter(problem); passes {
-		return 0, problem
-	}
-	again, err := r.report(ctx, o, d, problem, &m)
+	failed := r.apply(ctx, o, d, &m)
+	again, err := r.report(ctx, o, d, child.ProblemOf(failed), &m)
 	r.memories[client.ObjectKeyFromObject(queue)] = m
-	return again, cmp.Or(err, problem)
+	return again, cmp.Or(err, failed)
 }
 
 func (r *Reconciler) observe(ctx context.Context, queue *aiplatformv1alpha1.AIJobQueue) (observed, error) {

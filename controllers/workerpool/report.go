@@ -3,7 +3,6 @@ package workerpool
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,12 +27,12 @@ import (
 
 // report writes this controller's part of the status, and no other: the condition WorkersReady and status.workers. Without workers
 // it takes both away. It returns when to look again.
-func (r *Reconciler) report(ctx context.Context, o observed, d desired, problem error, m *memory) (again time.Duration, err error) {
+func (r *Reconciler) report(ctx context.Context, o observed, d desired, problem *child.Refusal, m *memory) (again time.Duration, err error) {
 	s := d.status
 	if problem != nil && o.queue.Spec.Workers != nil {
-		reason, message := reasons.PodCreationFailed, "The workers cannot be set up: "+problem.Error()
-		if refusal := (*child.Refusal)(nil); errors.As(problem, &refusal) && refusal.Reason == reasons.ObjectConflict {
-			reason, message = refusal.Reason, refusal.Message+"."
+		reason, message := reasons.PodCreationFailed, "The workers cannot be set up: "+problem.Message
+		if problem.Reason == reasons.ObjectConflict {
+			reason, message = problem.Reason, problem.Message+"."
 		}
 		s.condition = condition(o, metav1.ConditionFalse, reason, message)
 	}

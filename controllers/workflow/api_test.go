@@ -2,12 +2,14 @@ package workflow
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -128,6 +130,24 @@ func TestAPIAMistakeIsToldBeforeAnythingRuns(t *testing.T) {
 	patched = workflow.DeepCopy()
 	patched.Spec.Stages[1].Condition = ""
 	assert.ErrorContains(t, c.Patch(t.Context(), patched, client.MergeFrom(workflow)), "cannot be changed while the workflow runs")
+}
+
+func TestAPIAnAIJobThatCannotBeWrittenDoesNotFreezeTheStatus(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.agent("reader")
+	m := c.start(&crash.Cut{Method: http.MethodPost, Path: "/aijobs", Refused: true})
+	workflow := c.submit(worldOf(stage("read")))
+
+	c.reach(workflow, "told what cannot be written", func(s *aiplatformv1alpha1.AgentWorkflowStatus) bool {
+		return s.Run == 1 && meta.IsStatusConditionFalse(s.Conditions, reasons.ConditionChildrenApplied) && s.Stages[0].Message != ""
+	})
+	assert.Equal(t, aiplatformv1alpha1.WorkflowRunning, workflow.Status.Phase)
+	assert.Contains(t, workflow.Status.Stages[0].Message, "create AIJob ")
+	m.Heal()
+	c.reach(workflow, "told that all is written", func(s *aiplatformv1alpha1.AgentWorkflowStatus) bool {
+		return s.Stages[0].JobName != "" && meta.IsStatusConditionTrue(s.Conditions, reasons.ConditionChildrenApplied)
+	})
 }
 
 func TestAPIWhatTheAPIServerRefusesFailsTheStage(t *testing.T) {

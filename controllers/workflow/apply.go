@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -15,33 +16,33 @@ import (
 // retryRefused is when to try again what the API server refused and may accept later.
 const retryRefused = 30 * time.Second
 
-// refusals are those of the API server of the AIJobs of stages.
+// refusals say of stages why their AIJobs could not be created.
 type refusals map[aiplatformv1alpha1.StageName]*child.Refusal
 
 // apply does what the plan wants. Every step can be done again: a crash after any of them leads to the same. It returns the stages whose
-// AIJobs the API server refuses.
+// AIJobs could not be created, and the errors of all writes that the API server did not refuse.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (refusals, error) {
 	refused := refusals{}
+	var failed []error
 	for _, job := range d.stop {
-		if err := r.jobs().Merge(ctx, job, map[string]any{"spec": map[string]any{"cancel": true}}); err != nil {
-			return nil, err
-		}
+		failed = append(failed, r.jobs().Merge(ctx, job, map[string]any{"spec": map[string]any{"cancel": true}}))
 	}
 	for _, job := range d.create {
 		_, err := r.jobs().Create(ctx, o.workflow, job)
-		var refusal *child.Refusal
-		if errors.As(err, &refusal) {
-			refused[aiplatformv1alpha1.StageName(job.Labels[aiplatformv1alpha1.LabelStage])] = refusal
-		} else if err != nil {
-			return nil, err
+		if err == nil {
+			continue
 		}
+		var refusal *child.Refusal
+		if !errors.As(err, &refusal) {
+			failed = append(failed, err)
+			refusal = cmp.Or(child.ProblemOf(err), &child.Refusal{Reason: reasons.WriteFailed, Message: err.Error()})
+		}
+		refused[aiplatformv1alpha1.StageName(job.Labels[aiplatformv1alpha1.LabelStage])] = refusal
 	}
 	for _, job := range d.remove {
-		if err := r.jobs().Delete(ctx, job, client.DisableReadYourWritesConsistency); err != nil {
-			return nil, err
-		}
+		failed = append(failed, r.jobs().Delete(ctx, job, client.DisableReadYourWritesConsistency))
 	}
-	return refused, nil
+	return refused, errors.Join(failed...)
 }
 
 func (r *Reconciler) jobs() child.Writer { return child.Writer{Client: r.Client, Direct: r.Direct} }

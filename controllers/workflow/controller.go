@@ -14,6 +14,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
+	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
 // Reconciler runs AgentWorkflows.
@@ -46,13 +47,11 @@ func (r *Reconciler) reconcile(ctx context.Context, workflow *aiplatformv1alpha1
 		return 0, err
 	}
 	d := plan(o)
-	refused, err := r.apply(ctx, o, d)
-	if err != nil {
-		return 0, err
-	}
+	refused, failed := r.apply(ctx, o, d)
 	addRefused(o, &d, refused)
+	reporting.SetChildrenApplied(&d.status.Conditions, workflow.Generation, o.now, failed)
 	if err := r.report(ctx, o, &d.status); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	return d.again, nil
+	return d.again, failed
 }

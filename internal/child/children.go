@@ -67,7 +67,7 @@ func (w Writer) existing(ctx context.Context, owner, child client.Object) (clien
 	found := child.DeepCopyObject().(client.Object)
 	err := w.Direct.Get(ctx, client.ObjectKeyFromObject(child), found)
 	if apierrors.IsNotFound(err) {
-		return nil, ErrLeftover
+		return nil, w.leftover(child)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", w.describe(child), err)
@@ -80,7 +80,7 @@ func (w Writer) existing(ctx context.Context, owner, child client.Object) (clien
 func (w Writer) Check(owner, child, existing client.Object) error {
 	if metav1.IsControlledBy(existing, owner) {
 		if existing.GetDeletionTimestamp() != nil {
-			return ErrLeftover
+			return w.leftover(existing)
 		}
 		return nil
 	}
@@ -90,10 +90,14 @@ func (w Writer) Check(owner, child, existing client.Object) error {
 		return nil
 	}
 	if of != nil && of.Kind == w.kindOf(owner) && of.Name == owner.GetName() {
-		return ErrLeftover
+		return w.leftover(existing)
 	}
 	return &Refusal{Reason: reasons.ObjectConflict, Message: fmt.Sprintf(
 		"%s exists and does not belong to this %s: delete or rename it, or give the %[2]s another name", w.describe(existing), w.kindOf(owner))}
+}
+
+func (w Writer) leftover(object client.Object) error {
+	return fmt.Errorf("%s: %w", w.describe(object), ErrLeftover)
 }
 
 // Delete deletes the object that was seen, not one of the same name that came after it, and what it owns in the background. It does not

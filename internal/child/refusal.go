@@ -2,12 +2,14 @@ package child
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
 // Refusal is what keeps an object from being created until a user or an administrator changes something.
@@ -19,6 +21,28 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string { return r.Message }
+
+// ProblemOf is what a status says of a write that failed, or of the first such of errors that are joined: what the API server refuses, or
+// WriteFailed. It is nil for errors that pass by themselves: see RetryAfter.
+func ProblemOf(err error) *Refusal {
+	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the errors are looked at one by one
+		for _, one := range several.Unwrap() {
+			if found := ProblemOf(one); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+	var refusal *Refusal
+	_, passes := RetryAfter(err)
+	switch {
+	case err == nil || passes:
+		return nil
+	case errors.As(err, &refusal):
+		return refusal
+	}
+	return &Refusal{reasons.WriteFailed, redact.Text(err.Error()) + "; it is tried again"}
+}
 
 // Permanent says whether only another spec helps.
 func (r *Refusal) Permanent() bool {

@@ -40,7 +40,10 @@ func Result(again time.Duration, err error) (ctrl.Result, error) {
 	if retry, ok := child.RetryAfter(err); ok {
 		again, err = Sooner(again, retry), nil
 	}
-	return ctrl.Result{RequeueAfter: again}, err
+	if err != nil { // which has its own backoff
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
 }
 
 // Doubled is the first of a row of waits, doubled with each that came before, and no longer than the longest.

@@ -7,6 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 )
 
 // longestMessage is what the API takes as the message of a condition, in bytes.
@@ -21,6 +24,18 @@ func Set(conditions *[]metav1.Condition, generation int64, now time.Time, kind s
 		Type: kind, Status: is, Reason: reason, Message: message, ObservedGeneration: generation,
 		LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
 	})
+}
+
+// SetChildrenApplied says in the conditions whether the children of an object could be written; failed is the error of that. Nothing is
+// said until one could not, nor of errors that pass by themselves.
+func SetChildrenApplied(conditions *[]metav1.Condition, generation int64, now time.Time, failed error) {
+	problem := child.ProblemOf(failed)
+	switch {
+	case problem != nil:
+		Set(conditions, generation, now, reasons.ConditionChildrenApplied, metav1.ConditionFalse, problem.Reason, problem.Message)
+	case failed == nil && meta.IsStatusConditionFalse(*conditions, reasons.ConditionChildrenApplied):
+		Set(conditions, generation, now, reasons.ConditionChildrenApplied, metav1.ConditionTrue, reasons.Ready, "all objects could be written")
+	}
 }
 
 // Changed are the conditions that are new, or whose status or reason changed.

@@ -316,7 +316,8 @@ type AIJobStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=3,displayName="Message",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Message string `json:"message,omitempty"`
 
-	// conditions are Ready, Queued, Scheduled, Complete and Failed, each with a reason and a message.
+	// conditions are Ready, Queued, Scheduled, Complete and Failed, each with a reason and a message. ChildrenApplied is False
+	// while an object of the job cannot be written.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

@@ -4,6 +4,7 @@ package crash
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,6 +31,8 @@ type Cut struct {
 	Skip int
 	// Sent says that the API server gets the write.
 	Sent bool
+	// Refused says that the manager does not crash: each write that matches is answered by an internal error, until Heal.
+	Refused bool
 }
 
 func (c *Cut) matches(request *http.Request) bool {
@@ -57,6 +60,9 @@ func (t *Traffic) Wrap(next http.RoundTripper) http.RoundTripper {
 		if request.Method == http.MethodGet || strings.Contains(request.URL.Path, "/events") {
 			return next.RoundTrip(request)
 		}
+		if t.refuses(request) {
+			return internalError(request), nil
+		}
 		lose, send := t.write(request)
 		if !lose {
 			return next.RoundTrip(request)
@@ -68,6 +74,28 @@ func (t *Traffic) Wrap(next http.RoundTripper) http.RoundTripper {
 		}
 		return nil, errCrashed
 	})
+}
+
+func (t *Traffic) refuses(request *http.Request) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.Cut != nil && t.Cut.Refused && t.Cut.matches(request)
+}
+
+// Heal lets all writes pass that were refused.
+func (t *Traffic) Heal() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Cut = nil
+}
+
+// internalError is the answer of an API server whose webhook does not work.
+func internalError(request *http.Request) *http.Response {
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"the webhook does not answer"}`
+	return &http.Response{
+		StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(status)), Request: request,
+	}
 }
 
 func (t *Traffic) write(request *http.Request) (lose, send bool) {
