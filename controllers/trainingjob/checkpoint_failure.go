@@ -15,7 +15,7 @@ import (
 const exitNoCheckpoint = 65
 
 // restoreEnd says why the init container that restores a checkpoint failed; nil when it did not. The training has not begun then.
-func restoreEnd(pod *corev1.Pod, worker string) *podend.End {
+func restoreEnd(pod *corev1.Pod, worker string, secrets []string) *podend.End {
 	ended := agentState(pod, report.RestoreContainer).Terminated
 	if ended == nil || ended.ExitCode == 0 || ended.ExitCode == podend.ExitTerminated && workerProgram.WasDeleted(pod) {
 		return nil
@@ -27,9 +27,7 @@ func restoreEnd(pod *corev1.Pod, worker string) *podend.End {
 			words = last.Problem.Message
 		}
 	}
-	if words != "" {
-		words = ": " + clip(words, maxMessage)
-	}
+	words = podend.Suffix(podend.WhatFailed(words, secrets...))
 	if ended.ExitCode == exitNoCheckpoint {
 		return &podend.End{
 			Reason: reasons.CheckpointNotFound, ExitCode: ended.ExitCode, // other codes are not the training's, which the failure policy names

@@ -25,7 +25,7 @@ func (p *planner) planElastic(pods []*corev1.Pod) {
 	members := membersOf(pods, p.job.Spec.NumWorkers)
 	var found *failure
 	if slices.ContainsFunc(members, podend.HasFailed) || len(pods) == 0 {
-		found = findFailure(p.workers, members)
+		found = findFailure(p.workers, members, plainSecrets(p.job)...)
 	}
 	if found != nil {
 		if found = p.blame(found, members); found == nil {
@@ -126,7 +126,7 @@ func (p *planner) countFailures(pods []*corev1.Pod) *outcome {
 		if index, ok := indexOf(pod); !ok || index >= p.job.Spec.NumWorkers || !isEnding(pod) || workerProgram.ExitCode(pod) == podend.ExitPeerLost {
 			continue
 		}
-		if how := p.blameNotice(podFailure(pod)); !how.Lost {
+		if how := p.blameNotice(podFailure(pod, plainSecrets(p.job)...)); !how.Lost {
 			failures = append(failures, *how)
 		}
 	}

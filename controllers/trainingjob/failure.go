@@ -58,7 +58,7 @@ type failure struct {
 // status is the failure as it stands in the status.
 func (f failure) status(now time.Time) *mlv1.FailureStatus {
 	last := &mlv1.FailureStatus{
-		Reason: f.Reason, PodName: f.pod, NodeName: f.node, Counted: !f.Lost, Time: ptr.To(metav1.NewTime(now)),
+		Reason: f.Reason, PodName: f.pod, NodeName: f.node, Counted: !f.Lost, Time: ptr.To(metav1.NewTime(now)), Output: f.Output,
 	}
 	if replica, err := strconv.ParseInt(f.replica, 10, 32); err == nil {
 		last.Worker = ptr.To(int32(replica))
@@ -76,12 +76,12 @@ func (f failure) lostTo(reason, detail string) *failure {
 }
 
 // findFailure says what made the attempt fail; nil when it did not. Workers that only ended because their peer was gone, or because they
-// were stopped then, are not the cause.
-func findFailure(workers *batchv1.Job, pods []*corev1.Pod) *failure {
+// were stopped then, are not the cause. Known secrets are not repeated.
+func findFailure(workers *batchv1.Job, pods []*corev1.Pod, secrets ...string) *failure {
 	if !slices.ContainsFunc(pods, podend.HasFailed) {
 		return jobFailure(workers)
 	}
-	return podFailure(workerProgram.Cause(only(pods, isEnding)))
+	return podFailure(workerProgram.Cause(only(pods, isEnding)), secrets...)
 }
 
 // causeMayFollow is how long to wait for the end of another worker before those that failed are judged; 0 for not at all.
@@ -99,11 +99,11 @@ func failureOf(pod *corev1.Pod) failure {
 }
 
 // podFailure says how a pod failed or was lost.
-func podFailure(pod *corev1.Pod) *failure {
+func podFailure(pod *corev1.Pod, secrets ...string) *failure {
 	found := failureOf(pod)
-	found.End = workerProgram.EndOf(pod, found.worker)
+	found.End = workerProgram.EndOf(pod, found.worker, secrets...)
 	if reason, _ := workerProgram.Loss(pod); reason == "" {
-		if end := restoreEnd(pod, found.worker); end != nil {
+		if end := restoreEnd(pod, found.worker, secrets); end != nil {
 			found.End = *end
 		}
 	}

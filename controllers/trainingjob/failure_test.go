@@ -229,19 +229,29 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 				test.workers = workers
 			}
 			assert.Empty(t, cmp.Diff(test.want, findFailure(test.workers, test.pods), cmp.AllowUnexported(failure{}),
-				cmpopts.IgnoreFields(failure{}, "worker", "replica", "pod", "node")))
+				cmpopts.IgnoreFields(failure{}, "worker", "replica", "pod", "node"), cmpopts.IgnoreFields(podend.End{}, "Output")))
 		})
 	}
 }
 
-func TestLastWordsAreBounded(t *testing.T) {
-	workers := builders.Workers(builders.TrainingJob("bert").Obj()).Obj()
-	log := strings.Repeat("ä", 5000) + "the end"
+// A status with a traceback in it has it once.
+func TestATracebackStandsInTheStatusOnce(t *testing.T) {
+	const traceback = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\nRuntimeError: no GPU with key mysecretvalue"
+	job := runningJob(t, builders.TrainingJob("bert").Workers(2).BackoffLimit(1).Spec(func(spec *mlv1.TrainingJobSpec) {
+		spec.Env = []corev1.EnvVar{{Name: "API_KEY", Value: "mysecretvalue"}}
+	}))
+	for attempt := range 2 {
+		workers := builders.Workers(job).Attempt(attempt).Obj()
+		job.Status = plan(see(job, workers, builders.Pod(workers, 0).Failed(1).Saying(traceback).Obj())).status
 
-	found := findFailure(workers, []*corev1.Pod{builders.Pod(workers, 0).Failed(1).Saying(log).Obj()})
-
-	assert.True(t, strings.HasSuffix(found.Message, "the end"), "the end of a log says more than its beginning")
-	assert.Less(t, len([]rune(found.Message)), 1024+100)
+		assert.Contains(t, job.Status.FailureReason, "RuntimeError: no GPU with key ***")
+		assert.NotContains(t, job.Status.FailureReason, "\n")
+		for _, condition := range job.Status.Conditions {
+			assert.NotContains(t, condition.Message, "Traceback", condition.Type)
+		}
+		assert.Equal(t, strings.Replace(traceback, "mysecretvalue", "***", 1), job.Status.LastFailure.Output)
+	}
+	assert.Equal(t, mlv1.StateFailed, job.Status.State)
 }
 
 func TestJudge(t *testing.T) {

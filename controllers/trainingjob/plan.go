@@ -259,7 +259,7 @@ func (p *planner) planAttempt() {
 		p.planElastic(pods)
 		return
 	}
-	if found := findFailure(p.workers, pods); found != nil {
+	if found := findFailure(p.workers, pods, plainSecrets(p.job)...); found != nil {
 		if found = p.blame(found, pods); found != nil {
 			p.planFailure(*found)
 		}

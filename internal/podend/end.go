@@ -22,10 +22,12 @@ type End struct {
 	ExitCode int32
 	// Lost says that the pod was lost, and its program did not fail.
 	Lost bool
+	// Output is the end of what a program that failed wrote last, without secrets; the message has only the line that says what failed.
+	Output string
 }
 
-// EndOf says why a pod that has failed did so. Who names the pod in the message.
-func (p *Program) EndOf(pod *corev1.Pod, who string) End {
+// EndOf says why a pod that has failed did so. Who names the pod in the message. Known secrets are not repeated.
+func (p *Program) EndOf(pod *corev1.Pod, who string, secrets ...string) End {
 	if reason, detail := p.Loss(pod); reason != "" {
 		return p.LossOf(reason, who, detail)
 	}
@@ -41,8 +43,9 @@ func (p *Program) EndOf(pod *corev1.Pod, who string) End {
 		return p.end(reasons.ProgramFailed, who+" failed: "+why)
 	}
 	reason, how := classify(ended)
-	found := p.end(reason, who+" "+how+p.lastWords(ended))
-	found.ExitCode = ended.ExitCode
+	words := p.lastWords(ended)
+	found := p.end(reason, who+" "+how+Suffix(WhatFailed(words, secrets...)))
+	found.ExitCode, found.Output = ended.ExitCode, lastOutput(words, secrets)
 	return found
 }
 

@@ -71,42 +71,42 @@ func TestEndOf(t *testing.T) {
 		pod  *corev1.Pod
 		want podend.End
 	}{
-		"the program fails": {pod("a", exit(1, 0)), podend.End{reasons.ProgramFailed, "pod a on node n1 ended with exit code 1: bye", 1, false}},
+		"the program fails": {pod("a", exit(1, 0)), podend.End{reasons.ProgramFailed, "pod a on node n1 ended with exit code 1: bye", 1, false, "bye"}},
 		"a signal kills it": {pod("a", exit(139, 0)),
-			podend.End{reasons.ProgramKilled, "pod a on node n1 was killed by signal 11 (exit code 139): bye", 139, false}},
+			podend.End{reasons.ProgramKilled, "pod a on node n1 was killed by signal 11 (exit code 139): bye", 139, false, "bye"}},
 		"it uses too much memory": {pod("a", exit(137, 0, "OOMKilled")), podend.End{reasons.OutOfMemory,
-			"pod a on node n1 was killed for using more memory than its limit (exit code 137): bye; raise the limit", 137, false}},
+			"pod a on node n1 was killed for using more memory than its limit (exit code 137): bye; raise the limit", 137, false, "bye"}},
 		"it cannot be started": {pod("a", exit(128, 0, "StartError")),
-			podend.End{reasons.ContainerStartFailed, "pod a on node n1 could not start its program (exit code 128): bye", 128, false}},
+			podend.End{reasons.ContainerStartFailed, "pod a on node n1 could not start its program (exit code 128): bye", 128, false, "bye"}},
 		"it lost a peer": {pod("a", exit(75, 0)), podend.End{reasons.PeerLost,
-			"pod a on node n1 ended with exit code 75 after it lost contact to another pod of the job: bye", 75, false}},
+			"pod a on node n1 ended with exit code 75 after it lost contact to another pod of the job: bye", 75, false, "bye"}},
 		"a user deletes the pod": {pod("a", deleted(0, time.Minute), exit(143, time.Second)),
-			podend.End{reasons.PodDeleted, "pod a on node n1 was deleted", 0, true}},
+			podend.End{reasons.PodDeleted, "pod a on node n1 was deleted", 0, true, ""}},
 		"the grace period of a deleted pod ends": {pod("a", deleted(0, time.Minute), exit(137, time.Minute)),
-			podend.End{reasons.PodDeleted, "pod a on node n1 was deleted", 0, true}},
+			podend.End{reasons.PodDeleted, "pod a on node n1 was deleted", 0, true, ""}},
 		"a deleted pod runs out of memory": {pod("a", deleted(0, time.Minute), exit(137, time.Second, "OOMKilled")), podend.End{reasons.OutOfMemory,
-			"pod a on node n1 was killed for using more memory than its limit (exit code 137): bye; raise the limit", 137, false}},
+			"pod a on node n1 was killed for using more memory than its limit (exit code 137): bye; raise the limit", 137, false, "bye"}},
 		"a deleted pod fails on its own": {pod("a", deleted(0, time.Minute), exit(3, time.Second)),
-			podend.End{reasons.ProgramFailed, "pod a on node n1 ended with exit code 3: bye", 3, false}},
+			podend.End{reasons.ProgramFailed, "pod a on node n1 ended with exit code 3: bye", 3, false, "bye"}},
 		"it had failed before it was deleted": {pod("a", deleted(time.Minute, time.Minute), exit(143, 0)),
-			podend.End{reasons.ProgramKilled, "pod a on node n1 was killed by signal 15 (exit code 143): bye", 143, false}},
+			podend.End{reasons.ProgramKilled, "pod a on node n1 was killed by signal 15 (exit code 143): bye", 143, false, "bye"}},
 		"eviction through the API": {pod("a", failed, disrupted("EvictionByEvictionAPI", "drained")), podend.End{reasons.Evicted,
-			"pod a on node n1 was evicted through the API, as kubectl drain does: EvictionByEvictionAPI: drained; add a PodDisruptionBudget", 0, true}},
+			"pod a on node n1 was evicted through the API, as kubectl drain does: EvictionByEvictionAPI: drained; add a PodDisruptionBudget", 0, true, ""}},
 		"a pod with a higher priority": {pod("a", failed, disrupted("PreemptionByScheduler", "")), podend.End{reasons.PodPreempted,
-			"pod a on node n1 was preempted for a pod with a higher priority: PreemptionByScheduler", 0, true}},
+			"pod a on node n1 was preempted for a pod with a higher priority: PreemptionByScheduler", 0, true, ""}},
 		"a loss counts before an exit code": {pod("a", exit(1, 0), disrupted("DeletionByPodGC", "")), podend.End{reasons.NodeLost,
-			"pod a on node n1 was lost with its node: DeletionByPodGC", 0, true}},
+			"pod a on node n1 was lost with its node: DeletionByPodGC", 0, true, ""}},
 		"node pressure": {pod("a", because("Evicted", "The node was low on resource: memory.")), podend.End{reasons.NodePressure,
-			"pod a on node n1 was evicted by the kubelet because its node was short of a resource: Evicted: The node was low on resource: memory.", 0, true}},
+			"pod a on node n1 was evicted by the kubelet because its node was short of a resource: Evicted: The node was low on resource: memory.", 0, true, ""}},
 		"the pod's own storage limit": {pod("a", because("Evicted", "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi.")),
 			podend.End{reasons.StorageLimitExceeded, "pod a on node n1 was evicted: ephemeral-storage limit exceeded: " +
-				"Pod ephemeral local storage usage exceeds the total limit of containers 1Mi.", 0, false}},
+				"Pod ephemeral local storage usage exceeds the total limit of containers 1Mi.", 0, false, ""}},
 		"graceful shutdown of the node": {pod("a", because("Terminated", "Pod was terminated in response to imminent node shutdown.")),
 			podend.End{reasons.NodeShutdown, "pod a on node n1 was stopped because its node was shut down: Terminated: " +
-				"Pod was terminated in response to imminent node shutdown.", 0, true}},
+				"Pod was terminated in response to imminent node shutdown.", 0, true, ""}},
 		"the kubelet does not accept the pod": {pod("a", because("OutOfcpu", "Node didn't have enough resource: cpu")), podend.End{reasons.NodeRefused,
-			"pod a on node n1 was refused by the kubelet of its node: OutOfcpu: Node didn't have enough resource: cpu", 0, true}},
-		"nothing is known": {pod("a", because("", "")), podend.End{reasons.ProgramFailed, "pod a on node n1 failed: no container ended", 0, false}},
+			"pod a on node n1 was refused by the kubelet of its node: OutOfcpu: Node didn't have enough resource: cpu", 0, true, ""}},
+		"nothing is known": {pod("a", because("", "")), podend.End{reasons.ProgramFailed, "pod a on node n1 failed: no container ended", 0, false, ""}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -117,13 +117,46 @@ func TestEndOf(t *testing.T) {
 	}
 }
 
-func TestLastWordsAreBounded(t *testing.T) {
+func TestWhatFailed(t *testing.T) {
+	const traceback = `Traceback (most recent call last):
+  File "train.py", line 12, in <module>
+    main()
+RuntimeError: CUDA error: out of memory
+[W123 ProcessGroupNCCL.cpp:1] destroy_process_group() was not called
+`
+	for name, test := range map[string]struct {
+		output, want string
+		secrets      []string
+	}{
+		"a traceback with a warning after it": {output: traceback, want: "RuntimeError: CUDA error: out of memory"},
+		"the rank in front":                   {output: "[rank0]: Traceback\n[rank0]: torch.OutOfMemoryError: no memory\n", want: "[rank0]: torch.OutOfMemoryError: no memory"},
+		"torchrun": {
+			output: "ValueError: no data\n  raise ChildFailedError(\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n=====\nerror_file: <N/A>\n",
+			want:   "ValueError: no data",
+		},
+		"a panic":           {output: "panic: nil map\n\ngoroutine 1 [running]:\nmain.main()", want: "panic: nil map"},
+		"no error is named": {output: "epoch 1\nno such file: train.py\n\n", want: "no such file: train.py"},
+		"nothing":           {},
+		"a long line":       {output: "ValueError: " + strings.Repeat("ü", 2000), want: "ValueError: " + strings.Repeat("ü", 285) + "..."},
+		"a secret where the line is cut": {
+			output: "ValueError: " + strings.Repeat("ü", 280) + " mysecretvalue", secrets: []string{"mysecretvalue"},
+			want: "ValueError: " + strings.Repeat("ü", 280) + " ***",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, test.want, podend.WhatFailed(test.output, test.secrets...))
+		})
+	}
+}
+
+func TestTheMessageHasOneLineAndTheOutputTheRest(t *testing.T) {
 	long := pod("a", exit(1, 0))
-	long.Status.ContainerStatuses[0].State.Terminated.Message = strings.Repeat("ü", 2000) + "the end\n"
-	message := program.EndOf(long, "pod a").Message
-	assert.True(t, strings.HasPrefix(message, "pod a ended with exit code 1: ... üü"), message)
-	assert.True(t, strings.HasSuffix(message, "üthe end"), message)
-	assert.Less(t, len([]rune(message)), 1100)
+	long.Status.ContainerStatuses[0].State.Terminated.Message = strings.Repeat("ü", 3000) + " with mysecretvalue\nKeyError: 'loss'\n"
+	end := program.EndOf(long, "pod a", "mysecretvalue")
+	assert.Equal(t, "pod a ended with exit code 1: KeyError: 'loss'", end.Message)
+	assert.True(t, strings.HasPrefix(end.Output, "...ü"), end.Output)
+	assert.True(t, strings.HasSuffix(end.Output, "ü with ***\nKeyError: 'loss'"), end.Output)
+	assert.Len(t, []rune(end.Output), 2048)
 }
 
 func TestCause(t *testing.T) {

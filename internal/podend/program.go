@@ -24,9 +24,6 @@ const (
 	ExitTerminated = 143
 )
 
-// longestWords bounds what is repeated of a termination message, in characters.
-const longestWords = 1024
-
 // Program describes the container in which a pod's program runs. Other containers of the pod only serve it.
 type Program struct {
 	// Container is its name.
@@ -109,16 +106,4 @@ func Suffix(text string) string {
 		return ""
 	}
 	return ": " + text
-}
-
-// lastWords formats the tail of a termination message as the end of a message.
-func (p *Program) lastWords(ended *corev1.ContainerStateTerminated) string {
-	words := strings.TrimSpace(ended.Message)
-	if p.LastWords != nil {
-		words = strings.TrimSpace(p.LastWords(words))
-	}
-	if runes := []rune(words); len(runes) > longestWords {
-		words = "... " + string(runes[len(runes)-longestWords:])
-	}
-	return Suffix(words)
 }

@@ -19,6 +19,10 @@ type FailureStatus struct {
 	// exitCode of the worker's container; absent when none ended. Codes above 128 stand for signals.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 
+	// output is the end of what the worker's container wrote last, for example a traceback, without the secrets that can be known as such: its
+	// termination message or, without one, the end of its log; at most 2048 characters.
+	Output string `json:"output,omitempty"`
+
 	// counted says whether it counts against backoffLimit. Losses to preemption, eviction or a node do not.
 	Counted bool `json:"counted"`
 

@@ -76,11 +76,12 @@ type TrainingJobStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=17,displayName="Duration",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Duration string `json:"duration,omitempty"`
 
-	// failureReason says what went wrong last: which worker, with which exit code or signal, and its last words.
+	// failureReason says in one line what went wrong last: which worker, with which exit code or signal, and the line of its last output that
+	// says what failed.
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=12,displayName="What went wrong last",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	FailureReason string `json:"failureReason,omitempty"`
 
-	// lastFailure is what failureReason says, in parts for programs.
+	// lastFailure is what failureReason says, in parts for programs, with the last output of the worker.
 	LastFailure *FailureStatus `json:"lastFailure,omitempty"`
 
 	// best is the best value so far of the metric that successPolicy watches; absent without a successPolicy.
