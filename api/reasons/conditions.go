@@ -19,7 +19,8 @@ const (
 
 	// ConditionAdmitted of a TrainingJob is True once it may use its resources.
 	ConditionAdmitted = "Admitted"
-	// ConditionInitialized of a TrainingJob is True once all workers run; until then its message says what is waited for.
+	// ConditionInitialized of a TrainingJob is True once all workers run; until then its message says what is waited for, and at the end
+	// of the job how it ended.
 	ConditionInitialized = "Initialized"
 	// ConditionRunning of a TrainingJob is True while all workers run.
 	ConditionRunning = "Running"

@@ -85,6 +85,8 @@ const (
 
 // Starting and running.
 const (
+	// SchedulerSilent: no scheduler has looked at a pod for a minute.
+	SchedulerSilent = "SchedulerSilent"
 	// WorkersStarting: pods are being created or started.
 	WorkersStarting = "WorkersStarting"
 	// WorkersRunning: all workers of a TrainingJob run.

@@ -67,7 +67,7 @@ func TestAPIAJobRunsToItsEnd(t *testing.T) {
 	assert.Equal(t, map[string]string{"answer": "42"}, run.Status.Outputs)
 	assert.Equal(t, int32(0), *run.Status.ExitCode)
 	assert.Equal(t, map[string]string{
-		"Ready": "True Completed", "Queued": "False Completed", "Scheduled": "True AdmittedByQueue", "Complete": "True Completed",
+		"Ready": "True Completed", "Queued": "False Completed", "Scheduled": "True Completed", "Complete": "True Completed",
 	}, conditions(run.Status))
 	c.tells(m, "Normal Scheduled the pod is being started on node a", "Normal Running", "Normal Completed")
 	c.until("three figures, and one for each of the four ways to end", func() bool {

@@ -22,7 +22,7 @@ var conditionsOf = map[aiplatformv1alpha1.AIJobPhase]struct{ are, areNot []strin
 	aiplatformv1alpha1.AIJobScheduled:  {[]string{reasons.ConditionScheduled}, []string{reasons.ConditionQueued, reasons.ConditionReady}},
 	aiplatformv1alpha1.AIJobRunning:    {[]string{reasons.ConditionReady}, nil},
 	aiplatformv1alpha1.AIJobRetrying:   {nil, []string{reasons.ConditionScheduled, reasons.ConditionReady}},
-	aiplatformv1alpha1.AIJobSucceeded:  {[]string{reasons.ConditionComplete, reasons.ConditionReady}, []string{reasons.ConditionQueued}},
+	aiplatformv1alpha1.AIJobSucceeded:  {[]string{reasons.ConditionComplete, reasons.ConditionReady, reasons.ConditionScheduled}, []string{reasons.ConditionQueued}},
 	aiplatformv1alpha1.AIJobCancelled:  {nil, []string{reasons.ConditionQueued, reasons.ConditionScheduled, reasons.ConditionReady}},
 	aiplatformv1alpha1.AIJobFailed:     failed,
 	aiplatformv1alpha1.AIJobDeadLetter: failed,

@@ -44,6 +44,8 @@ func delayOf(pod *corev1.Pod, since time.Time) delay {
 		why := ""
 		if refused := podend.SchedulingRefused(pod); refused != nil {
 			why = podend.Suffix(refused.Message)
+		} else if !podend.SchedulerDue(pod).IsZero() {
+			why = podend.Suffix(podend.SilentScheduler(pod))
 		}
 		message := fmt.Sprintf("%s was not bound to its node within %s%s", who, bindPatience, why)
 		return delay{end: lossOf(reasons.Unschedulable, message), due: since.Add(bindPatience)}

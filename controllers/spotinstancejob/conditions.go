@@ -56,6 +56,22 @@ func (p *planner) unschedulable() []*corev1.Pod {
 	return list
 }
 
+// silent is a pod that no scheduler has looked at in time; nil for none.
+func (p *planner) silent() *corev1.Pod {
+	for _, r := range p.replicas {
+		for _, pod := range r.live() {
+			switch due := podend.SchedulerDue(pod); {
+			case due.IsZero():
+			case p.now.Before(due):
+				p.lookAgain(due.Sub(p.now))
+			default:
+				return pod
+			}
+		}
+	}
+	return nil
+}
+
 // unplaced are the replicas without a node that have not failed.
 func (p *planner) unplaced() []string {
 	var list []string
@@ -88,6 +104,10 @@ func (p *planner) setCapacity(status *spotv1alpha1.SpotInstanceJobStatus) {
 		set(metav1.ConditionUnknown, reasons.Suspended, "scheduling paused: spec.jobTemplate.spec.suspend is true")
 	case len(unplaced) == 0:
 		set(metav1.ConditionTrue, reasons.ReplicasPlaced, "every replica has a node")
+	case p.silent() != nil:
+		pod := p.silent()
+		set(metav1.ConditionFalse, reasons.SchedulerSilent, fmt.Sprintf("pod %s of %s: %s, or correct schedulerName in spec.jobTemplate",
+			pod.Name, who, podend.SilentScheduler(pod)))
 	case len(waiting) == 0:
 		set(metav1.ConditionFalse, reasons.ReplicasStarting, "the pod of "+who+" is not placed yet")
 	case ref == nil:

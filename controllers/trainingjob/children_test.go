@@ -47,7 +47,7 @@ func TestDrift(t *testing.T) {
 func TestTheCacheHoldsOnlyWhatIsRead(t *testing.T) {
 	job := builders.TrainingJob("bert").Obj()
 	workers := builders.Workers(job).Obj()
-	pod := builders.Pod(workers, 0).Running().Obj()
+	pod := builders.Pod(workers, 0).Unseen("").Running().Obj()
 	want := pod.DeepCopy()
 	pod.Annotations["other"] = "x"
 	pod.Spec.Containers = []corev1.Container{{Name: "trainer"}}

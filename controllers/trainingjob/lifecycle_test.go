@@ -120,7 +120,7 @@ func TestAPIAJobTrainsToItsEnd(t *testing.T) {
 	done := c.await(job, "Completed", state(mlv1.StateCompleted))
 
 	assert.Empty(t, cmp.Diff(conditions{
-		"Admitted": admitted, "CheckpointReady": "True StorageReady", "Initialized": "True WorkersRunning",
+		"Admitted": admitted, "CheckpointReady": "True StorageReady", "Initialized": "True TrainingCompleted",
 		"Running": "False TrainingCompleted", "Complete": "True TrainingCompleted",
 	}, outlineOf(desired{status: done.Status}).Conditions))
 	assert.Equal(t, mlv1.PhaseSucceeded, done.Status.Phase)

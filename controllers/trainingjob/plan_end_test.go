@@ -26,7 +26,7 @@ func TestCompletion(t *testing.T) {
 		return outline{
 			State: mlv1.StateCompleted, Reason: reason, Workers: mlv1.WorkersStatus{Total: 2, Succeeded: 2},
 			Conditions: conditions{
-				"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "False " + reason, "Complete": "True " + reason,
+				"Admitted": admitted, "Initialized": "True " + reason, "Running": "False " + reason, "Complete": "True " + reason,
 			},
 		}
 	}
@@ -105,7 +105,7 @@ func TestTheStatusOfACompletedJobTellsAll(t *testing.T) {
 		Conditions: []metav1.Condition{
 			condition("Admitted", "AdmittedUnqueued", "admitted at once because the job names no queue", "True", noon, 2),
 			condition("CheckpointReady", "StorageReady", "checkpoints are kept on the claim bert-checkpoints", "True", noon, 2),
-			condition("Initialized", "WorkersRunning", "all 1 workers run", "True", noon, 1),
+			condition("Initialized", "TrainingCompleted", ended, "True", noon, 2),
 			condition("Running", "TrainingCompleted", ended, "False", end, 2),
 			condition("Complete", "TrainingCompleted", ended, "True", end, 2),
 		},
@@ -163,7 +163,7 @@ func TestDeadline(t *testing.T) {
 		ended := plan(saved)
 		want := exceeded
 		want.Conditions = conditions{
-			"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "False DeadlineExceeded", "Failed": "True DeadlineExceeded",
+			"Admitted": admitted, "Initialized": "True DeadlineExceeded", "Running": "False DeadlineExceeded", "Failed": "True DeadlineExceeded",
 			"Stopping": "False DeadlineExceeded", "CheckpointReady": "True StorageReady",
 		}
 		lookingLike(t, want, ended)
@@ -189,7 +189,7 @@ func TestDeadline(t *testing.T) {
 		want.Restarts = 1
 		want.Workers.Failed = 1
 		want.Conditions = conditions{
-			"Admitted": admitted, "Initialized": "False ProgramFailed", "Running": "False DeadlineExceeded", "Failed": "True DeadlineExceeded",
+			"Admitted": admitted, "Initialized": "False DeadlineExceeded", "Running": "False DeadlineExceeded", "Failed": "True DeadlineExceeded",
 			"Restarting": "False DeadlineExceeded",
 		}
 		lookingLike(t, want, plan(see(job, nil).after(100*time.Second)))

@@ -207,7 +207,7 @@ func TestFailuresThatEndTheJob(t *testing.T) {
 				State: mlv1.StateFailed, Reason: test.reason, FailureReason: test.message,
 				Workers: mlv1.WorkersStatus{Total: 2, Failed: 1},
 				Conditions: conditions{
-					"Admitted": admitted, "Initialized": "True WorkersRunning", "Running": "False " + test.reason, "Failed": "True " + test.reason,
+					"Admitted": admitted, "Initialized": "True " + test.reason, "Running": "False " + test.reason, "Failed": "True " + test.reason,
 				},
 			}, d)
 			assert.Equal(t, metav1.NewTime(builders.Noon.Add(time.Hour)), *d.status.CompletionTime)

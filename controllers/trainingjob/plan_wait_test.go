@@ -34,6 +34,35 @@ func TestALostPeerIsNotJudgedBeforeItsCauseCouldBeSeen(t *testing.T) {
 	assert.Contains(t, none.status.FailureReason, "worker 0 ")
 }
 
+func TestAPodThatNoSchedulerLooksAtIsToldInTime(t *testing.T) {
+	job := builders.TrainingJob("bert").Workers(1).Obj()
+	workers := builders.Workers(job).Obj()
+	unseen := builders.Pod(workers, 0).Unseen("no-such").Obj()
+
+	first := plan(see(job, workers, unseen))
+	assert.Equal(t, reasons.WorkersStarting, first.status.Reason)
+	assert.Equal(t, time.Minute, first.again)
+
+	later := plan(see(job, workers, unseen).after(time.Minute))
+	assert.Equal(t, reasons.SchedulerSilent, later.status.Reason)
+	assert.Equal(t, "pod bert-training-0-a0: scheduler no-such has not looked at it for 1m0s: see whether it runs, or correct spec.scheduling.schedulerName",
+		waitingMessage(&later.status))
+	scheduled := plan(see(job, workers, builders.Pod(workers, 0).Unseen("").On("n1").Obj()).after(time.Hour))
+	assert.Equal(t, reasons.WorkersStarting, scheduled.status.Reason, "the cache does not keep that a pod with a node was scheduled")
+}
+
+func TestAJobThatFailsBeforeItRanNoLongerWaits(t *testing.T) {
+	job := builders.TrainingJob("bert").Workers(1).RestartPolicy(mlv1.RestartNever).Obj()
+	workers := builders.Workers(job).Obj()
+	job.Status = plan(see(job, workers, builders.Pod(workers, 0).Obj())).status
+	assert.Equal(t, "False WorkersStarting", outlineOf(desired{status: job.Status}).Conditions["Initialized"])
+
+	ended := plan(see(job, workers, builders.Pod(workers, 0).Failed(1).Obj()))
+
+	assert.Equal(t, "False RestartPolicyNever", outlineOf(ended).Conditions["Initialized"])
+	assert.Equal(t, ended.status.FailureReason, messageOf(ended, reasons.ConditionInitialized))
+}
+
 func TestTheSchedulersWordIsToldOnlyWhenItLasts(t *testing.T) {
 	job := builders.TrainingJob("bert").Workers(1).Obj()
 	workers := builders.Workers(job).Obj()

@@ -202,6 +202,9 @@ func (p *planner) end(state mlv1.State, kind, reason, message string) {
 	}
 	p.condition(kind, true, reason, message)
 	p.condition(reasons.ConditionRunning, false, reason, message)
+	if meta.FindStatusCondition(p.status.Conditions, reasons.ConditionInitialized) != nil { // whether it was, stays
+		p.condition(reasons.ConditionInitialized, meta.IsStatusConditionTrue(p.status.Conditions, reasons.ConditionInitialized), reason, message)
+	}
 	p.conclude(reasons.ConditionRestarting, reason, message)
 	p.conclude(reasons.ConditionStopping, reason, message)
 	meta.RemoveStatusCondition(&p.status.Conditions, reasons.ConditionChildrenApplied)

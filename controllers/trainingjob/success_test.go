@@ -87,7 +87,7 @@ func TestWorkersThatDoNotKnowTheTargetAreStopped(t *testing.T) {
 	lookingLike(t, outline{
 		State: mlv1.StateCompleted, Reason: reasons.TargetReached, Workers: mlv1.WorkersStatus{Total: 2},
 		Conditions: conditions{
-			"Admitted": admitted, "CheckpointReady": "True StorageReady", "Initialized": "True WorkersRunning",
+			"Admitted": admitted, "CheckpointReady": "True StorageReady", "Initialized": "True TargetReached",
 			"Running": "False TargetReached", "Complete": "True TargetReached", "Stopping": "False TargetReached",
 		},
 	}, ended)

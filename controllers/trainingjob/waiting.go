@@ -58,18 +58,24 @@ func (p *planner) describeMissing(pods []*corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// settlingTime is how long to wait until the scheduler's answer about a pod is worth telling: a pod whose claim is being provisioned fits on
-// no node for a moment. 0 for a pod that the scheduler does not refuse, or has refused for longer.
+// settlingTime is how long to wait until the scheduler's answer about a pod, or its silence, is worth telling: a pod whose claim is being
+// provisioned fits on no node for a moment. 0 for a pod that has a node, or has waited for longer.
 func settlingTime(now time.Time, pod *corev1.Pod) time.Duration {
 	if refused := podend.SchedulingRefused(pod); refused != nil {
 		return refused.LastTransitionTime.Add(scheduling).Sub(now)
 	}
+	if due := podend.SchedulerDue(pod); !due.IsZero() {
+		return due.Sub(now)
+	}
 	return 0
 }
 
-// describeObstacle says why a pod does not start; empty when nothing is known to be wrong.
+// describeObstacle says why a pod does not start whose settling time is over; empty when nothing is known to be wrong.
 func describeObstacle(pod *corev1.Pod) (reason, message string) {
 	found := podend.ObstacleOf(pod)
+	if found == nil && !podend.SchedulerDue(pod).IsZero() {
+		return reasons.SchedulerSilent, fmt.Sprintf("pod %s: %s, or correct spec.scheduling.schedulerName", pod.Name, podend.SilentScheduler(pod))
+	}
 	if found == nil {
 		return "", ""
 	}

@@ -82,7 +82,7 @@ type Keep struct {
 	Readiness bool
 }
 
-// Pods strips a pod of what is not kept: all of its spec but the node.
+// Pods strips a pod of what is not kept: all of its spec but the node or, as long as it has none, the scheduler.
 func (k Keep) Pods() toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		pod, ok := object.(*corev1.Pod)
@@ -91,7 +91,9 @@ func (k Keep) Pods() toolscache.TransformFunc {
 		}
 		StripMeta(&pod.ObjectMeta, k.Annotations...)
 		pod.Finalizers = nil
-		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+		if pod.Spec = (corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName}); pod.Spec.NodeName != "" {
+			pod.Spec.SchedulerName = ""
+		}
 		pod.Status = k.status(&pod.Status)
 		return pod, nil
 	}

@@ -1,6 +1,8 @@
 package podend
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +57,24 @@ func ObstacleOf(pod *corev1.Pod) *Obstacle {
 		}
 	}
 	return nil
+}
+
+// schedulerPatience is how long a scheduler may take to look at a new pod.
+const schedulerPatience = time.Minute
+
+// SchedulerDue is when a scheduler should have looked at a pod; zero when one has.
+func SchedulerDue(pod *corev1.Pod) time.Time {
+	looked := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+	if looked || pod.Spec.NodeName != "" || pod.Status.Phase == corev1.PodRunning || IsEnded(pod) || pod.DeletionTimestamp != nil {
+		return time.Time{}
+	}
+	return pod.CreationTimestamp.Add(schedulerPatience)
+}
+
+// SilentScheduler names the scheduler that has not looked at a pod, as the end of a message.
+func SilentScheduler(pod *corev1.Pod) string {
+	return fmt.Sprintf("scheduler %s has not looked at it for %s: see whether it runs",
+		cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName), schedulerPatience)
 }
 
 // Unschedulable is what the scheduler says of a pod that it finds no node for; nil when it does not say so.

@@ -191,6 +191,25 @@ func TestCauseMayFollow(t *testing.T) {
 	assert.LessOrEqual(t, program.CauseMayFollow(now.Add(time.Minute), []*corev1.Pod{pod("a", exit(75, 0))}, 3), time.Duration(0))
 }
 
+func TestSchedulerDue(t *testing.T) {
+	is := func(changes ...podOption) time.Time {
+		return podend.SchedulerDue(pod("a", append([]podOption{func(p *corev1.Pod) {
+			p.CreationTimestamp, p.Spec.NodeName, p.Spec.SchedulerName = metav1.NewTime(noon), "", "volcano"
+		}}, changes...)...))
+	}
+	assert.Equal(t, noon.Add(time.Minute), is())
+	for name, change := range map[string]podOption{
+		"it has a node":     func(p *corev1.Pod) { p.Spec.NodeName = "n1" },
+		"it is being ended": deleted(0, time.Minute),
+		"it failed":         failed,
+		"it was refused": func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated"}}
+		},
+	} {
+		assert.Zero(t, is(change), name)
+	}
+}
+
 func TestObstacleOf(t *testing.T) {
 	waits := func(reason string) *corev1.Pod {
 		p := pod("a")

@@ -2,6 +2,7 @@ package builders
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,8 +34,16 @@ func Pod(workers *batchv1.Job, replica int) *PodBuilder {
 			Annotations:     map[string]string{batchv1.JobCompletionIndexAnnotation: index, mlv1.AnnotationAttempt: attempt},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(workers, batchv1.SchemeGroupVersion.WithKind("Job"))},
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodPending},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
+		},
 	}}
+}
+
+// Unseen makes it a pod that no scheduler has looked at, not even the one that it names.
+func (b *PodBuilder) Unseen(scheduler string) *PodBuilder {
+	b.pod.Spec.SchedulerName, b.pod.Status.Conditions = scheduler, nil
+	return b
 }
 
 // Obj returns the pod, which later calls of the builder do not change.
@@ -193,7 +202,8 @@ func (b *PodBuilder) ended() *corev1.ContainerStateTerminated {
 }
 
 func (b *PodBuilder) condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) *PodBuilder {
-	b.pod.Status.Conditions = append(b.pod.Status.Conditions, corev1.PodCondition{
+	others := slices.DeleteFunc(b.pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	b.pod.Status.Conditions = append(others, corev1.PodCondition{
 		Type: kind, Status: status, Reason: reason, Message: message,
 	})
 	return b
