@@ -40,7 +40,8 @@ func (p *planner) planElastic(pods []*corev1.Pod) {
 		// As it was written: a failure is reported once.
 		said := redact.Text(found.Message, plainSecrets(p.job)...)
 		if p.status.FailureReason != said || p.status.LastFailure == nil {
-			p.status.FailureReason, p.status.LastFailure = said, found.status(p.now)
+			p.status.FailureReason = said
+			p.recordFailure(*found)
 		}
 		if !canGoOn(p.job, members) {
 			p.restartElastic(*found)

@@ -55,10 +55,22 @@ type failure struct {
 	replica, pod, node string // empty when not known
 }
 
+// keptFailures is how many failures before the last one are kept.
+const keptFailures = 3
+
+// recordFailure writes a failure of the present attempt into the status, and keeps those before it: their pods, and so their logs, go.
+func (p *planner) recordFailure(found failure) {
+	if before := p.status.LastFailure; before != nil {
+		earlier := slices.Concat([]mlv1.FailureStatus{*before}, p.status.EarlierFailures)
+		p.status.EarlierFailures = earlier[:min(len(earlier), keptFailures)]
+	}
+	p.status.LastFailure = found.status(p.status.RestartCount+1, p.now)
+}
+
 // status is the failure as it stands in the status.
-func (f failure) status(now time.Time) *mlv1.FailureStatus {
+func (f failure) status(attempt int32, now time.Time) *mlv1.FailureStatus {
 	last := &mlv1.FailureStatus{
-		Reason: f.Reason, PodName: f.pod, NodeName: f.node, Counted: !f.Lost, Time: ptr.To(metav1.NewTime(now)), Output: f.Output,
+		Attempt: attempt, Reason: f.Reason, PodName: f.pod, NodeName: f.node, Counted: !f.Lost, Time: ptr.To(metav1.NewTime(now)), Output: f.Output,
 	}
 	if replica, err := strconv.ParseInt(f.replica, 10, 32); err == nil {
 		last.Worker = ptr.To(int32(replica))

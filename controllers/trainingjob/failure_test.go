@@ -1,6 +1,7 @@
 package trainingjob
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -252,6 +253,22 @@ func TestATracebackStandsInTheStatusOnce(t *testing.T) {
 		assert.Equal(t, strings.Replace(traceback, "mysecretvalue", "***", 1), job.Status.LastFailure.Output)
 	}
 	assert.Equal(t, mlv1.StateFailed, job.Status.State)
+}
+
+func TestTheWordsOfFailedAttemptsStay(t *testing.T) {
+	job := runningJob(t, builders.TrainingJob("bert").Workers(1).BackoffLimit(9))
+	for attempt := range 6 {
+		workers := builders.Workers(job).Attempt(attempt).Obj()
+		job.Status = plan(see(job, workers, builders.Pod(workers, 0).Failed(1).Saying(fmt.Sprintf("KeyError: %d", attempt+1)).Obj())).status
+		job.Status = plan(see(job, nil)).status // the pods are gone
+	}
+	said := func(of mlv1.FailureStatus) string { return fmt.Sprintf("attempt %d: %s", of.Attempt, of.Output) }
+	assert.Equal(t, "attempt 6: KeyError: 6", said(*job.Status.LastFailure))
+	var earlier []string
+	for _, failure := range job.Status.EarlierFailures {
+		earlier = append(earlier, said(failure))
+	}
+	assert.Equal(t, []string{"attempt 5: KeyError: 5", "attempt 4: KeyError: 4", "attempt 3: KeyError: 3"}, earlier)
 }
 
 func TestJudge(t *testing.T) {

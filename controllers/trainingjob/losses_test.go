@@ -58,7 +58,7 @@ func TestATaintIsToldAsWhatItStandsFor(t *testing.T) {
 			assert.Equal(t, test.reason, d.status.Reason)
 			assert.Equal(t, "worker 1 (pod bert-training-1-a0 on node n1) "+test.message, d.status.FailureReason)
 			assert.Equal(t, &mlv1.FailureStatus{
-				Reason: test.reason, Worker: ptr.To[int32](1), PodName: "bert-training-1-a0", NodeName: "n1", Time: ptr.To(metav1.NewTime(builders.Noon)),
+				Attempt: 1, Reason: test.reason, Worker: ptr.To[int32](1), PodName: "bert-training-1-a0", NodeName: "n1", Time: ptr.To(metav1.NewTime(builders.Noon)),
 			}, d.status.LastFailure)
 			assert.Equal(t, int32(1), d.status.DisruptionCount)
 		})

@@ -221,7 +221,7 @@ func (p *planner) leaveTogether(pods []*corev1.Pod) bool {
 		return false
 	}
 	found := p.noticeFailure(leaving, from)
-	p.status.LastFailure = found.status(p.now)
+	p.recordFailure(found)
 	p.restart(found)
 	return true
 }
@@ -243,7 +243,7 @@ func (p *planner) leaveOneByOne(members []*corev1.Pod) bool {
 	}
 	if !canGoOn(p.job, after) {
 		found := p.noticeFailure(leaving, from)
-		p.status.LastFailure = found.status(p.now)
+		p.recordFailure(found)
 		p.restartElastic(found)
 		return true
 	}

@@ -97,7 +97,7 @@ func TestANoticeHasACheckpointTakenAndTheJobStartedAgainElsewhere(t *testing.T) 
 		"MetadataServer at 2030-01-02T12:00:00Z; goes on from the checkpoint /bert/uid-of-bert/checkpoint-step-55, which was taken for it, "+
 		"or a newer one that the workers save when they stop", leaves.status.FailureReason)
 	assert.Equal(t, &mlv1.FailureStatus{
-		Reason: reasons.NodePreempted, Worker: ptr.To[int32](1), PodName: "bert-training-1-a0", NodeName: "n1",
+		Attempt: 1, Reason: reasons.NodePreempted, Worker: ptr.To[int32](1), PodName: "bert-training-1-a0", NodeName: "n1",
 		Time: ptr.To(metav1.NewTime(builders.Noon.Add(2 * time.Second))),
 	}, leaves.status.LastFailure)
 	assert.Empty(t, leaves.expelled, "the decision is written down first")

@@ -195,7 +195,7 @@ func refused(o observed, reason, message string, permanent bool) desired {
 func (p *planner) planStart() {
 	if p.status.State == mlv1.StateRunning {
 		lost := failure{End: workerProgram.LossOf(reasons.JobDeleted, "Job "+build.WorkersName(p.job), "")}
-		p.status.LastFailure = lost.status(p.now)
+		p.recordFailure(lost)
 		p.restart(lost)
 		return
 	}
@@ -305,7 +305,7 @@ func (p *planner) serve(pods []*corev1.Pod) {
 
 func (p *planner) planFailure(found failure) {
 	judged := judge(p.job, found)
-	p.status.LastFailure = found.status(p.now)
+	p.recordFailure(found)
 	if judged.restart {
 		p.restart(found)
 		return

@@ -4,6 +4,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // FailureStatus is a failure or the loss of a worker, after which the job was started again or failed.
 type FailureStatus struct {
+	// attempt in which it happened, from 1.
+	Attempt int32 `json:"attempt,omitempty"`
+
 	// reason in one word, for example OutOfMemory or NodeLost.
 	Reason string `json:"reason,omitempty"`
 

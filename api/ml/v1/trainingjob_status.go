@@ -84,6 +84,11 @@ type TrainingJobStatus struct {
 	// lastFailure is what failureReason says, in parts for programs, with the last output of the worker.
 	LastFailure *FailureStatus `json:"lastFailure,omitempty"`
 
+	// earlierFailures are the three failures and losses before lastFailure, the newest first. The pods of those attempts are gone.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=3
+	EarlierFailures []FailureStatus `json:"earlierFailures,omitempty"`
+
 	// best is the best value so far of the metric that successPolicy watches; absent without a successPolicy.
 	Best *BestStatus `json:"best,omitempty"`
 
