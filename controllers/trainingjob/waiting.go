@@ -62,7 +62,7 @@ func (p *planner) describeMissing(pods []*corev1.Pod) (reason, message string) {
 // provisioned fits on no node for a moment. 0 for a pod that has a node, or has waited for longer.
 func settlingTime(now time.Time, pod *corev1.Pod) time.Duration {
 	if refused := podend.SchedulingRefused(pod); refused != nil {
-		return refused.LastTransitionTime.Add(scheduling).Sub(now)
+		return min(refused.LastTransitionTime.Add(scheduling).Sub(now), scheduling) // the clock of the scheduler may be ahead
 	}
 	if due := podend.SchedulerDue(pod); !due.IsZero() {
 		return due.Sub(now)

@@ -2,13 +2,9 @@ package workflow
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 func TestWhatAWorkflowCausedDoesNotStartIt(t *testing.T) {
@@ -16,7 +12,7 @@ func TestWhatAWorkflowCausedDoesNotStartIt(t *testing.T) {
 	w.workflow.Status.Run = 5
 	about := func(name string) []*corev1.Event {
 		return []*corev1.Event{{
-			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: name, UID: "of a pod"}, LastTimestamp: metav1.NewTime(builders.Noon.Add(time.Hour)),
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: name, UID: "of a pod"},
 		}}
 	}
 	own := jobName(w.workflow, 5, "read")
@@ -24,6 +20,6 @@ func TestWhatAWorkflowCausedDoesNotStartIt(t *testing.T) {
 		own + "-0-0": false, jobName(w.workflow, 3, "read") + "-0-0": false, own: false, "anothers": true,
 		jobName(w.workflow, 2, "read") + "-0-0": true, // so long ago that its pods have gone
 	} {
-		assert.Equal(t, starts, newest(builders.Noon, about(name), w.workflow, nil).After(builders.Noon), name)
+		assert.Equal(t, starts, len(occurrences(about(name), w.workflow, nil)) > 0, name)
 	}
 }

@@ -18,7 +18,7 @@ type observed struct {
 	workflow *aiplatformv1alpha1.AgentWorkflow
 	agents   map[string]*aiplatformv1alpha1.Agent // that the stages name
 	jobs     map[string]*aiplatformv1alpha1.AIJob // of the workflow, by name, also of earlier runs
-	event    time.Time                            // of the newest event that the trigger waits for; zero when there is none
+	events   []occurrence                         // that the trigger waits for
 }
 
 // observe reads from the cache what exists of a workflow.
@@ -90,6 +90,6 @@ func (r *Reconciler) observeEvents(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	o.event = newest(o.event, known, o.workflow, o.jobs)
+	o.events = occurrences(known, o.workflow, o.jobs)
 	return nil
 }

@@ -142,21 +142,20 @@ func (p *planner) schedule(changed bool) {
 // await starts the workflow when an event came after the last one that was seen. Those that come while it runs are only
 // noted at its end, so that many cost no writes.
 func (p *planner) await() {
-	seen := p.workflow.CreationTimestamp.Time
-	if p.status.LastEventTime != nil {
-		seen = p.status.LastEventTime.Time
-	}
-	if !p.event.After(seen) || p.running() {
+	event := newest(p.events, p.workflow)
+	if event == nil || p.running() {
 		return
 	}
-	at := metav1.NewMicroTime(p.event.Truncate(time.Microsecond))
+	at := metav1.NewMicroTime(event.happened.Truncate(time.Microsecond))
 	switch {
 	case p.workflow.Status.Phase == aiplatformv1alpha1.WorkflowRunning: // it has just ended
-		p.status.LastEventTime, p.status.LastSkippedTime = &at, ptr.To(metav1.NewTime(at.Time))
+		p.status.LastSkippedTime = ptr.To(metav1.NewTime(at.Time))
 	case p.problem() == nil:
-		p.status.LastEventTime = &at
 		p.start()
+	default:
+		return
 	}
+	p.status.LastEventTime, p.status.LastEventVersion = &at, event.version
 }
 
 // start begins a run. Its AIJobs are made once this is written, so that none can be of a run that is not known of.

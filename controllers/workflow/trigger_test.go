@@ -1,10 +1,12 @@
 package workflow
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
@@ -96,18 +98,64 @@ func TestATimeThatComesWithAMistakeStartsOnceItIsMended(t *testing.T) {
 	assert.Equal(t, noonPlus(2, 30), w.workflow.Status.NextStartTime.Time)
 }
 
+// came is an event that the API server got when it happened.
+func came(version int, at time.Time) occurrence { return occurrence{strconv.Itoa(version), at, at} }
+
+func TestAnEventOfAClockThatIsAheadHidesNoOther(t *testing.T) {
+	w := worldOf(stage("read")).triggered("event", "kind", "Pod", "reason", "Killing")
+	w.settle()
+	ahead := occurrence{"5", noonPlus(0, 1), noonPlus(9, 0)}
+	w.events = []occurrence{ahead}
+	assert.Equal(t, []string{"create read"}, w.at(time.Minute).settle())
+	w.finish()
+
+	w.events = append(w.events, came(12, noonPlus(0, 2)))
+	assert.Equal(t, []string{"create read"}, w.at(2*time.Minute).settle())
+	w.finish()
+	assert.Empty(t, w.settle(), "each starts it once")
+
+	again := occurrence{"13", noonPlus(0, 3), noonPlus(9, 0)} // the first comes again, and its clock has not moved
+	w.events[0] = again
+	assert.Equal(t, []string{"create read"}, w.at(3*time.Minute).settle())
+}
+
+func TestWhichEventsAreNew(t *testing.T) {
+	created := builders.Noon
+	seen := metav1.NewMicroTime(noonPlus(1, 0))
+	for name, test := range map[string]struct {
+		event  occurrence
+		status aiplatformv1alpha1.AgentWorkflowStatus
+		isNew  bool
+	}{
+		"in the second of the creation":                      {event: occurrence{"1", created, created.Add(-time.Second / 2)}, isNew: true},
+		"of a clock that is behind":                          {event: occurrence{"1", created.Add(time.Second), created.Add(-30 * time.Second)}, isNew: true},
+		"from before the creation":                           {event: occurrence{"1", created.Add(-time.Second), created.Add(-time.Second)}},
+		"from before the creation, of a clock that is ahead": {event: occurrence{"1", created.Add(-time.Second), noonPlus(5, 0)}},
+		"of long ago that is told only now":                  {event: occurrence{"1", created.Add(time.Second), created.Add(-time.Hour)}},
+		"after the last one":                                 {event: occurrence{"10", created, created}, status: aiplatformv1alpha1.AgentWorkflowStatus{LastEventVersion: "9"}, isNew: true},
+		"the last one":                                       {event: occurrence{"9", created, created}, status: aiplatformv1alpha1.AgentWorkflowStatus{LastEventVersion: "9"}},
+		"after the last one of 0.3":                          {event: occurrence{"10", created, noonPlus(1, 1)}, status: aiplatformv1alpha1.AgentWorkflowStatus{LastEventTime: &seen}, isNew: true},
+		"the last one of 0.3":                                {event: occurrence{"10", created, noonPlus(1, 0)}, status: aiplatformv1alpha1.AgentWorkflowStatus{LastEventTime: &seen}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			workflow := &aiplatformv1alpha1.AgentWorkflow{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}, Status: test.status}
+			assert.Equal(t, test.isNew, newest([]occurrence{test.event}, workflow) != nil)
+		})
+	}
+}
+
 func TestEvents(t *testing.T) {
 	w := worldOf(stage("read")).triggered("event", "kind", "Pod", "reason", "Killing")
-	w.event = builders.Noon.Add(-time.Minute)
+	w.events = []occurrence{came(1, builders.Noon.Add(-time.Minute))}
 	assert.Empty(t, w.settle(), "an event from before the workflow was created")
 	assert.Equal(t, "waits for an event Killing of kind Pod", w.workflow.Status.Message)
 
-	w.event = noonPlus(0, 5)
+	w.events = append(w.events, came(2, noonPlus(0, 5)))
 	assert.Equal(t, []string{"create read"}, w.at(5*time.Minute).settle())
 	assert.Equal(t, noonPlus(0, 5), w.workflow.Status.LastEventTime.Time)
 
 	for i := range 100 {
-		w.event = noonPlus(0, 6+i)
+		w.events = append(w.events, came(3+i, noonPlus(0, 6+i)))
 		before := w.workflow.Status
 		w.step()
 		assert.Equal(t, before, w.workflow.Status, "events that come while it runs cost no writes")
@@ -116,7 +164,7 @@ func TestEvents(t *testing.T) {
 	assert.Equal(t, noonPlus(0, 105), w.workflow.Status.LastEventTime.Time)
 	assert.Equal(t, noonPlus(0, 105), w.workflow.Status.LastSkippedTime.Time)
 
-	w.event = noonPlus(3, 0)
+	w.events = append(w.events, came(1000, noonPlus(3, 0)))
 	assert.Equal(t, []string{"create read"}, w.at(3*time.Hour).settle())
 	assert.Equal(t, int32(2), w.workflow.Status.Run)
 }
@@ -125,7 +173,7 @@ func TestJobsOfLongAgoAreRemoved(t *testing.T) {
 	w := worldOf(stage("read")).triggered("event", "kind", "Pod", "reason", "Killing")
 	var done [][]string
 	for i := range 5 {
-		w.event = noonPlus(i+1, 0)
+		w.events = []occurrence{came(i+1, noonPlus(i+1, 0))}
 		done = append(done, w.at(time.Duration(i+1)*time.Hour).settle())
 		w.finish()
 	}

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -126,10 +128,18 @@ func (t *triggers) wake(a awaited) {
 	}
 }
 
-// newest is when the newest of the events happened that the workflow did not cause itself, or since, when that is later.
-func newest(
-	since time.Time, known []*corev1.Event, workflow *aiplatformv1alpha1.AgentWorkflow, jobs map[string]*aiplatformv1alpha1.AIJob,
-) time.Time {
+// occurrence is an event that came.
+type occurrence struct {
+	// version is the event's resourceVersion, which grows with each occurrence. No clock does so surely.
+	version string
+	// written is when the API server got it, by its clock; happened is what the reporter says, by another.
+	written, happened time.Time
+}
+
+// occurrences are those of the events that the workflow did not cause itself.
+func occurrences(
+	known []*corev1.Event, workflow *aiplatformv1alpha1.AgentWorkflow, jobs map[string]*aiplatformv1alpha1.AIJob,
+) (list []occurrence) {
 	own := map[types.UID]bool{workflow.UID: true}
 	for _, job := range jobs {
 		own[job.UID] = true
@@ -137,13 +147,42 @@ func newest(
 	names := ownNames(workflow)
 	for _, event := range known {
 		about := &event.InvolvedObject
-		if at := happened(event); at.After(since) && !own[about.UID] && !slices.ContainsFunc(names, func(job string) bool {
+		if !own[about.UID] && !slices.ContainsFunc(names, func(job string) bool {
 			return about.Name == job || strings.HasPrefix(about.Name, job+"-")
 		}) {
-			since = at
+			list = append(list, occurrence{event.ResourceVersion, written(event), happened(event)})
 		}
 	}
-	return since
+	return list
+}
+
+// clockSlack is how far the clock of a reporter may be behind that of the API server.
+const clockSlack = time.Minute
+
+// newest is the newest of the events that came after the last one that was seen, or after the workflow was created; nil for none.
+func newest(events []occurrence, workflow *aiplatformv1alpha1.AgentWorkflow) *occurrence {
+	seen, last, created := workflow.Status.LastEventVersion, workflow.Status.LastEventTime, workflow.CreationTimestamp.Time
+	var found *occurrence
+	for i := range events {
+		is := &events[i]
+		isNew := !is.written.Before(created) && is.happened.After(created.Add(-clockSlack))
+		switch {
+		case seen != "":
+			isNew = isLater(is.version, seen)
+		case last != nil: // version 0.3 wrote no version
+			isNew = is.happened.After(last.Time)
+		}
+		if isNew && (found == nil || isLater(is.version, found.version)) {
+			found = is
+		}
+	}
+	return found
+}
+
+// isLater compares the resourceVersions of two events.
+func isLater(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order > 0
 }
 
 // ownNames are those of the AIJobs of the last runs, with which the names of their pods begin. The AIJobs may be gone by now.
@@ -156,17 +195,28 @@ func ownNames(workflow *aiplatformv1alpha1.AgentWorkflow) (names []string) {
 	return names
 }
 
-// happened is when an event last came.
+// written is when the API server last got an event.
+func written(e *corev1.Event) time.Time {
+	last := e.CreationTimestamp.Time
+	for _, by := range e.ManagedFields {
+		if by.Time != nil && by.Time.After(last) {
+			last = by.Time.Time
+		}
+	}
+	return last
+}
+
+// happened is when an event last came, as its reporter says.
 func happened(e *corev1.Event) time.Time {
 	series := ptr.Deref(e.Series, corev1.EventSeries{})
 	told := []time.Time{e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time, series.LastObservedTime.Time}
 	if last := slices.MaxFunc(told, time.Time.Compare); !last.IsZero() {
 		return last
 	}
-	return e.CreationTimestamp.Time
+	return written(e)
 }
 
-// bareEvent strips an event, before it enters the cache, of all that is not read.
+// bareEvent strips an event, before it enters the cache, of all that is not read. That it was written last stands for its creation.
 func bareEvent(object any) (any, error) {
 	e, ok := object.(*corev1.Event)
 	if !ok {
@@ -177,6 +227,6 @@ func bareEvent(object any) (any, error) {
 		Reason:         e.Reason, EventTime: e.EventTime, FirstTimestamp: e.FirstTimestamp, LastTimestamp: e.LastTimestamp, Series: e.Series,
 	}
 	bare.Name, bare.Namespace, bare.UID, bare.ResourceVersion = e.Name, e.Namespace, e.UID, e.ResourceVersion
-	bare.CreationTimestamp = e.CreationTimestamp
+	bare.CreationTimestamp = metav1.NewTime(written(e))
 	return bare, nil
 }

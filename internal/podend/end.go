@@ -128,5 +128,5 @@ func (p *Program) CauseMayFollow(now time.Time, failed []*corev1.Pod, members in
 		}
 		wait = max(wait, p.EndTime(pod).Add(CauseDelay).Sub(now))
 	}
-	return wait
+	return min(wait, CauseDelay) // the clock of a node may be ahead
 }

@@ -88,6 +88,10 @@ func TestEndOf(t *testing.T) {
 			"pod a on node n1 was killed for using more memory than its limit (exit code 137): bye; raise the limit", 137, false, "bye"}},
 		"a deleted pod fails on its own": {pod("a", deleted(0, time.Minute), exit(3, time.Second)),
 			podend.End{reasons.ProgramFailed, "pod a on node n1 ended with exit code 3: bye", 3, false, "bye"}},
+		"a user deletes the pod, and the clock of its node is behind": {pod("a", deleted(0, time.Minute), exit(143, -4*time.Second)),
+			podend.End{reasons.PodDeleted, "pod a on node n1 was deleted", 0, true, ""}},
+		"it fails on its own a moment before it is deleted": {pod("a", deleted(0, time.Minute), exit(3, -4*time.Second)),
+			podend.End{reasons.ProgramFailed, "pod a on node n1 ended with exit code 3: bye", 3, false, "bye"}},
 		"it had failed before it was deleted": {pod("a", deleted(time.Minute, time.Minute), exit(143, 0)),
 			podend.End{reasons.ProgramKilled, "pod a on node n1 was killed by signal 15 (exit code 143): bye", 143, false, "bye"}},
 		"eviction through the API": {pod("a", failed, disrupted("EvictionByEvictionAPI", "drained")), podend.End{reasons.Evicted,
@@ -171,6 +175,8 @@ func TestCause(t *testing.T) {
 			[]*corev1.Pod{pod("a", exit(75, 2*time.Second)), pod("b", deleted(0, time.Minute), exit(143, time.Second))}, "b"},
 		"a lost peer before a pod that was deleted for it": {
 			[]*corev1.Pod{pod("a", exit(75, 0)), pod("b", deleted(time.Second, time.Minute), exit(143, 2*time.Second))}, "a"},
+		"a failure a moment before its pod was deleted": {
+			[]*corev1.Pod{pod("a", exit(75, 0)), pod("b", deleted(2*time.Second, time.Minute), exit(1, time.Second))}, "b"},
 		"a failure before a pod that was deleted for it": {
 			[]*corev1.Pod{pod("a", deleted(time.Second, time.Minute), exit(137, 2*time.Second)), pod("b", exit(1, 0))}, "b"},
 	}
@@ -188,6 +194,7 @@ func TestCauseMayFollow(t *testing.T) {
 	assert.Zero(t, wait(pod("a", exit(75, 0)), pod("b", exit(1, 0))), "there is a cause")
 	assert.Zero(t, wait(pod("a", exit(75, 0)), pod("b", exit(75, 0)), pod("c", exit(75, 0))), "no pod is left")
 	assert.Zero(t, wait())
+	assert.Equal(t, podend.CauseDelay, wait(pod("a", exit(75, time.Hour))), "the clock of a node that is ahead delays nothing")
 	assert.LessOrEqual(t, program.CauseMayFollow(now.Add(time.Minute), []*corev1.Pod{pod("a", exit(75, 0))}, 3), time.Duration(0))
 }
 

@@ -52,13 +52,24 @@ func (p *Program) ExitCode(pod *corev1.Pod) int32 {
 	return 0
 }
 
-// WasDeleted says whether the pod was deleted before its program ended by itself.
+// clockSlack is how far the clock of a node may be behind that of the API server.
+const clockSlack = 5 * time.Second
+
+// WasDeleted says whether the pod was deleted before its program ended by itself. One that ended on SIGTERM is taken for that also when the
+// clock of its node says that it ended a little before.
 func (p *Program) WasDeleted(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp == nil {
 		return false
 	}
 	ended := p.Terminated(pod)
-	return ended == nil || !ended.FinishedAt.Time.Before(deletedAt(pod))
+	if ended == nil {
+		return true
+	}
+	at := ended.FinishedAt.Time
+	if ended.ExitCode == ExitTerminated {
+		at = at.Add(clockSlack)
+	}
+	return !at.Before(deletedAt(pod))
 }
 
 // deletedAt is when the deletion of a pod was requested; its timestamp is when its grace period ends.

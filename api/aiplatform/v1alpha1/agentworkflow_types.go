@@ -222,8 +222,12 @@ type AgentWorkflowStatus struct {
 	// ran.
 	LastSkippedTime *metav1.Time `json:"lastSkippedTime,omitempty"`
 
-	// lastEventTime is the time of the newest event that the trigger has seen. Older ones start nothing.
+	// lastEventTime is the time of the newest event that the trigger has seen, by the clock of who reported it.
 	LastEventTime *metav1.MicroTime `json:"lastEventTime,omitempty"`
+
+	// lastEventVersion is the resourceVersion of that event. Those with a lower one start nothing.
+	// +kubebuilder:validation:MaxLength=64
+	LastEventVersion string `json:"lastEventVersion,omitempty"`
 
 	// conditions are Ready, Complete and Failed, each with a reason and a message.
 	// +listType=map
