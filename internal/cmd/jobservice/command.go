@@ -58,9 +58,12 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.keyFile, "tls-key-file", "", "key of --tls-cert-file")
 	o.store.addFlags(flags)
 	o.hmac.add(flags)
-	flags.StringVar(&o.tokens.JWKS, "jwks", "", "URL or file of the public keys of those who sign tokens")
+	flags.StringVar(&o.tokens.JWKS, "jwks", "", "https URL or file of the public keys of those who sign tokens; needs --token-audience")
 	flags.StringVar(&o.tokens.Issuer, "token-issuer", "", "claim iss that tokens must have (default: any)")
-	flags.StringVar(&o.tokens.Audience, "token-audience", "", "claim aud that tokens must have (default: any)")
+	flags.StringVar(&o.tokens.Audience, "token-audience", "", "claim aud that tokens must have, required with --jwks (default: any)")
+	flags.StringVar(&o.tokens.Prefix, "token-prefix", auth.DefaultPrefix,
+		"what is put before the user (claim sub) and the groups of a JWT, for Kubernetes' RBAC; empty: signers of tokens can name users and groups of Kubernetes")
+	flags.DurationVar(&o.tokens.MaxLifetime, "token-max-lifetime", auth.DefaultMaxLifetime, "for how long JWTs may be good, from iat to exp; 0: any time")
 	flags.StringVar(&o.tokens.DefaultNamespace, "default-namespace", "default",
 		"namespace of jobs that name none, and whose token names none")
 	flags.BoolVar(&o.trial, "trial", false,
@@ -98,6 +101,12 @@ func (o *options) settle(flags *pflag.FlagSet) {
 func (o *options) validate() error {
 	if (o.certFile == "") != (o.keyFile == "") {
 		return errors.New("--tls-cert-file, --tls-key-file: one is set without the other: set both or none")
+	}
+	if o.tokens.JWKS != "" && o.tokens.Audience == "" {
+		return errors.New("--jwks: needs --token-audience: set it to the aud that the issuer gives to tokens for this service")
+	}
+	if o.tokens.MaxLifetime < 0 {
+		return fmt.Errorf("--token-max-lifetime: %s is less than 0: choose a time, or 0 for any", o.tokens.MaxLifetime)
 	}
 	for name, value := range map[string]int{
 		"create": o.limits.Create, "list": o.limits.List, "tasks": o.limits.Tasks, "other": o.limits.Other,

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -53,6 +54,18 @@ func TestWhatIsATrial(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who signs tokens for the service does not name users of Kubernetes with them, unless an administrator says so.
+func TestTokensAreBoundedByDefault(t *testing.T) {
+	o := parse(t, nil, "--jwks=https://keys")
+	assert.Equal(t, "jwt:", o.tokens.Prefix)
+	assert.Equal(t, 24*time.Hour, o.tokens.MaxLifetime)
+	require.ErrorContains(t, o.validate(), "--jwks: needs --token-audience")
+	o = parse(t, nil, "--jwks=https://keys", "--token-audience=jobs", "--token-prefix=", "--token-max-lifetime=0")
+	assert.Empty(t, o.tokens.Prefix)
+	require.NoError(t, o.validate())
+	require.ErrorContains(t, new(parse(t, nil, "--token-max-lifetime=-1s")).validate(), "--token-max-lifetime: -1s is less than 0")
 }
 
 func TestSecretsComeFromFilesAndTheEnvironment(t *testing.T) {

@@ -58,7 +58,7 @@ func newToken() *cobra.Command {
 	flags.StringSliceVar((*[]string)(&o.claims.Queues), "queues", nil, "queues whose tasks the token is good for (default: all)")
 	flags.StringVar(&o.claims.Issuer, "issuer", "", "claim iss")
 	flags.StringVar(&o.audience, "audience", "", "claim aud")
-	flags.DurationVar(&o.life, "expires-in", trialTokenLife, "how long the token is good for")
+	flags.DurationVar(&o.life, "expires-in", trialTokenLife, "how long the token is good for; the service refuses more than its --token-max-lifetime")
 	return command
 }
 

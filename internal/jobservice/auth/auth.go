@@ -31,8 +31,14 @@ const (
 	seenFor = time.Hour
 	// maxTokenBytes is what fits into a header next to everything else.
 	maxTokenBytes = 16 << 10
-	// minSecretBytes of HMAC: shorter ones can be guessed from one token.
-	minSecretBytes = 32
+)
+
+// The defaults of the flags.
+const (
+	// DefaultPrefix keeps the users and groups of JWTs apart from those of Kubernetes.
+	DefaultPrefix = "jwt:"
+	// DefaultMaxLifetime of a JWT.
+	DefaultMaxLifetime = 24 * time.Hour
 )
 
 // ErrUnavailable says that a server needed to verify a token does not answer.
@@ -51,10 +57,16 @@ func (e *InvalidToken) Error() string { return e.Reason }
 type Options struct {
 	// Secrets that JWTs may be signed with by HMAC, each of at least 32 bytes; several while one replaces another.
 	Secrets [][]byte
-	// JWKS is the URL or the path of a file with the public keys of an issuer.
+	// JWKS is the https URL or the path of a file with the public keys of an issuer, and needs an Audience: an issuer signs tokens for others, too.
 	JWKS string
+	// LoopbackJWKS lets JWKS be an http URL of this machine, for tests.
+	LoopbackJWKS bool
 	// Issuer and Audience that a JWT must name; empty: any.
 	Issuer, Audience string
+	// Prefix is put before the user and the groups of a JWT; empty: a signer of JWTs can name any user and group of Kubernetes outside of system:.
+	Prefix string
+	// MaxLifetime of a JWT, from iat or, without it, from now until exp; 0: any.
+	MaxLifetime time.Duration
 	// DefaultNamespace of a JWT that names none.
 	DefaultNamespace string
 	// Reviewer of Kubernetes' tokens; nil: they are not accepted.
@@ -81,10 +93,13 @@ func New(options Options) (*Authenticator, error) {
 	}
 	var secrets jwt.VerificationKeySet
 	for _, secret := range options.Secrets {
-		if len(secret) < minSecretBytes {
-			return nil, fmt.Errorf("a secret for tokens has %d bytes: it needs at least %d", len(secret), minSecretBytes)
+		if err := checkSecret(secret); err != nil {
+			return nil, err
 		}
 		secrets.Keys = append(secrets.Keys, secret)
+	}
+	if strings.HasPrefix(options.Prefix, reserved) {
+		return nil, fmt.Errorf("the prefix %s begins with %s, which only Kubernetes' own users do: choose another", options.Prefix, reserved)
 	}
 	if options.Now == nil {
 		options.Now = time.Now
@@ -100,6 +115,12 @@ func New(options Options) (*Authenticator, error) {
 		seen:    cache.NewLRUExpireCacheWithClock(maxTokens, clock(options.Now)),
 	}
 	if options.JWKS != "" {
+		if options.Audience == "" {
+			return nil, errors.New("a JWKS needs an audience: without it a token that the issuer signed for another service is accepted here")
+		}
+		if err := checkSource(options.JWKS, options.LoopbackJWKS); err != nil {
+			return nil, err
+		}
 		a.keys = newKeySet(options.JWKS, options.Now)
 	}
 	return a, nil
@@ -218,7 +239,22 @@ func (a *Authenticator) verifyJWT(parser *jwt.Parser, token string, keys jwt.Ver
 	if _, err := parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return keys, nil }); err != nil {
 		return nil, &InvalidToken{Reason: reason(err)}
 	}
-	return claims.identity(a.options.DefaultNamespace)
+	if err := a.checkLifetime(&claims); err != nil {
+		return nil, err
+	}
+	return claims.identity(a.options.Prefix, a.options.DefaultNamespace)
+}
+
+// checkLifetime refuses a token that is good for too long: it cannot be taken back.
+func (a *Authenticator) checkLifetime(claims *Claims) error {
+	from := a.options.Now()
+	if claims.IssuedAt != nil && claims.IssuedAt.Before(from) {
+		from = claims.IssuedAt.Time
+	}
+	if most := a.options.MaxLifetime; most > 0 && claims.ExpiresAt.Sub(from) > most+leeway {
+		return &InvalidToken{Reason: fmt.Sprintf("the token is good for longer than %s", most)}
+	}
+	return nil
 }
 
 // reason says what is wrong with a token, without what the library says of its own working.

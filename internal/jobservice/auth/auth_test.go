@@ -68,7 +68,7 @@ func sign(t *testing.T, method jwt.SigningMethod, key any, id string, c jwt.MapC
 func options() auth.Options {
 	return auth.Options{
 		Secrets: [][]byte{secret}, Issuer: "https://issuer.example.com", Audience: "job-service",
-		Now: func() time.Time { return now }, DefaultNamespace: "default",
+		Now: func() time.Time { return now }, DefaultNamespace: "default", MaxLifetime: auth.DefaultMaxLifetime,
 	}
 }
 
@@ -195,7 +195,7 @@ func TestKeysOfAnIssuer(t *testing.T) {
 	defer server.Close()
 	clock := now
 	o := options()
-	o.JWKS, o.Now = server.URL, func() time.Time { return clock }
+	o.JWKS, o.LoopbackJWKS, o.Now = server.URL, true, func() time.Time { return clock }
 	a := newAuthenticator(t, o)
 	accepted := func(token string) bool {
 		_, err := a.Authenticate(t.Context(), token)
@@ -348,6 +348,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	require.ErrorContains(t, err, "no way to verify")
 	_, err = auth.New(auth.Options{Secrets: [][]byte{[]byte("short")}})
 	require.ErrorContains(t, err, "at least 32")
+	_, err = auth.New(auth.Options{Secrets: [][]byte{secret}, Prefix: "system:"})
+	require.ErrorContains(t, err, "choose another")
 	_, err = auth.Sign([]byte("short"), auth.Claims{})
 	require.ErrorContains(t, err, "at least 32")
 	_, err = auth.Sign(secret, auth.Claims{})

@@ -80,7 +80,7 @@ func (t *Texts) UnmarshalJSON(data []byte) error {
 
 const reserved = "system:"
 
-func (c *Claims) identity(defaultNamespace string) (*Identity, error) {
+func (c *Claims) identity(prefix, defaultNamespace string) (*Identity, error) {
 	if c.Subject == "" {
 		return nil, &InvalidToken{Reason: "the token lacks the claim sub"}
 	}
@@ -89,10 +89,14 @@ func (c *Claims) identity(defaultNamespace string) (*Identity, error) {
 		return nil, &InvalidToken{Reason: "the claim sub begins with system:, which only Kubernetes' own users do"}
 	}
 	identity := &Identity{
-		User: User{Username: c.Subject}, Scopes: strings.Fields(c.Scope), Queues: c.Queues,
+		User: User{Username: prefix + c.Subject}, Scopes: strings.Fields(c.Scope), Queues: c.Queues,
 		DefaultNamespace: c.Namespace, Expires: c.ExpiresAt.Time,
 	}
-	identity.User.Groups = slices.DeleteFunc(slices.Clone(c.Groups), func(group string) bool { return strings.HasPrefix(group, reserved) })
+	for _, group := range c.Groups {
+		if !strings.HasPrefix(group, reserved) {
+			identity.User.Groups = append(identity.User.Groups, prefix+group)
+		}
+	}
 	identity.User.Groups = append(identity.User.Groups, "system:authenticated")
 	identity.AllNamespaces = slices.Contains(c.Namespaces, "*")
 	identity.Namespaces = slices.DeleteFunc(slices.Clone(c.Namespaces), func(namespace string) bool { return namespace == "*" })
@@ -110,8 +114,8 @@ func (c *Claims) identity(defaultNamespace string) (*Identity, error) {
 
 // Sign makes a token with a secret, for trials and tests.
 func Sign(secret []byte, claims Claims) (string, error) {
-	if len(secret) < minSecretBytes {
-		return "", fmt.Errorf("the secret has %d bytes: it needs at least %d", len(secret), minSecretBytes)
+	if err := checkSecret(secret); err != nil {
+		return "", err
 	}
 	if claims.ExpiresAt == nil {
 		return "", errors.New("the token needs an expiry")

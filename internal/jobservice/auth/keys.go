@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -28,6 +30,7 @@ const (
 	// renewalPatience is how long tokens whose key is known wait for it to be renewed.
 	renewalPatience = time.Second
 	maxKeysBytes    = 1 << 20
+	maxRedirects    = 5
 	minRSABits      = 2048
 )
 
@@ -48,12 +51,41 @@ type keySet struct {
 }
 
 func newKeySet(source string, now func() time.Time) *keySet {
-	return &keySet{source: source, now: now, client: http.Client{Timeout: fetchTimeout}}
+	return &keySet{source: source, now: now, client: http.Client{Timeout: fetchTimeout, CheckRedirect: onlySecure}}
 }
 
-func (s *keySet) isFile() bool {
-	return !strings.HasPrefix(s.source, "https://") && !strings.HasPrefix(s.source, "http://")
+// checkSource says why keys must not be read from a URL: who can change the answer on its way could sign tokens.
+func checkSource(source string, loopback bool) error {
+	if isFile(source) {
+		return nil
+	}
+	parsed, err := url.Parse(source)
+	if err != nil {
+		return fmt.Errorf("the JWKS is no URL: %w", err)
+	}
+	if parsed.Scheme == "https" || loopback && isLoopback(parsed.Hostname()) {
+		return nil
+	}
+	return fmt.Errorf("the JWKS is at %s: use https, or a file", source)
 }
+
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.IsLoopback()
+}
+
+// onlySecure follows redirects to https alone.
+func onlySecure(request *http.Request, via []*http.Request) error {
+	if request.URL.Scheme != "https" {
+		return fmt.Errorf("%s redirects to %s: use https", via[0].URL, request.URL)
+	}
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("%s redirects more than %d times", via[0].URL, maxRedirects)
+	}
+	return nil
+}
+
+func isFile(source string) bool { return !strings.Contains(source, "://") }
 
 // find returns the keys that may have signed a token. Errors: *InvalidToken, ErrUnavailable while there are no keys at all.
 func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.VerificationKeySet, error) {
@@ -93,7 +125,7 @@ func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.Verificati
 // to wait for. The mutex must be held.
 func (s *keySet) renew(ctx context.Context, unknown bool) chan struct{} {
 	freshFor := keysFreshFor
-	if s.isFile() {
+	if isFile(s.source) {
 		freshFor = fileFreshFor
 	}
 	now := s.now()
@@ -173,7 +205,7 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 }
 
 func (s *keySet) read(ctx context.Context) ([]byte, error) {
-	if s.isFile() {
+	if isFile(s.source) {
 		return os.ReadFile(s.source)
 	}
 	// The keys are for all requests: that the first one goes away must not take them from the others.

@@ -17,7 +17,43 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 )
+
+// Who can change keys on their way can sign tokens, and an issuer signs tokens for other services too.
+func TestKeysComeByHTTPSAndForAnAudience(t *testing.T) {
+	for source, want := range map[string]string{
+		"http://issuer.example.com/keys": "use https", "http://localhost/keys": "use https", "http://127.0.0.1/keys": "use https",
+		"ftp://issuer.example.com/keys": "use https", "https://issuer.example.com/keys": "", "/etc/keys.json": "",
+	} {
+		o := options()
+		o.JWKS = source
+		if _, err := auth.New(o); want == "" {
+			require.NoError(t, err, source)
+		} else {
+			require.ErrorContains(t, err, want, source)
+		}
+		o.JWKS, o.Audience = "https://issuer.example.com/keys", ""
+		_, err := auth.New(o)
+		require.ErrorContains(t, err, "needs an audience")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	var fetched atomic.Bool
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fetched.Store(true)
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k"}}})
+	}))
+	defer plain.Close()
+	redirecting := httptest.NewServer(http.RedirectHandler(plain.URL, http.StatusFound))
+	defer redirecting.Close()
+	o := options()
+	o.JWKS, o.LoopbackJWKS = redirecting.URL, true
+	_, err = newAuthenticator(t, o).Authenticate(t.Context(), sign(t, jwt.SigningMethodES256, key, "k", claims()))
+	require.ErrorIs(t, err, auth.ErrUnavailable)
+	assert.False(t, fetched.Load(), "a redirect to http is not followed")
+}
 
 // An issuer that hangs does not keep out tokens whose key is known.
 func TestAnIssuerThatHangs(t *testing.T) {
@@ -36,7 +72,7 @@ func TestAnIssuerThatHangs(t *testing.T) {
 	defer close(ended)
 	var later atomic.Int64
 	o := options()
-	o.JWKS, o.Now = server.URL, func() time.Time { return now.Add(time.Duration(later.Load())) }
+	o.JWKS, o.LoopbackJWKS, o.Now = server.URL, true, func() time.Time { return now.Add(time.Duration(later.Load())) }
 	a := newAuthenticator(t, o)
 	_, err = a.Authenticate(t.Context(), sign(t, jwt.SigningMethodES256, key, "k", claims()))
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ func TestJobsWithAnImageRunAsAIJobs(t *testing.T) {
 		id := s.Submit(inAPod())
 		aijob := c.aijob(id)
 		assert.EqualValues(t, 80, *aijob.Spec.Priority)
-		assert.Equal(t, "trial", aijob.Annotations[aiplatformv1alpha1.AnnotationUser])
+		assert.Equal(t, "jwt:trial", aijob.Annotations[aiplatformv1alpha1.AnnotationUser])
 		assert.JSONEq(t, `{"text":"hello"}`, string(aijob.Spec.Config.Raw))
 		c.reaches(id, aiplatformv1alpha1.AIJobRunning, nil)
 		s.AwaitStatus(id, "running")
