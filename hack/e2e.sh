@@ -20,7 +20,7 @@ main() {
   else
     need_kubectl
   fi
-  DEPLOY_COMPONENTS="local job-service" hack/deploy.sh apply
+  DEPLOY_COMPONENTS="job-service local" hack/deploy.sh apply
   say "end-to-end tests"
   # shellcheck disable=SC2086 # E2E_ARGS are several words
   IMG=$IMG WORKER_IMG=$WORKER_IMG "$BIN/gotestsum" --format testname "${RERUNS[@]}" --packages=./test/suites/e2e/... -- \

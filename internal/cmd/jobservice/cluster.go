@@ -73,8 +73,11 @@ func (o *clusterOptions) validate() error {
 
 // inPod says whether the service runs in a pod of a cluster.
 func (o *clusterOptions) inPod() bool {
-	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" && o.use != kubernetesNo
+	return inAnyPod() && o.use != kubernetesNo
 }
+
+// inAnyPod says whether the program runs in a pod.
+func inAnyPod() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
 // wanted says whether the service works with Kubernetes.
 func (o *clusterOptions) wanted() bool {

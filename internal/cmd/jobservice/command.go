@@ -70,7 +70,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 		"make a secret for tokens, keep it in --data-dir, print a token that is valid for everything, and do not ask Kubernetes what its user "+
 			"may do (default where no server, no secret and no cluster is named)")
 	o.cluster.addFlags(flags)
-	flags.IntVar(&o.limits.Create, "rate-limit-create", rest.DefaultLimits.Create, "jobs submitted by a client per minute, a batch counted as one; 0: no limit")
+	flags.IntVar(&o.limits.Create, "rate-limit-create", rest.DefaultLimits.Create, "requests of a client per minute that submit jobs, a batch counted as one; 0: no limit")
+	flags.IntVar(&o.limits.Jobs, "rate-limit-jobs", rest.DefaultLimits.Jobs, "jobs submitted by a client per minute; 0: no limit")
 	flags.IntVar(&o.limits.List, "rate-limit-list", rest.DefaultLimits.List, "lists of jobs for a client per minute; 0: no limit")
 	flags.IntVar(&o.limits.Tasks, "rate-limit-tasks", rest.DefaultLimits.Tasks, "requests of a worker per minute; 0: no limit")
 	flags.IntVar(&o.limits.Other, "rate-limit-other", rest.DefaultLimits.Other, "other requests of a client per minute; 0: no limit")
@@ -86,6 +87,9 @@ func (o *options) settle(flags *pflag.FlagSet) {
 	// so there it takes the flag.
 	configured := o.tokens.JWKS != "" || o.hmac.given() || o.store.database.given() || o.store.redis.given() || o.cluster.wanted()
 	o.trial = o.trial || !configured
+	if o.trial || !inAnyPod() {
+		o.store.keepInDataDir = true
+	}
 	if !o.trial {
 		return
 	}
@@ -109,7 +113,7 @@ func (o *options) validate() error {
 		return fmt.Errorf("--token-max-lifetime: %s is less than 0: choose a time, or 0 for any", o.tokens.MaxLifetime)
 	}
 	for name, value := range map[string]int{
-		"create": o.limits.Create, "list": o.limits.List, "tasks": o.limits.Tasks, "other": o.limits.Other,
+		"create": o.limits.Create, "list": o.limits.List, "tasks": o.limits.Tasks, "other": o.limits.Other, "jobs": o.limits.Jobs,
 	} {
 		if value < 0 {
 			return fmt.Errorf("--rate-limit-%s: %d is less than 0: choose a number of requests, or 0 for no limit", name, value)

@@ -14,7 +14,7 @@ import (
 // parse flags as the command does, in an environment that says nothing else than what is given.
 func parse(t *testing.T, env map[string]string, args ...string) options {
 	t.Helper()
-	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "DATABASE_URL", "REDIS_URL", hmacVariable} {
+	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "DATABASE_URL", "REDIS_URL", hmacVariable, keepVariable} {
 		t.Setenv(name, env[name])
 	}
 	var o options
@@ -66,6 +66,35 @@ func TestTokensAreBoundedByDefault(t *testing.T) {
 	assert.Empty(t, o.tokens.Prefix)
 	require.NoError(t, o.validate())
 	require.ErrorContains(t, new(parse(t, nil, "--token-max-lifetime=-1s")).validate(), "--token-max-lifetime: -1s is less than 0")
+}
+
+// A pod's own volume ends with it: jobs are accepted there only when one says that they are kept, or may be lost.
+func TestAPodAcceptsNoJobsThatItCanLose(t *testing.T) {
+	const pod = "KUBERNETES_SERVICE_HOST"
+	for name, test := range map[string]struct {
+		env     map[string]string
+		args    []string
+		refused bool
+	}{
+		"in a pod":                             {env: map[string]string{pod: "10.0.0.1"}, refused: true},
+		"in a pod, without Kubernetes":         {env: map[string]string{pod: "10.0.0.1", hmacVariable: "x"}, args: []string{"--kubernetes=false"}, refused: true},
+		"in a pod, with servers":               {env: map[string]string{pod: "10.0.0.1", "DATABASE_URL": "postgres://x", "REDIS_URL": "redis://x"}},
+		"in a pod with a claim, by a flag":     {env: map[string]string{pod: "10.0.0.1"}, args: []string{"--keep-jobs-in-data-dir"}},
+		"in a pod with a claim, by a variable": {env: map[string]string{pod: "10.0.0.1", keepVariable: "true"}},
+		"in a pod, the variable says no":       {env: map[string]string{pod: "10.0.0.1", keepVariable: "false"}, refused: true},
+		"in a pod, on trial":                   {env: map[string]string{pod: "10.0.0.1"}, args: []string{"--trial"}},
+		"on a machine":                         {env: map[string]string{hmacVariable: "x"}},
+		"on a machine with a cluster":          {args: []string{"--kubeconfig=x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := parse(t, test.env, test.args...)
+			refusal := o.store.refusal()
+			assert.Equal(t, test.refused, refusal != "", refusal)
+			if test.refused {
+				assert.Contains(t, refusal, "set DATABASE_URL and REDIS_URL, or mount a volume that outlives the pod at job-service-data and set KEEP_JOBS_IN_DATA_DIR=true")
+			}
+		})
+	}
 }
 
 func TestSecretsComeFromFilesAndTheEnvironment(t *testing.T) {

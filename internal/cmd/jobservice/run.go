@@ -37,6 +37,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	service := rest.Options{Limits: o.limits, MaxOpenJobs: o.maxOpenJobs, Log: logr.FromSlogHandler(log.Handler())}
+	if service.RefuseJobs = o.store.refusal(); service.RefuseJobs != "" {
+		log.Warn("Jobs are refused", "reason", service.RefuseJobs)
+	}
 	cluster, err := o.cluster.connect()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -16,12 +17,21 @@ import (
 // storeOptions are the flags about how jobs are kept and leased.
 type storeOptions struct {
 	database, redis secretFlag
+	// keepInDataDir says that jobs may be accepted where they are kept in the data directory.
+	keepInDataDir bool
 	engine.Options
 }
+
+// keepVariable is the environment's --keep-jobs-in-data-dir, for installations whose arguments cannot be changed.
+const keepVariable = "KEEP_JOBS_IN_DATA_DIR"
 
 func (o *storeOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.DataDir, "data-dir", "job-service-data",
 		"folder for what the service keeps itself: the jobs without --database-url, the secret of a trial")
+	keep, _ := strconv.ParseBool(os.Getenv(keepVariable))
+	flags.BoolVar(&o.keepInDataDir, "keep-jobs-in-data-dir", keep,
+		"accept jobs without --database-url in a pod: set it where a volume that outlives the pod is mounted at --data-dir, or where jobs may be lost with the "+
+			"pod (environment: "+keepVariable+"; always true in a trial and outside of pods)")
 	o.database.add(flags, "database-url", "DATABASE_URL",
 		"URL of the PostgreSQL database, postgres://... (default: SQLite in --data-dir, for one replica)")
 	o.redis.add(flags, "redis-url", "REDIS_URL",
@@ -51,6 +61,15 @@ func (o *storeOptions) validate() error {
 		return fmt.Errorf("--retention, --audit-retention: %s and %s: choose 0, forever, or more", o.Retention, o.AuditRetention)
 	}
 	return nil
+}
+
+// refusal says why no jobs are accepted: what is acknowledged must not be lost with the pod. Empty: jobs are accepted.
+func (o *storeOptions) refusal() string {
+	if o.keepInDataDir || o.database.given() {
+		return ""
+	}
+	return fmt.Sprintf("the service accepts no jobs, because it could lose them with its pod: set DATABASE_URL and REDIS_URL, or mount a volume that "+
+		"outlives the pod at %s and set %s=true", o.DataDir, keepVariable)
 }
 
 // open the store.

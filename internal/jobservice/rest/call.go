@@ -26,6 +26,9 @@ import (
 // answerTimeout is how long a request that does not stream may take.
 const answerTimeout = 30 * time.Second
 
+// refusedFor is when, in seconds, a client may ask again while the service accepts no jobs.
+const refusedFor = "60"
+
 // endpoint is a path with its methods.
 type endpoint struct {
 	service *service
@@ -45,6 +48,8 @@ type route struct {
 	resource string
 	// noQuery says that the request may have no parameters.
 	noQuery bool
+	// accepts says that a job is accepted.
+	accepts bool
 	// streams says that the answer may take longer than answerTimeout.
 	streams bool
 	// handle returns the JSON to answer with, nothing when it has answered itself, or an error when it has not answered yet.
@@ -155,6 +160,9 @@ func (r *endpoint) serve(c *call, route route) ([]byte, error) {
 		return nil, &problem{status: http.StatusForbidden, message: "the token lacks the scope " + route.scope + ": use one whose claim scope has it",
 			header: "WWW-Authenticate", value: `Bearer realm="job-service", error="insufficient_scope", scope="` + route.scope + `"`}
 	}
+	if route.accepts && c.service.RefuseJobs != "" {
+		return nil, &problem{status: http.StatusServiceUnavailable, header: "Retry-After", value: refusedFor, message: c.service.RefuseJobs}
+	}
 	if !route.streams {
 		ctx, cancel := context.WithTimeout(c.Context(), answerTimeout)
 		defer cancel()
@@ -194,7 +202,7 @@ func (c *call) identify() (*auth.Identity, error) {
 		}
 	}
 	address := clientAddress(c.RemoteAddr)
-	taken := c.service.limiter.take(classOther, address, c.start)
+	taken := c.service.limiter.take(classOther, address, 1, c.start)
 	if unknown && taken.ok {
 		if identity, err = authenticator.Authenticate(c.Context(), token); err == nil {
 			c.service.limiter.giveBack(address, c.start)
@@ -221,7 +229,16 @@ func (c *call) bearer() (string, error) {
 
 // count the request, and say so in the headers. The error is that it is one too many.
 func (c *call) count(class class, client string) error {
-	return c.counted(class, c.service.limiter.take(class, client, c.start))
+	return c.counted(class, c.service.limiter.take(class, client, 1, c.start))
+}
+
+// countJobs counts the jobs of a request. The headers have their limit only when they are too many.
+func (c *call) countJobs(n int) error {
+	taken := c.service.limiter.take(classJobs, c.identity.User.Username, n, c.start)
+	if taken.ok {
+		return nil
+	}
+	return c.counted(classJobs, taken)
 }
 
 func (c *call) counted(class class, taken taken) error {
@@ -235,12 +252,16 @@ func (c *call) counted(class class, taken taken) error {
 	if taken.ok {
 		return nil
 	}
+	what := "requests of this kind"
+	if class == classJobs {
+		what = "jobs"
+	}
 	if c.service.Metrics != nil {
 		c.service.Metrics.Limited(class.String())
 	}
 	wait := max(1, taken.reset-c.start.Unix())
 	return &problem{status: http.StatusTooManyRequests, header: "Retry-After", value: strconv.FormatInt(wait, 10),
-		message: fmt.Sprintf("more than %d requests of this kind in a minute: wait %d seconds", taken.limit, wait)}
+		message: fmt.Sprintf("more than %d %s in a minute: wait %d seconds", taken.limit, what, wait)}
 }
 
 // clientAddress of a connection. Of IPv6 it is the network, because a client has all of its addresses.

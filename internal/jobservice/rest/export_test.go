@@ -10,7 +10,7 @@ func NewLimiterForTest(limits Limits) LimiterForTest { return LimiterForTest{new
 
 // Take counts a POST of a job.
 func (l LimiterForTest) Take(client string, now time.Time) bool {
-	return l.l.take(classCreate, client, now).ok
+	return l.l.take(classCreate, client, 1, now).ok
 }
 
 // Routes of the service, as METHOD path.

@@ -77,6 +77,35 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// What the service could lose it does not acknowledge; the rest of it works.
+func TestAServiceThatCannotKeepJobsAcceptsNone(t *testing.T) {
+	store := newMemory()
+	kept := newService(t, store).submit(t, all, `{"job_type":"inference","retry_policy":{"max_retries":0}}`)
+	const why = "the service accepts no jobs: set DATABASE_URL"
+	s := newService(t, store, func(o *rest.Options) { o.RefuseJobs = why })
+	for _, r := range []struct{ path, body string }{
+		{"/jobs/", `{"job_type":"inference"}`}, {"/jobs/batch", `{"jobs":[{"job_type":"inference"}]}`}, {"/jobs/" + kept + "/requeue", ""},
+	} {
+		a := s.send(t, "POST", "/api/v1"+r.path, all, r.body)
+		assert.Equal(t, http.StatusServiceUnavailable, a.status, r.path)
+		code, _, message := a.problem(t)
+		assert.Equal(t, "SERVICE_UNAVAILABLE "+why, code+" "+message)
+		assert.Equal(t, "60", a.header.Get("Retry-After"))
+		assert.Equal(t, http.StatusUnauthorized, s.send(t, "POST", "/api/v1"+r.path, noToken, r.body).status, r.path)
+	}
+	assert.Len(t, store.jobs, 1)
+	for _, path := range []string{"/jobs/", "/jobs/" + kept, "/jobs/" + kept + "/logs", "/queues/", "/metrics/"} {
+		assert.Equal(t, http.StatusOK, s.send(t, "GET", "/api/v1"+path, all, "").status, path)
+	}
+	id, fence := s.lease(t, "inference")
+	a := s.send(t, "POST", "/api/v1/tasks/"+id+"/complete", all, fmt.Sprintf(`{"lease_token":%d}`, fence))
+	assert.Equal(t, http.StatusOK, a.status, "%s", a.body)
+	// A Deployment that is never ready would keep OLM from installing the operator, and readers from the Service.
+	a = s.send(t, "GET", "/api/v1/health/ready", noToken, "")
+	assert.Equal(t, http.StatusOK, a.status)
+	assert.Equal(t, why, a.json(t)["message"])
+}
+
 func TestReadiness(t *testing.T) {
 	store := newMemory()
 	store.checks["redis"] = errors.New("dial tcp: password=secret")

@@ -5,6 +5,9 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -30,6 +33,31 @@ func (r *reviewer) Review(_ context.Context, token string) (auth.User, bool, err
 	r.asked.Add(1)
 	time.Sleep(5 * time.Millisecond)
 	return auth.User{Username: "system:serviceaccount:team-a:robot"}, token == r.good, nil
+}
+
+// A client that sends its request a little at a time holds no connection for long.
+func TestASlowClientIsCutOff(t *testing.T) {
+	s := newService(t, newMemory())
+	server := rest.Server(s.Config.Handler)
+	for name, timeout := range map[string]time.Duration{
+		"headers": server.ReadHeaderTimeout, "request": server.ReadTimeout, "answer": server.WriteTimeout, "connection": server.IdleTimeout,
+	} {
+		assert.True(t, timeout > 0 && timeout <= 2*time.Minute, "%s: %s", name, timeout)
+	}
+	server.ReadTimeout = 50 * time.Millisecond
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer connection.Close()
+	_, err = fmt.Fprintf(connection, "POST /api/v1/jobs/ HTTP/1.1\r\nHost: jobs\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+		"Content-Length: 100\r\n\r\n{", token(t, all))
+	require.NoError(t, err)
+	answer, err := io.ReadAll(connection) // until the server closes it
+	require.NoError(t, err)
+	assert.Contains(t, string(answer), "the body could not be read to its end")
 }
 
 // Made-up tokens neither keep Kubernetes busy nor those out who are known already.

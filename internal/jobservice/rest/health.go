@@ -33,7 +33,12 @@ func (s *service) ready(c *call) ([]byte, error) {
 	if !ok {
 		status, word = http.StatusServiceUnavailable, "degraded"
 	}
-	text, err := json.Marshal(map[string]any{"status": word, "checks": checks})
+	answer := map[string]any{"status": word, "checks": checks}
+	// What is kept can still be read, so that the service stays in use.
+	if s.RefuseJobs != "" {
+		answer["message"] = s.RefuseJobs
+	}
+	text, err := json.Marshal(answer)
 	c.answer(status, text)
 	return nil, err
 }

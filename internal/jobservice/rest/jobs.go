@@ -38,7 +38,7 @@ func (s *service) createJob(c *call) ([]byte, error) {
 	if err := s.mayCreate(c, job); err != nil {
 		return nil, err
 	}
-	if err := s.open.admit(c.Context(), []*jobs.Job{job}); err != nil {
+	if err := s.admit(c, []*jobs.Job{job}); err != nil {
 		return nil, err
 	}
 	positions, err := s.Store.Submit(c.Context(), []*jobs.Job{job})
@@ -49,6 +49,14 @@ func (s *service) createJob(c *call) ([]byte, error) {
 	c.w.Header()["Location"] = []string{Base + "/jobs/" + job.ID}
 	c.answer(http.StatusCreated, appendCreated(b.out[:0], &created{job, positions[0]}))
 	return nil, nil
+}
+
+// admit jobs, as far as the limits of the client and of their namespaces go.
+func (s *service) admit(c *call, batch []*jobs.Job) error {
+	if err := c.countJobs(len(batch)); err != nil {
+		return err
+	}
+	return s.open.admit(c.Context(), batch)
 }
 
 // mayCreate fills in who submits the job and to where, if they may.
@@ -76,7 +84,7 @@ func (s *service) createJobs(c *call) ([]byte, error) {
 			return nil, p
 		}
 	}
-	if err := s.open.admit(c.Context(), batch); err != nil {
+	if err := s.admit(c, batch); err != nil {
 		return nil, err
 	}
 	positions, err := s.Store.Submit(c.Context(), batch)

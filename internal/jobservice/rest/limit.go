@@ -7,16 +7,18 @@ import (
 	"time"
 )
 
-// Limits are how many requests a client may send in a minute; 0: any number. A client is the subject of a token, or an
+// Limits are how many requests, and how many jobs with them, a client may send in a minute; 0: any number. A client is the subject of a token, or an
 // address when there is no valid one. The minutes are those of the clock, so that around their change a client may
 // send twice as many within a minute.
 type Limits struct {
 	// Create is for POST /jobs/ and /jobs/batch, each counted as one; List for GET /jobs/; Tasks for what workers send.
 	Create, List, Tasks, Other int
+	// Jobs is for the jobs in POST /jobs/ and /jobs/batch, each counted.
+	Jobs int
 }
 
 // DefaultLimits are those of the interface's description. Workers are not limited: they have no more leases than tasks.
-var DefaultLimits = Limits{Create: 100, List: 300, Tasks: 0, Other: 600}
+var DefaultLimits = Limits{Create: 100, List: 300, Tasks: 0, Other: 600, Jobs: 10_000}
 
 // class of requests with a limit of its own.
 type class uint8
@@ -26,12 +28,13 @@ const (
 	classCreate
 	classList
 	classTasks
+	classJobs
 	classes
 )
 
 // String implements fmt.Stringer.
 func (c class) String() string {
-	return [classes]string{"other", "create", "list", "tasks"}[c]
+	return [classes]string{"other", "create", "list", "tasks", "jobs"}[c]
 }
 
 // maxClients that are counted apart within a minute; all further ones are counted together, so that neither memory grows without
@@ -60,11 +63,13 @@ type taken struct {
 }
 
 func newLimiter(limits Limits) *limiter {
-	return &limiter{limits: [classes]int{classOther: limits.Other, classCreate: limits.Create, classList: limits.List, classTasks: limits.Tasks}}
+	return &limiter{limits: [classes]int{
+		classOther: limits.Other, classCreate: limits.Create, classList: limits.List, classTasks: limits.Tasks, classJobs: limits.Jobs,
+	}}
 }
 
-// take counts a request.
-func (l *limiter) take(class class, client string, now time.Time) taken {
+// take counts a request, or n jobs, all of them or none.
+func (l *limiter) take(class class, client string, n int, now time.Time) taken {
 	limit := l.limits[class]
 	if limit <= 0 {
 		return taken{ok: true}
@@ -83,8 +88,8 @@ func (l *limiter) take(class class, client string, now time.Time) taken {
 		count = l.counts[key]
 	}
 	answer := taken{limit: limit, reset: (l.minute + 1) * 60}
-	if count < limit {
-		count++
+	if count+n <= limit {
+		count += n
 		l.counts[key] = count
 		answer.ok = true
 	}

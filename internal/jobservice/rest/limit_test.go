@@ -132,6 +132,26 @@ func TestLimitsOfVeryManyClients(t *testing.T) {
 	assert.True(t, limited.Take("client 299999", at.Add(time.Minute)), "the next minute has its own count")
 }
 
+// A batch counts as what it brings.
+func TestTheJobsOfABatchAreCounted(t *testing.T) {
+	now := &clock{now: time.Date(2026, 3, 1, 12, 0, 7, 0, time.UTC)}
+	s := newService(t, newMemory(), func(o *rest.Options) { o.Limits, o.Now = rest.Limits{Create: 100, Jobs: 5}, now.Now })
+	batch := func(user string, n int) answer {
+		one := `{"job_type":"inference"}`
+		return s.send(t, "POST", "/api/v1/jobs/batch", user, `{"jobs":[`+strings.Repeat(one+",", n-1)+one+`]}`)
+	}
+	require.Equal(t, http.StatusCreated, batch(all, 4).status)
+	refused := batch(all, 2)
+	require.Equal(t, http.StatusTooManyRequests, refused.status, "all of a batch or nothing")
+	_, _, message := refused.problem(t)
+	assert.Contains(t, message, "more than 5 jobs in a minute: wait 53 seconds")
+	require.Equal(t, http.StatusCreated, s.send(t, "POST", "/api/v1/jobs/", all, `{"job_type":"inference"}`).status)
+	assert.Equal(t, http.StatusTooManyRequests, s.send(t, "POST", "/api/v1/jobs/", all, `{"job_type":"inference"}`).status)
+	assert.Equal(t, http.StatusCreated, batch(other, 5).status, "another client")
+	now.Add(53 * time.Second)
+	assert.Equal(t, http.StatusCreated, batch(all, 5).status)
+}
+
 // What one namespace can fill the store with is bounded, whatever it sends in one request; others go on.
 func TestANamespaceHasNoMoreOpenJobsThanItMay(t *testing.T) {
 	now := &clock{now: time.Date(2026, 3, 1, 12, 0, 7, 0, time.UTC)}

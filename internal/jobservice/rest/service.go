@@ -33,6 +33,8 @@ type Options struct {
 	Limits Limits
 	// MaxOpenJobs of a namespace that have not ended; 0: any number.
 	MaxOpenJobs int
+	// RefuseJobs is why no job is accepted, with the remedy; empty: jobs are accepted.
+	RefuseJobs string
 	// Metrics record every request; nil: none are recorded.
 	Metrics RequestMetrics
 	// Log gets what goes wrong, and at level 1 every request.
@@ -51,7 +53,7 @@ type Options struct {
 type RequestMetrics interface {
 	// Request records an answered request. The route is a pattern, for example GET /jobs/{id}.
 	Request(route string, status int, duration time.Duration)
-	// Limited records a request refused by the rate limit of a class: create, list, tasks or other.
+	// Limited records a request refused by the rate limit of a class: create, jobs, list, tasks or other.
 	Limited(class string)
 }
 
@@ -140,8 +142,10 @@ func (s *service) resources() []*endpoint {
 		return route{method: method, scope: auth.ScopeWrite, noQuery: true, handle: handle}
 	}
 	create := func(handle handler) route {
-		return route{method: http.MethodPost, scope: auth.ScopeWrite, class: classCreate, handle: handle}
+		return route{method: http.MethodPost, scope: auth.ScopeWrite, class: classCreate, accepts: true, handle: handle}
 	}
+	requeue := write(http.MethodPost, s.requeueJob)
+	requeue.accepts = true
 	work := func(streams bool, handle handler) []route {
 		return []route{{method: http.MethodPost, scope: auth.ScopeWork, class: classTasks, streams: streams, handle: handle}}
 	}
@@ -151,7 +155,7 @@ func (s *service) resources() []*endpoint {
 		{path: "/jobs/", routes: []route{list, create(s.createJob)}},
 		{path: "/jobs/batch", routes: []route{create(s.createJobs)}},
 		{path: "/jobs/{id}", missing: noJob, routes: []route{read("", s.getJob), write(http.MethodDelete, s.cancelJob)}},
-		{path: "/jobs/{id}/requeue", missing: noJob, routes: []route{write(http.MethodPost, s.requeueJob)}},
+		{path: "/jobs/{id}/requeue", missing: noJob, routes: []route{requeue}},
 		{path: "/jobs/{id}/logs", missing: noJob, routes: []route{logs}},
 		{path: "/queues/", routes: []route{read(auth.Queues, s.listQueues)}},
 		{path: "/queues/{name}", missing: noQueue, routes: []route{read(auth.Queues, s.getQueue)}},

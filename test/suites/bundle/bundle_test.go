@@ -174,9 +174,13 @@ func TestTheJobServiceNeedsNothingBesideTheBundle(t *testing.T) {
 		assert.EqualValues(t, 1, *deployment.Spec.Replicas)
 		pod := deployment.Spec.Template.Spec
 		for _, volume := range pod.Volumes {
-			assert.NotNil(t, volume.EmptyDir, "volume %s", volume.Name)
+			require.NotNil(t, volume.EmptyDir, "volume %s", volume.Name)
+			assert.False(t, volume.EmptyDir.SizeLimit.IsZero(), "volume %s cannot fill the disk of the node", volume.Name)
 		}
 		container := pod.Containers[0]
+		for _, argument := range container.Args {
+			assert.NotContains(t, argument, "keep-jobs-in-data-dir", "its volume ends with the pod")
+		}
 		for _, from := range container.EnvFrom {
 			assert.True(t, *from.SecretRef.Optional, from.SecretRef.Name)
 		}

@@ -356,6 +356,7 @@ func TestValuesOfTheJobServiceTakeEffect(t *testing.T) {
 	assert.Equal(t, "jobs", pod.Volumes[0].PersistentVolumeClaim.ClaimName)
 	container := pod.Containers[0]
 	assert.Contains(t, container.Args, "--jwks=https://keys")
+	assert.Contains(t, container.Args, "--keep-jobs-in-data-dir", "the claim outlives the pod")
 	assert.Equal(t, "urls", container.EnvFrom[0].SecretRef.Name)
 	assert.Equal(t, "1Gi", container.Resources.Limits.Memory().String())
 	assert.Contains(t, container.Image, ":v9")
@@ -368,7 +369,8 @@ func TestValuesOfTheJobServiceTakeEffect(t *testing.T) {
 
 	alone := read()
 	assert.Equal(t, appsv1.RecreateDeploymentStrategyType, alone.Spec.Strategy.Type)
-	assert.NotNil(t, alone.Spec.Template.Spec.Volumes[0].EmptyDir)
+	assert.Equal(t, "1Gi", alone.Spec.Template.Spec.Volumes[0].EmptyDir.SizeLimit.String())
+	assert.NotContains(t, alone.Spec.Template.Spec.Containers[0].Args, "--keep-jobs-in-data-dir")
 }
 
 // A namespace may look like a number, and must not become one.

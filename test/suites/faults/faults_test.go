@@ -100,7 +100,7 @@ func (s *site) startService(n int, program string) {
 		Command: func() *exec.Cmd {
 			command := exec.Command(program, "job-service", "--kubernetes=false", "--bind-address="+address, "--metrics-bind-address=0", "--max-open-jobs=0",
 				"--visibility-timeout="+visibility.String(), "--retry-backoff=100ms", "--log-level=warn",
-				"--rate-limit-create=0", "--rate-limit-list=0", "--rate-limit-tasks=0", "--rate-limit-other=0")
+				"--rate-limit-create=0", "--rate-limit-jobs=0", "--rate-limit-list=0", "--rate-limit-tasks=0", "--rate-limit-other=0")
 			command.Env = append(os.Environ(),
 				"DATABASE_URL=postgres://postgres@"+s.toDatabase.Address+"/postgres?sslmode=disable",
 				"REDIS_URL=redis://"+s.toRedis.Address+"/0", "JOB_SERVICE_HMAC_SECRET="+secret)

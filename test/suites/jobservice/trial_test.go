@@ -60,6 +60,19 @@ func TestATrialNeedsNothing(t *testing.T) {
 	})
 }
 
+// As after an installation: no database, no claim.
+func TestInAPodWithoutADatabaseNoJobIsAccepted(t *testing.T) {
+	program := operator.Program(t)
+	s := jobservice.Start(t, program, []string{"KUBERNETES_SERVICE_HOST=127.0.0.1", "JOB_SERVICE_HMAC_SECRET=" + secret},
+		"--kubernetes=false", "--data-dir="+t.TempDir())
+	s.Token = token(t, program)
+	answer := s.Must(http.StatusServiceUnavailable, http.MethodPost, "/jobs/", pooled())
+	assert.Contains(t, answer["error"].(map[string]any)["message"], "set DATABASE_URL and REDIS_URL")
+	s.Must(http.StatusOK, http.MethodGet, "/jobs/", nil)
+	assert.Contains(t, s.Must(http.StatusOK, http.MethodGet, "/health/ready", nil)["message"], "accepts no jobs")
+	assert.Contains(t, s.Output(), "Jobs are refused")
+}
+
 func TestTheServiceEndsInOrder(t *testing.T) {
 	program := operator.Program(t)
 	s := jobservice.Start(t, program, nil, "--data-dir="+t.TempDir())
