@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -26,6 +27,7 @@ type options struct {
 	cluster                 clusterOptions
 	limits                  rest.Limits
 	maxOpenJobs             int
+	trustedProxies          []net.IPNet
 	shutdownDelay           time.Duration
 	shutdownTimeout         time.Duration
 	logLevel                string
@@ -76,6 +78,9 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.limits.Tasks, "rate-limit-tasks", rest.DefaultLimits.Tasks, "requests of a worker per minute; 0: no limit")
 	flags.IntVar(&o.limits.Other, "rate-limit-other", rest.DefaultLimits.Other, "other requests of a client per minute; 0: no limit")
 	flags.IntVar(&o.maxOpenJobs, "max-open-jobs", rest.DefaultMaxOpenJobs, "jobs of a namespace that have not ended; 0: no limit")
+	flags.IPNetSliceVar(&o.trustedProxies, "trusted-proxies", nil,
+		"networks of proxies, such as 10.0.0.0/8, whose header X-Forwarded-For says whose an unknown token is (default: none, so that all clients of a proxy share "+
+			"the limit of its address)")
 	flags.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "time to go on after the signal to end, until clients have learned of it")
 	flags.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 20*time.Second, "time for requests to end after that")
 	flags.StringVar(&o.logLevel, "log-level", cmp.Or(os.Getenv("LOG_LEVEL"), "info"), "debug, info, warn or error (environment: LOG_LEVEL)")

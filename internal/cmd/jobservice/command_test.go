@@ -1,6 +1,7 @@
 package jobservice
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -95,6 +96,13 @@ func TestAPodAcceptsNoJobsThatItCanLose(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTrustedProxiesAreNetworks(t *testing.T) {
+	assert.Empty(t, parse(t, nil).trustedProxies)
+	proxies := parse(t, nil, "--trusted-proxies=10.0.0.0/8,fd00::/8").trustedProxies
+	require.Len(t, proxies, 2)
+	assert.True(t, proxies[0].Contains(net.IPv4(10, 1, 2, 3)))
 }
 
 func TestSecretsComeFromFilesAndTheEnvironment(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,7 +37,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if o.tokens.Secrets, err = o.secrets(); err != nil {
 		return err
 	}
-	service := rest.Options{Limits: o.limits, MaxOpenJobs: o.maxOpenJobs, Log: logr.FromSlogHandler(log.Handler())}
+	service := rest.Options{Limits: o.limits, MaxOpenJobs: o.maxOpenJobs, TrustedProxies: o.trustedProxies, Log: logr.FromSlogHandler(log.Handler())}
 	if service.RefuseJobs = o.store.refusal(); service.RefuseJobs != "" {
 		log.Warn("Jobs are refused", "reason", service.RefuseJobs)
 	}
@@ -75,7 +76,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	// Once one part has failed the others end.
 	group, failed := errgroup.WithContext(ctx)
 	if cluster != nil {
-		dispatcher := runner.NewDispatcher(cluster, service.Store, o.cluster.settings(), runner.NewMetrics(registry), log)
+		settings := o.cluster.settings()
+		if service.Authorizer != nil {
+			settings.Access = auth.NewAccess(service.Authorizer, time.Now)
+		}
+		dispatcher := runner.NewDispatcher(cluster, service.Store, settings, runner.NewMetrics(registry), log)
 		service.Store = &runner.Watched{Store: service.Store, Dispatcher: dispatcher}
 		group.Go(func() error { return cluster.Run(lifetime) })
 		group.Go(func() error { return dispatcher.Run(lifetime) })

@@ -25,6 +25,8 @@ const (
 	Queues    = "aijobqueues"
 	Clusters  = "computeclusters"
 	Workflows = "agentworkflows"
+	// Pods are of no group; their subresource log is what the log of a job with pods needs.
+	Pods = "pods"
 )
 
 // Forbidden is the error of a request that is not allowed.
@@ -58,18 +60,32 @@ func (a *Access) Check(ctx context.Context, identity *Identity, attributes Attri
 	if err := byClaims(identity, attributes); err != nil {
 		return err
 	}
+	return a.ask(ctx, identity.key, identity.User, attributes)
+}
+
+// CheckUser returns nil if Kubernetes allows it to a user, who sends no request now. Errors: as those of Check.
+func (a *Access) CheckUser(ctx context.Context, user User, attributes Attributes) error {
+	key := sha256.Sum256([]byte(strings.Join(append([]string{user.Username}, user.Groups...), "\x00")))
+	return a.ask(ctx, key, user, attributes)
+}
+
+// ask Kubernetes, unless it has answered a moment ago. The key is that of the user, with all that the answer depends on.
+func (a *Access) ask(ctx context.Context, key [sha256.Size]byte, user User, attributes Attributes) error {
 	if a.authorizer == nil {
 		return nil
 	}
-	asked := question{identity.key, attributes}
+	if attributes.Resource != Pods {
+		attributes.Group = group
+	}
+	asked := question{key, attributes}
 	refusal, known := cached[error](a.decisions, asked)
 	if !known {
-		allowed, reason, err := a.authorizer.Allowed(ctx, identity.User, attributes)
+		allowed, reason, err := a.authorizer.Allowed(ctx, user, attributes)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		if !allowed {
-			text := fmt.Sprintf("user %q may not %s", identity.User.Username, phrase(attributes))
+			text := fmt.Sprintf("user %q may not %s", user.Username, phrase(attributes))
 			if reason != "" {
 				text += ": " + reason
 			}
@@ -81,7 +97,8 @@ func (a *Access) Check(ctx context.Context, identity *Identity, attributes Attri
 }
 
 func byClaims(identity *Identity, attributes Attributes) error {
-	if (attributes.Resource == Jobs || attributes.Resource == Workflows) && !identity.InNamespace(attributes.Namespace) {
+	inNamespaces := []string{Jobs, Workflows, Pods}
+	if slices.Contains(inNamespaces, attributes.Resource) && !identity.InNamespace(attributes.Namespace) {
 		where := "all namespaces"
 		if attributes.Namespace != "" {
 			where = fmt.Sprintf("namespace %q", attributes.Namespace)
@@ -97,7 +114,13 @@ func byClaims(identity *Identity, attributes Attributes) error {
 }
 
 func phrase(a Attributes) string {
-	text := a.Verb + " " + a.Resource + "." + group
+	text := a.Verb + " " + a.Resource
+	if a.Subresource != "" {
+		text += "/" + a.Subresource
+	}
+	if a.Group != "" {
+		text += "." + a.Group
+	}
 	if a.Name != "" {
 		text += fmt.Sprintf(" %q", a.Name)
 	}

@@ -62,6 +62,40 @@ func TestClaimsAndRolesBothDecide(t *testing.T) {
 	require.NoError(t, auth.NewAccess(nil, time.Now).Check(t.Context(), alice, create("team-b")), "without a cluster the claims decide")
 }
 
+// recorder keeps what it is asked, and allows it.
+type recorder struct{ asked []auth.Attributes }
+
+func (r *recorder) Allowed(_ context.Context, _ auth.User, a auth.Attributes) (bool, string, error) {
+	r.asked = append(r.asked, a)
+	return true, "", nil
+}
+
+func TestEachResourceHasItsGroup(t *testing.T) {
+	r := &recorder{}
+	access := auth.NewAccess(r, func() time.Time { return now })
+	logs := auth.Attributes{Verb: "get", Resource: auth.Pods, Subresource: "log", Namespace: "team-a"}
+	require.NoError(t, access.Check(t.Context(), identity(t), logs))
+	require.NoError(t, access.Check(t.Context(), identity(t), auth.Attributes{Verb: "get", Resource: auth.Jobs, Namespace: "team-a"}))
+	assert.Equal(t, []auth.Attributes{logs, {Verb: "get", Resource: auth.Jobs, Namespace: "team-a", Group: "aiplatform.example.com"}}, r.asked)
+	logs.Namespace = "team-b"
+	var forbidden *auth.Forbidden
+	require.ErrorAs(t, access.Check(t.Context(), identity(t), logs), &forbidden, "the claims do not cover it")
+}
+
+func TestAUserIsAskedAboutWithoutAToken(t *testing.T) {
+	create := auth.Attributes{Verb: "create", Resource: auth.Jobs, Namespace: "team-a"}
+	r := &roles{allowed: map[string]bool{"alice create aijobs team-a/": true}}
+	access := auth.NewAccess(r, func() time.Time { return now })
+	var forbidden *auth.Forbidden
+	for range 3 {
+		require.NoError(t, access.CheckUser(t.Context(), auth.User{Username: "alice", Groups: []string{"a", "b"}}, create))
+		require.ErrorAs(t, access.CheckUser(t.Context(), auth.User{Username: "bob"}, create), &forbidden)
+	}
+	assert.Equal(t, 2, r.asked)
+	require.NoError(t, access.CheckUser(t.Context(), auth.User{Username: "alice", Groups: []string{"a"}}, create))
+	assert.Equal(t, 3, r.asked, "another user, as other groups may have other rights")
+}
+
 func TestWorkersOfQueues(t *testing.T) {
 	work := func(queue string) auth.Attributes {
 		return auth.Attributes{Verb: "work", Resource: auth.Queues, Name: queue}

@@ -16,7 +16,7 @@ type TokenReviewer interface {
 	Review(ctx context.Context, token string) (user User, authenticated bool, err error)
 }
 
-// Attributes are what a user wants to do (create, get, list, delete or work) with a resource of the group aiplatform.example.com. An empty
+// Attributes are what a user wants to do (create, get, list, delete or work) with a resource, whose group Access fills in. An empty
 // namespace means all, or a resource that is in none; an empty name all objects.
 type Attributes = authorizationv1.ResourceAttributes
 

@@ -65,7 +65,7 @@ func eachBackend(t *testing.T, test func(t *testing.T, b *backend)) {
 
 func job(change ...func(*jobs.Job)) *jobs.Job {
 	j := &jobs.Job{
-		Namespace: "team-a", Queue: "inference", Type: "inference", Executor: jobs.Pool, Priority: 50, Submitter: "ann",
+		Namespace: "team-a", Queue: "inference", Type: "inference", Executor: jobs.Pool, Priority: 50, Submitter: "ann", SubmitterGroups: []string{"ml", "system:authenticated"},
 		Config: json.RawMessage(`{"input":"x"}`), Resources: jobs.Resources{CPU: "500m", Memory: "1Gi", GPU: 1},
 		Timeout: time.Minute, Retry: jobs.Retry{MaxRetries: 2, BackoffMultiplier: 2},
 	}

@@ -56,8 +56,10 @@ type Job struct {
 	// Timeout of one try; 0: none.
 	Timeout time.Duration
 	Retry   Retry
-	// Submitter is the user who sent it.
-	Submitter string
+	// Submitter is the user who sent it; SubmitterGroups are the groups that the user had then, kept for the executor Kubernetes. nil: they are
+	// not known, as of jobs of version 0.3.
+	Submitter       string
+	SubmitterGroups []string
 
 	Status                                      Status
 	CreatedAt, QueuedAt, StartedAt, CompletedAt time.Time // zero when not yet

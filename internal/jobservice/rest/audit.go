@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -30,55 +29,54 @@ func (s *service) keep(ctx context.Context, entry jobs.AuditEntry) {
 // auditTimeout of an entry that is written in the background.
 const auditTimeout = 30 * time.Second
 
-// submissions gathers the entries on submitted jobs. Every job has its submitter and time itself, so that an entry on it may be
-// late, and entries on very many need not be one for each: those that come while an entry of the same user on the same
-// namespace is being written become one, with the first and the last ID.
-type submissions struct {
+// gathering has the entries on submitted jobs and ended tasks. Every job has its submitter, worker and times itself, so that an entry on it
+// may be late, and entries on very many need not be one for each: those that come while an entry on the same action of the same user
+// in the same namespace is being written become one, with the first and the last ID.
+type gathering struct {
 	mu sync.Mutex
 	// pending entries of those for whom one is being written; nil: there is none yet.
-	pending map[submitter]*submitted
+	pending map[auditKey]*gathered
 	writers sync.WaitGroup
 }
 
-type submitter struct{ user, namespace string }
+type auditKey struct{ user, action, namespace string }
 
-type submitted struct {
+type gathered struct {
 	entry jobs.AuditEntry
 	last  string
 	count int
 }
 
-// submitted keeps that a job was accepted.
-func (c *call) submitted(job *jobs.Job) {
-	s := &c.service.submissions
-	who := submitter{job.Submitter, job.Namespace}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	gathered, writing := s.pending[who]
-	if gathered == nil {
-		gathered = &submitted{entry: jobs.AuditEntry{
-			Time: c.start, User: job.Submitter, Action: "jobs.create", Namespace: job.Namespace, JobID: job.ID, RequestID: c.id,
-			Status: http.StatusCreated,
+// gather an entry on what the user did to a job.
+func (c *call) gather(action string, status int, job *jobs.Job) {
+	g := &c.service.gathering
+	key := auditKey{c.user(), action, job.Namespace}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	entries, writing := g.pending[key]
+	if entries == nil {
+		entries = &gathered{entry: jobs.AuditEntry{
+			Time: c.start, User: key.user, Action: action, Namespace: key.namespace, JobID: job.ID, RequestID: c.id, Status: status,
 		}}
-		s.pending[who] = gathered
+		g.pending[key] = entries
 	}
-	gathered.count++
-	gathered.last = job.ID
+	entries.count++
+	entries.last = job.ID
 	if !writing {
-		s.writers.Go(func() { c.service.writeSubmissions(who) })
+		g.writers.Go(func() { c.service.writeGathered(key) })
 	}
 }
 
-// writeSubmissions writes what was gathered until there is no more.
-func (s *service) writeSubmissions(who submitter) {
+// writeGathered writes what was gathered until there is no more.
+func (s *service) writeGathered(key auditKey) {
 	for {
-		s.submissions.mu.Lock()
-		gathered := s.submissions.pending[who]
-		s.submissions.pending[who] = nil
+		s.gathering.mu.Lock()
+		gathered := s.gathering.pending[key]
+		s.gathering.pending[key] = nil
 		if gathered == nil {
-			delete(s.submissions.pending, who)
+			delete(s.gathering.pending, key)
 		}
-		s.submissions.mu.Unlock()
+		s.gathering.mu.Unlock()
 		if gathered == nil {
 			return
 		}

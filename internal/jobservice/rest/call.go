@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"mime"
-	"net"
 	"net/http"
-	"net/netip"
 	"regexp"
 	"runtime/debug"
 	"strconv"
@@ -201,7 +199,7 @@ func (c *call) identify() (*auth.Identity, error) {
 			return identity, nil
 		}
 	}
-	address := clientAddress(c.RemoteAddr)
+	address := c.service.clientAddress(c.Request)
 	taken := c.service.limiter.take(classOther, address, 1, c.start)
 	if unknown && taken.ok {
 		if identity, err = authenticator.Authenticate(c.Context(), token); err == nil {
@@ -262,23 +260,6 @@ func (c *call) counted(class class, taken taken) error {
 	wait := max(1, taken.reset-c.start.Unix())
 	return &problem{status: http.StatusTooManyRequests, header: "Retry-After", value: strconv.FormatInt(wait, 10),
 		message: fmt.Sprintf("more than %d %s in a minute: wait %d seconds", taken.limit, what, wait)}
-}
-
-// clientAddress of a connection. Of IPv6 it is the network, because a client has all of its addresses.
-func clientAddress(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		host = remote
-	}
-	address, err := netip.ParseAddr(host)
-	if err != nil {
-		return "address"
-	}
-	if address = address.Unmap(); address.Is6() {
-		prefix, _ := address.WithZone("").Prefix(64)
-		return "address " + prefix.String()
-	}
-	return "address " + address.String()
 }
 
 // safeID can go into logs and headers.

@@ -35,6 +35,7 @@ const (
 	writer  = "writer"
 	worker  = "worker"
 	other   = "bob" // every scope, another namespace
+	tenant  = "eve" // as bob, for tasks of a queue of its own
 	admin   = "admin"
 	noToken = ""
 )
@@ -52,6 +53,8 @@ func token(t testing.TB, name string) string {
 		scopes, claims.Queues = "tasks:work", auth.Texts{"inference", "simulation", "retries", "training"}
 	case other:
 		claims.Namespaces, claims.Namespace = auth.Texts{"team-b"}, "team-b"
+	case tenant:
+		claims.Namespaces, claims.Namespace, claims.Queues = auth.Texts{"team-b"}, "team-b", auth.Texts{"own"}
 	case admin:
 		claims.Namespaces = auth.Texts{"*"}
 	}

@@ -19,6 +19,9 @@ const (
 	maxBatch      = 1000
 )
 
+// actionCreate is what the audit log calls the submission of a job.
+const actionCreate = "jobs.create"
+
 // buffers for bodies and answers of the usual size.
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
@@ -45,7 +48,7 @@ func (s *service) createJob(c *call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.submitted(job)
+	c.gather(actionCreate, http.StatusCreated, job)
 	c.w.Header()["Location"] = []string{Base + "/jobs/" + job.ID}
 	c.answer(http.StatusCreated, appendCreated(b.out[:0], &created{job, positions[0]}))
 	return nil, nil
@@ -62,6 +65,9 @@ func (s *service) admit(c *call, batch []*jobs.Job) error {
 // mayCreate fills in who submits the job and to where, if they may.
 func (s *service) mayCreate(c *call, job *jobs.Job) error {
 	job.Submitter = c.identity.User.Username
+	if job.Executor == jobs.Kubernetes {
+		job.SubmitterGroups = c.identity.User.Groups
+	}
 	if job.Namespace == "" {
 		job.Namespace = c.identity.DefaultNamespace
 	}
@@ -93,7 +99,7 @@ func (s *service) createJobs(c *call) ([]byte, error) {
 	}
 	answers := make([]created, 0, len(batch))
 	for i, job := range batch {
-		c.submitted(job)
+		c.gather(actionCreate, http.StatusCreated, job)
 		answers = append(answers, created{job, positions[i]})
 	}
 	c.answer(http.StatusCreated, list(begin(make([]byte, 0, 256*len(batch))), "items", answers, appendCreated).end())

@@ -71,10 +71,12 @@ func (c *cluster) Workflow(_ context.Context, namespace, name string) (*aiplatfo
 func (c *cluster) Check(context.Context) error { return c.err }
 
 func TestKubernetes(t *testing.T) {
-	k := &cluster{}
-	s := newService(t, newMemory(), func(o *rest.Options) { o.Kubernetes = k })
+	k, store := &cluster{}, newMemory()
+	s := newService(t, store, func(o *rest.Options) { o.Kubernetes = k })
 	pod := s.submit(t, all, `{"job_type":"inference","image":"registry.example.com/m:v1"}`)
 	pooled := s.submit(t, all, `{"job_type":"inference"}`)
+	assert.Equal(t, []string{"system:authenticated"}, store.jobs[pod].SubmitterGroups, "for when the job starts")
+	assert.Empty(t, store.jobs[pooled].SubmitterGroups)
 	for _, test := range []struct {
 		path   string
 		status int
@@ -115,7 +117,11 @@ type rights struct {
 }
 
 func (r *rights) Allowed(_ context.Context, user auth.User, a auth.Attributes) (bool, string, error) {
-	return r.allowed[fmt.Sprintf("%s %s %s %s/%s", user.Username, a.Verb, a.Resource, a.Namespace, a.Name)], "", r.err
+	resource := a.Resource
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
+	}
+	return r.allowed[fmt.Sprintf("%s %s %s %s/%s", user.Username, a.Verb, resource, a.Namespace, a.Name)], "", r.err
 }
 
 func TestRightsInACluster(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
@@ -47,6 +48,14 @@ func (s *service) jobLogs(c *call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	ofPods := s.Kubernetes != nil && job.Executor == jobs.Kubernetes
+	if ofPods {
+		// As kubectl logs needs it: what pods print may be more secret than how their job stands.
+		get := auth.Attributes{Verb: "get", Resource: auth.Pods, Subresource: "log", Namespace: job.Namespace}
+		if err := s.access.Check(ctx, c.identity, get); err != nil {
+			return nil, err
+		}
+	}
 	if c.Method == http.MethodHead {
 		options.Follow, options.Tail = false, 0
 	}
@@ -57,7 +66,7 @@ func (s *service) jobLogs(c *call) ([]byte, error) {
 		defer s.streams.end(c.user())
 	}
 	lines := s.history(job, options)
-	if s.Kubernetes != nil && job.Executor == jobs.Kubernetes {
+	if ofPods {
 		if lines, err = s.Kubernetes.Logs(ctx, job, options); err != nil {
 			return nil, err
 		}

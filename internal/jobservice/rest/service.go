@@ -5,6 +5,7 @@ package rest
 import (
 	"cmp"
 	"context"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -35,6 +36,8 @@ type Options struct {
 	MaxOpenJobs int
 	// RefuseJobs is why no job is accepted, with the remedy; empty: jobs are accepted.
 	RefuseJobs string
+	// TrustedProxies are the addresses of proxies whose header X-Forwarded-For says where a request comes from.
+	TrustedProxies []net.IPNet
 	// Metrics record every request; nil: none are recorded.
 	Metrics RequestMetrics
 	// Log gets what goes wrong, and at level 1 every request.
@@ -71,7 +74,7 @@ type service struct {
 	leases  *lru.Cache
 	streams streams
 
-	submissions submissions
+	gathering gathering
 }
 
 // Handler of the service.
@@ -81,7 +84,7 @@ type Handler struct {
 }
 
 // Wait until all entries of the audit log are written, once no request is handled any more.
-func (h *Handler) Wait() { h.service.submissions.writers.Wait() }
+func (h *Handler) Wait() { h.service.gathering.writers.Wait() }
 
 // New returns the handler of the service.
 func New(options Options) *Handler {
@@ -99,7 +102,7 @@ func New(options Options) *Handler {
 		leases:  lru.New(maxLeases),
 		streams: streams{open: map[string]int{}},
 
-		submissions: submissions{pending: map[submitter]*submitted{}},
+		gathering: gathering{pending: map[auditKey]*gathered{}},
 	}
 	if options.Store != nil {
 		s.open.count = options.Store.OpenIn

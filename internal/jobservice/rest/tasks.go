@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -104,7 +105,7 @@ func (c *call) mayWorkOn(id string) error {
 			return err
 		}
 		if job.Executor != jobs.Pool {
-			return notFound("task not found: the job runs in pods")
+			return jobs.ErrNotFound // it runs in pods, but who asks need not be one who may know that
 		}
 		queue = job.Queue
 		s.leases.Add(id, queue)
@@ -128,7 +129,7 @@ func (s *service) completeTask(c *call) ([]byte, error) {
 		return nil, err
 	}
 	job, err := s.Store.Complete(c.Context(), id, fence, result)
-	return ended(job), err
+	return c.taskEnded("tasks.complete", &job, err)
 }
 
 func (s *service) failTask(c *call) ([]byte, error) {
@@ -141,11 +142,15 @@ func (s *service) failTask(c *call) ([]byte, error) {
 	}
 	failure.Message = lastPart(failure.Message)
 	job, err := s.Store.Fail(c.Context(), id, fence, failure)
-	return ended(job), err
+	return c.taskEnded("tasks.fail", &job, err)
 }
 
-func ended(job jobs.Job) object {
-	return begin(nil).text("id", job.ID).text("status", string(job.Status)).end()
+func (c *call) taskEnded(action string, job *jobs.Job, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	c.gather(action, http.StatusOK, job)
+	return begin(nil).text("id", job.ID).text("status", string(job.Status)).end(), nil
 }
 
 // lastPart of a message, where the cause stands, as far as it can be kept. A worker that failed is not sent away for how it says so.

@@ -5,7 +5,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 )
@@ -22,9 +21,9 @@ func (c *Cluster) Review(ctx context.Context, token string) (auth.User, bool, er
 	return user, ok, nil
 }
 
-// Allowed says whether a user may do something with objects of the platform.
+// Allowed says whether a user may do something with objects of any version.
 func (c *Cluster) Allowed(ctx context.Context, user auth.User, what auth.Attributes) (bool, string, error) {
-	what.Group, what.Version = aiplatformv1alpha1.GroupName, "*"
+	what.Version = "*"
 	allowed, reason, err := accessreview.Access(ctx, c.reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
 	if err != nil {
 		return false, "", unavailable("review a right", err)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
@@ -57,6 +58,8 @@ type Settings struct {
 	Discovery, Sweep time.Duration
 	// Backoff is the longest delay before something is tried again that did not work.
 	Backoff time.Duration
+	// Access says whether the user of a job may still create its AIJob when the job starts; nil: it is not asked.
+	Access *auth.Access
 	// LeaseWait is how long a request for jobs waits for one.
 	LeaseWait time.Duration
 }

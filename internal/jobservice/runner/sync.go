@@ -117,6 +117,9 @@ func (d *Dispatcher) ensure(ctx context.Context, t task) error {
 	if err != nil {
 		return &refusal{err}
 	}
+	if err := d.mayStart(ctx, &t.job); err != nil {
+		return err
+	}
 	err = d.cluster.direct.Create(ctx, aijob)
 	switch {
 	case apierrors.IsAlreadyExists(err):

@@ -17,12 +17,13 @@ type spec struct {
 	Timeout   int64           `json:"timeoutMilliseconds,omitempty"`
 	Retries   int             `json:"maxRetries,omitempty"`
 	Backoff   float64         `json:"backoffMultiplier,omitempty"`
+	Groups    []string        `json:"submitterGroups,omitempty"`
 }
 
 func encodeSpec(job *jobs.Job) (string, error) {
 	text, err := json.Marshal(spec{
 		Image: job.Image, Config: job.Config, Resources: job.Resources, Gang: job.Gang, Timeout: job.Timeout.Milliseconds(),
-		Retries: job.Retry.MaxRetries, Backoff: job.Retry.BackoffMultiplier,
+		Retries: job.Retry.MaxRetries, Backoff: job.Retry.BackoffMultiplier, Groups: job.SubmitterGroups,
 	})
 	return string(text), err
 }
@@ -32,7 +33,7 @@ func decodeSpec(text []byte, job *jobs.Job) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("the spec of job %s: %w", job.ID, err)
 	}
-	job.Image, job.Config, job.Resources, job.Gang = s.Image, s.Config, s.Resources, s.Gang
+	job.Image, job.Config, job.Resources, job.Gang, job.SubmitterGroups = s.Image, s.Config, s.Resources, s.Gang, s.Groups
 	job.Timeout = time.Duration(s.Timeout) * time.Millisecond
 	job.Retry = jobs.Retry{MaxRetries: s.Retries, BackoffMultiplier: s.Backoff}
 	return nil

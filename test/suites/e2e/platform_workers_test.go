@@ -45,9 +45,10 @@ func newPooledJobs(t *testing.T) *pooledJobs {
 	require.NoError(t, cluster.Create(t.Context(), account))
 	require.NoError(t, cluster.Create(t.Context(), &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "submitter"},
-		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"aiplatform.example.com"}, Resources: []string{"aijobs"}, Verbs: []string{"create", "get", "list", "delete"},
-		}},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"aiplatform.example.com"}, Resources: []string{"aijobs"}, Verbs: []string{"create", "get", "list", "delete"}},
+			{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
+		},
 	}))
 	require.NoError(t, cluster.Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "submitter"},
