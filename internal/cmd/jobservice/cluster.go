@@ -91,23 +91,32 @@ func (o *clusterOptions) named() bool {
 
 // connect to the cluster; nil: the service does without Kubernetes.
 func (o *clusterOptions) connect() (*runner.Cluster, error) {
-	var config *rest.Config
-	var err error
-	switch {
-	case !o.wanted():
+	if !o.wanted() {
 		return nil, nil
-	case !o.named() && o.inPod():
-		if config, err = rest.InClusterConfig(); err != nil {
-			return nil, fmt.Errorf("--kubernetes: %w", err)
-		}
-	default:
-		rules := clientcmd.NewDefaultClientConfigLoadingRules()
-		rules.ExplicitPath = o.kubeconfig
-		if config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig(); err != nil {
-			return nil, fmt.Errorf("--kubeconfig: %w", err)
-		}
+	}
+	config, err := o.config()
+	if err != nil {
+		return nil, err
 	}
 	return runner.NewCluster(config, o.client)
+}
+
+// config says where the API server is.
+func (o *clusterOptions) config() (*rest.Config, error) {
+	if !o.named() && o.inPod() {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--kubernetes: %w", err)
+		}
+		return config, nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return config, nil
 }
 
 // settings of the Dispatcher.

@@ -19,6 +19,7 @@ import (
 // options are the flags of the subcommand.
 type options struct {
 	address, metricsAddress string
+	metricsSecure           bool
 	certFile, keyFile       string
 	store                   storeOptions
 	hmac                    hmacFlags
@@ -55,7 +56,9 @@ func New() *cobra.Command {
 func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "bind-address", ":8000", "address of the REST interface (in a trial 127.0.0.1:8000)")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080",
-		"address of /metrics for Prometheus and /api/v1/health/ for probes, by plain HTTP; 0 turns it off (in a trial off)")
+		"address of /metrics for Prometheus and /api/v1/health/ for probes; 0 turns it off (in a trial off)")
+	flags.BoolVar(&o.metricsSecure, "metrics-secure", false,
+		"serve --metrics-bind-address by HTTPS, with a certificate that it makes itself, and /metrics only to those whom Kubernetes allows to get it (default: plain HTTP, for all)")
 	flags.StringVar(&o.certFile, "tls-cert-file", "", "certificate of the REST interface, read again when it changes (default: plain HTTP)")
 	flags.StringVar(&o.keyFile, "tls-key-file", "", "key of --tls-cert-file")
 	o.store.addFlags(flags)
@@ -113,6 +116,9 @@ func (o *options) validate() error {
 	}
 	if o.tokens.JWKS != "" && o.tokens.Audience == "" {
 		return errors.New("--jwks: needs --token-audience: set it to the aud that the issuer gives to tokens for this service")
+	}
+	if o.metricsSecure && !o.cluster.wanted() {
+		return errors.New("--metrics-secure: needs Kubernetes, which says who may read metrics: set --kubernetes, or remove it")
 	}
 	if o.tokens.MaxLifetime < 0 {
 		return fmt.Errorf("--token-max-lifetime: %s is less than 0: choose a time, or 0 for any", o.tokens.MaxLifetime)

@@ -97,7 +97,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	service.Context = streams
 	handler := rest.New(service)
 	if o.metricsAddress != "0" {
-		group.Go(func() error { return serveMetrics(lifetime, o.metricsAddress, registry, handler) })
+		group.Go(func() error { return o.serveMetrics(lifetime, registry, handler, service.Log) })
 	}
 	group.Go(func() error {
 		defer end()

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -78,24 +76,3 @@ func closeSilent(server *http.Server) {
 
 // healthPath is where the handler of the REST interface reports the service's health.
 const healthPath = rest.Base + "/health/"
-
-// closeTimeout bounds the shutdown of the metrics server.
-const closeTimeout = 3 * time.Second
-
-// serveMetrics for Prometheus until the context ends, and the service's health for the kubelet: by plain HTTP, however the REST
-// interface is served.
-func serveMetrics(ctx context.Context, address string, registry *prometheus.Registry, health http.Handler) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("--metrics-bind-address: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
-	mux.Handle(healthPath, health)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	timeout := closeTimeout
-	if err := (&manager.Server{Name: "metrics", Server: server, Listener: listener, ShutdownTimeout: &timeout}).Start(ctx); err != nil {
-		return fmt.Errorf("serve metrics: %w", err)
-	}
-	return nil
-}

@@ -178,6 +178,10 @@ func TestTheJobServiceNeedsNothingBesideTheBundle(t *testing.T) {
 			assert.False(t, volume.EmptyDir.SizeLimit.IsZero(), "volume %s cannot fill the disk of the node", volume.Name)
 		}
 		container := pod.Containers[0]
+		assert.Contains(t, container.Args, "--metrics-secure", "there is no NetworkPolicy in the bundle")
+		for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
+			assert.Equal(t, corev1.URISchemeHTTPS, probe.HTTPGet.Scheme)
+		}
 		for _, argument := range container.Args {
 			assert.NotContains(t, argument, "keep-jobs-in-data-dir", "its volume ends with the pod")
 		}

@@ -1,17 +1,21 @@
 package jobservice_test
 
 import (
+	"crypto/tls"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/harness/jobservice"
+	"github.com/dcnlab/spot-training-operator/test/harness/process"
 )
 
 // inAPod is a job that runs as an AIJob.
@@ -85,10 +89,27 @@ func TestJobsWithAnImageRunAsAIJobs(t *testing.T) {
 	})
 }
 
+// statusOf an answer to GET with a token, from a server whose certificate is not checked.
+func statusOf(t *testing.T, url, token string) int {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
 func TestKubernetesSaysWhoMayDoWhat(t *testing.T) {
 	c := startCluster(t)
+	metrics := process.FreePort(t, process.AnyPort)
 	s := jobservice.Start(t, c.program, []string{"JOB_SERVICE_HMAC_SECRET=" + secret},
-		"--kubernetes", "--kubeconfig="+c.kubeconfig, "--data-dir="+t.TempDir())
+		"--kubernetes", "--kubeconfig="+c.kubeconfig, "--data-dir="+t.TempDir(), "--metrics-secure", "--metrics-bind-address="+metrics)
 	t.Run("a ServiceAccount with a Role", func(t *testing.T) {
 		s.Token = c.in(t).account("submitter", "job-service", true)
 		id := s.Submit(inAPod())
@@ -108,6 +129,22 @@ func TestKubernetesSaysWhoMayDoWhat(t *testing.T) {
 		s.Token = token(t, c.program, "--subject=unknown")
 		status, answer := s.Ask(http.MethodPost, "/jobs/", inAPod())
 		assert.Equal(t, http.StatusForbidden, status, "%v", answer)
+	})
+	t.Run("metrics", func(t *testing.T) {
+		c := c.in(t)
+		require.NoError(t, c.Create(t.Context(), &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: "metrics-reader"}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+		}))
+		require.NoError(t, c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "metrics-reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "metrics-reader"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "prometheus", Namespace: "default"}},
+		}))
+		prometheus, stranger := c.account("prometheus", "", false), c.account("stranger", "", false)
+		assert.Equal(t, http.StatusOK, statusOf(t, "https://"+metrics+"/metrics", prometheus))
+		assert.Equal(t, http.StatusForbidden, statusOf(t, "https://"+metrics+"/metrics", stranger))
+		assert.Equal(t, http.StatusUnauthorized, statusOf(t, "https://"+metrics+"/metrics", ""))
+		assert.Equal(t, http.StatusBadRequest, statusOf(t, "http://"+metrics+"/metrics", ""), "it is not served by plain HTTP")
+		assert.Equal(t, http.StatusOK, statusOf(t, "https://"+metrics+"/api/v1/health/ready", ""), "the kubelet has no token")
 	})
 	t.Run("clusters and queues", func(t *testing.T) {
 		s.Token = c.in(t).account("submitter", "job-service", true)

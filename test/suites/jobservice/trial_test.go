@@ -103,6 +103,7 @@ func TestWrongFlagsAreRefusedByName(t *testing.T) {
 		"a lease of no time":     {[]string{"--visibility-timeout=1ms"}, "--visibility-timeout: 1ms is less than 1s"},
 		"no such level":          {[]string{"--log-level=loud"}, `--log-level: "loud" is none of debug, info, warn and error`},
 		"a secret that is short": {[]string{"--trial", "--hmac-secret-file=short"}, "--hmac-secret-file"},
+		"metrics, no cluster":    {[]string{"--metrics-secure", "--kubernetes=false"}, "--metrics-secure: needs Kubernetes"},
 		"keys by plain HTTP":     {[]string{"--jwks=http://issuer.example.com/keys", "--token-audience=jobs"}, "use https, or a file"},
 		"keys for any audience":  {[]string{"--jwks=https://issuer.example.com/keys"}, "--jwks: needs --token-audience"},
 		"an address in use":      {[]string{"--bind-address=nowhere:99999"}, "--bind-address"},
