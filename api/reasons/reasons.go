@@ -99,7 +99,7 @@ const (
 	ImagePullFailed = "ImagePullFailed"
 	// ContainerConfigError: a container lacks what its settings name, for example a Secret.
 	ContainerConfigError = "ContainerConfigError"
-	// PodsNotStarted: pods of an AIJob did not start in time.
+	// PodsNotStarted: pods of a queued job did not start in time.
 	PodsNotStarted = "PodsNotStarted"
 	// Rescaled: spec.numWorkers of an elastic job changed, and the workers are started again for it.
 	Rescaled = "Rescaled"

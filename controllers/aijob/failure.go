@@ -19,7 +19,8 @@ const (
 	counted consequence = iota
 	// hopeless failures are not retried: no further attempt would end differently.
 	hopeless
-	// lost attempts are queued again at once and do not count: the program did nothing wrong.
+	// lost attempts are queued again and do not count: the program did nothing wrong. One that ran is queued at once, one that had not
+	// started yet as if it was refused.
 	lost
 	// refused attempts are queued again after a pause and do not count: something in the cluster must change first.
 	refused

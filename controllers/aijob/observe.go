@@ -10,7 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
@@ -93,7 +95,7 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 	switch status := &o.job.Status; status.Phase {
 	case aiplatformv1alpha1.AIJobRunning:
 	case aiplatformv1alpha1.AIJobScheduled:
-		if o.now.Before(timeOf(status.ScheduledTime, o.now).Add(bindPatience)) {
+		if o.now.Before(timeOf(status.ScheduledTime, o.now).Add(queueing.Patience(reasons.Unschedulable))) {
 			return nil
 		}
 	default:

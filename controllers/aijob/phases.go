@@ -12,7 +12,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
-	"github.com/dcnlab/spot-training-operator/internal/reconciling"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -150,19 +150,14 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 	status.ExitCode, status.Outputs = found.exitCode, outputsOf(members)
 	used, allowed := retriesUsed(p.job), ptr.Deref(p.job.Spec.RetryPolicy.MaxRetries, defaultRetries)
 	switch {
-	case found.kind == lost && status.Phase == aiplatformv1alpha1.AIJobScheduled && !hasWaited(found):
-		// A cluster that takes away what it has just given must not be asked again at once.
+	case found.kind == refused, found.kind == lost && status.Phase == aiplatformv1alpha1.AIJobScheduled:
+		// The job may never be able to start, and keeps resources from others at every attempt.
+		p.pause(status, found, jittered(p.job, queueing.RetryPause(int(status.PreemptionCount))))
 		status.PreemptionCount++
-		p.pause(status, found, jittered(p.job, refusalPause))
 	case found.kind == lost:
 		status.PreemptionCount++
 		p.queue(status, found.reason, found.message+"; the job is queued again, which does not count as a retry")
 		p.stopLive(status)
-	case found.kind == refused:
-		// The job may never be able to start, and keeps resources from others at every attempt.
-		pause := reconciling.Doubled(refusalPause, longestRefusalPause, int(status.PreemptionCount))
-		p.pause(status, found, jittered(p.job, pause))
-		status.PreemptionCount++
 	case found.kind == hopeless:
 		p.finish(status, aiplatformv1alpha1.AIJobFailed, found.reason, found.message)
 	case used >= allowed:
@@ -173,11 +168,6 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 		status.RetryCount++
 		p.pause(status, found, backoff(p.job, used))
 	}
-}
-
-// hasWaited says whether the attempt lasted long enough to need no pause after it.
-func hasWaited(found *failure) bool {
-	return found.reason == reasons.Unschedulable || found.reason == reasons.PodsNotStarted
 }
 
 // pause has the job wait before it is queued again.

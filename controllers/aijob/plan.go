@@ -63,8 +63,6 @@ type assignedMember struct {
 const (
 	// firstDecision is how long a new job waits for a decision before its status says that it waits.
 	firstDecision = time.Second
-	// refusalPause is how long a job first waits that the cluster refused to start; longestRefusalPause is the longest such wait.
-	refusalPause, longestRefusalPause = 30 * time.Second, 30 * time.Minute
 	// figuresInterval and farInterval are how often figures alone are written: the counts of members, the position in the queue and
 	// what the job waits for. Of thousands of waiting jobs only the first are updated often; a busy manager updates none.
 	figuresInterval, farInterval = 5 * time.Second, time.Minute
@@ -180,7 +178,11 @@ func (p *planner) retrying(status *aiplatformv1alpha1.AIJobStatus) {
 	if due := timeOf(status.NextRetryTime, p.now); p.now.Before(due) {
 		p.lookAgainAt(due)
 	} else if quiet {
+		since := status.QueuedTime
 		p.queue(status, reasons.Retrying, "the pause is over: "+status.Message)
+		if status.StartTime == nil { // it had a place, but never ran in it
+			status.QueuedTime = since
+		}
 	}
 }
 

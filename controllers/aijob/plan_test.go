@@ -231,20 +231,20 @@ func TestEndsOfATry(t *testing.T) {
 			want: want{status: "Failed InvalidImageName", message: "spec.image is not a valid image reference: couldn't parse", place: true},
 		},
 		"a Secret is missing": {
-			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "CreateContainerConfigError", `secret "x" not found`) }, after: configPatience,
+			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "CreateContainerConfigError", `secret "x" not found`) }, after: 2 * time.Minute,
 			want: want{status: "Failed ContainerConfigError", message: `secret "x" not found`, place: true},
 		},
 		"its image cannot be pulled": {
-			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "ImagePullBackOff", "not found") }, after: pullPatience,
+			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "ImagePullBackOff", "not found") }, after: 5 * time.Minute,
 			want: want{status: "Retrying ImagePullFailed", message: "cannot pull image registry.example.com/infer:1, for 5m0s: not found", retries: 1, pause: true, place: true},
 		},
 		"its pod is not placed": {
-			job: job(), pending: true, end: func(w *world) { w.pods[0].Spec.NodeName = "" }, after: bindPatience,
-			want: want{status: "Queued Unschedulable", preemptions: 1, place: true},
+			job: job(), pending: true, end: func(w *world) { w.pods[0].Spec.NodeName = "" }, after: time.Minute,
+			want: want{status: "Retrying Unschedulable", preemptions: 1, pause: true, place: true},
 		},
 		"its pod does not start": {
-			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "ContainerCreating", "") }, after: startPatience,
-			want: want{status: "Queued PodsNotStarted", preemptions: 1, place: true},
+			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "ContainerCreating", "") }, after: 30 * time.Minute,
+			want: want{status: "Retrying PodsNotStarted", preemptions: 1, pause: true, place: true},
 		},
 		"the kubelet refuses its pod": {
 			job: job(), pending: true, end: func(w *world) { w.pods[0].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu"} },

@@ -28,6 +28,24 @@ func TestPausesAfterRefusalsGrow(t *testing.T) {
 	}
 }
 
+// It has waited for its turn already, and did not get to run.
+func TestAJobThatCouldNotStartKeepsItsAge(t *testing.T) {
+	for name, reason := range map[string]string{"no pods": reasons.ResourceQuotaExceeded, "no node": reasons.Unschedulable} {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(job()).scheduled("a")
+			since := w.job.Status.QueuedTime
+			found := &failure{kind: refused, reason: reason}
+			if reason == reasons.Unschedulable {
+				found.kind = lost
+			}
+			w.job.Status = refuse(w.observed, found)
+			d := plan(w.at(time.Hour).observed)
+			assert.Equal(t, "Queued Retrying", short(d.status))
+			assert.Equal(t, since, d.status.QueuedTime)
+		})
+	}
+}
+
 func TestConsequencesOfRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusal child.Refusal

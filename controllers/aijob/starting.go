@@ -9,20 +9,8 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
-)
-
-// How long pods may take to start (docs/guide/platform-jobs.md).
-const (
-	// bindPatience is for being bound to the node. kube-scheduler has no choice of nodes: a pod that is not bound finds the node's
-	// resources used by another pod.
-	bindPatience = time.Minute
-	// configPatience is for what a container needs, such as a Secret, to appear.
-	configPatience = 2 * time.Minute
-	// pullPatience is for an image that cannot be pulled.
-	pullPatience = 5 * time.Minute
-	// startPatience is for all together: large images take long.
-	startPatience = 30 * time.Minute
 )
 
 // delay is what keeps a pod from starting, and for how long that is accepted.
@@ -40,38 +28,31 @@ func delayOf(pod *corev1.Pod, since time.Time) delay {
 		since = created
 	}
 	who := podend.InWords(pod)
-	if pod.Spec.NodeName == "" {
-		why := ""
-		if refused := podend.SchedulingRefused(pod); refused != nil {
-			why = podend.Suffix(refused.Message)
-		} else if !podend.SchedulerDue(pod).IsZero() {
-			why = podend.Suffix(podend.SilentScheduler(pod))
-		}
-		message := fmt.Sprintf("%s was not bound to its node within %s%s", who, bindPatience, why)
-		return delay{end: lossOf(reasons.Unschedulable, message), due: since.Add(bindPatience)}
+	found := podend.DelayOf(pod)
+	patience, detail, end := queueing.Patience(found.Reason), podend.Suffix(found.Detail), &failure{kind: counted, reason: found.Reason}
+	switch found.Reason {
+	case reasons.Unschedulable:
+		message := fmt.Sprintf("%s was not bound to its node within %s%s", who, patience, detail)
+		return delay{end: lossOf(found.Reason, message), due: since.Add(patience)}
+	case reasons.InvalidImageName:
+		message := fmt.Sprintf("%s cannot start: spec.image is not a valid image reference%s", who, detail)
+		return delay{end: &failure{kind: hopeless, reason: found.Reason, message: redact.Text(message)}, due: since.Add(patience)}
+	case reasons.ContainerConfigError:
+		end.kind = hopeless
+		return explain(end, who+" lacks what its container needs", detail+"; it starts once that exists", since)
+	case reasons.ContainerStartFailed:
+		return explain(end, who+" cannot start its container", detail, since)
+	case reasons.ImagePullFailed:
+		return explain(end, who+" cannot pull image "+found.Image, detail+
+			"; use another spec.image in a new AIJob, or add the registry's imagePullSecret to the ServiceAccount", since)
 	}
-	if found := podend.ObstacleOf(pod); found != nil {
-		detail, end := podend.Suffix(found.Detail), &failure{kind: counted, reason: found.Reason}
-		switch found.Reason {
-		case reasons.InvalidImageName:
-			message := fmt.Sprintf("%s cannot start: spec.image is not a valid image reference%s", who, detail)
-			return delay{end: &failure{kind: hopeless, reason: found.Reason, message: redact.Text(message)}, due: since}
-		case reasons.ContainerConfigError:
-			end.kind = hopeless
-			return explain(end, who+" lacks what its container needs", detail+"; it starts once that exists", since, configPatience)
-		case reasons.ContainerStartFailed:
-			return explain(end, who+" cannot start its container", detail, since, configPatience)
-		case reasons.ImagePullFailed:
-			return explain(end, who+" cannot pull image "+found.Image, detail+
-				"; use another spec.image in a new AIJob, or add the registry's imagePullSecret to the ServiceAccount", since, pullPatience)
-		}
-	}
-	message := fmt.Sprintf("%s did not start within %s", who, startPatience)
-	return delay{end: lossOf(reasons.PodsNotStarted, message), due: since.Add(startPatience)}
+	message := fmt.Sprintf("%s did not start within %s", who, patience)
+	return delay{end: lossOf(found.Reason, message), due: since.Add(patience)}
 }
 
 // explain is a delay that a user can end in time.
-func explain(end *failure, what, detail string, since time.Time, patience time.Duration) delay {
+func explain(end *failure, what, detail string, since time.Time) delay {
+	patience := queueing.Patience(end.reason)
 	due := since.Add(patience)
 	fails := "attempt"
 	if end.kind == hopeless {
@@ -102,11 +83,12 @@ func startMessage(nodes []string) string {
 
 // missingPod is the delay of a pod that does not exist, for example because its creation fails again and again.
 func (p *planner) missingPod(since time.Time) delay {
-	if due := since.Add(bindPatience); p.now.Before(due) {
+	if due := since.Add(queueing.Patience(reasons.Unschedulable)); p.now.Before(due) {
 		p.lookAgainAt(due) // from then on it is also looked for where the cache does not see it
 	}
-	message := fmt.Sprintf("not all pods could be created within %s", startPatience)
-	return delay{end: lossOf(reasons.PodsNotStarted, message), due: since.Add(startPatience)}
+	patience := queueing.Patience(reasons.PodsNotStarted)
+	message := fmt.Sprintf("not all pods could be created within %s", patience)
+	return delay{end: lossOf(reasons.PodsNotStarted, message), due: since.Add(patience)}
 }
 
 // isStarted says whether a pod's container runs or has run.

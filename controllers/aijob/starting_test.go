@@ -16,15 +16,15 @@ func TestPodsThatCannotBeMadeGiveThePlaceBack(t *testing.T) {
 				w.pod(0, "a", corev1.PodRunning)
 			}
 			d := plan(w.observed)
-			assert.Equal(t, bindPatience, d.again, "then they are looked for where the cache does not see")
+			assert.Equal(t, time.Minute, d.again, "then they are looked for where the cache does not see")
 
-			d = plan(w.at(startPatience - time.Millisecond).observed)
+			d = plan(w.at(30*time.Minute - time.Millisecond).observed)
 			assert.Equal(t, "Scheduled AdmittedByQueue", short(d.status))
 			assert.Contains(t, steps(d), "create 1 on b")
 			assert.Equal(t, time.Millisecond, d.again)
 
-			d = plan(w.at(startPatience).observed)
-			assert.Equal(t, "Queued PodsNotStarted", short(d.status))
+			d = plan(w.at(30 * time.Minute).observed)
+			assert.Equal(t, "Retrying PodsNotStarted", short(d.status))
 			assert.Contains(t, d.status.Message, "not all pods could be created within 30m0s")
 			assert.Equal(t, int32(1), d.status.PreemptionCount)
 		})

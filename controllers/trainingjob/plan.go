@@ -182,6 +182,8 @@ func refused(o observed, reason, message string, permanent bool) desired {
 	case permanent:
 		p.fail(reason, message)
 		return p.desired
+	case p.mayEvict():
+		p.evict(&eviction{reason, message, true})
 	case o.workers == nil:
 		p.setPending(reason, message)
 	default:

@@ -16,10 +16,8 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
-	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -28,10 +26,6 @@ const (
 	highestPriority = 100
 	defaultPriority = 50
 )
-
-// bindPatience is how long the workers of a job may not fit on the nodes that the queue assigned before the job is evicted: pods of others
-// use the nodes, or the nodes have changed.
-const bindPatience = 30 * time.Second
 
 // Source says how TrainingJobs are admitted. The function tells the value of a PriorityClass; false when there is none of the
 // name.
@@ -57,7 +51,7 @@ func admissionState(job *mlv1.TrainingJob) queueing.State {
 		return queueing.Uninvolved
 	case of.AdmittedTime != nil:
 		return queueing.Holding
-	case ptr.Deref(job.Spec.Suspend, false):
+	case ptr.Deref(job.Spec.Suspend, false), of.RetryTime != nil:
 		return queueing.Uninvolved
 	}
 	return queueing.Waiting
@@ -145,17 +139,8 @@ func (p *planner) planAdmission() (done bool) {
 	case was.Releasing != "":
 		return p.releaseAdmission()
 	}
-	why, left := p.whyRelease()
-	if left > 0 {
-		p.lookAgain(left)
-	}
-	if why != "" {
-		p.status.Admission.Releasing = why
-		if p.decision.Preempted != nil {
-			p.status.Admission.PreemptionCount++
-		}
-		p.condition(reasons.ConditionSuspended, false, evictionReason(why), why)
-		p.lookAgain(time.Millisecond)
+	if why := p.findEviction(); why != nil {
+		p.evict(why)
 		return true
 	}
 	return false
@@ -177,6 +162,7 @@ func (p *planner) takeAdmission() bool {
 // waitInQueue says what the job waits for.
 func (p *planner) waitInQueue(of *mlv1.AdmissionStatus) bool {
 	p.status.Admission = of
+	p.endPause()
 	p.setAdmission()
 	_, reason, message := p.queueAdmission(&p.status)
 	if p.status.StartTime == nil && p.status.RestartCount == 0 && !p.isAwaitingReadmission() {
@@ -187,67 +173,11 @@ func (p *planner) waitInQueue(of *mlv1.AdmissionStatus) bool {
 	if was := reporting.Reason(p.job.Status.Conditions, reasons.ConditionSuspended); was == reasons.Preempted {
 		evicted = was
 	}
+	if of.RetryTime != nil {
+		p.setSuspendedFor(reason, message)
+		return true
+	}
 	p.setSuspendedFor(evicted, "evicted from the queue; waiting for readmission: "+message)
-	return true
-}
-
-// preempted begins the message of an eviction for another job.
-const preempted = "preempted by "
-
-// evictionReason is the reason of an eviction with the message.
-func evictionReason(why string) string {
-	if strings.HasPrefix(why, preempted) {
-		return reasons.Preempted
-	}
-	return reasons.EvictedByQueue
-}
-
-// whyRelease says why a job must be evicted; empty when it may run on, and after which time to look again.
-func (o *observed) whyRelease() (why string, again time.Duration) {
-	if by := o.decision.Preempted; by != nil {
-		return fmt.Sprintf("%s%s %s/%s (priority %d)", preempted, by.Kind, by.Namespace, by.Name, by.Priority), 0
-	}
-	if o.workers == nil {
-		status, places := &o.job.Status, len(placement(o.job.Status.Admission))
-		if places != int(o.job.Spec.NumWorkers) {
-			return fmt.Sprintf("spec.numWorkers is %d, but the queue admitted %d workers", o.job.Spec.NumWorkers, places), 0
-		}
-		mayHaveLostNode := podend.IsLoss(status.Reason) && status.Reason != reasons.PodDeleted && status.Reason != reasons.JobDeleted
-		if mayHaveLostNode && status.State == mlv1.StateRestarting {
-			return "the node of a lost worker may be gone: " + status.FailureReason, 0
-		}
-		return "", 0
-	}
-	for _, pod := range o.workerPods() {
-		found := podend.ObstacleOf(pod)
-		if found == nil || found.Reason != reasons.Unschedulable || pod.DeletionTimestamp != nil {
-			continue
-		}
-		left := found.Since.Add(bindPatience).Sub(o.now)
-		if left <= 0 {
-			return fmt.Sprintf("pod %s was not bound to the nodes that the queue assigned within %s: %s", pod.Name, bindPatience, found.Detail), 0
-		}
-		again = reconciling.Sooner(again, left)
-	}
-	return "", again
-}
-
-// releaseAdmission stops the workers, which save a checkpoint as when the job is suspended, and queues the job again once none runs.
-func (p *planner) releaseAdmission() bool {
-	p.setAdmission()
-	why := p.job.Status.Admission.Releasing
-	if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.workerPods()) {
-		p.complete() // before it could be stopped
-		return true
-	}
-	if !p.stopWorkers() {
-		return true
-	}
-	p.status.Admission = &mlv1.AdmissionStatus{
-		QueuedTime: ptr.To(metav1.NewTime(p.now)), PreemptionCount: p.job.Status.Admission.PreemptionCount,
-	}
-	p.setAdmission()
-	p.setSuspendedFor(evictionReason(why), "evicted from the queue; waiting for readmission: "+why)
 	return true
 }
 
@@ -260,7 +190,7 @@ func (o *observed) queueAdmission(status *mlv1.TrainingJobStatus) (admitted bool
 	case of == nil && o.workers != nil:
 		return true, reasons.AdmittedUnqueued, fmt.Sprintf("the job runs since before AIJobQueue %s was served", queue)
 	case of != nil && of.AdmittedTime != nil && of.Releasing != "":
-		return false, evictionReason(of.Releasing), of.Releasing
+		return false, o.evictionReason(of.Releasing), of.Releasing
 	case of != nil && of.AdmittedTime != nil:
 		return true, reasons.AdmittedByQueue, fmt.Sprintf("admitted by AIJobQueue %s: %d workers on %s", queue,
 			len(placement(of)), nodeNames(of.Assignments))
@@ -273,8 +203,9 @@ func (o *observed) queueAdmission(status *mlv1.TrainingJobStatus) (admitted bool
 		}
 		return false, w.Reason, message
 	}
-	was, told := o.job.Status.Admission, meta.FindStatusCondition(o.job.Status.Conditions, reasons.ConditionAdmitted)
-	if was != nil && was.AdmittedTime == nil && told != nil && told.Status == metav1.ConditionFalse {
+	was, told := o.job.Status.Admission, o.lastAdmission()
+	paused := status.Admission != nil && status.Admission.RetryTime != nil
+	if told != nil && (paused || was != nil && was.AdmittedTime == nil && was.RetryTime == nil) {
 		return false, told.Reason, told.Message // as after a start of the manager, until there is a decision again
 	}
 	return false, reasons.Queued, fmt.Sprintf("waiting for AIJobQueue %s to admit it", queue)

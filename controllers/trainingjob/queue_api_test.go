@@ -244,6 +244,31 @@ func TestAPIAPlaceThatIsTakenIsGivenBack(t *testing.T) {
 	})
 }
 
+// A job whose pods cannot start does not keep its place from the next.
+func TestAPIAPlaceOfNoUseGoesToTheNextJob(t *testing.T) {
+	c := newAdmittingCluster(t)
+	c.queue(func(*aiplatformv1alpha1.AIJobQueueSpec) {})
+	c.roomFor("a", "2")
+	c.start(nil)
+	first := c.submit(c.queued("first"))
+	workers := c.workers(first, 0)
+	second := c.submit(c.queued("second"))
+	c.await(second, "waiting for room", waits(reasons.InsufficientCapacity))
+	for _, pod := range c.startPods(workers) {
+		c.become(pod, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: build.WorkerContainer, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "InvalidImageName", Message: "couldn't parse"}},
+		}}})
+	}
+	c.gone(workers)
+
+	c.workers(second, 0)
+
+	paused := c.await(first, "waiting for its next try", state(mlv1.StateSuspended))
+	assert.Equal(t, reasons.InvalidImageName, paused.Status.Reason)
+	assert.EqualValues(t, 1, paused.Status.Admission.FailedStarts)
+	assert.NotNil(t, paused.Status.Admission.RetryTime)
+}
+
 // A job of higher priority takes the place of one that keeps checkpoints, which waits again and goes on afterwards.
 func TestAPIAJobLosesItsPlaceToOneOfHigherPriority(t *testing.T) {
 	c := newAdmittingCluster(t)

@@ -229,8 +229,8 @@ func TestAPlaceIsGivenBack(t *testing.T) {
 		"when a node was lost":                  {o: lost(t), why: "the node of a lost worker may be gone: worker 0 was lost with its node"},
 		"not when a worker failed":              {o: failed(t)},
 		"when the number of workers is another": {o: rescaled(t), why: "spec.numWorkers is 3, but the queue admitted 2 workers"},
-		"when its workers found no room":        {o: refused(30 * time.Second), why: "was not bound to the nodes that the queue assigned within 30s: "},
-		"not before they tried for a while":     {o: refused(10 * time.Second), again: 20 * time.Second},
+		"when its workers found no room":        {o: refused(time.Minute), why: "was not bound to the nodes that the queue assigned within 1m0s: "},
+		"not before they tried for a while":     {o: refused(10 * time.Second), again: 50 * time.Second},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

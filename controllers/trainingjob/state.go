@@ -113,6 +113,9 @@ func (p *planner) setRunning(reason, message string) {
 	if p.status.StartTime == nil {
 		p.status.StartTime = ptr.To(metav1.NewTime(p.now))
 	}
+	if p.status.Admission != nil && reason == reasons.WorkersRunning {
+		p.status.Admission.FailedStarts = 0
+	}
 	p.enter(mlv1.StateRunning, reason)
 	p.setStarted(true, reason, message)
 	p.conclude(reasons.ConditionRestarting, reason, message)

@@ -77,6 +77,24 @@ func SilentScheduler(pod *corev1.Pod) string {
 		cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName), schedulerPatience)
 }
 
+// DelayOf is why a pod has not started yet: its obstacle or, when none is known, that it has no node (Unschedulable) or takes long
+// (PodsNotStarted).
+func DelayOf(pod *corev1.Pod) Obstacle {
+	if pod.Spec.NodeName == "" {
+		delay := Obstacle{Reason: reasons.Unschedulable}
+		if refused := SchedulingRefused(pod); refused != nil {
+			delay.Detail, delay.Since = strings.TrimSuffix(refused.Message, "."), refused.LastTransitionTime.Time
+		} else if !SchedulerDue(pod).IsZero() {
+			delay.Detail = SilentScheduler(pod)
+		}
+		return delay
+	}
+	if found := ObstacleOf(pod); found != nil && found.Reason != ContainerCrashing {
+		return *found
+	}
+	return Obstacle{Reason: reasons.PodsNotStarted}
+}
+
 // Unschedulable is what the scheduler says of a pod that it finds no node for; nil when it does not say so.
 func Unschedulable(pod *corev1.Pod) *corev1.PodCondition {
 	if refused := SchedulingRefused(pod); refused != nil && refused.Reason == corev1.PodReasonUnschedulable {

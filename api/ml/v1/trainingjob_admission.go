@@ -23,6 +23,14 @@ type AdmissionStatus struct {
 	// gets it, for example.
 	Releasing string `json:"releasing,omitempty"`
 
+	// retryTime is when the job is queued again after its workers could not be started in its last place; absent when no such pause is
+	// under way. A change of the spec ends the pause.
+	RetryTime *metav1.Time `json:"retryTime,omitempty"`
+
+	// failedStarts is how often in a row the job was evicted because its workers could not be started. The pause before it is queued again
+	// is 30 seconds, doubled each time, and 30 minutes at most. It is 0 once the workers run.
+	FailedStarts int32 `json:"failedStarts,omitempty"`
+
 	// preemptionCount is how often the job gave its place to one of higher priority. These are no restarts.
 	PreemptionCount int32 `json:"preemptionCount,omitempty"`
 }

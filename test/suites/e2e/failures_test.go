@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
@@ -298,4 +299,39 @@ func TestRestrictedNamespaceTakesJobsAsTheyAre(t *testing.T) {
 	job := program(ns, "plain", `test "$(id -u)" = 1000`)
 	require.NoError(t, cluster.Create(t.Context(), job))
 	completes(t, job)
+}
+
+// A job that cannot use its place in a queue does not keep it from the next one.
+func TestFailureEvictsFromTheQueue(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{GenerateName: "places-"}}
+	queue.Spec.MaxConcurrency = 1
+	require.NoError(t, cluster.Create(t.Context(), queue))
+	t.Cleanup(func() { _ = cluster.Delete(context.WithoutCancel(t.Context()), queue) })
+	require.NoError(t, cluster.Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one-pod"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}},
+	}))
+	queued := func(name, script string, size int32) *mlv1.TrainingJob {
+		job := program(ns, name, script)
+		job.Spec.NumWorkers, job.Spec.Scheduling = size, &mlv1.Scheduling{QueueName: queue.Name}
+		require.NoError(t, cluster.Create(t.Context(), job))
+		return job
+	}
+	large := queued("large", running, 2)
+	reaches(t, large, "it has its place", func(job *mlv1.TrainingJob) bool {
+		return meta.IsStatusConditionTrue(job.Status.Conditions, reasons.ConditionAdmitted)
+	})
+	small := queued("small", "true", 1)
+
+	paused := reaches(t, large, "it is evicted", func(job *mlv1.TrainingJob) bool {
+		return job.Status.Admission != nil && job.Status.Admission.RetryTime != nil && job.Status.State == mlv1.StateSuspended
+	})
+	admitted := meta.FindStatusCondition(paused.Status.Conditions, reasons.ConditionAdmitted)
+	assert.Equal(t, reasons.ResourceQuotaExceeded, admitted.Reason)
+	assert.Contains(t, admitted.Message, "exceeded quota: one-pod")
+	assert.Contains(t, admitted.Message, "is queued again at")
+	completed := reaches(t, small, "it is Completed", inState(mlv1.StateCompleted))
+	assert.Zero(t, completed.Status.RestartCount)
 }
