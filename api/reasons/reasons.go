@@ -189,6 +189,8 @@ const (
 	StorageReady = "StorageReady"
 	// ClaimNotFound: the claim that claimName or resumeFrom names does not exist.
 	ClaimNotFound = "ClaimNotFound"
+	// ClaimPending: a PersistentVolumeClaim of the job is not bound, and its pods wait for that.
+	ClaimPending = "ClaimPending"
 	// ResumeSourceNotFound: the TrainingJob that resumeFrom names does not exist, or has no checkpoint yet.
 	ResumeSourceNotFound = "ResumeSourceNotFound"
 	// CheckpointNotFound: what resumeFrom names does not exist or holds no valid checkpoint.

@@ -100,6 +100,9 @@ func (p *planner) delayOf(pod *corev1.Pod) *delay {
 	reason, message := describeObstacle(pod)
 	switch found.Reason {
 	case reasons.Unschedulable:
+		if p.awaitsVolumes(found.Detail) {
+			found.Reason, patience = reasons.ClaimPending, queueing.Patience(reasons.ClaimPending)
+		}
 		reason, message = found.Reason, fmt.Sprintf("pod %s was not bound to the nodes that the queue assigned within %s%s", pod.Name, patience, podend.Suffix(found.Detail))
 	case reasons.PodsNotStarted:
 		if hasBegun(pod) {
@@ -107,7 +110,7 @@ func (p *planner) delayOf(pod *corev1.Pod) *delay {
 		}
 		reason, message = found.Reason, fmt.Sprintf("pod %s did not start within %s: see its events, kubectl describe pod %s -n %s", pod.Name, patience, pod.Name, pod.Namespace)
 	}
-	if reason != reasons.Unschedulable && p.status.State == mlv1.StateRunning {
+	if pod.Spec.NodeName != "" && p.status.State == mlv1.StateRunning {
 		return nil
 	}
 	since := found.Since
@@ -136,10 +139,17 @@ func (p *planner) evict(why *eviction) {
 	case why.reason == reasons.Preempted:
 		of.PreemptionCount++
 	case why.unstarted:
-		due := p.now.Add(queueing.RetryPause(int(of.FailedStarts)))
-		of.RetryTime, of.FailedStarts = ptr.To(metav1.NewTime(due).Rfc3339Copy()), of.FailedStarts+1
-		message += fmt.Sprintf("; the job is evicted from AIJobQueue %s, and is queued again at %s, or when its spec is changed",
-			build.QueueName(p.job), due.UTC().Format(time.RFC3339))
+		due := ptr.To(metav1.NewTime(p.now.Add(queueing.RetryPause(int(of.FailedStarts)))).Rfc3339Copy())
+		of.FailedStarts++
+		until := due.UTC().Format(time.RFC3339)
+		message += fmt.Sprintf("; the job is evicted from AIJobQueue %s, and ", build.QueueName(p.job))
+		if why.reason == reasons.Unschedulable {
+			p.avoid(due)
+			message += fmt.Sprintf("avoids nodes that took no pods until %s", until)
+		} else {
+			of.RetryTime = due
+			message += fmt.Sprintf("is queued again at %s, or when its spec is changed", until)
+		}
 	}
 	of.Releasing = message
 	p.condition(reasons.ConditionAdmitted, false, why.reason, message)
@@ -173,6 +183,7 @@ func (p *planner) releaseAdmission() bool {
 	reason, message := p.evictionReason(was.Releasing), "evicted from the queue; waiting for readmission: "+was.Releasing
 	p.status.Admission = &mlv1.AdmissionStatus{
 		QueuedTime: was.QueuedTime, PreemptionCount: was.PreemptionCount, FailedStarts: was.FailedStarts, RetryTime: was.RetryTime,
+		AvoidedNodes: was.AvoidedNodes, VolumeTopology: p.volumeTopology(),
 	}
 	if reason == reasons.Preempted {
 		p.status.Admission.QueuedTime = ptr.To(metav1.NewTime(p.now))
@@ -186,18 +197,22 @@ func (p *planner) releaseAdmission() bool {
 	return true
 }
 
-// endPause has the job queued again when its pause is over, or its spec was changed.
-func (p *planner) endPause() {
+// endPauses has the job queued again when its pause is over, or its spec was changed, and forgets in the same way which nodes it avoids.
+func (p *planner) endPauses() {
 	of := p.status.Admission
+	p.forgetAvoided()
 	if of.RetryTime == nil {
 		return
 	}
-	if left := of.RetryTime.Sub(p.now); left > 0 && p.job.Generation == p.job.Status.ObservedGeneration {
+	if left := of.RetryTime.Sub(p.now); left > 0 && !p.isEdited() {
 		p.lookAgain(left)
 		return
 	}
 	of.RetryTime = nil
 }
+
+// isEdited says whether the spec was changed since the status was written.
+func (o *observed) isEdited() bool { return o.job.Generation != o.job.Status.ObservedGeneration }
 
 // lastAdmission is the condition of a job that waits, as it was told last; nil when there is none.
 func (o *observed) lastAdmission() *metav1.Condition {

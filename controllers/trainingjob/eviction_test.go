@@ -51,9 +51,6 @@ func TestAPlaceIsNotKeptForWorkersThatCannotStart(t *testing.T) {
 		"a volume that cannot be mounted": {
 			hangs("ContainerCreating", ""), 30 * time.Minute, reasons.PodsNotStarted, "pod bert-training-0-a0 did not start within 30m0s: see its events",
 		},
-		"a pod without a node": {
-			func(o *observed) { o.pods[0].Spec.NodeName = "" }, time.Minute, reasons.Unschedulable, "was not bound to the nodes that the queue assigned within 1m0s",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := admittedJob(inQueue("bert"), "a", "b")

@@ -12,7 +12,6 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
@@ -30,6 +29,7 @@ type observed struct {
 	workers  *batchv1.Job             // of the children; nil when it does not exist
 	pods     []*corev1.Pod
 
+	claims       []observedClaim    // of the job, while its pods have no nodes; those included that it is going to create
 	missingClaim string             // a claim that the spec names and that does not exist
 	resume       *mlv1.ResumeSource // where the job that resumeFrom names keeps its checkpoints; nil when that is not known
 	read         progress.Reading   // of what replica 0 and its agent report
@@ -48,12 +48,11 @@ type observed struct {
 	creationRefused string                       // why the Job controller could not create pods; empty when not known
 }
 
-// observe reads from the cache what exists of a job. Only claims that the spec names are read from the API server
-// itself, and only while the job has no workers, because the cache holds the operator's own objects only.
+// observe reads what exists of a job, from the cache where that has it.
 func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observed, error) {
 	o := observed{now: r.Clock.Now(), settings: r.Settings, job: job}
 	for _, read := range []func(context.Context, *observed) error{
-		r.observeChildren, r.observeLostWorkers, r.observeResumeSource, r.observeClaims, r.observePods, r.observeCost, r.observeQueue,
+		r.observeChildren, r.observeLostWorkers, r.observeResumeSource, r.observePods, r.observeClaims, r.observeCost, r.observeQueue,
 		r.observeGang, r.observeNodes, r.observeNotices, r.observeSpot, r.observeRefusal,
 	} {
 		if err := read(ctx, &o); err != nil {
@@ -96,25 +95,6 @@ func (r *Reconciler) observeResumeSource(ctx context.Context, o *observed) error
 		o.resume = build.SourceOf(other)
 	}
 	return err
-}
-
-func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
-	if o.workers != nil {
-		return nil
-	}
-	for _, name := range build.NamedClaims(build.ResolveResume(o.job, o.resume)) {
-		claim := &metav1.PartialObjectMetadata{}
-		claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
-		found, err := child.Find(ctx, r.Direct, client.ObjectKey{Namespace: o.job.Namespace, Name: name}, claim)
-		if err != nil {
-			return err
-		}
-		if !found {
-			o.missingClaim = name
-			return nil
-		}
-	}
-	return nil
 }
 
 func (r *Reconciler) observePods(ctx context.Context, o *observed) (err error) {

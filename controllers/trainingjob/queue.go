@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -80,13 +81,9 @@ func schedulable(job *mlv1.TrainingJob, settings build.Settings, priorityOf func
 	}
 	// All workers are made from one template; the checkpoint sidecar requests resources as well.
 	pod := build.Workers(job, settings, 0).Spec.Template.Spec
-	group := scheduler.Group{
-		Count: members, Requests: queueing.RequestsOf(&pod), NodeSelector: pod.NodeSelector, Tolerations: pod.Tolerations,
-	}
-	if a := job.Spec.Scheduling.Affinity; a != nil && a.NodeAffinity != nil {
-		group.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	}
-	described.Groups = []scheduler.Group{group}
+	described.Groups = []scheduler.Group{{
+		Count: members, Requests: queueing.RequestsOf(&pod), NodeSelector: pod.NodeSelector, Tolerations: pod.Tolerations, Required: requiredOf(job),
+	}}
 	return described
 }
 
@@ -132,7 +129,7 @@ func (p *planner) planAdmission() (done bool) {
 	case was.AdmittedTime == nil && p.workers != nil:
 		p.remove(p.workers) // the status was changed manually
 		return p.waitInQueue(was.DeepCopy())
-	case was.AdmittedTime == nil && p.decision.Admitted != nil && len(p.decision.Admitted.Nodes) == int(p.job.Spec.NumWorkers):
+	case was.AdmittedTime == nil && p.suits(p.decision.Admitted):
 		return p.takeAdmission()
 	case was.AdmittedTime == nil:
 		return p.waitInQueue(was.DeepCopy())
@@ -144,6 +141,12 @@ func (p *planner) planAdmission() (done bool) {
 		return true
 	}
 	return false
+}
+
+// suits says whether a place that the queue has for the job is what it needs now: its volumes may have been bound meanwhile.
+func (p *planner) suits(place *scheduler.Admission) bool {
+	return place != nil && len(place.Nodes) == int(p.job.Spec.NumWorkers) &&
+		equality.Semantic.DeepEqual(p.job.Status.Admission.VolumeTopology, p.volumeTopology())
 }
 
 // takeAdmission writes the decision down. The workers are created once it is in the status.
@@ -162,7 +165,8 @@ func (p *planner) takeAdmission() bool {
 // waitInQueue says what the job waits for.
 func (p *planner) waitInQueue(of *mlv1.AdmissionStatus) bool {
 	p.status.Admission = of
-	p.endPause()
+	of.VolumeTopology = p.volumeTopology()
+	p.endPauses()
 	p.setAdmission()
 	_, reason, message := p.queueAdmission(&p.status)
 	if p.status.StartTime == nil && p.status.RestartCount == 0 && !p.isAwaitingReadmission() {
@@ -197,6 +201,9 @@ func (o *observed) queueAdmission(status *mlv1.TrainingJobStatus) (admitted bool
 	}
 	if w := o.decision.Wait; w != nil {
 		message := fmt.Sprintf("position %d in AIJobQueue %s: %s", w.Position, queue, w.Message)
+		if w.Reason == reasons.InsufficientCapacity {
+			message += describeRequired(status.Admission)
+		}
 		if build.SpotName(o.job) != "" && w.Reason == reasons.InsufficientCapacity {
 			_, _, capacity := o.spotCapacity()
 			message += "; " + capacity
@@ -211,9 +218,11 @@ func (o *observed) queueAdmission(status *mlv1.TrainingJobStatus) (admitted bool
 	return false, reasons.Queued, fmt.Sprintf("waiting for AIJobQueue %s to admit it", queue)
 }
 
+// few is how many nodes a message names.
+const few = 3
+
 // nodeNames are the first few nodes.
 func nodeNames(of []mlv1.NodeAssignment) string {
-	const few = 3
 	var names []string
 	for _, on := range of[:min(len(of), few)] {
 		names = append(names, on.NodeName)

@@ -80,6 +80,15 @@ func (c *cluster) hasWorkers(job *mlv1.TrainingJob) bool {
 	return err == nil
 }
 
+// nodesOf are the nodes that pods of a Job may have.
+func nodesOf(workers *batchv1.Job) []string {
+	var nodes []string
+	for _, term := range workers.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		nodes = append(nodes, term.MatchFields[0].Values...)
+	}
+	return nodes
+}
+
 func TestAPIAJobWaitsForItsQueueAndForRoom(t *testing.T) {
 	c := newAdmittingCluster(t)
 	m := c.start(nil)
@@ -92,11 +101,7 @@ func TestAPIAJobWaitsForItsQueueAndForRoom(t *testing.T) {
 	a, b := c.roomFor("a", "1"), c.roomFor("b", "1")
 
 	workers := c.workers(first, 0)
-	var nodes []string
-	for _, term := range workers.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		nodes = append(nodes, term.MatchFields[0].Values...)
-	}
-	assert.Equal(t, []string{a.Name, b.Name}, nodes)
+	assert.Equal(t, []string{a.Name, b.Name}, nodesOf(workers))
 	second := c.submit(c.queued("second"))
 	c.await(second, "waiting for room", waits(reasons.InsufficientCapacity))
 	pods := c.startPods(workers)
@@ -220,14 +225,16 @@ func TestAPIAnAdmissionSurvivesACrashOfTheManager(t *testing.T) {
 	}
 }
 
-// Pods that find no room on the assigned nodes give the place back, and the job is queued again.
+// A job whose pods find no room on the assigned nodes is evicted, and gets others.
 func TestAPIAPlaceThatIsTakenIsGivenBack(t *testing.T) {
 	c := newAdmittingCluster(t)
 	c.queue(func(*aiplatformv1alpha1.AIJobQueueSpec) {})
 	c.roomFor("a", "2")
+	c.roomFor("b", "4")
 	c.start(nil)
 	job := c.submit(c.queued("first"))
 	workers := c.workers(job, 0)
+	require.Equal(t, []string{c.namespace + "-a"}, nodesOf(workers), "it fits best")
 	for _, pod := range c.startPods(workers) {
 		c.become(pod, corev1.PodStatus{Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
@@ -237,11 +244,40 @@ func TestAPIAPlaceThatIsTakenIsGivenBack(t *testing.T) {
 	c.await(job, "giving its place back", func(job *mlv1.TrainingJob) bool {
 		return job.Status.Admission.Releasing != "" || job.Status.State == mlv1.StateSuspended
 	})
-	eventually(t, "the end of the workers", func() bool {
-		var now batchv1.Job
-		err := c.Get(t.Context(), client.ObjectKeyFromObject(workers), &now)
-		return err != nil || now.UID != workers.UID
-	})
+	c.gone(workers.DeepCopy())
+	assert.Equal(t, []string{c.namespace + "-b"}, nodesOf(c.workers(job, 0)))
+}
+
+// A job is admitted where its volume is, though it would fit better elsewhere.
+func TestAPIAJobGoesWhereItsVolumeIs(t *testing.T) {
+	c := newAdmittingCluster(t)
+	c.queue(func(*aiplatformv1alpha1.AIJobQueueSpec) {})
+	c.roomFor("a", "2")
+	there := c.roomFor("b", "4")
+	there.Labels["zone"] = "z"
+	require.NoError(t, c.Update(t.Context(), there))
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{"storage": resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
+			NodeAffinity:           &corev1.VolumeNodeAffinity{Required: inZone("z")},
+		},
+	}
+	require.NoError(t, c.Create(t.Context(), volume))
+	t.Cleanup(func() { _ = c.Delete(context.Background(), volume) })
+	require.NoError(t, c.Create(t.Context(), &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "shared", Namespace: c.namespace},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: volume.Spec.AccessModes, VolumeName: volume.Name, StorageClassName: ptr.To(""),
+			Resources: corev1.VolumeResourceRequirements{Requests: volume.Spec.Capacity},
+		},
+	}))
+	c.start(nil)
+
+	workers := c.workers(c.submit(c.queued("bert").Claim("shared")), 0)
+
+	assert.Equal(t, []string{there.Name}, nodesOf(workers))
 }
 
 // A job whose pods cannot start does not keep its place from the next.

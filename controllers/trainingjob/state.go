@@ -114,7 +114,7 @@ func (p *planner) setRunning(reason, message string) {
 		p.status.StartTime = ptr.To(metav1.NewTime(p.now))
 	}
 	if p.status.Admission != nil && reason == reasons.WorkersRunning {
-		p.status.Admission.FailedStarts = 0
+		p.status.Admission.FailedStarts, p.status.Admission.AvoidedNodes = 0, nil
 	}
 	p.enter(mlv1.StateRunning, reason)
 	p.setStarted(true, reason, message)

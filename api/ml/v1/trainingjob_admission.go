@@ -1,6 +1,7 @@
 package v1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -27,9 +28,22 @@ type AdmissionStatus struct {
 	// under way. A change of the spec ends the pause.
 	RetryTime *metav1.Time `json:"retryTime,omitempty"`
 
-	// failedStarts is how often in a row the job was evicted because its workers could not be started. The pause before it is queued again
-	// is 30 seconds, doubled each time, and 30 minutes at most. It is 0 once the workers run.
+	// failedStarts is how often in a row the job was evicted because its workers could not be started. The pause before it is queued again,
+	// or before it may have the same nodes again, is 30 seconds, doubled each time, and 30 minutes at most. It is 0 once the
+	// workers run.
 	FailedStarts int32 `json:"failedStarts,omitempty"`
+
+	// volumeTopology are selectors that a node must match all because the job's volumes can be used only there: the node affinity of
+	// PersistentVolumes, and the allowedTopologies of StorageClasses of claims that are not bound yet.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	VolumeTopology []corev1.NodeSelector `json:"volumeTopology,omitempty"`
+
+	// avoidedNodes are nodes to which workers were not bound, at most 100. The queue does not assign them to the job for a while.
+	// +listType=map
+	// +listMapKey=nodeName
+	// +kubebuilder:validation:MaxItems=100
+	AvoidedNodes []AvoidedNode `json:"avoidedNodes,omitempty"`
 
 	// preemptionCount is how often the job gave its place to one of higher priority. These are no restarts.
 	PreemptionCount int32 `json:"preemptionCount,omitempty"`
@@ -47,4 +61,17 @@ type NodeAssignment struct {
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Workers int32 `json:"workers,omitempty"`
+}
+
+// AvoidedNode is a node to which workers of a job were not bound.
+type AvoidedNode struct {
+	// nodeName is the name of the node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
+	// until is when the queue may assign the node again.
+	// +required
+	Until *metav1.Time `json:"until,omitempty"`
 }

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,8 +82,15 @@ func (b jobBuilder) tolerates(t corev1.Toleration) jobBuilder {
 
 func (b jobBuilder) affinity(key string, op corev1.NodeSelectorOperator, values ...string) jobBuilder {
 	return b.group(func(g *scheduler.Group) {
-		g.Affinity = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}}}
+		g.Required = append(slices.Clone(g.Required), &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}}})
+	})
+}
+
+func (b jobBuilder) avoids(node string) jobBuilder {
+	return b.group(func(g *scheduler.Group) {
+		g.Required = append(slices.Clone(g.Required), &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node}}}}}})
 	})
 }
 

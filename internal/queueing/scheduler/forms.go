@@ -65,13 +65,13 @@ type forms struct {
 	shapes    map[string]*shape
 	forms     map[string]*form
 	clusters  map[string]*cluster
-	affinity  map[*corev1.NodeSelector]string
+	required  map[*corev1.NodeSelector]string
 	key, part []byte
 }
 
 func newForms(l layout, n *nodes, clusters map[string]*cluster) *forms {
 	return &forms{layout: l, nodes: n, clusters: clusters, classes: map[string]*class{}, shapes: map[string]*shape{},
-		forms: map[string]*form{}, affinity: map[*corev1.NodeSelector]string{}}
+		forms: map[string]*form{}, required: map[*corev1.NodeSelector]string{}}
 }
 
 // of a job. Its cluster exists.
@@ -156,15 +156,16 @@ func (f *forms) appendClass(key []byte, group *Group) []byte {
 		t := &group.Tolerations[i]
 		key = appendText(appendText(appendText(appendText(key, t.Key), string(t.Operator)), t.Value), string(t.Effect))
 	}
-	if group.Affinity == nil {
-		return append(key, 0)
+	key = binary.AppendVarint(key, int64(len(group.Required)))
+	for _, selector := range group.Required {
+		text, ok := f.required[selector]
+		if !ok {
+			text = selector.String()
+			f.required[selector] = text
+		}
+		key = appendText(key, text)
 	}
-	text, ok := f.affinity[group.Affinity]
-	if !ok {
-		text = group.Affinity.String()
-		f.affinity[group.Affinity] = text
-	}
-	return appendText(append(key, 1), text)
+	return key
 }
 
 // appendText appends a text so that where it ends cannot be mistaken.

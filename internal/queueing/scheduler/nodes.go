@@ -101,12 +101,13 @@ func (n *nodes) matching(in *cluster, group *Group) *class {
 	if in != nil {
 		candidates = within(candidates, in.members)
 	}
-	var affinity *nodeaffinity.NodeSelector
-	if group.Affinity != nil {
-		var err error
-		if affinity, err = nodeaffinity.NewNodeSelector(group.Affinity); err != nil {
+	var required []*nodeaffinity.NodeSelector
+	for _, one := range group.Required {
+		selector, err := nodeaffinity.NewNodeSelector(one)
+		if err != nil {
 			return &class{has: make([]bool, len(n.all))}
 		}
+		required = append(required, selector)
 	}
 	tolerated := make([]bool, len(n.taintSets))
 	for i, taints := range n.taintSets {
@@ -119,11 +120,9 @@ func (n *nodes) matching(in *cluster, group *Group) *class {
 		if !tolerated[n.taints[at]] || !hasLabels(n.all[at].Labels, group.NodeSelector) {
 			continue
 		}
-		if affinity != nil {
-			asNode.ObjectMeta = metav1.ObjectMeta{Name: n.all[at].Name, Labels: n.all[at].Labels}
-			if !affinity.Match(&asNode) {
-				continue
-			}
+		asNode.ObjectMeta = metav1.ObjectMeta{Name: n.all[at].Name, Labels: n.all[at].Labels}
+		if slices.ContainsFunc(required, func(selector *nodeaffinity.NodeSelector) bool { return !selector.Match(&asNode) }) {
+			continue
 		}
 		made.nodes = append(made.nodes, at)
 		made.has[at] = true

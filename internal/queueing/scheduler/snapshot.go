@@ -78,8 +78,9 @@ type Group struct {
 	Requests     Resources
 	NodeSelector map[string]string
 	Tolerations  []corev1.Toleration
-	// Affinity is the required node affinity; preferences are not looked at.
-	Affinity *corev1.NodeSelector
+	// Required are selectors that a node must match all: of the required node affinity, and of where volumes can be used. Preferences are
+	// not looked at.
+	Required []*corev1.NodeSelector
 }
 
 // Decisions are what a cycle decides. Every pending job is in Admitted or in Waiting.

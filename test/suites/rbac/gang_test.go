@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -58,6 +59,44 @@ func waitsForItsQueue(w *world) {
 		err := w.Get(ctx, client.ObjectKeyFromObject(queue), queue)
 		return err == nil && queue.Status.Depth == 1, err
 	})
+}
+
+// volumesInAQueue has jobs wait that can run only where the volume of their claim is, and where their StorageClass makes volumes.
+func volumesInAQueue(w *world) {
+	zone := corev1.TopologySelectorLabelRequirement{Key: corev1.LabelTopologyZone, Values: []string{"z"}}
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Provisioner: "example.com/none",
+		AllowedTopologies: []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{zone}}},
+	}
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: zone.Key, Operator: corev1.NodeSelectorOpIn, Values: zone.Values}},
+			}}}},
+		},
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "shared", Namespace: w.namespace},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: volume.Spec.AccessModes, VolumeName: volume.Name, StorageClassName: ptr.To(""),
+			Resources: corev1.VolumeResourceRequirements{Requests: volume.Spec.Capacity},
+		},
+	}
+	for _, object := range []client.Object{class, volume, claim} {
+		require.NoError(w.t, w.Create(w.t.Context(), object))
+	}
+	queued := func(s *mlv1.TrainingJobSpec) { s.Scheduling = &mlv1.Scheduling{QueueName: w.namespace} }
+	for _, job := range []*builders.TrainingJobBuilder{
+		builders.TrainingJob("bert").Claim(claim.Name).Spec(queued),
+		builders.TrainingJob("gpt").Checkpoints().Spec(queued).Spec(func(s *mlv1.TrainingJobSpec) { s.Checkpoint.Storage.StorageClassName = &class.Name }),
+	} {
+		w.awaitJob(w.submit(job), "limited to a zone", func(status *mlv1.TrainingJobStatus) bool {
+			return status.Admission != nil && len(status.Admission.VolumeTopology) == 1
+		})
+	}
 }
 
 // aNodeIsLost has one worker lose another whose node does not exist.

@@ -63,6 +63,7 @@ var scenarios = []scenario{
 	{"an AIJob of a workflow's has another owner", strangersStage},
 	{"a job waits for Kueue", waitsForKueue},
 	{"a job waits for its AIJobQueue", waitsForItsQueue},
+	{"a queue looks at volumes", volumesInAQueue},
 	{"Volcano starts the workers together", func(w *world) { w.gang("volcano") }},
 	{"scheduler-plugins start the workers together", func(w *world) { w.gang("scheduler-plugins-scheduler") }},
 	{"Kubernetes starts the workers together", func(w *world) { w.gang("") }},
