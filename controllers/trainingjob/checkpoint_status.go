@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -210,18 +209,6 @@ func (o *observed) restoring() (reason, message string) {
 		return reasonOf(problem), "no checkpoint could be brought back yet: " + clip(problem.Message, maxMessage)
 	}
 	return reasons.WorkersStarting, "replica 0 brings back a checkpoint"
-}
-
-// readyBefore says that checkpoints can be kept, where nothing but the agent could tell otherwise.
-func (p *planner) readyBefore() {
-	if !build.CheckpointsEnabled(p.job) || build.UsesStore(p.job) || p.missingClaim != "" {
-		return
-	}
-	known := meta.FindStatusCondition(p.status.Conditions, reasons.ConditionCheckpointReady)
-	if known != nil && known.Status == metav1.ConditionFalse && !keepsFromStarting(known.Reason) {
-		return // until an agent says otherwise
-	}
-	p.condition(reasons.ConditionCheckpointReady, true, reasons.StorageReady, "checkpoints are kept "+whereKept(p.job))
 }
 
 // keepsFromStarting says whether checkpoints are the reason why a job was not started.

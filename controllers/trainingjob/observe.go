@@ -30,6 +30,7 @@ type observed struct {
 	pods     []*corev1.Pod
 
 	claims       []observedClaim    // of the job, while its pods have no nodes; those included that it is going to create
+	claimSays    string             // the last event of the claim of the checkpoints, while pods wait for it
 	missingClaim string             // a claim that the spec names and that does not exist
 	resume       *mlv1.ResumeSource // where the job that resumeFrom names keeps its checkpoints; nil when that is not known
 	read         progress.Reading   // of what replica 0 and its agent report
@@ -52,7 +53,7 @@ type observed struct {
 func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observed, error) {
 	o := observed{now: r.Clock.Now(), settings: r.Settings, job: job}
 	for _, read := range []func(context.Context, *observed) error{
-		r.observeChildren, r.observeLostWorkers, r.observeResumeSource, r.observePods, r.observeClaims, r.observeCost, r.observeQueue,
+		r.observeChildren, r.observeLostWorkers, r.observeResumeSource, r.observePods, r.observeClaims, r.observeUnbound, r.observeCost, r.observeQueue,
 		r.observeGang, r.observeNodes, r.observeNotices, r.observeSpot, r.observeRefusal,
 	} {
 		if err := read(ctx, &o); err != nil {

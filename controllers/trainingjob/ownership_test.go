@@ -178,7 +178,9 @@ func TestAPIAMissingClaimKeepsTheJobPendingUntilItExists(t *testing.T) {
 		},
 	}))
 	m.lookAgain(job, 1) // which it does by itself every 15 seconds
-	now = c.await(job, "Initializing", state(mlv1.StateInitializing))
+	c.await(job, "Initializing", state(mlv1.StateInitializing))
+	c.run(c.startPods(c.workers(job, 0))...)
+	now = c.await(job, "Running", state(mlv1.StateRunning))
 	assert.Equal(t, "True StorageReady", outlineOf(desired{status: now.Status}).Conditions["CheckpointReady"])
 }
 

@@ -128,24 +128,32 @@ func (o *observed) refusedPods(exist int) (reason, message string) {
 }
 
 // observeRefusal reads why the Job controller does not create the pods of a Job that has been there for a while.
-func (r *Reconciler) observeRefusal(ctx context.Context, o *observed) error {
+func (r *Reconciler) observeRefusal(ctx context.Context, o *observed) (err error) {
 	if isFinished(&o.job.Status) || o.workers == nil || ptr.Deref(o.workers.Spec.Suspend, false) || o.job.Status.State == mlv1.StateRunning ||
 		!o.lacksPods(sinceAdmission(o.workers, o.workerPods())) || o.now.Before(startedAt(o.workers).Add(podCreation)) {
 		return nil
 	}
+	o.creationRefused, err = r.lastEvent(ctx, o.workers, "FailedCreate")
+	return err
+}
+
+// lastEvent is the message of the newest event about an object; empty when there is none. An empty reason stands for all.
+func (r *Reconciler) lastEvent(ctx context.Context, about client.Object, reason string) (message string, err error) {
+	selected := client.MatchingFields{"involvedObject.uid": string(about.GetUID())}
+	if reason != "" {
+		selected["reason"] = reason
+	}
 	var events corev1.EventList
-	err := r.Direct.List(ctx, &events, client.InNamespace(o.job.Namespace),
-		client.MatchingFields{"involvedObject.uid": string(o.workers.UID), "reason": "FailedCreate"})
-	if err != nil {
-		return fmt.Errorf("list the events of Job %s: %w", o.workers.Name, err)
+	if err := r.Direct.List(ctx, &events, client.InNamespace(about.GetNamespace()), selected); err != nil {
+		return "", fmt.Errorf("list the events of %s: %w", about.GetName(), err)
 	}
 	var newest time.Time
 	for _, event := range events.Items {
 		if at := lastSeen(&event); !at.Before(newest) {
-			newest, o.creationRefused = at, event.Message
+			newest, message = at, event.Message
 		}
 	}
-	return nil
+	return message, nil
 }
 
 // lastSeen is when an event last happened, which old and new recorders say in different fields.

@@ -12,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
@@ -53,6 +54,15 @@ func TestMistakesAreTold(t *testing.T) {
 			})
 		})
 	}
+	t.Run("a StorageClass that is not there", func(t *testing.T) {
+		job := digits(ns, "class").obj()
+		job.Spec.Checkpoint.Storage = mlv1.CheckpointStorage{Type: mlv1.StoragePVC, StorageClassName: ptr.To("forgotten")}
+		require.NoError(t, cluster.Create(t.Context(), job))
+		reaches(t, job, "its checkpoints are not ready", func(job *mlv1.TrainingJob) bool {
+			ready := meta.FindStatusCondition(job.Status.Conditions, reasons.ConditionCheckpointReady)
+			return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == reasons.ClaimPending && strings.Contains(ready.Message, `"forgotten" not found`)
+		})
+	})
 	t.Run("a model that the worker does not know", func(t *testing.T) {
 		job := digits(ns, "model").alone().obj()
 		job.Spec.Model = "no-such-model"
