@@ -17,6 +17,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
@@ -245,7 +246,7 @@ func TestAStoppedJobIsGivenTheTimeToStoreItsCheckpoint(t *testing.T) {
 
 	d := plan(see(job, nil, pod))
 
-	assert.Equal(t, 300*time.Second+overdue, d.again)
+	assert.Equal(t, 300*time.Second+podend.Overdue, d.again)
 	assert.Equal(t, mlv1.StateRunning, d.status.State)
 	assert.Equal(t, agentAddress, d.agent)
 }

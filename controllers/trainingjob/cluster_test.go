@@ -55,7 +55,19 @@ type cluster struct {
 	log logr.Logger
 	// everywhere has the managers watch all namespaces, as most do.
 	everywhere bool
+	// ahead is how much later it is for the managers.
+	ahead time.Duration
 }
+
+// lateClock is a clock for managers for which it is later.
+type lateClock struct {
+	clock.RealClock
+
+	ahead time.Duration
+}
+
+func (l lateClock) Now() time.Time                  { return l.RealClock.Now().Add(l.ahead) }
+func (l lateClock) Since(t time.Time) time.Duration { return l.Now().Sub(t) }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
@@ -109,7 +121,7 @@ func (c *cluster) start(at *crash.Cut) *manager {
 	})
 	require.NoError(c.t, mgr.Add(scraper))
 	reconciler := &Reconciler{
-		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: lateClock{ahead: c.ahead},
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Progress: scraper,
 		Metrics:  metrics.NewTrainingJobs(m.registry, 10),
 		Settings: build.Settings{WorkerImage: "worker:1", AgentImage: "agent:1", AgentPort: c.agentPort},

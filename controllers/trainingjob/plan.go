@@ -22,10 +22,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// overdue is how long after its grace period a pod is given up: the kubelet of its node no longer answers, and the
-// training must not wait for it.
-const overdue = 15 * time.Second
-
 // retryRefused is when to try again what the API server refused, or the object of another owner prevented.
 const retryRefused = 5 * time.Second
 
@@ -223,16 +219,19 @@ func (p *planner) planStart() {
 
 // lingeringTime is how long to wait at most for pods of an earlier attempt; 0 when none runs. They must be gone before
 // others start, because these would take their host names and read the checkpoints that they still write. The garbage
-// collector deletes them with their Job; pods that were orphaned are deleted here.
+// collector deletes them with their Job; pods that were orphaned, and those whose kubelet no longer ends them, are deleted here.
 func (p *planner) lingeringTime() time.Duration {
+	for _, pod := range podend.ToForce(p.now, p.pods) {
+		p.expelled[pod] = 0
+	}
 	var wait time.Duration
 	for _, pod := range p.pods {
 		if podend.IsEnded(pod) {
 			continue
 		}
-		limit := time.Duration(build.GracePeriod(p.job))*time.Second + overdue
-		if pod.DeletionTimestamp != nil { // which is when it should be gone
-			limit = pod.DeletionTimestamp.Add(overdue).Sub(p.now)
+		limit := time.Duration(build.GracePeriod(p.job))*time.Second + podend.Overdue
+		if left, ends := podend.OverdueIn(p.now, pod); ends {
+			limit = left
 		} else if metav1.GetControllerOf(pod) == nil {
 			p.remove(pod)
 		}

@@ -1,6 +1,7 @@
 package podend_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,4 +244,20 @@ func TestObstacleOf(t *testing.T) {
 	assert.Equal(t, podend.Obstacle{Reason: reasons.Unschedulable, Detail: "0/1 nodes are available", Since: noon}, *obstacle)
 	refused.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
 	assert.Equal(t, reasons.ImagePullFailed, podend.ObstacleOf(refused).Reason)
+}
+
+func TestOverduePodsAreForcedOnce(t *testing.T) {
+	due := noon.Add(time.Minute + podend.Overdue)
+	ending := pod("a", deleted(0, time.Minute))
+	left, ends := podend.OverdueIn(due.Add(-time.Second), ending)
+	assert.True(t, ends)
+	assert.Equal(t, time.Second, left)
+	pods := []*corev1.Pod{ending, pod("b"), pod("c", deleted(0, time.Minute), exit(1, 0)), pod("d", deleted(0, 0))}
+	assert.Equal(t, pods[3:], overdueOf(due.Add(-time.Second), pods), "its grace period was short")
+	assert.Equal(t, []*corev1.Pod{pods[0], pods[3]}, overdueOf(due, pods))
+	assert.Equal(t, pods[:1], podend.ToForce(due, pods), "of the others one runs, one has ended, and one is kept by a finalizer alone")
+}
+
+func overdueOf(now time.Time, pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !podend.IsOverdue(now, pod) })
 }
