@@ -105,6 +105,8 @@ const (
 	Rescaled = "Rescaled"
 	// Rescaling: spec.numWorkers of an elastic job changed; the training continues while workers join or leave.
 	Rescaling = "Rescaling"
+	// CheckingNodes: pods lost contact to one that has reported no end; whether its node was lost decides whether that ends the job.
+	CheckingNodes = "CheckingNodes"
 	// WorkerLost: an elastic training continues with fewer workers until the lost one is replaced.
 	WorkerLost = "WorkerLost"
 )

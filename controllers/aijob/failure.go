@@ -31,6 +31,8 @@ type failure struct {
 	kind            consequence
 	reason, message string
 	exitCode        *int32
+	// silent are the nodes of pods that have reported no end, with their boot IDs: one of these may be the cause.
+	silent map[string]string
 }
 
 // program is the container whose end is that of its pod.

@@ -31,6 +31,9 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 	if err := r.observeHidden(ctx, &o); err != nil {
 		return o, err
 	}
+	if err := r.observeNodes(ctx, &o); err != nil {
+		return o, err
+	}
 	if isGang(job) && job.Status.Phase == aiplatformv1alpha1.AIJobScheduled {
 		service, err := reconciling.Get[corev1.Service](ctx, r.children.Client, job.Namespace, serviceName(job.Name))
 		if err != nil {

@@ -113,7 +113,7 @@ func (p *planner) count(status *aiplatformv1alpha1.AIJobStatus, members []*corev
 
 // finish writes down the end of the job.
 func (p *planner) finish(status *aiplatformv1alpha1.AIJobStatus, phase aiplatformv1alpha1.AIJobPhase, reason, message string) {
-	status.CompletionTime, status.NextRetryTime, status.QueuePosition = at(p.now), nil, 0
+	status.CompletionTime, status.NextRetryTime, status.QueuePosition, status.UnsettledFailures = at(p.now), nil, 0, nil
 	p.enter(status, phase, reason, message)
 	p.stopLive(status) // when none is left, the same step frees the nodes
 }
@@ -149,6 +149,13 @@ func (p *planner) preempt(status *aiplatformv1alpha1.AIJobStatus) {
 func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, members []*corev1.Pod) {
 	status.ExitCode, status.Outputs = found.exitCode, outputsOf(members)
 	used, allowed := retriesUsed(p.job), ptr.Deref(p.job.Spec.RetryPolicy.MaxRetries, defaultRetries)
+	changeUnsettled(status, func(list *podend.Unsettled) {
+		if found.kind != counted {
+			list.Drop()
+			return
+		}
+		list.Note(p.now, found.silent, used < allowed)
+	})
 	switch {
 	case found.kind == refused, found.kind == lost && status.Phase == aiplatformv1alpha1.AIJobScheduled:
 		// The job may never be able to start, and keeps resources from others at every attempt.
@@ -160,6 +167,7 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 		p.stopLive(status)
 	case found.kind == hopeless:
 		p.finish(status, aiplatformv1alpha1.AIJobFailed, found.reason, found.message)
+	case used >= allowed && p.mustSettle(status, found):
 	case used >= allowed:
 		p.finish(status, aiplatformv1alpha1.AIJobDeadLetter, reasons.RetriesExhausted, fmt.Sprintf(
 			"failed %d times, spec.retryPolicy.maxRetries is %d; last %s: %s; the annotation %s requeues it",

@@ -30,6 +30,8 @@ type observed struct {
 	written time.Time
 	// busy says that this manager writes the statuses of many jobs; spare, that there is time for one that could wait.
 	busy, spare bool
+	// nodes of pods that reported no end, and of failures that are not settled, by name; nil for one that is gone.
+	nodes map[string]*corev1.Node
 	// hidden says that some of the pods are not in the cache, which reports no change of theirs.
 	hidden bool
 	// seen is when this manager first saw the job.
@@ -87,6 +89,10 @@ func plan(o observed) desired {
 	p.desired.status = *o.job.Status.DeepCopy()
 	status := &p.desired.status
 	status.ObservedGeneration = o.job.Generation
+	if p.settle(status) {
+		p.desired = desired{status: p.desired.status}
+		return p.desired
+	}
 	switch {
 	case status.Phase.Ended():
 		p.afterTheEnd(status)
@@ -252,7 +258,7 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 		return
 	}
 	if found := p.findProblem(status, members); found != nil {
-		p.fail(status, found, members)
+		p.fail(status, p.blameNode(found, members), members)
 		return
 	}
 	if status.Phase == aiplatformv1alpha1.AIJobScheduled && status.Members.Active+status.Members.Succeeded == int32(total) {
@@ -275,10 +281,10 @@ func (p *planner) mayEndUnreported() bool {
 }
 
 // members are the pods of the current attempt, by index; nil where there is none.
-func (p *planner) members() []*corev1.Pod {
-	members := make([]*corev1.Pod, membersOf(p.job))
-	attempt := attemptOf(&p.job.Status)
-	for _, pod := range p.pods {
+func (o *observed) members() []*corev1.Pod {
+	members := make([]*corev1.Pod, membersOf(o.job))
+	attempt := attemptOf(&o.job.Status)
+	for _, pod := range o.pods {
 		member, ok := number(pod, aiplatformv1alpha1.LabelMember)
 		of, known := number(pod, aiplatformv1alpha1.LabelAttempt)
 		if ok && known && of == attempt && int(member) < len(members) {

@@ -33,7 +33,9 @@ func (p *planner) planElastic(pods []*corev1.Pod) {
 		}
 	}
 	if ends := p.countFailures(pods); ends != nil {
-		p.fail(ends.reason, ends.message)
+		if !p.mustSettle(failure{}, *ends) {
+			p.fail(ends.reason, ends.message)
+		}
 		return // once that is written, planFinished deletes the Job, which would go on replacing its pods
 	}
 	if found != nil {
@@ -134,8 +136,8 @@ func (p *planner) countFailures(pods []*corev1.Pod) *outcome {
 	known := p.status.Workers.Failed // of this attempt; both counts are written together
 	p.status.Workers.Failed = max(known, int32(len(failures)))
 	p.status.WorkerFailures += p.status.Workers.Failed - known
-	job := p.job.DeepCopy()
-	job.Status.WorkerFailures = p.status.WorkerFailures - 1 // those before the last one
+	job := &mlv1.TrainingJob{Spec: p.job.Spec, Status: p.status}
+	job.Status.WorkerFailures-- // those before the last one
 	for _, how := range failures {
 		if judged := judge(job, how); !judged.restart {
 			return &judged

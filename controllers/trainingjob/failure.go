@@ -53,6 +53,8 @@ type failure struct {
 
 	worker             string // the worker in words; empty when no single one is the cause
 	replica, pod, node string // empty when not known
+
+	silent map[string]string // the nodes of workers that have reported no end, with their boot IDs: one of these may be the cause
 }
 
 // keptFailures is how many failures before the last one are kept.

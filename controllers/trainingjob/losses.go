@@ -2,6 +2,7 @@ package trainingjob
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,45 +14,29 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
-// observeNodes reads the nodes of the pods where only the node tells why they were lost. That is rare, so that no
-// node is held in the cache.
-func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
-	if o.workers == nil || isFinished(&o.job.Status) || build.AttemptOf(o.workers) < o.job.Status.RestartCount {
+// observeNodes reads the nodes of the pods where only the node tells why they were lost, and those of failures that are not settled. That
+// is rare, so that these are read from the API server, which knows most.
+func (r *Reconciler) observeNodes(ctx context.Context, o *observed) (err error) {
+	if isFinished(&o.job.Status) {
 		return nil
 	}
-	o.nodes = map[string]*corev1.Node{}
-	for _, pod := range unexplained(o.workerPods()) {
-		name := pod.Spec.NodeName
-		if _, known := o.nodes[name]; known || name == "" {
-			continue
-		}
-		is, err := reconciling.Get[corev1.Node](ctx, r.Direct, "", name)
-		if err != nil {
-			return err
-		}
-		o.nodes[name] = is
+	var names []string
+	for _, unsettled := range o.job.Status.UnsettledFailures {
+		names = slices.AppendSeq(names, maps.Keys(unsettled.Nodes))
 	}
-	return nil
+	if o.workers != nil && build.AttemptOf(o.workers) >= o.job.Status.RestartCount {
+		for _, pod := range unexplained(o.workerPods()) {
+			names = append(names, pod.Spec.NodeName)
+		}
+	}
+	o.nodes, err = reconciling.GetNamed[corev1.Node](ctx, r.Direct, names)
+	return err
 }
 
 // whyLost says why a node no longer runs pods; empty when it does, or nothing is known.
 func (o *observed) whyLost(name string) string {
-	is, known := o.nodes[name]
-	switch {
-	case !known:
-		return ""
-	case is == nil:
-		return "the node no longer exists"
-	}
-	for _, taint := range is.Spec.Taints {
-		if taint.Effect == corev1.TaintEffectNoExecute && (taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady) {
-			return "the node has the taint " + taint.Key
-		}
-	}
-	if !slices.ContainsFunc(is.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}) {
-		return "the node is not ready"
+	if is, known := o.nodes[name]; known {
+		return podend.NodeLoss(is)
 	}
 	return ""
 }
@@ -70,16 +55,21 @@ func evictingTaints(node *corev1.Node) string {
 // unexplained are the pods where only their node tells why they were lost: those that a taint evicted, and those that have not ended
 // although others lost contact to them.
 func unexplained(pods []*corev1.Pod) []*corev1.Pod {
-	lostPeer := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return workerProgram.ExitCode(pod) == podend.ExitPeerLost })
-	return only(pods, func(pod *corev1.Pod) bool {
+	evicted := only(pods, func(pod *corev1.Pod) bool {
 		reason, _ := workerProgram.Loss(pod)
-		return reason == reasons.NodeTainted || (reason == "" && lostPeer && workerProgram.Terminated(pod) == nil)
+		return reason == reasons.NodeTainted && pod.Spec.NodeName != ""
 	})
+	return append(evicted, workerProgram.Silent(pods)...)
 }
 
 // blameNode explains a failure by what is known of nodes: a taint may stand for the loss of a node, and workers that lost a peer did so
 // because its node was lost.
 func (o *observed) blameNode(found *failure) *failure {
+	if held := unsettledOf(&o.job.Status).Held(); held != nil {
+		if node, why := podend.LostNode(held.Nodes, o.nodes); why != "" {
+			return lossOfNode(node, why)
+		}
+	}
 	switch found.Reason {
 	case reasons.NodeTainted:
 		if why := o.whyLost(found.node); why != "" {

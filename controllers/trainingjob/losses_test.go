@@ -81,11 +81,6 @@ func TestALostPeerWhoseNodeDiedIsALossAndIsNotCounted(t *testing.T) {
 
 	o.nodes = map[string]*corev1.Node{"n1": nodeThatIs(corev1.ConditionTrue)}
 	assert.Equal(t, mlv1.StateRunning, plan(o).status.State, "the cause may still follow")
-	counted := plan(o.after(podend.CauseDelay))
-	assert.Equal(t, mlv1.StateFailed, counted.status.State)
-	assert.Equal(t, reasons.PeerLost, counted.status.LastFailure.Reason)
-	assert.True(t, counted.status.LastFailure.Counted)
-	assert.Equal(t, ptr.To[int32](podend.ExitPeerLost), counted.status.LastFailure.ExitCode)
 }
 
 func TestNodesAreAskedOnlyWhenNothingElseTells(t *testing.T) {

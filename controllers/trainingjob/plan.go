@@ -82,6 +82,7 @@ func plan(o observed) desired {
 		p.followRequest()
 		return p.desired
 	}
+	p.settle()
 	p.setAdmission()
 	if build.SpotName(o.job) != "" {
 		available, reason, message := p.spotCapacity()
@@ -291,6 +292,9 @@ func (p *planner) blame(found *failure, pods []*corev1.Pod) *failure {
 		p.lookAgain(wait)
 		return nil
 	}
+	if found.Reason == reasons.PeerLost {
+		found.silent = podend.Boots(workerProgram.Silent(pods), p.nodes)
+	}
 	return found
 }
 
@@ -305,7 +309,10 @@ func (p *planner) serve(pods []*corev1.Pod) {
 }
 
 func (p *planner) planFailure(found failure) {
-	judged := judge(p.job, found)
+	judged := judge(&mlv1.TrainingJob{Spec: p.job.Spec, Status: p.status}, found)
+	if !judged.restart && p.mustSettle(found, judged) {
+		return
+	}
 	p.recordFailure(found)
 	if judged.restart {
 		p.restart(found)

@@ -17,6 +17,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
@@ -124,13 +125,25 @@ func (p *planner) setRunning(reason, message string) {
 // restart writes the decision to start the whole job again into the status; the workers are replaced only once it is
 // there, so that no restart is counted twice or forgotten when the operator stops in between.
 func (p *planner) restart(found failure) {
+	p.changeUnsettled(func(list *podend.Unsettled) {
+		if found.Lost {
+			list.Drop()
+			return
+		}
+		list.Note(p.now, found.silent, true)
+	})
 	p.status.RestartCount++
 	if found.Lost {
 		p.status.DisruptionCount++
 	}
-	p.status.FailureReason = found.Message
 	p.status.LastRestartTime = ptr.To(metav1.NewTime(p.now))
 	p.status.Workers = &mlv1.WorkersStatus{Total: p.job.Spec.NumWorkers, Failed: countFailed(p.workerPods())}
+	p.setRestarting(found)
+}
+
+// setRestarting says what the job is started again for.
+func (p *planner) setRestarting(found failure) {
+	p.status.FailureReason = found.Message
 	message := fmt.Sprintf("restart %d: %s", p.status.RestartCount, found.Message)
 	p.enter(mlv1.StateRestarting, found.Reason)
 	p.condition(reasons.ConditionRestarting, true, found.Reason, message)
@@ -197,6 +210,7 @@ func (p *planner) fail(reason, message string) {
 // end puts the job into a final state, which a condition tells too.
 func (p *planner) end(state mlv1.State, kind, reason, message string) {
 	p.enter(state, reason)
+	p.status.UnsettledFailures = nil
 	if state == mlv1.StateCompleted {
 		p.status.Progress = "100%"
 	}

@@ -246,6 +246,39 @@ func TestObstacleOf(t *testing.T) {
 	assert.Equal(t, reasons.ImagePullFailed, podend.ObstacleOf(refused).Reason)
 }
 
+func TestWhichNodesMayHaveBeenLost(t *testing.T) {
+	running := pod("b")
+	running.Spec.NodeName = "n2"
+	assert.Empty(t, program.Silent([]*corev1.Pod{pod("a", exit(1, 0)), running, nil}), "a crash has a cause of its own")
+	silent := program.Silent([]*corev1.Pod{pod("a", exit(75, 0)), running, pod("c", exit(0, 0)), pod("d", disrupted("DeletionByPodGC", "")), nil})
+	assert.Equal(t, []*corev1.Pod{running}, silent)
+
+	ready := func(boot string) *corev1.Node {
+		return &corev1.Node{Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}, NodeInfo: corev1.NodeSystemInfo{BootID: boot},
+		}}
+	}
+	boots := podend.Boots(silent, map[string]*corev1.Node{"n2": ready("first")})
+	assert.Equal(t, map[string]string{"n2": "first"}, boots)
+	unreachable := ready("first")
+	unreachable.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
+	for want, nodes := range map[string]map[string]*corev1.Node{
+		"":                               {"n2": ready("first"), "n3": nil},
+		"n2: the node no longer exists":  {"n2": nil},
+		"n2: the node is not ready":      {"n2": {}},
+		"n2: the node was started again": {"n2": ready("second")},
+		"n2: the node has the taint " + corev1.TaintNodeUnreachable: {"n2": unreachable},
+	} {
+		name, why := podend.LostNode(boots, nodes)
+		if name != "" {
+			name += ": "
+		}
+		assert.Equal(t, want, name+why)
+	}
+	_, why := podend.LostNode(boots, nil)
+	assert.Empty(t, why, "nothing is known of the node")
+}
+
 func TestOverduePodsAreForcedOnce(t *testing.T) {
 	due := noon.Add(time.Minute + podend.Overdue)
 	ending := pod("a", deleted(0, time.Minute))

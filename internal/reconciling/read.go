@@ -25,6 +25,25 @@ func Get[T any, P interface {
 	return object, nil
 }
 
+// GetNamed reads objects that are in no namespace, by name; nil for one that does not exist.
+func GetNamed[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, from client.Reader, names []string) (map[string]P, error) {
+	all := map[string]P{}
+	for _, name := range names {
+		if _, known := all[name]; known {
+			continue
+		}
+		object, err := Get[T, P](ctx, from, "", name)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = object
+	}
+	return all, nil
+}
+
 // List fills a list of objects and returns its items.
 func List[T client.Object](ctx context.Context, from client.Reader, list client.ObjectList, options ...client.ListOption) ([]T, error) {
 	if err := from.List(ctx, list, options...); err != nil {

@@ -347,6 +347,12 @@ type AIJobStatus struct {
 	// preemptionCount is the number of times that the job lost its place. These are no retries.
 	PreemptionCount int32 `json:"preemptionCount,omitempty"`
 
+	// unsettledFailures are failures that may still turn out to be losses of a node, which are no retries. Each is settled within a
+	// minute. At most 32.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	UnsettledFailures []UnsettledFailure `json:"unsettledFailures,omitempty"`
+
 	// nextRetryTime is when the job is queued again, while it is Retrying.
 	NextRetryTime *metav1.Time `json:"nextRetryTime,omitempty"`
 
@@ -370,6 +376,22 @@ type AIJobStatus struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=7,displayName="Outputs"
 	Outputs map[string]string `json:"outputs,omitempty"`
+}
+
+// UnsettledFailure is the end of pods that lost contact to one that has reported no end. Within a minute it turns out whether the node
+// of such a pod was lost; if none was, it is a failure.
+type UnsettledFailure struct {
+	// time at which the operator saw it.
+	// +required
+	Time metav1.Time `json:"time,omitzero"`
+
+	// nodes of the pods that had reported no end, at most 100, by name, each with the boot ID that it had then.
+	// +kubebuilder:validation:MaxProperties=100
+	Nodes map[string]string `json:"nodes,omitempty"`
+
+	// retried says that the job is tried again after it: it is part of retryCount, until a node turns out to be lost. After one that
+	// uses up the retries, the job is not tried again before it is settled.
+	Retried bool `json:"retried,omitempty"`
 }
 
 // NodeAssignment is the place of some of a job's pods on a node.

@@ -32,3 +32,19 @@ type FailureStatus struct {
 	// time at which the operator saw it.
 	Time *metav1.Time `json:"time,omitempty"`
 }
+
+// UnsettledFailure is the end of workers that lost contact to one that has reported no end. Within a minute it turns out whether the node
+// of such a worker was lost; if none was, it is a failure.
+type UnsettledFailure struct {
+	// time at which the operator saw it.
+	// +required
+	Time metav1.Time `json:"time,omitzero"`
+
+	// nodes of the workers that had reported no end, at most 100, by name, each with the boot ID that it had then.
+	// +kubebuilder:validation:MaxProperties=100
+	Nodes map[string]string `json:"nodes,omitempty"`
+
+	// retried says that the job is started again after it: it is part of restartCount, and of disruptionCount once a node turns out to
+	// be lost. After one that would end the job, the job is not started again before it is settled.
+	Retried bool `json:"retried,omitempty"`
+}

@@ -89,6 +89,12 @@ type TrainingJobStatus struct {
 	// +kubebuilder:validation:MaxItems=3
 	EarlierFailures []FailureStatus `json:"earlierFailures,omitempty"`
 
+	// unsettledFailures are failures that may still turn out to be losses of a node, which do not count against backoffLimit. Each is
+	// settled within a minute. At most 32.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	UnsettledFailures []UnsettledFailure `json:"unsettledFailures,omitempty"`
+
 	// best is the best value so far of the metric that successPolicy watches; absent without a successPolicy.
 	Best *BestStatus `json:"best,omitempty"`
 
