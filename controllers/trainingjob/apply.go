@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +21,7 @@ import (
 // apply makes what exists what should be. Every step can be done again: a crash after any of them leads to the same. An object that cannot
 // be written holds up those only that need it.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
-	if err := r.remove(ctx, d); err != nil {
+	if err := r.remove(ctx, o.now, d); err != nil {
 		return err
 	}
 	var failed []error
@@ -42,10 +43,13 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
 }
 
 // remove deletes what should go.
-func (r *Reconciler) remove(ctx context.Context, d desired) error {
+func (r *Reconciler) remove(ctx context.Context, now time.Time, d desired) error {
 	var failed []error
 	for pod, grace := range d.expelled { // one that is being deleted gets a shorter grace period
 		failed = append(failed, r.writer().Delete(ctx, pod, client.GracePeriodSeconds(grace)))
+	}
+	for _, pod := range d.dead {
+		failed = append(failed, r.writer().FailPod(ctx, pod, now))
 	}
 	for _, object := range d.delete {
 		if group, ok := object.(*unstructured.Unstructured); ok {

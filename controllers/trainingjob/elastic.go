@@ -22,6 +22,7 @@ const elasticPatience = 30 * time.Second
 // planElastic follows workers that can come and go one by one: the training goes on as long as replica 0, which gathers
 // the others and keeps the checkpoints, and enough of the others are there.
 func (p *planner) planElastic(pods []*corev1.Pod) {
+	p.giveUpOverdue(pods)
 	members := membersOf(pods, p.job.Spec.NumWorkers)
 	var found *failure
 	if slices.ContainsFunc(members, podend.HasFailed) || len(pods) == 0 {
@@ -63,6 +64,17 @@ func (p *planner) planElastic(pods []*corev1.Pod) {
 		p.setRunning(p.describeIncomplete(members, found))
 	default:
 		p.setInitializing(p.describeWaiting(members))
+	}
+}
+
+// giveUpOverdue reports workers as failed whose kubelet is gone, so that they are replaced.
+func (p *planner) giveUpOverdue(pods []*corev1.Pod) {
+	for _, pod := range pods {
+		if left, ends := podend.OverdueIn(p.now, pod); ends && left > 0 {
+			p.lookAgain(left)
+		} else if ends {
+			p.dead = append(p.dead, pod)
+		}
 	}
 }
 

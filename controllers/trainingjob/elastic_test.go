@@ -99,7 +99,9 @@ func TestElasticWorkersShrinkInPlace(t *testing.T) {
 		return builders.Pod(small, replica).Running().Deleting(time.Minute).Obj()
 	}
 	leaving := plan(see(job, small, pods[0], pods[1], leave(2), leave(3)))
-	lookingLike(t, trainingIn(reasons.Rescaling, mlv1.WorkersStatus{Total: 2, Active: 2}), leaving)
+	want := trainingIn(reasons.Rescaling, mlv1.WorkersStatus{Total: 2, Active: 2})
+	want.Again = 75 * time.Second // should their kubelet not end them
+	lookingLike(t, want, leaving)
 
 	job.Status = leaving.status
 	gone := plan(see(job, small, pods[0], pods[1], builders.Pod(small, 2).Failed(143).Deleting(time.Minute).Obj()))

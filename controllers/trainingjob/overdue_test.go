@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
@@ -66,4 +67,59 @@ func TestAPIAnOverduePodIsGoneBeforeTheNextAttemptStarts(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"POST", "DELETE", "POST"}, podsAndJobs, "the pod goes before the second Job comes")
+}
+
+// The Job controller replaces only pods that have failed, which no kubelet of a dead node reports.
+func TestAnElasticWorkerOnADeadNodeIsReplaced(t *testing.T) {
+	job := runningJob(t, elastic())
+	workers := builders.Workers(job).Obj()
+	first, stuck := builders.Pod(workers, 0).Running().Obj(), builders.Pod(workers, 1).On("n1").Running().Deleting(0)
+
+	waits := plan(see(job, workers, first, stuck.Obj()).after(podend.Overdue - time.Second))
+	assert.Empty(t, waits.dead, "it may still end by itself")
+	assert.Equal(t, time.Second, waits.again)
+
+	forced := stuck.Obj() // by a user, and the Job's finalizer keeps it
+	forced.DeletionGracePeriodSeconds = ptr.To[int64](0)
+	for _, pod := range []*corev1.Pod{stuck.Obj(), forced} {
+		gives := plan(see(job, workers, first, pod).after(podend.Overdue))
+		assert.Equal(t, []*corev1.Pod{pod}, gives.dead)
+		assert.Equal(t, mlv1.StateRunning, gives.status.State)
+		assert.Equal(t, reasons.WorkerLost, gives.status.Reason)
+	}
+
+	job.Status = waits.status
+	failed := stuck.Failed(0).Disrupted(reasons.NodeLost, "").Obj()
+	assert.Empty(t, plan(see(job, workers, first, failed).after(time.Hour)).dead, "once")
+	back := plan(see(job, workers, first, failed, builders.Pod(workers, 1).Again(time.Minute).Running().Obj()).after(time.Hour)).status
+	assert.Equal(t, reasons.WorkersRunning, back.Reason)
+	assert.Zero(t, back.WorkerFailures, "the loss of a node is no failure")
+}
+
+func TestAPIAnElasticWorkerOnADeadNodeIsReportedAsFailedAndDeleted(t *testing.T) {
+	c := newCluster(t)
+	c.ahead = time.Hour
+	c.start(nil)
+	job := c.submit(elastic())
+	pods := c.startPods(c.workers(job, 0))
+	const finalizer = "batch.kubernetes.io/job-tracking" // the Job controller removes it once the pod has failed
+	tracked := pods[1].DeepCopy()
+	tracked.Finalizers = []string{finalizer}
+	require.NoError(t, c.Patch(t.Context(), tracked, client.MergeFrom(pods[1])))
+	require.NoError(t, c.SubResource("binding").Create(t.Context(), pods[1], &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "dead"}}))
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(pods[1]), pods[1]))
+	c.run(pods...)
+	c.await(job, "Running", state(mlv1.StateRunning))
+
+	require.NoError(t, c.Delete(t.Context(), pods[1]))
+	eventually(t, "the pod being reported as failed", func() bool {
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(pods[1]), pods[1]))
+		return pods[1].Status.Phase == corev1.PodFailed && *pods[1].DeletionGracePeriodSeconds == 0
+	})
+	reason, _ := workerProgram.Loss(pods[1])
+	assert.Equal(t, reasons.NodeLost, reason)
+	untracked := pods[1].DeepCopy()
+	untracked.Finalizers = nil
+	require.NoError(t, c.Patch(t.Context(), untracked, client.MergeFrom(pods[1])))
+	c.gone(pods[1])
 }

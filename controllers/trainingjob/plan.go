@@ -31,6 +31,8 @@ type desired struct {
 	apply []client.Object
 	// expelled are pods to be deleted before all else, with the grace period in seconds that is left to each.
 	expelled map[*corev1.Pod]int64
+	// dead are pods to be reported as failed and deleted: no kubelet does so, and their Job replaces only pods that have failed.
+	dead []*corev1.Pod
 	// label are pods that lack the label with the number of their replica.
 	label []*corev1.Pod
 	// delete are children that should go.

@@ -58,7 +58,7 @@ func disruptionReason(condition, pod string) string {
 		return reasons.PodPreempted
 	case "EvictionByEvictionAPI":
 		return reasons.Evicted
-	case "DeletionByPodGC":
+	case "DeletionByPodGC", reasons.NodeLost:
 		return reasons.NodeLost
 	case "DeletionByTaintManager":
 		return reasons.NodeTainted

@@ -110,6 +110,27 @@ func aNodeIsLost(w *world) {
 	require.Equal(w.t, reasons.NodeLost, job.Status.LastFailure.Reason)
 }
 
+// aWorkerStays has the manager report an elastic worker as failed that no kubelet ends.
+func aWorkerStays(w *world) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "dead-"}}
+	require.NoError(w.t, w.Create(w.t.Context(), node))
+	w.t.Cleanup(func() { require.NoError(w.t, w.Delete(context.WithoutCancel(w.t.Context()), node)) })
+	job := w.starts(builders.TrainingJob("bert").Workers(2).Elastic(1, 2))
+	var stays *corev1.Pod
+	for _, pod := range w.pods(job) {
+		if pod.Annotations[batchv1.JobCompletionIndexAnnotation] == "1" {
+			stays = pod
+		}
+	}
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node.Name}}
+	require.NoError(w.t, w.SubResource("binding").Create(w.t.Context(), stays, binding))
+	require.NoError(w.t, w.Delete(w.t.Context(), stays, client.GracePeriodSeconds(1)))
+	w.awaitEnd(stays)
+	w.run(w.pods(job)...)
+	w.awaitReason(job, reasons.WorkersRunning)
+	require.Zero(w.t, job.Status.RestartCount)
+}
+
 func quotaOfPods(w *world) {
 	require.NoError(w.t, w.Create(w.t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: w.namespace},

@@ -50,6 +50,7 @@ var scenarios = []scenario{
 	{"a quota stands in the way", quota},
 	{"a quota stands in the way of pods", quotaOfPods},
 	{"a node is lost", aNodeIsLost},
+	{"a worker stays on a dead node and is replaced", aWorkerStays},
 	{"instances are created, taken back, replaced and deleted", spotInstances},
 	{"instances join with what the manager makes for them", joinsByItself},
 	{"instances cannot be logged in to without the key", noKeyToLogIn},
