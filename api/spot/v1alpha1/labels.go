@@ -23,6 +23,8 @@ const (
 	AnnotationPreemptionSource = "training.dcnlab.com/preemption-source"
 	// TaintPreemption with effect NoSchedule keeps new pods off a node that its provider takes back.
 	TaintPreemption = "training.dcnlab.com/preemption"
+	// LabelPreemption is on every Node that has a notice of any source, for pods that tolerate all taints: their affinity sees labels.
+	LabelPreemption = "training.dcnlab.com/preemption"
 )
 
 // TaintIdle with effect NoSchedule keeps pods off the node of an instance that has had no work for spec.idleTimeout, while

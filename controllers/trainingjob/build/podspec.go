@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"path"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -53,6 +54,7 @@ func PodSpec(job *mlv1.TrainingJob, settings Settings) corev1.PodSpec {
 		spec.NodeSelector, spec.Affinity, spec.Tolerations = s.NodeSelector, s.Affinity, s.Tolerations
 	}
 	placeWorkers(job, &spec)
+	avoidNoticed(&spec)
 	addTensorBoard(&spec, job, settings)
 	return spec
 }
@@ -167,23 +169,47 @@ func placeWorkers(job *mlv1.TrainingJob, pod *corev1.PodSpec) {
 	if !IsAdmitted(&job.Status) || QueueName(job) == "" {
 		return
 	}
+	requireOfNodes(pod, func(required []corev1.NodeSelectorTerm) (terms []corev1.NodeSelectorTerm) {
+		for _, on := range job.Status.Admission.Assignments {
+			for _, term := range required {
+				bound := *term.DeepCopy()
+				bound.MatchFields = append(bound.MatchFields, corev1.NodeSelectorRequirement{
+					Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{on.NodeName},
+				})
+				terms = append(terms, bound)
+			}
+		}
+		return terms
+	})
+}
+
+// avoidNoticed keeps pods that tolerate all taints off nodes with a preemption notice, whose taint they tolerate too. One that names that
+// taint may start there.
+func avoidNoticed(pod *corev1.PodSpec) {
+	if !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool {
+		return t.Key == "" && (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule)
+	}) {
+		return
+	}
+	requireOfNodes(pod, func(required []corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm {
+		for i := range required {
+			required[i].MatchExpressions = append(required[i].MatchExpressions, corev1.NodeSelectorRequirement{
+				Key: spotv1alpha1.LabelPreemption, Operator: corev1.NodeSelectorOpDoesNotExist,
+			})
+		}
+		return required
+	})
+}
+
+// requireOfNodes changes the terms, at least one for a node to meet. Where the pod requires nothing, it begins with one that says nothing.
+func requireOfNodes(pod *corev1.PodSpec, change func([]corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm) {
 	affinity := cmp.Or(pod.Affinity.DeepCopy(), &corev1.Affinity{})
 	affinity.NodeAffinity = cmp.Or(affinity.NodeAffinity, &corev1.NodeAffinity{})
 	required := []corev1.NodeSelectorTerm{{}}
 	if r := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
 		required = r.NodeSelectorTerms
 	}
-	var terms []corev1.NodeSelectorTerm
-	for _, on := range job.Status.Admission.Assignments {
-		for _, term := range required {
-			bound := *term.DeepCopy()
-			bound.MatchFields = append(bound.MatchFields, corev1.NodeSelectorRequirement{
-				Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{on.NodeName},
-			})
-			terms = append(terms, bound)
-		}
-	}
-	affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: terms}
+	affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: change(required)}
 	pod.Affinity = affinity
 }
 

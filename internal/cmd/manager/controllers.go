@@ -23,6 +23,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/aijob"
 	"github.com/dcnlab/spot-training-operator/controllers/nodeagent"
+	"github.com/dcnlab/spot-training-operator/controllers/nodelabel"
 	"github.com/dcnlab/spot-training-operator/controllers/queuestatus"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
@@ -103,6 +104,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, recorder e
 	}{
 		{"TrainingJob", s.addTrainingJobs},
 		{"node agent", s.addNodeAgent},
+		{"node label", s.addNodeLabels},
 		{"SpotInstanceVM", s.addSpotInstanceVMs},
 		{"SpotInstanceJob", s.addSpotInstanceJobs},
 		{"queue", s.addQueues},
@@ -163,6 +165,10 @@ func (s *setup) addNodeAgent(context.Context) error {
 	s.controllers.nodeAgent.Namespace = s.webhooks.namespace
 	agents := &nodeagent.Reconciler{Client: s.GetClient(), Direct: s.GetAPIReader(), Settings: s.controllers.nodeAgent}
 	return agents.SetupWithManager(s.Manager)
+}
+
+func (s *setup) addNodeLabels(context.Context) error {
+	return (&nodelabel.Reconciler{Client: s.GetClient()}).SetupWithManager(s.Manager)
 }
 
 func (s *setup) addSpotInstanceVMs(ctx context.Context) error {
