@@ -52,6 +52,7 @@ components() {
   else
     note "this cluster serves no MutatingAdmissionPolicy v1: the manager labels pods itself" >&2
   fi
+  echo job-user
   echo node-agent
   echo node-join
   case ${WEBHOOK_CERTS:-self} in

@@ -51,6 +51,12 @@ const (
 	QueueNotFound = "QueueNotFound"
 	// ClusterNotFound: the ComputeCluster that the object names does not exist.
 	ClusterNotFound = "ClusterNotFound"
+	// QueueRequired: the job names no queue, and the operator admits no job without one.
+	QueueRequired = "QueueRequired"
+	// NamespaceNotSelected: the namespaceSelector of the queue does not select the namespace of the job.
+	NamespaceNotSelected = "NamespaceNotSelected"
+	// PriorityTooHigh: the priority of the job is above the maxPriority of the queue.
+	PriorityTooHigh = "PriorityTooHigh"
 	// QueueSuspended: spec.suspend of the queue is true; it admits no further job.
 	QueueSuspended = "QueueSuspended"
 	// QuotaReached: a quota or limit of the queue is reached.

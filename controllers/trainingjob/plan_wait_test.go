@@ -11,6 +11,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
@@ -80,4 +81,34 @@ func TestTheSchedulersWordIsToldOnlyWhenItLasts(t *testing.T) {
 	later := plan(see(job, workers, refused).after(scheduling + time.Second))
 	assert.Equal(t, reasons.Unschedulable, later.status.Reason)
 	assert.Contains(t, waitingMessage(&later.status), "no GPU left")
+}
+
+func TestAJobIsNotStartedWithoutTheQueueThatIsRequired(t *testing.T) {
+	required := build.Settings{RequireQueue: true}
+	kueue := map[string]string{build.KueueQueueLabel: "team"}
+	for name, c := range map[string]struct {
+		job  *mlv1.TrainingJob
+		held bool
+	}{
+		"without a queue": {builders.TrainingJob("bert").Obj(), true},
+		"in a queue": {builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
+			s.Scheduling = &mlv1.Scheduling{QueueName: "q"}
+		}).Obj(), false},
+		"in a queue of Kueue":           {builders.TrainingJob("bert").Labels(kueue).Obj(), false},
+		"that started before it was so": {runningJob(t, builders.TrainingJob("bert")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observed{job: c.job, settings: required, kueue: true}
+			reason, message := o.findObstacle()
+			if !c.held {
+				assert.Empty(t, reason)
+				return
+			}
+			assert.Equal(t, reasons.QueueRequired, reason)
+			assert.Contains(t, message, "spec.scheduling.queueName: is not set")
+			d := plan(o)
+			assert.Equal(t, mlv1.StatePending, d.status.State)
+			assert.Empty(t, d.apply, "nothing is made for it")
+		})
+	}
 }

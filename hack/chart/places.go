@@ -28,6 +28,7 @@ var places = []struct {
 	{match("Deployment/.*"), "deployment.yaml", ""},
 	{match("Service/.*-metrics-service"), "metrics-service.yaml", ".Values.metrics.enabled"},
 	{match("MutatingAdmissionPolicy(Binding)?/.*"), "admission-policy.yaml", `include "spot-training-operator.admissionPolicy" .`},
+	{match("ValidatingAdmissionPolicy(Binding)?/spot-training-operator-job-user"), "job-user-policy.yaml", ""},
 	{match("ValidatingAdmissionPolicy(Binding)?/.*"), "node-agent-policy.yaml", ""},
 	{match("ServiceMonitor/.*"), "servicemonitor.yaml", "and .Values.metrics.enabled .Values.metrics.serviceMonitor.enabled"},
 	{match("PrometheusRule/.*"), "prometheusrule.yaml", "and .Values.metrics.enabled .Values.metrics.prometheusRule.enabled"},

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -19,7 +20,9 @@ type model struct {
 	inQueue  map[string]map[types.UID]*job
 	queues   map[string]*aiplatformv1alpha1.AIJobQueue
 	clusters map[string]*aiplatformv1alpha1.ComputeCluster
-	waiting  int // jobs that wait and are not decided upon
+	// namespaces have the labels by which queues select.
+	namespaces map[string]*corev1.Namespace
+	waiting    int // jobs that wait and are not decided upon
 }
 
 func newModel() *model {
@@ -27,6 +30,7 @@ func newModel() *model {
 		nodes: map[string]*node{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*job{}, names: map[jobName]types.UID{},
 		inQueue: map[string]map[types.UID]*job{},
 		queues:  map[string]*aiplatformv1alpha1.AIJobQueue{}, clusters: map[string]*aiplatformv1alpha1.ComputeCluster{},
+		namespaces: map[string]*corev1.Namespace{},
 	}
 }
 
@@ -185,7 +189,7 @@ func (m *model) setJob(source *Source, is scheduler.Job, state State, resourceVe
 
 // sameDemand says whether a decision on one version of a job holds for another.
 func sameDemand(a, b *scheduler.Job) bool {
-	return a.Queue == b.Queue && a.Cluster == b.Cluster && a.Topology == b.Topology &&
+	return a.Queue == b.Queue && a.Priority == b.Priority && a.Cluster == b.Cluster && a.Topology == b.Topology &&
 		reflect.DeepEqual(a.Groups, b.Groups)
 }
 

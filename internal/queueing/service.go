@@ -47,6 +47,9 @@ type Metrics interface {
 // Service implements Decider. Add it to the manager after the sources have been added to it; it works while it has the
 // leadership.
 type Service struct {
+	// RequireQueue keeps jobs waiting that name no queue. Set it before the manager starts.
+	RequireQueue bool
+
 	mgr     ctrl.Manager
 	metrics Metrics // nil: not counted
 	sources []*Source
@@ -235,6 +238,7 @@ func (s *Service) cycle() {
 	}
 	start := time.Now()
 	snapshot, seen := s.model.snapshot(start), s.model.seen()
+	snapshot.RequireQueue = s.RequireQueue
 	s.mutex.Unlock()
 
 	decisions := scheduler.Schedule(snapshot)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -129,6 +130,24 @@ func TestAQueueThatDoesNotExistIsWaitedFor(t *testing.T) {
 	c.awaitWait(job, reasons.QueueNotFound)
 	c.queue(func(s *aiplatformv1alpha1.AIJobQueueSpec) { s.Suspend = ptr.To(true) })
 	c.awaitWait(job, reasons.QueueSuspended)
+}
+
+func TestAQueueSelectsNamespacesByTheirLabels(t *testing.T) {
+	c := newCluster(t)
+	c.node("a", 2)
+	q := c.queue(func(s *aiplatformv1alpha1.AIJobQueueSpec) {
+		s.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": c.namespace}}
+		s.MaxPriority = ptr.To[int32](60)
+	})
+	c.start(false)
+	job, urgent := c.submit("job", queue(q.Name)), c.submit("urgent", queue(q.Name), priority(61))
+	c.awaitWait(job, reasons.NamespaceNotSelected)
+
+	label := fmt.Appendf(nil, `{"metadata":{"labels":{"team":%q}}}`, c.namespace)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
+	require.NoError(t, c.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, label)))
+	c.await(job, scheduled)
+	c.awaitWait(urgent, reasons.PriorityTooHigh)
 }
 
 // What was decided and is in no status yet is not given to another, however long the controller takes.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
@@ -14,7 +15,7 @@ import (
 // snapshot is all that a cycle depends on. What it refers to is not changed afterwards.
 func (m *model) snapshot(now time.Time) scheduler.Snapshot {
 	s := scheduler.Snapshot{
-		Now: now, Nodes: make([]scheduler.Node, 0, len(m.nodes)),
+		Now: now, Namespaces: make(map[string]labels.Set, len(m.namespaces)), Nodes: make([]scheduler.Node, 0, len(m.nodes)),
 		Running: make([]scheduler.Job, 0, len(m.jobs)-m.waiting), Pending: make([]scheduler.Job, 0, m.waiting),
 	}
 	covered := map[string]scheduler.Resources{}
@@ -34,6 +35,9 @@ func (m *model) snapshot(now time.Time) scheduler.Snapshot {
 		is := n.Node
 		is.Requested = plus(n.used, covered[n.Name], -1)
 		s.Nodes = append(s.Nodes, is)
+	}
+	for name, namespace := range m.namespaces {
+		s.Namespaces[name] = namespace.Labels
 	}
 	s.Queues, s.Clusters = slices.Collect(maps.Values(m.queues)), slices.Collect(maps.Values(m.clusters))
 	return s

@@ -52,7 +52,9 @@ func handler[T any](s *Service, set, drop func(T) bool) toolscache.ResourceEvent
 	}
 }
 
-// watchJobs follows jobs, queues and clusters.
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
+
+// watchJobs follows jobs, and what they name: queues, clusters and their namespaces.
 func (s *Service) watchJobs(ctx context.Context) error {
 	for _, kind := range s.sources {
 		if err := watch(ctx, s, kind.Object, func(o client.Object) bool { return s.setJob(kind, o) }, s.dropJob); err != nil {
@@ -62,7 +64,10 @@ func (s *Service) watchJobs(ctx context.Context) error {
 	if err := follow(ctx, s, &aiplatformv1alpha1.AIJobQueue{}, s.model.queues); err != nil {
 		return err
 	}
-	return follow(ctx, s, &aiplatformv1alpha1.ComputeCluster{}, s.model.clusters)
+	if err := follow(ctx, s, &aiplatformv1alpha1.ComputeCluster{}, s.model.clusters); err != nil {
+		return err
+	}
+	return follow(ctx, s, &corev1.Namespace{}, s.model.namespaces)
 }
 
 // follow keeps the objects of a kind, by their names.

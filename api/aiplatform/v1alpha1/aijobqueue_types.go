@@ -109,12 +109,25 @@ type AIJobQueueSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Borrowed at most",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	BorrowingLimits *ResourceLimits `json:"borrowingLimits,omitempty"`
 
+	// namespaceSelector selects by their labels the namespaces whose jobs the queue admits. Jobs of other namespaces wait
+	// for NamespaceNotSelected; those that run go on. A selector that is not valid selects none. Default: all namespaces.
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=12,displayName="Namespaces",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// maxPriority is the highest priority that a job of the queue may have, 0 to 100. Jobs above it wait for PriorityTooHigh;
+	// those that run go on. A TrainingJob without a PriorityClass has 50. Default: 100.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=13,displayName="Highest priority",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced","urn:alm:descriptor:com.tectonic.ui:number"}
+	MaxPriority *int32 `json:"maxPriority,omitempty"`
+
 	// workers are pods that stay and take the queue's tasks from the job service, one after the other. Default: none, and
 	// jobs without an image wait.
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Pooled workers",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Workers *WorkerPool `json:"workers,omitempty"`
 
-	// userLimits limit what the running jobs of one user hold together. Default: no limit.
+	// userLimits limit what the running jobs of one user hold together. Jobs whose user is not known count as those of one
+	// user. Default: no limit.
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Limits of a user",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	UserLimits *TenantLimits `json:"userLimits,omitempty"`
 

@@ -17,6 +17,8 @@ type Settings struct {
 	Namespace string
 	// IsolateJobs isolates the pods of jobs that do not say whether they are to be.
 	IsolateJobs bool
+	// RequireQueue keeps jobs from being started that name neither an AIJobQueue nor a LocalQueue of Kueue.
+	RequireQueue bool
 	// AgentImage is the image of the checkpoint agent: the operator's own.
 	AgentImage string
 	// AgentPort is where the agent listens in its pod; 0 for the default.

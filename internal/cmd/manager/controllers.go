@@ -96,6 +96,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, recorder e
 	s := setup{
 		Manager: mgr, options: o, recorder: recorder, decider: queueing.New(mgr, metrics.NewAdmission(ctrlmetrics.Registry)),
 	}
+	s.decider.RequireQueue = o.settings.RequireQueue
 	s.decider.Add(aijob.Source())
 	s.decider.Add(trainingjob.Source(o.settings, queueing.PriorityClasses(mgr.GetCache())))
 	for _, controller := range []struct {

@@ -98,6 +98,8 @@ func New() *cobra.Command {
 		"image of workers whose job names none (environment: "+workerImageVariable+")")
 	flags.BoolVar(&o.settings.IsolateJobs, "isolate-jobs", false,
 		"give each job whose spec.networking.isolation is not set a NetworkPolicy that closes its pods to the pods of others")
+	flags.BoolVar(&o.settings.RequireQueue, "require-queue", false,
+		"start no AIJob or TrainingJob that names no queue; those that run go on")
 	flags.StringVar(&o.settings.AgentImage, "agent-image", cmp.Or(os.Getenv(agentImageVariable), "spot-training-operator:latest"),
 		"image of the checkpoint agent in the workers' pods: the manager's own (environment: "+agentImageVariable+")")
 	flags.StringVar(&o.settings.TensorBoardImage, "tensorboard-image", cmp.Or(os.Getenv(tensorBoardImageVariable), "tensorflow/tensorflow:2.19.0"),

@@ -1,12 +1,14 @@
 package scheduler_test
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -168,6 +170,13 @@ func (b queueBuilder) borrowing(limits aiplatformv1alpha1.ResourceLimits) queueB
 	return b
 }
 
+func (b queueBuilder) selects(key, value string) queueBuilder {
+	b.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+	return b
+}
+
+func (b queueBuilder) maxPriority(p int32) queueBuilder { b.Spec.MaxPriority = &p; return b }
+
 func (b queueBuilder) build() *aiplatformv1alpha1.AIJobQueue {
 	return (*aiplatformv1alpha1.AIJobQueue)(&b)
 }
@@ -218,6 +227,19 @@ func (w world) queues(all ...queueBuilder) world {
 	}
 	return w
 }
+
+// namespace with a label.
+func (w world) namespace(name, key, value string) world {
+	known := maps.Clone(w.Namespaces)
+	if known == nil {
+		known = map[string]labels.Set{}
+	}
+	known[name] = labels.Set{key: value}
+	w.Namespaces = known
+	return w
+}
+
+func (w world) requireQueue() world { w.RequireQueue = true; return w }
 
 func (w world) clusters(all ...clusterBuilder) world {
 	for _, c := range all {

@@ -159,7 +159,7 @@ func withinLimits(s scheduler.Snapshot, after, fresh []scheduler.Job) error {
 				return err
 			}
 		}
-		for _, who := range []string{"u", "v"} {
+		for _, who := range []string{"u", "v", ""} {
 			if limits := spec.UserLimits; limits != nil {
 				mine := func(j scheduler.Job) bool { return in(j) && j.User == who }
 				if err := over(who, mine, as64(limits.MaxConcurrency), as64(limits.GPUs), milli(&limits.ResourceLimits)); err != nil {

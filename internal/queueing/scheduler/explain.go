@@ -35,6 +35,14 @@ type messageKey struct {
 
 func (c *cycle) reason(job *waiting) (string, string) {
 	switch job.verdict {
+	case unqueued:
+		return reasons.QueueRequired, "spec.queueName: is not set, and the operator admits no job without a queue: name an AIJobQueue"
+	case notSelected:
+		return reasons.NamespaceNotSelected, fmt.Sprintf("AIJobQueue %s admits no job of namespace %s: name another queue, "+
+			"or have an administrator change spec.namespaceSelector of the queue or the labels of the namespace", job.Queue, job.Namespace)
+	case tooHigh:
+		return reasons.PriorityTooHigh, fmt.Sprintf("priority %d is above spec.maxPriority %d of AIJobQueue %s: lower the priority of the job, "+
+			"or name another queue", job.Priority, job.queue.highest(), job.Queue)
 	case noQueue:
 		return reasons.QueueNotFound, fmt.Sprintf("AIJobQueue %s does not exist: create it, or name another queue", job.Queue)
 	case noCluster:
@@ -118,6 +126,9 @@ func (w *waiting) quotaMessage(s *scopes) string {
 func (w *waiting) owner() string {
 	switch w.at {
 	case ofUser:
+		if w.User == "" {
+			return "unknown user in AIJobQueue " + w.Queue
+		}
 		return fmt.Sprintf("user %s in AIJobQueue %s", w.User, w.Queue)
 	case ofNamespace:
 		return fmt.Sprintf("namespace %s in AIJobQueue %s", w.Namespace, w.Queue)

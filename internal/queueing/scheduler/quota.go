@@ -3,6 +3,8 @@ package scheduler
 import (
 	"math"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 )
 
@@ -79,6 +81,8 @@ func (l *ledger) soonest() amounts {
 type queue struct {
 	*aiplatformv1alpha1.AIJobQueue
 	ledger
+	// namespaces that it admits jobs of; nil for all.
+	selector labels.Selector
 	// nominal is the queue's own quota, without what it may borrow.
 	nominal amounts
 	// cohort is what the queues hold that lend one another; nil for a queue without.
@@ -100,6 +104,7 @@ func queuesOf(all []*aiplatformv1alpha1.AIJobQueue) map[string]*queue {
 	cohorts := map[string]*ledger{}
 	for _, of := range all {
 		q := &queue{AIJobQueue: of, users: map[string]*ledger{}, namespaces: map[string]*ledger{}, members: map[tenant]*ledger{}}
+		q.selector = selectorOf(of)
 		q.nominal = limitsOf(of.Spec.Quotas)
 		q.limit = q.nominal
 		if of.Spec.Cohort != "" {
@@ -238,7 +243,7 @@ func scopesOf(job *Job, need *amounts, q *queue, in *cluster) scopes {
 	if q.cohort != nil {
 		s[ofCohort] = scope{q.cohort, q.lent(need)}
 	}
-	if limits := q.Spec.UserLimits; limits != nil && job.User != "" {
+	if limits := q.Spec.UserLimits; limits != nil {
 		s[ofUser] = scope{ledgerFor(q.users, job.User, limits), *need}
 	}
 	if limits := q.Spec.NamespaceLimits; limits != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 )
 
@@ -12,7 +13,10 @@ type verdict int
 
 const (
 	admitted verdict = iota
+	unqueued
 	noQueue
+	notSelected
+	tooHigh
 	noCluster
 	suspended
 	// tooMuch of a limit, or of what the nodes have, can never be had.
@@ -37,6 +41,9 @@ type cycle struct {
 	forms   *forms
 	queues  map[string]*queue
 	running *running
+	// namespaces have labels, and requireQueue says that jobs without a queue wait.
+	namespaces   map[string]labels.Set
+	requireQueue bool
 	// free is what nodes have left, less what was admitted in the cycle; usable is what of it later jobs may have, less what
 	// must stay for those before them; future what will be left of it once the jobs are gone that are being stopped, less
 	// all that is kept for jobs; empty is what nodes have without any job.
@@ -96,7 +103,8 @@ func (c *cycle) decideAll(pending []Job) {
 }
 
 func begin(s *Snapshot) *cycle {
-	c := &cycle{now: s.Now, layout: layoutOf(s.Pending, s.Nodes), nodes: nodesOf(s.Nodes), queues: queuesOf(s.Queues)}
+	c := &cycle{now: s.Now, layout: layoutOf(s.Pending, s.Nodes), nodes: nodesOf(s.Nodes), queues: queuesOf(s.Queues),
+		namespaces: s.Namespaces, requireQueue: s.RequireQueue}
 	clusters := clustersOf(s.Clusters, c.nodes)
 	c.forms = newForms(c.layout, c.nodes, clusters)
 	c.free = newRoom(len(c.nodes.all), c.layout.width)
@@ -114,6 +122,11 @@ func begin(s *Snapshot) *cycle {
 		h := &c.running.jobs[i]
 		c.running.move(h, c.free, -1)
 		h.queue = c.queues[h.Queue]
+		if h.queue != nil && h.Priority > h.queue.highest() { // raised since it was admitted
+			capped := *h.Job
+			capped.Priority = h.queue.highest()
+			h.Job = &capped
+		}
 		h.scopes = scopesOf(h.Job, &h.need, h.queue, clusters[h.Cluster])
 		c.hold(h.Job, &h.scopes, &h.need, h.queue, h.going)
 	}
@@ -169,8 +182,14 @@ func (c *cycle) turns(pending []Job) (*turns, []*waiting) {
 // cannot says why a job cannot be admitted whatever ends; admitted when nothing speaks against it.
 func (c *cycle) cannot(job *waiting) verdict {
 	switch {
+	case job.Queue == "" && c.requireQueue:
+		return unqueued
 	case job.Queue != "" && job.queue == nil:
 		return noQueue
+	case job.queue != nil && !job.queue.selects(job.Namespace, c.namespaces):
+		return notSelected
+	case job.queue != nil && job.Priority > job.queue.highest():
+		return tooHigh
 	case job.queue != nil && ptr.Deref(job.queue.Spec.Suspend, false):
 		return suspended
 	case job.Cluster != "" && job.form.cluster == nil:

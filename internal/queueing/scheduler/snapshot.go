@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -21,6 +22,10 @@ type Snapshot struct {
 	// Queues and Clusters that jobs name.
 	Queues   []*aiplatformv1alpha1.AIJobQueue
 	Clusters []*aiplatformv1alpha1.ComputeCluster
+	// Namespaces are the labels of each namespace, by which queues select.
+	Namespaces map[string]labels.Set
+	// RequireQueue keeps jobs waiting that name no queue.
+	RequireQueue bool
 	// Running are the jobs that were admitted and hold resources or quota, those included that are being stopped.
 	Running []Job
 	// Pending are the jobs that wait.
@@ -52,7 +57,7 @@ type Job struct {
 	// UID tells it from others; Kind, Namespace and Name are for messages.
 	UID                   types.UID
 	Kind, Namespace, Name string
-	// User whose limits count; empty: no user's.
+	// User whose limits count. Jobs whose user is not known, because it is empty, count as those of one user.
 	User string
 	// Queue and Cluster that it names; empty: none. One that does not exist keeps it waiting.
 	Queue, Cluster string
@@ -113,7 +118,7 @@ type Wait struct {
 	UID types.UID
 	// Position in its queue, from 1; of jobs without a queue, among those.
 	Position int
-	// Reason is one of the condition reasons of api/aiplatform: QueueNotFound, ClusterNotFound, QueueSuspended, QuotaReached,
+	// Reason is one of the condition reasons of api/aiplatform: QueueRequired, NamespaceNotSelected, PriorityTooHigh, QueueNotFound, ClusterNotFound, QueueSuspended, QuotaReached,
 	// InsufficientCapacity, WaitingForPreemption, WaitingBehindGang.
 	Reason string
 	// Message says in a sentence what it waits for, with numbers, for example: needs 4 GPUs on nodes that fit, 2 are free.

@@ -2,6 +2,7 @@ package rbac_test
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -9,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,7 +47,8 @@ func waitsForKueue(w *world) {
 	w.awaitJob(job, "restarted", func(status *mlv1.TrainingJobStatus) bool { return status.RestartCount == 1 })
 }
 
-// waitsForItsQueue has a job wait for an AIJobQueue that does not exist, then for one that admits nothing.
+// waitsForItsQueue has a job wait for an AIJobQueue that does not exist, then for one that does not select its namespace, then for one
+// that admits nothing.
 func waitsForItsQueue(w *world) {
 	job := w.submit(builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
 		s.Scheduling = &mlv1.Scheduling{QueueName: w.namespace}
@@ -53,7 +56,12 @@ func waitsForItsQueue(w *world) {
 	w.awaitReason(job, reasons.QueueNotFound)
 	queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 	queue.Spec.Suspend = ptr.To(true)
+	queue.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": w.namespace}}
 	require.NoError(w.t, w.Create(w.t.Context(), queue))
+	w.awaitReason(job, reasons.NamespaceNotSelected)
+	label := fmt.Appendf(nil, `{"metadata":{"labels":{"team":%q}}}`, w.namespace)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	require.NoError(w.t, w.Patch(w.t.Context(), namespace, client.RawPatch(types.MergePatchType, label)))
 	w.awaitReason(job, reasons.QueueSuspended)
 	w.await("the depth of the queue", func(ctx context.Context) (bool, error) {
 		err := w.Get(ctx, client.ObjectKeyFromObject(queue), queue)

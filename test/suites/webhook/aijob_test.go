@@ -1,15 +1,20 @@
 package webhook_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -109,4 +114,59 @@ func TestTrainingJobsTellTheirUser(t *testing.T) {
 	theirs := builders.TrainingJob("theirs").Namespace(ns).Annotations(claims).ToCreate()
 	eventually(t, "the API server lets the job service create jobs", func() bool { return jobService.Create(t.Context(), theirs) == nil })
 	assert.Equal(t, jobServiceUser, userOf("theirs"), "no client creates TrainingJobs for others")
+}
+
+// The policy that is installed beside the webhooks holds while these do not answer.
+func TestAForgedUserIsRefusedWithoutTheWebhooks(t *testing.T) {
+	ns := namespace(t)
+	applyUserPolicy(t, ns)
+	alice, jobService := as(t, "alice"), as(t, jobServiceUser)
+	told := map[string]string{aiplatformv1alpha1.AnnotationUser: "bob"}
+	forged := map[string]func(name string) client.Object{
+		"an AIJob": func(name string) client.Object {
+			return builders.AIJob(name).Namespace(ns).Annotation(aiplatformv1alpha1.AnnotationUser, "bob").ToCreate()
+		},
+		"a TrainingJob": func(name string) client.Object {
+			return builders.TrainingJob(name).Namespace(ns).Annotations(told).ToCreate()
+		},
+		"an AgentWorkflow": func(name string) client.Object {
+			workflow := &aiplatformv1alpha1.AgentWorkflow{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Annotations: told}}
+			workflow.Spec.Stages = []aiplatformv1alpha1.Stage{{Name: "read", Agent: "reader"}}
+			return workflow
+		},
+	}
+	for kind, make := range forged {
+		t.Run(kind, func(t *testing.T) {
+			eventually(t, "it is refused", func() bool {
+				err := alice.Create(t.Context(), make("probe"), client.DryRunAll)
+				return err != nil && strings.Contains(err.Error(), "names bob, but the job is created by alice: leave the annotation out")
+			})
+			own := make("own")
+			own.SetAnnotations(nil)
+			require.NoError(t, alice.Create(t.Context(), own), "without the annotation")
+			own.SetAnnotations(told)
+			require.ErrorContains(t, alice.Update(t.Context(), own), "cannot be changed")
+			mine := make("mine")
+			mine.SetAnnotations(map[string]string{aiplatformv1alpha1.AnnotationUser: "alice"})
+			require.NoError(t, alice.Create(t.Context(), mine), "with her own name")
+			mine.SetLabels(map[string]string{"a": "b"})
+			require.NoError(t, alice.Update(t.Context(), mine))
+			eventually(t, "the job service may", func() bool { return jobService.Create(t.Context(), make("theirs")) == nil })
+		})
+	}
+}
+
+// applyUserPolicy installs the policy of config/job-user for one namespace.
+func applyUserPolicy(t *testing.T, ns string) {
+	t.Helper()
+	for _, document := range documents(readFile(t, root+"/config/job-user/policy.yaml")) {
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal(document, &object.Object))
+		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
+			require.NoError(t, unstructured.SetNestedStringMap(object.Object, map[string]string{corev1.LabelMetadataName: ns},
+				"spec", "matchResources", "namespaceSelector", "matchLabels"))
+		}
+		require.NoError(t, k8s.Create(t.Context(), object))
+		t.Cleanup(func() { require.NoError(t, k8s.Delete(context.Background(), object)) })
+	}
 }
