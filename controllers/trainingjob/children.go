@@ -46,7 +46,7 @@ var childKinds = []childKind{
 	{
 		empty: &networkingv1.NetworkPolicy{}, name: build.PolicyName, first: true,
 		build:    func(o *observed) client.Object { return build.NetworkPolicy(o.job, o.settings) },
-		isWanted: func(o *observed) bool { return build.IsIsolated(o.job, o.settings) },
+		isWanted: (*observed).isIsolated,
 	},
 	{empty: &batchv1.Job{}, name: build.WorkersName, first: true, build: (*observed).buildWorkers},
 	{empty: &corev1.ConfigMap{}, name: build.ConfigName, build: func(o *observed) client.Object { return build.ConfigMap(o.job) }},
@@ -76,6 +76,15 @@ func (o *observed) wanted(first bool) []client.Object {
 		list = append(list, kind.build(o))
 	}
 	return list
+}
+
+// isIsolated says whether the job should have a NetworkPolicy now. Workers that run without one get it only when the job itself asks for it: what
+// connects to them might rely on that. Else it comes with their next start.
+func (o *observed) isIsolated() bool {
+	if o.workers != nil && o.job.Spec.Networking.Isolation == "" {
+		return build.WasIsolated(o.workers)
+	}
+	return build.IsIsolated(o.job, o.settings)
 }
 
 // buildWorkers builds the Job of the present attempt, or of the next one while there is none.

@@ -395,7 +395,8 @@ type Networking struct {
 	// isolation says who may connect to the workers. None: every pod of the cluster. Job: only the job's own pods at all
 	// ports; the manager's namespace at the ports of the metrics, the checkpoint agent and TensorBoard; and namespaces
 	// labelled metrics=enabled at the port of the metrics. Job takes a NetworkPolicy named <job>-training, which a network
-	// plugin must enforce. Default: what the installation says (--isolate-jobs), None unless it was changed.
+	// plugin must enforce. Default: what the installation says (--isolate-jobs), Job unless it was changed; for the framework ray
+	// always Job. Workers that run when the default changes keep what they were started with.
 	Isolation Isolation `json:"isolation,omitempty"`
 
 	// rdmaEnabled asks for an RDMA device and the capability IPC_LOCK for each worker. Pods with that capability do

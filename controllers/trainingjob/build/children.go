@@ -118,6 +118,9 @@ func Workers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batchv1.J
 	workers := job.Spec.NumWorkers
 	meta := Meta(job, WorkersName(job))
 	meta.Annotations = attemptAnnotations(job, attempt)
+	if IsIsolated(job, settings) {
+		meta.Annotations[mlv1.AnnotationIsolated] = "true"
+	}
 	pod := PodSpec(job, settings)
 	addCheckpointAgent(&pod, job, settings, attempt)
 	built := &batchv1.Job{

@@ -1,6 +1,7 @@
 package build
 
 import (
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,12 +19,17 @@ const (
 )
 
 // IsIsolated says whether the job's pods are closed to the pods of others: the job says so, or leaves it to the
-// installation.
+// installation. Ray runs what anyone sends to its ports, so that a Ray job is not left to the installation.
 func IsIsolated(job *mlv1.TrainingJob, settings Settings) bool {
 	if job.Spec.Networking.Isolation == "" {
-		return settings.IsolateJobs
+		return settings.IsolateJobs || job.Spec.Framework == mlv1.FrameworkRay
 	}
 	return job.Spec.Networking.Isolation == mlv1.IsolationJob
+}
+
+// WasIsolated says whether the workers were started with a NetworkPolicy.
+func WasIsolated(workers *batchv1.Job) bool {
+	return workers.Annotations[mlv1.AnnotationIsolated] == "true"
 }
 
 // NetworkPolicy lets the job's pods reach one another at any port, because collective libraries choose theirs at random,

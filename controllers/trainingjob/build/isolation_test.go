@@ -83,6 +83,11 @@ func TestWhoMayReachTheWorkersOfAnIsolatedJob(t *testing.T) {
 	}{
 		{"another worker at the master port", bert, bert, 29500, true},
 		{"another worker at a port that gloo chose", bert, bert, 43210, true},
+		{"another worker at Ray's dashboard", bert, bert, 8265, true},
+		{"a pod of another namespace at Ray's dashboard", in("team-b", nil), bert, 8265, false},
+		{"a pod of another namespace at Ray's client port", in("team-b", nil), bert, 10001, false},
+		{"a pod of another namespace at Ray's GCS", in("team-b", nil), bert, 6379, false},
+		{"the manager at Ray's dashboard", in("operators", nil), bert, 8265, false},
 		{"a worker of another job in the namespace", workerOf("gpt", "team-a"), bert, 29500, false},
 		{"a worker of a job of the same name in another namespace", workerOf("bert", "team-b"), bert, 29500, false},
 		{"another job's worker at the metrics port", workerOf("gpt", "team-a"), bert, 8080, false},

@@ -15,7 +15,7 @@ type Settings struct {
 	TensorBoardImage string
 	// Namespace is the manager's own; empty when it does not run in the cluster.
 	Namespace string
-	// IsolateJobs isolates the pods of jobs that do not say whether they are to be.
+	// IsolateJobs isolates the pods of jobs that do not say whether they are to be. Those of Ray jobs are isolated without it.
 	IsolateJobs bool
 	// RequireQueue keeps jobs from being started that name neither an AIJobQueue nor a LocalQueue of Kueue.
 	RequireQueue bool

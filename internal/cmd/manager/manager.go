@@ -96,8 +96,9 @@ func New() *cobra.Command {
 		"objects rewritten per second when the storage version of their kind has changed")
 	flags.StringVar(&o.settings.WorkerImage, "training-worker-image", cmp.Or(os.Getenv(workerImageVariable), "spot-training-operator-worker:latest"),
 		"image of workers whose job names none (environment: "+workerImageVariable+")")
-	flags.BoolVar(&o.settings.IsolateJobs, "isolate-jobs", false,
-		"give each job whose spec.networking.isolation is not set a NetworkPolicy that closes its pods to the pods of others")
+	flags.BoolVar(&o.settings.IsolateJobs, "isolate-jobs", true,
+		"give each job whose spec.networking.isolation is not set a NetworkPolicy that closes its pods to the pods of others; "+
+			"with false only Ray jobs get one")
 	flags.BoolVar(&o.settings.RequireQueue, "require-queue", false,
 		"start no AIJob or TrainingJob that names no queue; those that run go on")
 	flags.StringVar(&o.settings.AgentImage, "agent-image", cmp.Or(os.Getenv(agentImageVariable), "spot-training-operator:latest"),

@@ -15,7 +15,7 @@ import (
 
 // mistakes are what is allowed, but hardly ever meant. Each names the field and what to do.
 func mistakes(job *mlv1.TrainingJob) []string {
-	return slices.Concat(plainSecrets(job), otherGPUs(job), neverHappens(job), lostCheckpoints(job), untracked(job))
+	return slices.Concat(plainSecrets(job), otherGPUs(job), neverHappens(job), lostCheckpoints(job), untracked(job), openRay(job))
 }
 
 // plainSecrets are secrets that everyone who may see the job can read.
@@ -96,4 +96,13 @@ func untracked(job *mlv1.TrainingJob) []string {
 	}
 	return []string{"spec.monitoring.wandbSecretRef: is not set, so that the workers have no key for Weights & Biases: " +
 		"name the Secret that has it, or set the variable WANDB_MODE to offline"}
+}
+
+// openRay is a Ray cluster that runs what any pod of the Kubernetes cluster sends to it.
+func openRay(job *mlv1.TrainingJob) []string {
+	if job.Spec.Framework != mlv1.FrameworkRay || job.Spec.Networking.Isolation != mlv1.IsolationNone {
+		return nil
+	}
+	return []string{"spec.networking.isolation: None lets every pod of the cluster run programs in this job, because Ray asks at no port who connects: " +
+		"remove it, and let in by a NetworkPolicy of your own who must connect"}
 }

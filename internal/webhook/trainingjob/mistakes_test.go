@@ -36,6 +36,10 @@ func TestMistakes(t *testing.T) {
 		{"a secret from a Secret", builders.TrainingJob("bert"), func(s *mlv1.TrainingJobSpec) {
 			s.Env = []corev1.EnvVar{{Name: "HF_TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "t"}}}}
 		}, ""},
+		{"an open Ray cluster", builders.TrainingJob("bert"), func(s *mlv1.TrainingJobSpec) {
+			s.Framework, s.Networking.Isolation = mlv1.FrameworkRay, mlv1.IsolationNone
+		}, "spec.networking.isolation: None lets every pod of the cluster run programs in this job"},
+		{"a closed Ray cluster", builders.TrainingJob("bert"), func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkRay }, ""},
 		{"two kinds of GPUs", builders.TrainingJob("bert").GPUs(1), limits("amd.com/gpu"), "each worker asks for 1 nvidia.com/gpu beside amd.com/gpu"},
 		{"GPUs of another kind alone", builders.TrainingJob("bert").GPUs(0), limits("amd.com/gpu"), ""},
 		{"GPUs and another device", builders.TrainingJob("bert").GPUs(1), limits("rdma/hca"), ""},
