@@ -1,18 +1,24 @@
 package manager
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +28,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	agentworkflowwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/agentworkflow"
 	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
@@ -39,6 +46,9 @@ const (
 // managerAccount is the ServiceAccount of the manager.
 const managerAccount = "spot-training-operator-controller-manager"
 
+// clientCAVariable names the file of --webhook-client-ca: a Subscription of OLM can set variables, but no flags.
+const clientCAVariable = "WEBHOOK_CLIENT_CA"
+
 // namespaceVariable names the manager's own namespace.
 const namespaceVariable = "POD_NAMESPACE"
 
@@ -46,6 +56,7 @@ const namespaceVariable = "POD_NAMESPACE"
 type webhookOptions struct {
 	certMode      string
 	certDir       string
+	clientCA      string
 	certSecret    string
 	certHosts     []string
 	host          string
@@ -61,6 +72,9 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 		"where the webhooks' certificate comes from: files (of --webhook-cert-dir, reloaded when they change), "+
 			"self (made and renewed by the manager, kept in --webhook-cert-secret), or off (no webhooks are served)")
 	flags.StringVar(&o.certDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory of tls.crt and tls.key in mode files")
+	flags.StringVar(&o.clientCA, "webhook-client-ca", os.Getenv(clientCAVariable),
+		"file of the authorities that sign the certificate by which the API server shows itself to webhooks, and no other certificates: the webhooks look "+
+			"up what a job names for the API server only. Mode self knows it without (environment: "+clientCAVariable+")")
 	flags.StringVar(&o.certSecret, "webhook-cert-secret", "spot-training-operator-webhook-certificate",
 		"Secret in the manager's namespace that keeps the certificate in mode self")
 	flags.StringSliceVar(&o.certHosts, "webhook-cert-hosts", nil,
@@ -127,16 +141,28 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 	if err != nil {
 		return w, err
 	}
+	reviews, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return w, fmt.Errorf("set up the client for access reviews: %w", err)
+	}
 	serving := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // the server loads it again as it changes
 		pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"), filepath.Join(o.certDir, "tls.key"))
 		return &pair, err
 	}
 	options := webhook.Options{Host: o.host, Port: o.port, CertDir: o.certDir, TLSOpts: []func(*tls.Config){withoutHTTP2}}
+	if o.clientCA != "" {
+		authorities, err := certutil.NewPool(o.clientCA)
+		if err != nil {
+			return w, fmt.Errorf("--webhook-client-ca: %w: name a file of certificates in PEM", err)
+		}
+		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, authorities })
+	}
 	if o.certMode == certificateSelf {
 		inCluster := fmt.Sprintf("%s.%s.svc", o.service, o.namespace)
 		w.rotator = &certificate.Rotator{
 			Client: cluster, Clock: clock.RealClock{},
 			Secret: types.NamespacedName{Namespace: o.namespace, Name: o.certSecret}, Configuration: o.configuration,
+			Paths: map[string]string{trainingjobwebhook.ValidatingName: trainingjobwebhook.ValidatingPath},
 			Hosts: append([]string{o.service, inCluster, inCluster + ".cluster.local"}, o.certHosts...),
 		}
 		serving = w.rotator.GetCertificate
@@ -148,6 +174,13 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 		Check:        build.Check,
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      cluster,
+		FromAPIServer: func(request *http.Request) bool {
+			return len(request.TLS.VerifiedChains) > 0 || w.rotator != nil && w.rotator.KnowsToken(request)
+		},
+		May: func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+			may, _, err := accessreview.Access(ctx, reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
+			return may, err
+		},
 	})
 	aijobwebhook.Register(w.server, o.trusted())
 	agentworkflowwebhook.Register(w.server, scheme)

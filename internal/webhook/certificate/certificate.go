@@ -4,6 +4,7 @@ package certificate
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -19,13 +20,17 @@ import (
 // first, then the one before it, whose certificate another replica may still be serving.
 const caKey = "ca.crt"
 
+// tokenKey is the key of the Secret with the token that ends the path of webhooks: only the API server is told it.
+const tokenKey = "path-token"
+
 // formerAuthorities is how many authorities before the newest one are still trusted.
 const formerAuthorities = 1
 
-// pair is a serving certificate with the authorities to trust it by.
+// pair is a serving certificate with the authorities to trust it by, and the token of the paths at which it is served.
 type pair struct {
 	serving  *tls.Certificate
 	caBundle []byte
+	token    string
 }
 
 // issue makes a new authority and a serving certificate for the hosts. The authority's key is thrown away: a
@@ -59,13 +64,20 @@ func issue(hosts []string, validity time.Duration, before map[string][]byte, now
 	if err != nil {
 		return nil, fmt.Errorf("encode the authorities: %w", err)
 	}
-	return map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key, caKey: bundle}, nil
+	token := before[tokenKey] // as long as the Secret is kept, so that no replica is called by another than it knows
+	if len(token) == 0 {
+		token = []byte(rand.Text())
+	}
+	return map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key, caKey: bundle, tokenKey: token}, nil
 }
 
 // read returns the certificate in the data of a Secret, or why it has to be replaced.
 func read(data map[string][]byte, hosts []string, now time.Time) (*pair, error) {
 	if len(data[corev1.TLSCertKey]) == 0 || len(data[corev1.TLSPrivateKeyKey]) == 0 || len(data[caKey]) == 0 {
 		return nil, errors.New("it has no certificate yet")
+	}
+	if len(data[tokenKey]) == 0 {
+		return nil, errors.New("it has no token for the paths yet")
 	}
 	serving, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {
@@ -85,7 +97,7 @@ func read(data map[string][]byte, hosts []string, now time.Time) (*pair, error) 
 		return nil, fmt.Errorf("its certificate is to be renewed from %s on, before it expires on %s",
 			at.Format(time.RFC3339), serving.Leaf.NotAfter.Format(time.RFC3339))
 	}
-	return &pair{serving: &serving, caBundle: data[caKey]}, nil
+	return &pair{serving: &serving, caBundle: data[caKey], token: string(data[tokenKey])}, nil
 }
 
 // renewal is when two thirds of a certificate's time are over.

@@ -2,6 +2,7 @@ package certificate
 
 import (
 	"crypto/x509"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
 )
 
 var hosts = []string{"webhook", "webhook.ns.svc", "127.0.0.1"}
@@ -86,10 +88,61 @@ func TestInjection(t *testing.T) {
 	with := func(name, bundle string) called {
 		return called{name, admissionregistrationv1.WebhookClientConfig{CABundle: []byte(bundle)}}
 	}
-	assert.Nil(t, injection(nil, []byte("ca")))
-	assert.Nil(t, injection([]called{with("a", "ca"), with("b", "ca")}, []byte("ca")))
-	patch := injection([]called{with("a", "ca"), with("b", "old")}, []byte("ca"))
+	good, paths := &pair{caBundle: []byte("ca"), token: "t0k"}, map[string]string{"a": "/validate"}
+	assert.Nil(t, injection(nil, good, paths))
+	assert.Nil(t, injection([]called{with("a", "ca"), with("b", "ca")}, good, paths))
+	patch := injection([]called{with("a", "ca"), with("b", "old")}, good, paths)
 	require.Len(t, patch, 2)
 	assert.JSONEq(t, `{"op":"test","path":"/webhooks/1/name","value":"b"}`, patch[0].Json())
 	assert.JSONEq(t, `{"op":"add","path":"/webhooks/1/clientConfig/caBundle","value":"Y2E="}`, patch[1].Json())
+}
+
+func TestOnlyTheAPIServerIsToldTheToken(t *testing.T) {
+	good, paths := &pair{caBundle: []byte("ca"), token: "t0k"}, map[string]string{"a": "/validate"}
+	byService := func(path *string) called {
+		return called{"a", admissionregistrationv1.WebhookClientConfig{
+			CABundle: []byte("ca"), Service: &admissionregistrationv1.ServiceReference{Path: path},
+		}}
+	}
+	byURL := func(url string) called {
+		return called{"a", admissionregistrationv1.WebhookClientConfig{CABundle: []byte("ca"), URL: &url}}
+	}
+	for name, c := range map[string]struct {
+		webhook called
+		want    string // the second operation, after the test of the name; empty for no patch
+	}{
+		"without a path":        {byService(nil), `{"op":"add","path":"/webhooks/0/clientConfig/service/path","value":"/validate/t0k"}`},
+		"without the token":     {byService(ptr.To("/validate")), `{"op":"add","path":"/webhooks/0/clientConfig/service/path","value":"/validate/t0k"}`},
+		"with a former token":   {byService(ptr.To("/validate/old")), `{"op":"add","path":"/webhooks/0/clientConfig/service/path","value":"/validate/t0k"}`},
+		"with the token":        {byService(ptr.To("/validate/t0k")), ""},
+		"URL without the token": {byURL("https://127.0.0.1:1/validate"), `{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://127.0.0.1:1/validate/t0k"}`},
+		"URL with the token":    {byURL("https://127.0.0.1:1/validate/t0k"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patch := injection([]called{c.webhook}, good, paths)
+			if c.want == "" {
+				assert.Empty(t, patch)
+				return
+			}
+			require.Len(t, patch, 2)
+			assert.JSONEq(t, c.want, patch[1].Json())
+		})
+	}
+	r := &Rotator{}
+	knows := func(path string) bool { return r.KnowsToken(httptest.NewRequest("POST", path, nil)) }
+	assert.False(t, knows("/validate/"), "there is no token yet")
+	r.current.Store(good)
+	assert.True(t, knows("/validate/t0k"))
+	for _, path := range []string{"/", "/validate", "/validate/", "/validate/t0", "/validate/t0k/x"} {
+		assert.False(t, knows(path), path)
+	}
+}
+
+func TestTheTokenStaysAsLongAsTheSecret(t *testing.T) {
+	first := issued(t, time.Hour, nil)
+	assert.NotEqual(t, first[tokenKey], issued(t, time.Hour, nil)[tokenKey])
+	assert.Equal(t, first[tokenKey], issued(t, time.Hour, first)[tokenKey])
+	delete(first, tokenKey)
+	_, err := read(first, hosts, time.Now())
+	require.ErrorContains(t, err, "it has no token for the paths yet", "a Secret of an earlier version gets one")
 }

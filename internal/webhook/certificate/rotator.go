@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"path"
 	"sync/atomic"
 	"time"
 
@@ -52,22 +55,32 @@ type Rotator struct {
 	// Secret is where the certificate is kept; it is created when it is missing.
 	Secret types.NamespacedName
 	// Configuration is the name of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration whose
-	// caBundle is kept up to date. One that does not exist is passed over until it does.
+	// caBundle, and the paths of Paths, are kept up to date. One that does not exist is passed over until it does.
 	Configuration string
+	// Paths are those of the webhooks, by their names, that the API server is to call at the path, a slash and a token, and which it
+	// is told in the configurations. Others are called at the path that the configurations have.
+	Paths map[string]string
 	// Hosts are the names and addresses under which the API server calls the webhooks, at least one.
 	Hosts []string
 	// Validity is the life of a certificate. Default: one year.
 	Validity time.Duration
 
-	current atomic.Pointer[tls.Certificate]
+	current atomic.Pointer[pair]
 }
 
 // GetCertificate returns the certificate to serve, for tls.Config. There is none before the first look at the Secret.
 func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if current := r.current.Load(); current != nil {
-		return current, nil
+		return current.serving, nil
 	}
 	return nil, errors.New("there is no serving certificate yet")
+}
+
+// KnowsToken says whether a request came to a path that ends in the token, which only the API server and those know who may read the
+// Secret or the configurations.
+func (r *Rotator) KnowsToken(request *http.Request) bool {
+	current := r.current.Load()
+	return current != nil && subtle.ConstantTimeCompare([]byte(path.Base(request.URL.Path)), []byte(current.token)) == 1
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -109,11 +122,11 @@ func (r *Rotator) look(ctx context.Context, logger logr.Logger) (complete bool, 
 	if err != nil {
 		return false, err
 	}
-	complete, err = r.inject(ctx, good.caBundle, logger)
+	complete, err = r.inject(ctx, good, logger)
 	if err != nil {
 		return false, err
 	}
-	if before := r.current.Swap(good.serving); before == nil || !bytes.Equal(before.Certificate[0], good.serving.Certificate[0]) {
+	if before := r.current.Swap(good); before == nil || !bytes.Equal(before.serving.Certificate[0], good.serving.Certificate[0]) {
 		logger.Info("Serving webhooks with a certificate", "hosts", r.Hosts,
 			"expires", good.serving.Leaf.NotAfter, "renewal", renewal(good.serving.Leaf))
 	}

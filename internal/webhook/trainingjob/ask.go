@@ -7,11 +7,14 @@ import (
 	"slices"
 	"sync"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -45,7 +48,15 @@ type missing struct {
 type question struct {
 	// about is how the user knows what it is about.
 	about string
+	// needs is what the user must be allowed, or the question is not put; nil for what any user may know.
+	needs *authorizationv1.ResourceAttributes
 	ask   func(context.Context) error
+}
+
+// toSee is what a user must be allowed to see objects of a kind.
+func toSee(verb, namespace, name string, kind schema.GroupVersionKind) *authorizationv1.ResourceAttributes {
+	plural, _ := meta.UnsafeGuessKindToResource(kind)
+	return &authorizationv1.ResourceAttributes{Verb: verb, Namespace: namespace, Name: name, Group: plural.Group, Version: plural.Version, Resource: plural.Resource}
 }
 
 // asKnown has the API server answer from what it holds in memory, at most some milliseconds old. For the newest it
@@ -55,24 +66,29 @@ func asKnown() client.ListOption {
 	return &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 }
 
-// ask puts all questions at the same time. What has no answer when the context ends stays open.
-func (v *validator) ask(ctx context.Context, job *mlv1.TrainingJob, children []client.Object, tryOut bool) findings {
+// ask puts all questions at the same time. What has no answer when the context ends stays open. What the user may not see is left out,
+// but for classes, which belong to no namespace: the events of pods and claims name those that are missing.
+func (v *validator) ask(ctx context.Context, user authenticationv1.UserInfo, job *mlv1.TrainingJob, children []client.Object, tryOut bool) findings {
 	var found findings
 	references := referencesOf(job, children)
 	absent := make([]*missing, len(references))
 	here := client.InNamespace(job.Namespace)
 	questions := []question{
-		{"the ResourceQuotas of the namespace", func(ctx context.Context) error { return v.cluster.List(ctx, &found.quotas, here, asKnown()) }},
-		{"the LimitRanges of the namespace", func(ctx context.Context) error { return v.cluster.List(ctx, &found.ranges, here, asKnown()) }},
+		{"the ResourceQuotas of the namespace", toSee("list", job.Namespace, "", coreKind("ResourceQuota")), func(ctx context.Context) error { return v.cluster.List(ctx, &found.quotas, here, asKnown()) }},
+		{"the LimitRanges of the namespace", toSee("list", job.Namespace, "", coreKind("LimitRange")), func(ctx context.Context) error { return v.cluster.List(ctx, &found.ranges, here, asKnown()) }},
 	}
 	for n, r := range references {
-		questions = append(questions, question{r.field, func(ctx context.Context) (err error) {
+		var needs *authorizationv1.ResourceAttributes
+		if r.namespace != "" {
+			needs = toSee("get", r.namespace, r.name, r.kind)
+		}
+		questions = append(questions, question{r.field, needs, func(ctx context.Context) (err error) {
 			absent[n], err = look(ctx, v.cluster, r)
 			return err
 		}})
 	}
 	if wantsClass(among[*corev1.PersistentVolumeClaim](children)) {
-		questions = append(questions, question{"spec.checkpoint.storage.storageClassName", func(ctx context.Context) error {
+		questions = append(questions, question{"spec.checkpoint.storage.storageClassName", nil, func(ctx context.Context) error {
 			var list metav1.PartialObjectMetadataList
 			list.SetGroupVersionKind(kindStorageClass.GroupVersion().WithKind("StorageClassList"))
 			err := v.cluster.List(ctx, &list, asKnown())
@@ -83,11 +99,11 @@ func (v *validator) ask(ctx context.Context, job *mlv1.TrainingJob, children []c
 		}})
 	}
 	if tryOut {
-		questions = append(questions, question{"whether the workers can be created", func(ctx context.Context) error {
-			return tryWorkers(ctx, v.cluster, among[*batchv1.Job](children), &found)
+		questions = append(questions, question{"whether the workers can be created", nil, func(ctx context.Context) error {
+			return v.tryWorkers(ctx, user, among[*batchv1.Job](children), &found)
 		}})
 	}
-	found.unchecked = v.askAll(ctx, questions)
+	found.unchecked = v.askAll(ctx, user, questions)
 	for _, m := range absent {
 		if m != nil {
 			found.missing = append(found.missing, *m)
@@ -102,11 +118,19 @@ func wantsClass(claim *corev1.PersistentVolumeClaim) bool {
 }
 
 // askAll returns what the questions without answer are about.
-func (v *validator) askAll(ctx context.Context, questions []question) []string {
+func (v *validator) askAll(ctx context.Context, user authenticationv1.UserInfo, questions []question) []string {
 	failures := make([]error, len(questions))
 	var all sync.WaitGroup
 	for n, q := range questions {
-		all.Go(func() { failures[n] = q.ask(ctx) })
+		all.Go(func() {
+			may := q.needs == nil
+			if !may {
+				may, failures[n] = v.may(ctx, user, *q.needs)
+			}
+			if may {
+				failures[n] = q.ask(ctx)
+			}
+		})
 	}
 	all.Wait()
 	var open []string
@@ -146,9 +170,10 @@ func look(ctx context.Context, cluster client.Client, r reference) (*missing, er
 }
 
 // tryWorkers has the API server check the workers' Job as if it were created now. That the name is taken, or that
-// another webhook takes no trials, says nothing about the job.
-func tryWorkers(ctx context.Context, cluster client.Client, workers *batchv1.Job, found *findings) error {
-	err := cluster.Create(listen(ctx, &found.said), workers.DeepCopy(), client.DryRunAll)
+// another webhook takes no trials, says nothing about the job. Why it is forbidden, as by a quota with its figures, is told to a user who would be told
+// the same when creating a Job.
+func (v *validator) tryWorkers(ctx context.Context, user authenticationv1.UserInfo, workers *batchv1.Job, found *findings) error {
+	err := v.cluster.Create(listen(ctx, &found.said), workers.DeepCopy(), client.DryRunAll)
 	var status *apierrors.StatusError
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsBadRequest(err):
@@ -162,8 +187,11 @@ func tryWorkers(ctx context.Context, cluster client.Client, workers *batchv1.Job
 		}
 		return nil
 	case apierrors.IsForbidden(err):
-		found.said = append(found.said, fmt.Sprintf("the workers cannot be created at present: %v: the operator tries again every few seconds", err))
-		return nil
+		may, reviewErr := v.may(ctx, user, *toSee("create", workers.Namespace, "", batchv1.SchemeGroupVersion.WithKind("Job")))
+		if reviewErr == nil && may {
+			found.said = append(found.said, fmt.Sprintf("the workers cannot be created at present: %v: the operator tries again every few seconds", err))
+		}
+		return reviewErr
 	}
 	return err
 }

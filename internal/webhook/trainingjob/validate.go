@@ -6,6 +6,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -20,7 +22,9 @@ type validator struct {
 	decoder  admission.Decoder
 	children func(*mlv1.TrainingJob) []client.Object
 	check    func(*mlv1.TrainingJob) (field, message string)
+	// cluster is asked about the job; nil: the answer is from the object alone. May is as in Options.
 	cluster  client.Client
+	may      func(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) (bool, error)
 	patience time.Duration
 }
 
@@ -50,11 +54,14 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 			return refusal([]metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message}})
 		}
 	}
+	children := v.children(&job)
+	if v.cluster == nil {
+		return admission.Allowed("").WithWarnings(warnings(&job, children, findings{})...)
+	}
 	ctx, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()
-	children := v.children(&job)
 	// Only a new job is tried out: one that is suspended because it is wrong must stay changeable.
-	found := v.ask(ctx, &job, children, request.Operation == admissionv1.Create)
+	found := v.ask(ctx, request.UserInfo, &job, children, request.Operation == admissionv1.Create)
 	if len(found.refused) > 0 {
 		return refusal(inTermsOf(&job, among[*batchv1.Job](children), found.refused))
 	}

@@ -2,7 +2,10 @@ package trainingjob
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +41,9 @@ func aValidator(t *testing.T, answers interceptor.Funcs) *validator {
 	require.NoError(t, mlv1.AddToScheme(scheme))
 	return &validator{
 		decoder: admission.NewDecoder(scheme), children: childrenOf, patience: 50 * time.Millisecond,
+		may: func(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) (bool, error) {
+			return true, nil
+		},
 		cluster: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(answers).Build(),
 	}
 }
@@ -72,6 +80,43 @@ func TestASlowClusterAdmitsWithAWarning(t *testing.T) {
 	assert.True(t, response.Allowed)
 	assert.Equal(t, []string{"could not be checked, because the API server gave no answer: the ResourceQuotas of the namespace, " +
 		"the LimitRanges of the namespace, spec.checkpoint.storage.claimName, whether the workers can be created: the job's conditions will tell"}, response.Warnings)
+}
+
+// Nothing is asked that the user may not see, and nothing of it is told.
+func TestWhatTheUserMayNotSeeIsNotAsked(t *testing.T) {
+	job := builders.TrainingJob("bert").Claim("data").Obj()
+	none := apierrors.NewNotFound(schema.GroupResource{}, "none")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "bert-training", errors.New("exceeded quota: secret figures"))
+	var reads atomic.Int32
+	v := aValidator(t, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			reads.Add(1)
+			return none
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			reads.Add(1)
+			return nil
+		},
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return forbidden },
+	})
+	var mutex sync.Mutex
+	var asked []string
+	v.may = func(_ context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		assert.Equal(t, "alice", user.Username)
+		asked = append(asked, strings.Join([]string{what.Verb, what.Group, what.Resource, what.Namespace, what.Name}, " "))
+		return false, nil
+	}
+	r := request(t, "CREATE", manifest(t, job), "")
+	r.UserInfo.Username = "alice"
+	response := v.Handle(t.Context(), r)
+	assert.True(t, response.Allowed)
+	assert.Empty(t, response.Warnings)
+	assert.Zero(t, reads.Load())
+	assert.ElementsMatch(t, []string{
+		"list  resourcequotas default ", "list  limitranges default ", "get  persistentvolumeclaims default data", "create batch jobs default ",
+	}, asked)
 }
 
 // An answer that says nothing about the job refuses nothing.

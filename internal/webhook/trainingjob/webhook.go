@@ -5,10 +5,13 @@
 package trainingjob
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +27,9 @@ const (
 	ValidatingPath = "/validate-ml-example-com-v1-trainingjob"
 )
 
+// ValidatingName is the name of the validating webhook in its configuration.
+const ValidatingName = "vtrainingjob.ml.example.com"
+
 // defaultPatience leaves time for the answer within 2 seconds.
 const defaultPatience = 1500 * time.Millisecond
 
@@ -38,6 +44,11 @@ type Options struct {
 	Check func(*mlv1.TrainingJob) (field, message string)
 	// Cluster asks the API server itself, past every cache: see NewCluster.
 	Cluster client.Client
+	// FromAPIServer says whether a request is known to come from the API server. The others may come from anyone, in the name of anyone: they are
+	// answered from the object alone. Nil: none is known.
+	FromAPIServer func(*http.Request) bool
+	// May says whether a user may do something: nothing is looked up that the user of a request may not see.
+	May func(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) (bool, error)
 	// Patience is how long the validation waits for the API server before it admits the job unchecked. Default 1.5 s.
 	Patience time.Duration
 }
@@ -59,6 +70,7 @@ type Options struct {
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=list
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 // Register adds the webhooks to a server.
 func Register(server webhook.Server, scheme *runtime.Scheme, o Options) {
@@ -66,9 +78,19 @@ func Register(server webhook.Server, scheme *runtime.Scheme, o Options) {
 		o.Patience = defaultPatience
 	}
 	server.Register(DefaultingPath, &admission.Webhook{Handler: &defaulter{defaultImage: o.DefaultImage}})
-	server.Register(ValidatingPath, &admission.Webhook{Handler: &validator{
-		decoder: admission.NewDecoder(scheme), children: o.Children, check: o.Check, cluster: o.Cluster, patience: o.Patience,
-	}})
+	alone := validator{decoder: admission.NewDecoder(scheme), children: o.Children, check: o.Check, patience: o.Patience}
+	asking := alone
+	asking.cluster, asking.may = o.Cluster, o.May
+	toAnyone, toAPIServer := &admission.Webhook{Handler: &alone}, &admission.Webhook{Handler: &asking}
+	answer := http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		if o.FromAPIServer != nil && o.FromAPIServer(request) {
+			toAPIServer.ServeHTTP(response, request)
+		} else {
+			toAnyone.ServeHTTP(response, request)
+		}
+	})
+	server.Register(ValidatingPath, answer)
+	server.Register(ValidatingPath+"/", answer) // with a token behind it
 }
 
 // refusal denies a request as the API server itself does with an invalid object.

@@ -63,6 +63,7 @@ func startCluster(t *testing.T, i *installation) *cluster {
 		// Not the ServiceAccount plugin, which envtest turns off: a pod needs its ServiceAccount here as anywhere.
 		apiserver.Flag("disable-admission-plugins", "TaintNodesByCondition"),
 		apiserver.Flag("endpoint-reconciler-type", "none"),
+		apiserver.Flag("admission-control-config-file", c.webhooks.admission),
 		// Kubernetes' own gangs, which no cluster serves by default.
 		apiserver.Flag("feature-gates", "GenericWorkload=true"), apiserver.Flag("runtime-config", "scheduling.k8s.io/v1alpha2=true"))
 	c.config = server.Config(t)

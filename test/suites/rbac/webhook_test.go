@@ -1,16 +1,26 @@
 package rbac_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -23,6 +33,8 @@ type webhookServing struct {
 	// certificates is a folder with a certificate as OLM mounts one, and authority is who signed it.
 	certificates string
 	authority    []byte
+	// clientCA is the authority of the certificate by which the API server shows itself, and admission its configuration for that.
+	clientCA, admission string
 }
 
 func newWebhookServing(t *testing.T, folder string) webhookServing {
@@ -35,7 +47,41 @@ func newWebhookServing(t *testing.T, folder string) webhookServing {
 	require.NoError(t, os.Mkdir(certificates, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(certificates, "tls.crt"), certificate, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(certificates, "tls.key"), key, 0o600))
-	return webhookServing{host: host, port: port, certificates: certificates, authority: certificate}
+	w := webhookServing{host: host, port: port, certificates: certificates, authority: certificate}
+	w.clientCA, w.admission = clientCertificate(t, folder)
+	return w
+}
+
+// clientCertificate makes a certificate for the API server, which is its own authority, and the configuration by which the API server shows it to
+// webhooks.
+func clientCertificate(t *testing.T, folder string) (certificate, admission string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kube-apiserver"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	private, err := keyutil.MarshalPrivateKeyToPEM(key)
+	require.NoError(t, err)
+	write := func(name string, text []byte) string {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		return path
+	}
+	certificate = write("webhook-client.crt", pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}))
+	kubeconfig := write("webhook-client.kubeconfig", fmt.Appendf(nil,
+		"apiVersion: v1\nkind: Config\nusers:\n- name: '*'\n  user: {client-certificate: %s, client-key: %s}\n",
+		certificate, write("webhook-client.key", private)))
+	configuration := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
+		configuration += "- name: " + plugin + "\n  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, kubeConfigFile: " +
+			kubeconfig + "}\n"
+	}
+	return certificate, write("admission.yaml", []byte(configuration))
 }
 
 // redirect has a webhook configuration call the address in the place of the Service. Other objects stay as they are.
@@ -67,6 +113,7 @@ func (w webhookServing) arguments(installed []string) []string {
 	}
 	return []string{
 		"--webhook-bind-host=" + w.host, "--webhook-port=" + w.port, "--webhook-cert-hosts=" + w.host, "--webhook-cert-dir=" + w.certificates,
+		"--webhook-client-ca=" + w.clientCA,
 	}
 }
 

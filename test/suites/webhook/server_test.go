@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"sync"
@@ -12,7 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -21,6 +26,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 	agentworkflowwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/agentworkflow"
 	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
 	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
@@ -76,12 +82,20 @@ func serve(t testing.TB, at *envtest.WebhookInstallOptions) (stop func()) {
 	asOperator.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	cluster, err := trainingjobwebhook.NewCluster(asOperator, scheme)
 	require.NoError(t, err)
+	reviews, err := kubernetes.NewForConfig(asOperator)
+	require.NoError(t, err)
 	server := webhook.NewServer(webhook.Options{Host: at.LocalServingHost, Port: at.LocalServingPort, CertDir: at.LocalServingCertDir})
 	trainingjobwebhook.Register(server, scheme, trainingjobwebhook.Options{
 		DefaultImage: settings.DefaultImage,
 		Check:        build.Check,
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      cluster,
+		// The server of the tests is called by the API server alone.
+		FromAPIServer: func(*http.Request) bool { return true },
+		May: func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+			may, _, err := accessreview.Access(ctx, reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
+			return may, err
+		},
 	})
 	aijobwebhook.Register(server, []string{jobServiceUser})
 	agentworkflowwebhook.Register(server, scheme)
@@ -102,7 +116,9 @@ func awaitWebhooks(t testing.TB, ns string) {
 	t.Helper()
 	said, asUser := user(t)
 	eventually(t, "the API server calls the webhooks", func() bool {
-		job := builders.TrainingJob("probe").Claim("none").Namespace(ns).ToCreate()
+		job := builders.TrainingJob("probe").Namespace(ns).Spec(func(s *mlv1.TrainingJobSpec) {
+			s.Env = []corev1.EnvVar{{Name: "API_KEY", Value: "a warning that takes no look at the cluster"}}
+		}).ToCreate()
 		return asUser.Create(t.Context(), job, client.DryRunAll) == nil && job.Spec.Image != "" && len(said()) > 0
 	})
 }
