@@ -43,6 +43,8 @@ const (
 	// ConditionWorkersReady of an AIJobQueue is True while its pooled workers are as many and as ready as its tasks need.
 	ConditionWorkersReady = "WorkersReady"
 
+	// ConditionAllowed of a SpotInstanceVM is True when a cluster administrator allows it to create instances.
+	ConditionAllowed = "Allowed"
 	// ConditionCapacityAvailable of a SpotInstanceJob is True when every replica has a node; of a SpotInstanceVM, when the provider
 	// last granted the instances that were asked for.
 	ConditionCapacityAvailable = "CapacityAvailable"

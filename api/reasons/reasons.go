@@ -233,6 +233,10 @@ const (
 	SpotInstanceVMReady = "SpotInstanceVMReady"
 	// SpotInstanceVMNotFound: there is no SpotInstanceVM of the name in the namespace of the job.
 	SpotInstanceVMNotFound = "SpotInstanceVMNotFound"
+	// NamespaceAllowed: a cluster administrator allows the namespace to have spot instances.
+	NamespaceAllowed = "NamespaceAllowed"
+	// NamespaceNotAllowed: no cluster administrator has allowed the namespace to have spot instances.
+	NamespaceNotAllowed = "NamespaceNotAllowed"
 	// Provisioning: instances are being created or are joining the cluster.
 	Provisioning = "Provisioning"
 	// ReplicasPlaced: every replica of a SpotInstanceJob has a node.

@@ -155,10 +155,11 @@ func TestCapacity(t *testing.T) {
 		capacity, ready string
 		phase           spotv1alpha1.JobPhase
 	}{
-		"no instances are created":   {spotJob(), nil, "False Unschedulable", "True Ready", "Running"},
-		"there is no SpotInstanceVM": {spotJob().On("t4"), nil, "False SpotInstanceVMNotFound", "False SpotInstanceVMNotFound", "Provisioning"},
-		"one is being created":       {spotJob().On("t4"), &spotv1alpha1.SpotInstanceVM{}, "False Provisioning", "True Ready", "Provisioning"},
-		"no zone has one":            {spotJob().On("t4"), vm("CapacityAvailable", "ZoneExhausted"), "False ZoneExhausted", "True Ready", "Provisioning"},
+		"no instances are created":    {spotJob(), nil, "False Unschedulable", "True Ready", "Running"},
+		"there is no SpotInstanceVM":  {spotJob().On("t4"), nil, "False SpotInstanceVMNotFound", "False SpotInstanceVMNotFound", "Provisioning"},
+		"one is being created":        {spotJob().On("t4"), &spotv1alpha1.SpotInstanceVM{}, "False Provisioning", "True Ready", "Provisioning"},
+		"the namespace may have none": {spotJob().On("t4"), vm("Allowed", "NamespaceNotAllowed"), "False NamespaceNotAllowed", "True Ready", "Provisioning"},
+		"no zone has one":             {spotJob().On("t4"), vm("CapacityAvailable", "ZoneExhausted"), "False ZoneExhausted", "True Ready", "Provisioning"},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {

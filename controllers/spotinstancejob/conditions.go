@@ -129,7 +129,7 @@ func (p *planner) setCapacity(status *spotv1alpha1.SpotInstanceJobStatus) {
 
 // vmProblem is the condition of the SpotInstanceVM that says why there are no instances; nil for none.
 func (p *planner) vmProblem() *metav1.Condition {
-	for _, kind := range []string{reasons.ConditionCredentialsValid, reasons.ConditionCapacityAvailable, reasons.ConditionReady} {
+	for _, kind := range []string{reasons.ConditionAllowed, reasons.ConditionCredentialsValid, reasons.ConditionCapacityAvailable, reasons.ConditionReady} {
 		if meta.IsStatusConditionFalse(p.vm.Status.Conditions, kind) {
 			return meta.FindStatusCondition(p.vm.Status.Conditions, kind)
 		}

@@ -338,6 +338,7 @@ func (r *Reconciler) labelNode(ctx context.Context, one step) error {
 		for key, value := range pricesOfNode(one.vm, one.entry) {
 			metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value)
 		}
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotv1alpha1.TaintUnverified })
 	})
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 	"github.com/dcnlab/spot-training-operator/test/harness/managers"
 )
 
@@ -76,6 +77,7 @@ func newCluster(t testing.TB) *cluster {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	require.NoError(t, direct.Create(t.Context(), namespace))
 	c := &cluster{Client: direct, t: t, config: config, namespace: namespace.Name}
+	builders.AllowSpotInstances(t, c, c.namespace)
 	c.gce = fakegce.Start(t, fakegce.Options{Latency: briefly, Hooks: fakegce.Hooks{OnRunning: c.boot, OnGone: c.die}})
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "gcp", Namespace: c.namespace}}
 	secret.Data = map[string][]byte{credentialsKey: c.gce.CredentialsJSON()}
@@ -103,7 +105,8 @@ func (c *cluster) boot(i fakegce.Instance) {
 		return
 	}
 	next := node.DeepCopy()
-	next.Spec.Taints = nil // of a node that is not ready, by the API server
+	// Without that of a node that is not ready, by the API server.
+	next.Spec.Taints = []corev1.Taint{{Key: spotv1alpha1.TaintUnverified, Effect: corev1.TaintEffectNoSchedule}}
 	_ = c.Patch(ctx, next, client.MergeFrom(node))
 	node = next.DeepCopy()
 	next.Status.Allocatable = corev1.ResourceList{

@@ -84,13 +84,14 @@ func (p *planner) conditions() {
 	set := func(kind string, is conditionValue) {
 		reporting.Set(&p.d.status.Conditions, p.vm.Generation, p.now, kind, is.status, is.reason, redact.Text(is.message))
 	}
+	set(reasons.ConditionAllowed, p.allowedCondition())
 	set(reasons.ConditionCredentialsValid, p.credentialsCondition())
 	set(reasons.ConditionCapacityAvailable, capacity)
 	set(reasons.ConditionReady, p.readyCondition(capacity))
 }
 
 func (p *planner) worst() problem {
-	for _, t := range []problem{p.access, p.listing, p.shapeless, p.problem} {
+	for _, t := range []problem{p.forbidden, p.access, p.listing, p.shapeless, p.problem} {
 		if t.exists() {
 			return t
 		}
@@ -118,6 +119,8 @@ func (p *planner) credentialsCondition() conditionValue {
 
 func (p *planner) capacityCondition() conditionValue {
 	switch {
+	case p.forbidden.exists():
+		return p.forbidden.condition()
 	case p.none != nil:
 		t := problemOf(p.none.err, "the last instance")
 		t.message += fmt.Sprintf("; asked again at %s", p.none.until.UTC().Format(time.RFC3339))

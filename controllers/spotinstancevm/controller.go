@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -100,7 +101,7 @@ type Options struct {
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
-// +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 // SetupWithManager registers the controller and what it watches.
@@ -145,6 +146,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
 		For(&spotv1alpha1.SpotInstanceVM{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfNode)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&spotv1alpha1.SpotInstanceJob{}, reconciling.ByNames(vmOfJob)).
 		Watches(&mlv1.TrainingJob{}, reconciling.ByNames(vmOfQueued), builder.WithPredicates(r.queuedChanged())).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(r.vmsOfPod))).

@@ -57,7 +57,7 @@ func ofTrainingJob(index string) func(*corev1.Pod) {
 
 // aNode that is Ready.
 func aNode(name string, edits ...func(*corev1.Node)) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(noon), Labels: map[string]string{
 		spotv1alpha1.LabelSpotInstanceVM: "t4", spotv1alpha1.LabelSpotInstanceVMNamespace: "team",
 	}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,7 +57,9 @@ func (k *KubeadmJoining) Metadata(ctx context.Context, vm *spotv1alpha1.SpotInst
 
 // joinOf is all that an instance needs to join. A token is made unless the user gave one.
 func (k *KubeadmJoining) joinOf(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) (nodejoin.Join, error) {
-	join := nodejoin.Join{Instance: nodejoin.Instance{Name: name, VM: client.ObjectKeyFromObject(vm)}}
+	join := nodejoin.Join{Instance: nodejoin.Instance{
+		Name: name, VM: client.ObjectKeyFromObject(vm), Taints: []corev1.Taint{{Key: spotv1alpha1.TaintUnverified, Effect: corev1.TaintEffectNoSchedule}},
+	}}
 	var err error
 	if join.Cluster, err = nodejoin.Discover(ctx, k.Direct, vm.Namespace, vm.Spec.KubeadmJoinConfig); err != nil {
 		return join, explained(err)

@@ -12,9 +12,9 @@ import (
 func (p *planner) launch(i *instance) {
 	r := &i.memo.create
 	switch {
-	case !r.isSent() && p.isDeleting():
+	case !r.isSent() && p.barred() != "":
 		// An earlier process may have sent it, so it is deleted like one that exists.
-		p.markForDeletion(i, "the SpotInstanceVM is being deleted")
+		p.markForDeletion(i, p.barred())
 	case !r.isSent() && !i.used && p.shape != nil: // without it it is not known what fits
 		p.markForDeletion(i, "no pod needs it any more")
 	case !r.isSent():
@@ -56,8 +56,8 @@ func (p *planner) askAgain(i *instance) {
 		i.Message = short(r.err)
 		p.problem = problemOf(r.err, "an instance")
 	}
-	if p.isDeleting() {
-		p.markForDeletion(i, "the SpotInstanceVM is being deleted")
+	if why := p.barred(); why != "" {
+		p.markForDeletion(i, why)
 		return
 	}
 	if p.isDue(r) {
@@ -94,7 +94,7 @@ func (p *planner) refused(i *instance) {
 		p.stockouts = append(p.stockouts, i.Zone)
 	}
 	where := choose(p.vm, p.zones, p.exhausted, p.now)
-	if where.none || !i.used || p.isDeleting() {
+	if where.none || !i.used || p.barred() != "" {
 		if where.none && i.used {
 			p.exhaustedAll(where)
 		}

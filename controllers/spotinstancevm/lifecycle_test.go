@@ -49,7 +49,7 @@ func TestAPIInstancesComeWithPodsAndGoWithoutThem(t *testing.T) {
 
 	require.NoError(t, c.Delete(t.Context(), vm))
 	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
-	assert.Equal(t, []string{"nodes", "pods", "spotinstancejobs", "spotinstancevms", "trainingjobs"}, m.cached(), "Secrets, above all, are not cached")
+	assert.Equal(t, []string{"namespaces", "nodes", "pods", "spotinstancejobs", "spotinstancevms", "trainingjobs"}, m.cached(), "Secrets, above all, are not cached")
 }
 
 func TestAPIAReplacementIsAskedForWithinASecondOfTheNotice(t *testing.T) {

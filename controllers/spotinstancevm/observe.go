@@ -27,6 +27,8 @@ type observed struct {
 	vm   *spotv1alpha1.SpotInstanceVM
 	memo vmMemo
 
+	// forbidden is what a cluster administrator has not allowed: no instance is created then.
+	forbidden problem
 	// secret with the credentials; empty for the operator's own identity.
 	secret string
 	// access is what keeps the operator from using the provider at all; listing what the last list of a zone met, and
@@ -97,6 +99,14 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 	}
 	account := inventory.Account{Project: o.vm.Spec.GCP.Project}
 	o.secret, o.access = secretOf(o.vm, jobs.Items)
+	mayAsk, err := r.observeAllowance(ctx, o)
+	switch {
+	case err != nil:
+		return nil, err
+	case !mayAsk:
+		r.inventories.Forget(key)
+		return nil, nil
+	}
 	if o.secret != "" {
 		secret, err := r.credentials(ctx, types.NamespacedName{Namespace: o.vm.Namespace, Name: o.secret})
 		if err != nil {

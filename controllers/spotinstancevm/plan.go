@@ -28,7 +28,7 @@ const (
 	actLook     actionKind = "look"     // read the instance from the provider
 	actWhy      actionKind = "why"      // ask the provider why it stopped
 	actRefresh  actionKind = "refresh"  // have the zone listed
-	actLabel    actionKind = "label"    // put our labels onto its node
+	actLabel    actionKind = "label"    // put our labels onto its node, and open it to pods
 	actMark     actionKind = "mark"     // leave a notice on its node
 	actTaint    actionKind = "taint"    // keep pods off its idle node
 	actUntaint  actionKind = "untaint"  // let pods onto it again

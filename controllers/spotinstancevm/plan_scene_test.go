@@ -144,6 +144,12 @@ func idle(node *corev1.Node) {
 	})
 }
 
+func unverified(node *corev1.Node) {
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: spotv1alpha1.TaintUnverified, Effect: corev1.TaintEffectNoSchedule})
+}
+
+func notAllowed(s *scene) { s.forbidden = forbiddenIn(&corev1.Namespace{}) }
+
 func recheckedNode(s *scene, i *instance) { s.rechecked[i.Name] = true }
 
 func beingDeleted(s *scene) { s.vm.DeletionTimestamp = &metav1.Time{Time: noon.Add(-time.Minute)} }

@@ -145,6 +145,38 @@ func TestPlan(t *testing.T) {
 			aScene(waiting("0"), has("t4-x", running, isNode(func(n *corev1.Node) { n.Labels = nil }), remembers(memo{revoked: true}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"label t4-x"}},
 		},
+		"a node that has joined is opened to pods": {
+			aScene(waiting("0"), has("t4-x", running, isNode(unverified), isReady(time.Minute), remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"label t4-x"}},
+		},
+		"not one that is older than the instance": {
+			aScene(waiting("0"), has("t4-x", running, isReady(time.Minute), remembers(memo{revoked: true}), isNode(unverified, func(n *corev1.Node) {
+				n.CreationTimestamp.Time = noon.Add(-time.Hour)
+			}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
+		"nor one that its cloud knows as another instance": {
+			aScene(waiting("0"), has("t4-x", running, isReady(time.Minute), remembers(memo{revoked: true}), isNode(unverified, func(n *corev1.Node) {
+				n.Spec.ProviderID = "gce://project/b/t4-x"
+			}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
+		"where the namespace may have no instances none is asked for": {
+			aScene(waiting("0", "1"), notAllowed, has("t4-x", running, isReady(time.Minute), remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
+		"nor one that was about to be": {
+			aScene(waiting("0"), notAllowed, has("t4-x", planned)),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"look t4-x"}},
+		},
+		"nor one whose answer was lost": {
+			aScene(waiting("0"), notAllowed, has("t4-x", planned, remembers(memo{create: request{sentAt: noon, tries: 1, err: &cloud.Error{Class: cloud.Transient}}}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"look t4-x"}},
+		},
+		"nor in the next zone": {
+			aScene(waiting("0"), notAllowed, exhaust("a", spot, cloud.Stockout), has("t4-x", planned, remembers(memo{create: failed(cloud.Stockout)}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
+		},
 		"an instance that does not join in time": {
 			aScene(waiting("0"), has("t4-x", running, func(_ *scene, i *instance) { i.CreationTime.Time = noon.Add(-time.Hour) })),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
@@ -338,48 +370,55 @@ func TestConditions(t *testing.T) {
 		scene *scene
 		want  map[string]string
 	}{
-		"at rest": {aScene(), map[string]string{"Ready": "True Ready", "CapacityAvailable": "True Ready", "CredentialsValid": "True Ready"}},
+		"at rest": {aScene(), map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "True Ready", "CapacityAvailable": "True Ready", "CredentialsValid": "True Ready"}},
 		"before the first list": {
 			aScene(func(s *scene) { clear(s.listed) }),
-			map[string]string{"Ready": "True Ready", "CapacityAvailable": "True Ready", "CredentialsValid": "Unknown Provisioning"},
+			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "True Ready", "CapacityAvailable": "True Ready", "CredentialsValid": "Unknown Provisioning"},
 		},
 		"an instance is asked for": {
 			aScene(waiting("0")),
-			map[string]string{"Ready": "True Provisioning", "CapacityAvailable": "Unknown Provisioning", "CredentialsValid": "True Ready"},
+			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "True Provisioning", "CapacityAvailable": "Unknown Provisioning", "CredentialsValid": "True Ready"},
 		},
 		"it joins": {
 			aScene(waiting("0"), has("t4-x", running)),
-			map[string]string{"Ready": "True Provisioning", "CapacityAvailable": "True Provisioning", "CredentialsValid": "True Ready"},
+			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "True Provisioning", "CapacityAvailable": "True Provisioning", "CredentialsValid": "True Ready"},
 		},
 		"no zone has one": {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Stockout)),
-			map[string]string{"Ready": "False ZoneExhausted", "CapacityAvailable": "False ZoneExhausted", "CredentialsValid": "True Ready"},
+			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "False ZoneExhausted", "CapacityAvailable": "False ZoneExhausted", "CredentialsValid": "True Ready"},
 		},
 		"a quota is what the user can raise": {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota)),
-			map[string]string{"Ready": "False ProviderQuotaExceeded", "CapacityAvailable": "False ProviderQuotaExceeded", "CredentialsValid": "True Ready"},
+			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "False ProviderQuotaExceeded", "CapacityAvailable": "False ProviderQuotaExceeded", "CredentialsValid": "True Ready"},
 		},
 		"more pods than instances": {
 			aScene(waiting("0", "1"), func(s *scene) { s.vm.Spec.MaxInstances = 1 }, has("t4-x", running)),
-			map[string]string{"Ready": "True Ready", "CapacityAvailable": "False MaxInstancesReached", "CredentialsValid": "True Ready"},
+			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "True Ready", "CapacityAvailable": "False MaxInstancesReached", "CredentialsValid": "True Ready"},
 		},
 		"a pod that is too large": {
 			aScene(func(s *scene) { s.pods = []*corev1.Pod{aPod("huge", refused, needs("64"))} }),
-			map[string]string{"Ready": "True Ready", "CapacityAvailable": "False PodDoesNotFit", "CredentialsValid": "True Ready"},
+			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "True Ready", "CapacityAvailable": "False PodDoesNotFit", "CredentialsValid": "True Ready"},
 		},
 		"the credentials may not": {
 			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.Permission)}))),
-			map[string]string{"Ready": "False PermissionDenied", "CapacityAvailable": "False PermissionDenied", "CredentialsValid": "False PermissionDenied"},
+			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "False PermissionDenied", "CapacityAvailable": "False PermissionDenied", "CredentialsValid": "False PermissionDenied"},
 		},
 		"the Secret is missing": {
 			aScene(func(s *scene) {
 				s.access = problem{reason: reasons.SecretNotFound, message: "no", credentials: true}
 			}),
-			map[string]string{"Ready": "False SecretNotFound", "CapacityAvailable": "True Ready", "CredentialsValid": "False SecretNotFound"},
+			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "False SecretNotFound", "CapacityAvailable": "True Ready", "CredentialsValid": "False SecretNotFound"},
+		},
+		"the namespace may not": {
+			aScene(waiting("0"), notAllowed, func(s *scene) { clear(s.listed); s.shape = nil }),
+			map[string]string{
+				"Allowed": "False NamespaceNotAllowed", "Ready": "False NamespaceNotAllowed", "CapacityAvailable": "False NamespaceNotAllowed",
+				"CredentialsValid": "Unknown Provisioning",
+			},
 		},
 		"it is being deleted": {
 			aScene(beingDeleted, has("t4-x", running)),
-			map[string]string{"Ready": "False Deleting", "CapacityAvailable": "True Ready", "CredentialsValid": "True Ready"},
+			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "False Deleting", "CapacityAvailable": "True Ready", "CredentialsValid": "True Ready"},
 		},
 	}
 	for name, test := range tests {

@@ -124,7 +124,7 @@ func (p *planner) alive() int {
 // provide decides on new instances for the pods that have no room.
 func (p *planner) provide() {
 	needed := p.packing.New
-	if p.isDeleting() || len(needed) == 0 || p.shape == nil || p.access.exists() {
+	if p.barred() != "" || len(needed) == 0 || p.shape == nil || p.access.exists() {
 		return
 	}
 	if p.d.hold.isActive(p.now, p.vm.Generation) {

@@ -83,6 +83,11 @@ func (r *Reconciler) vmsOfInstance(ctx context.Context, name string) []reconcile
 	return reconciling.Matching[client.Object](ctx, r, &spotv1alpha1.SpotInstanceVMList{}, nil, client.MatchingFields{indexInstance: name})
 }
 
+// vmsOfNamespace are those in a namespace.
+func (r *Reconciler) vmsOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return reconciling.Matching[client.Object](ctx, r, &spotv1alpha1.SpotInstanceVMList{}, nil, client.InNamespace(namespace.GetName()))
+}
+
 // vmsOfNode are the SpotInstanceVM whose instance a node is, and those of the pods on it. The queue has each once.
 func (r *Reconciler) vmsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	requests := r.vmsOfInstance(ctx, node.GetName())

@@ -23,9 +23,9 @@ func (o *observed) spotCapacity() (available bool, reason, message string) {
 			"there is no SpotInstanceVM %s in namespace %s, so that no instance is created for workers that fit on no node: "+
 				"create it, or correct spec.scheduling.spot", name, o.job.Namespace)
 	}
-	// The most telling first: what is wrong with the credentials explains that there is no capacity.
+	// The first that explains the others: without an allowance nothing is asked for, and without credentials there is no capacity.
 	for _, kind := range []string{
-		reasons.ConditionCredentialsValid, reasons.ConditionCapacityAvailable, reasons.ConditionReady,
+		reasons.ConditionAllowed, reasons.ConditionCredentialsValid, reasons.ConditionCapacityAvailable, reasons.ConditionReady,
 	} {
 		is := meta.FindStatusCondition(o.spotVM.Status.Conditions, kind)
 		if is == nil || is.Status != metav1.ConditionFalse || is.Reason == reasons.Provisioning {

@@ -66,6 +66,11 @@ func TestASpotJobSaysWhyItHasNoInstances(t *testing.T) {
 			spotVM(missing(reasons.ConditionCapacityAvailable, reasons.ZoneExhausted, "no T4 in us-central1-a")),
 			"False ZoneExhausted", "ZoneExhausted", "SpotInstanceVM gpus: no T4 in us-central1-a; pod bert-training-0-a0 fits on no node: 0/1 nodes",
 		},
+		"the namespace may not have instances": {
+			spotVM(missing(reasons.ConditionReady, reasons.NamespaceNotAllowed, "x"), missing(reasons.ConditionCapacityAvailable, "X", "x"),
+				missing(reasons.ConditionAllowed, reasons.NamespaceNotAllowed, "kubectl label namespace")),
+			"False NamespaceNotAllowed", "NamespaceNotAllowed", "SpotInstanceVM gpus: kubectl label namespace; pod bert-training-0-a0 fits on no node: 0/1 nodes",
+		},
 		"the credentials are the cause": {
 			spotVM(missing(reasons.ConditionReady, reasons.Provisioning, ""), missing(reasons.ConditionCapacityAvailable, "X", "x"),
 				missing(reasons.ConditionCredentialsValid, reasons.SecretNotFound, "create Secret gcp")),

@@ -77,7 +77,7 @@ func TestTokenIsMadeOnceAndEndsWhenItIsRevoked(t *testing.T) {
 	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + token[:6]}
 	require.NoError(t, api.Get(ctx, key, secret))
 	assert.Equal(t, corev1.SecretTypeBootstrapToken, secret.Type)
-	assert.Equal(t, "system:bootstrappers:kubeadm:default-node-token", string(secret.Data["auth-extra-groups"]))
+	assert.Equal(t, "system:bootstrappers:spot-training-operator", string(secret.Data["auth-extra-groups"]))
 	assert.Contains(t, string(secret.Data["description"]), "instance t4-aaaaa of SpotInstanceVM default/t4")
 	assert.Equal(t, "t4", secret.Labels[spotv1alpha1.LabelSpotInstanceVM])
 	expires, err := time.Parse(time.RFC3339, string(secret.Data["expiration"]))

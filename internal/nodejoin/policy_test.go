@@ -51,7 +51,7 @@ func TestTheManagerMayMakeAndRevokeItsTokensAndNoOtherSecrets(t *testing.T) {
 			},
 			Type: corev1.SecretTypeBootstrapToken,
 			StringData: map[string]string{
-				"token-id": "zzzzzz", "token-secret": "0123456789abcdef", "auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token",
+				"token-id": "zzzzzz", "token-secret": "0123456789abcdef", "auth-extra-groups": "system:bootstrappers:spot-training-operator",
 			},
 		}
 		change(s)
@@ -72,8 +72,10 @@ func TestTheManagerMayMakeAndRevokeItsTokensAndNoOtherSecrets(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tokens.Revoke(ctx, instance("t4-policy")))
 
-	masters := secret(func(s *corev1.Secret) { s.StringData["auth-extra-groups"] = "system:bootstrappers:admins" })
-	require.ErrorContains(t, manager.Create(ctx, masters), "only for the group")
+	for _, group := range []string{"system:bootstrappers:admins", "system:bootstrappers:kubeadm:default-node-token"} {
+		others := secret(func(s *corev1.Secret) { s.StringData["auth-extra-groups"] = group })
+		require.ErrorContains(t, manager.Create(ctx, others), "only for the group", group)
+	}
 	foreign := secret(func(s *corev1.Secret) { s.Labels = nil })
 	require.ErrorContains(t, manager.Create(ctx, foreign.DeepCopy()), "bootstrap tokens of its own")
 	create(t, foreign)

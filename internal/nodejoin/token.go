@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// tokenGroup is the group for which kubeadm init allows joining.
-	tokenGroup = "system:bootstrappers:kubeadm:default-node-token"
+	// tokenGroup may ask for the certificate of a node, as config/node-join says. Nothing approves that by itself, other than for the group
+	// of kubeadm's own tokens, which get the name of any node.
+	tokenGroup = "system:bootstrappers:spot-training-operator"
 	// labelInstance is on the Secrets that are made for an instance: its name.
 	labelInstance = "training.dcnlab.com/instance"
 	// manager is who made them.

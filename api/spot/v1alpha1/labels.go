@@ -13,6 +13,17 @@ const (
 	LabelReplica = "training.dcnlab.com/replica"
 )
 
+// LabelSpotInstances with the value SpotInstancesAllowed is on the Namespaces whose SpotInstanceVMs may create instances. Only who
+// may change Namespaces can set it: a user with a machine in the cluster can run the pods of others there.
+const (
+	LabelSpotInstances   = "training.dcnlab.com/spot-instances"
+	SpotInstancesAllowed = "allowed"
+)
+
+// TaintUnverified with effect NoSchedule is on a node that has joined, from its first moment, until the operator has seen that it is
+// the instance that it was made for.
+const TaintUnverified = "training.dcnlab.com/unverified"
+
 // How the coming end of a node is reported. The program that sees a notice, from any source, writes it on the Node; everything
 // else reads it there.
 const (

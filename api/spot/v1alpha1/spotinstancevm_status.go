@@ -9,7 +9,7 @@ type SpotInstanceVMStatus struct {
 	// observedGeneration is the metadata.generation that this status speaks of.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready, CapacityAvailable and CredentialsValid, each with a reason and a message.
+	// conditions are Ready, Allowed, CapacityAvailable and CredentialsValid, each with a reason and a message.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

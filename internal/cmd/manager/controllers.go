@@ -22,6 +22,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/aijob"
+	"github.com/dcnlab/spot-training-operator/controllers/certificaterequest"
 	"github.com/dcnlab/spot-training-operator/controllers/nodeagent"
 	"github.com/dcnlab/spot-training-operator/controllers/nodelabel"
 	"github.com/dcnlab/spot-training-operator/controllers/queuestatus"
@@ -107,6 +108,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, recorder e
 		{"node agent", s.addNodeAgent},
 		{"node label", s.addNodeLabels},
 		{"SpotInstanceVM", s.addSpotInstanceVMs},
+		{"certificate request", s.addCertificateRequests},
 		{"SpotInstanceJob", s.addSpotInstanceJobs},
 		{"queue", s.addQueues},
 		{"AIJob", s.addAIJobs},
@@ -195,6 +197,12 @@ func (s *setup) addSpotInstanceVMs(ctx context.Context) error {
 		vms.SetupWithManager(ctx, s.Manager, spotinstancevm.Options{Concurrency: s.concurrency, ListInterval: s.controllers.cloudListInterval}),
 		s.register(metrics.NewSpotInstanceStatus(s.GetCache(), s.metricsMaxJobs)),
 	)
+}
+
+// addCertificateRequests has instances get the certificates of their nodes.
+func (s *setup) addCertificateRequests(context.Context) error {
+	requests := &certificaterequest.Reconciler{Client: s.GetClient(), Direct: s.GetAPIReader()}
+	return requests.SetupWithManager(s.Manager)
 }
 
 func (s *setup) addSpotInstanceJobs(ctx context.Context) error {

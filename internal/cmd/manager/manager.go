@@ -27,6 +27,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/controllers/certificaterequest"
 	"github.com/dcnlab/spot-training-operator/controllers/nodeagent"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
@@ -200,6 +201,7 @@ func newScheme() (*runtime.Scheme, error) {
 func cacheOptions(o options) cache.Options {
 	objects := trainingjob.CachedObjects()
 	objects[&corev1.Node{}] = cache.ByObject{Transform: nodenotice.Trim}
+	maps.Copy(objects, certificaterequest.CachedObjects())
 	maps.Copy(objects, nodeagent.CachedObjects(o.webhooks.namespace))
 	maps.Copy(objects, workerpool.CachedObjects())
 	return cache.Options{SyncPeriod: &o.resync, DefaultTransform: cache.TransformStripManagedFields(), ByObject: objects}

@@ -30,7 +30,7 @@ type promise struct {
 // agents that do not exist. The operator must still process each, report what is missing, and create nothing.
 var promises = []promise{
 	{"SpotInstanceJob", withoutSecret, "which Secret it lacks"},
-	{"SpotInstanceVM", withoutSecret, "which Secret it lacks"},
+	{"SpotInstanceVM", slices.Concat(withoutSecret, ready(metav1.ConditionFalse, reasons.NamespaceNotAllowed)), "which Secret or allowance it lacks"},
 	{"AIJob", slices.Concat(
 		ready(metav1.ConditionFalse, reasons.InsufficientCapacity), ready(metav1.ConditionTrue, reasons.Ready),
 	), "that it runs it, or that no node has room for it"},

@@ -22,6 +22,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // checkpointInterval of the jobs, and what may come on top of it: the agent's time, twice, and the second by which the
@@ -163,6 +164,7 @@ const namespace = "default"
 
 func (w *world) createVMs(count int) {
 	ctx := context.Background()
+	builders.AllowSpotInstances(w.t, w.cluster.client, namespace)
 	require.NoError(w.t, w.cluster.client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "gcp-credentials", Namespace: namespace},
 		Data:       map[string][]byte{"credentials.json": w.google.CredentialsJSON()},

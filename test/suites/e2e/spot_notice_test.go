@@ -35,6 +35,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	checkpointbackupcrd "github.com/dcnlab/spot-training-operator/test/fakes/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 const (
@@ -212,6 +213,7 @@ func (n *noticed) checkpointBackups() {
 func (n *noticed) spotJob(ns string) *spotv1alpha1.SpotInstanceJob {
 	n.t.Helper()
 	ctx := n.t.Context()
+	builders.AllowSpotInstances(n.t, n, ns)
 	require.NoError(n.t, n.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "gcp"}, Data: map[string][]byte{"credentials.json": n.fake.CredentialsJSON()},
 	}))

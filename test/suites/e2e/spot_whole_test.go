@@ -17,6 +17,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // spotCloud is a fake Compute Engine with machines, to which the deployed operator is pointed, with a SpotInstanceVM.
@@ -36,6 +37,7 @@ func newSpotCloud(t *testing.T, ns string, images ...string) *spotCloud {
 		Accept: 200 * time.Millisecond, Provision: 500 * time.Millisecond, Stage: time.Second, Stop: time.Second, Notice: nodenotice.Grace,
 	}}, images...)
 	c := spotClient(t)
+	builders.AllowSpotInstances(t, c, ns)
 	s.operator = &noticed{WithWatch: c, t: t, fake: s.Server}
 	s.operator.pointManager("--gcp-endpoint="+s.URL(), "--cloud-list-interval=1s")
 	require.NoError(t, c.Create(t.Context(), &corev1.Secret{

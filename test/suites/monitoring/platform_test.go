@@ -27,6 +27,7 @@ func (w *world) playPlatform(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, yaml.UnmarshalStrict(text, &vm))
 	vm.Namespace = jobNamespace
+	builders.AllowSpotInstances(t, w.k8s, jobNamespace)
 	job := builders.SpotInstanceJob("redundant").Namespace(jobNamespace).On("nowhere").Checkpoints(time.Hour).ToCreate()
 	queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: waitingQueue}}
 	waits := builders.AIJob("waits").Namespace(jobNamespace).ToCreate()

@@ -23,6 +23,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // seedPoll is the interval at which the operator of the seed asks for the state of its instances.
@@ -82,6 +83,7 @@ func TestANoticeLeadsToACheckpointAndANewInstanceAtOnce(t *testing.T) {
 func (w *world) job() *spotv1alpha1.SpotInstanceJob {
 	w.t.Helper()
 	const namespace = "default"
+	builders.AllowSpotInstances(w.t, w, namespace)
 	for name, data := range map[string]map[string][]byte{
 		"gcp": {"credentials.json": w.fake.CredentialsJSON()},
 		"join": {

@@ -35,6 +35,11 @@ var exceptions = []exception{
 		reason: "the same, for the AIJobs of an AgentWorkflow",
 	},
 	{
+		access: access{group: "certificates.k8s.io", resource: "signers", verb: "approve", name: "kubernetes.io/kube-apiserver-client-kubelet"},
+		reason: "the admission plugin CertificateApproval asks for it when a request is approved; what a plugin asks is not logged",
+		shared: "spot-training-operator-node-join",
+	},
+	{
 		access: access{resource: "secrets", verb: "get", name: "spot-training-operator-webhook-certificate"},
 		reason: "the manager's ClusterRole gives it, too, for the Secrets of SpotInstanceVMs", shared: certificateBinding,
 	},

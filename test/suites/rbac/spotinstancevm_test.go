@@ -2,21 +2,30 @@ package rbac_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"slices"
 	"strings"
 
 	"github.com/stretchr/testify/require"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // spotInstances has an instance created for a pod, taken back by its provider, and another one deleted for lack of work.
@@ -66,12 +75,49 @@ func joinsByItself(w *world) {
 		}
 	})
 	pod := w.unschedulable("joins", vm.Name)
+	if w.mayMakeTokens() {
+		w.certificateIsApproved(vm)
+	}
 	name := w.becomesNode(vm)
 	w.awaitVM(vm, "a ready instance", func(s *spotv1alpha1.SpotInstanceVMStatus) bool { return s.ReadyInstances == 1 })
 	require.NoError(w.t, w.Delete(w.t.Context(), pod, client.GracePeriodSeconds(0)))
 	require.NoError(w.t, w.Delete(w.t.Context(), vm))
 	w.isGone(vm)
 	w.nodeIsDeleted(name)
+}
+
+// certificateIsApproved asks for the certificate of the node that an instance becomes, as its kubelet does.
+func (w *world) certificateIsApproved(vm *spotv1alpha1.SpotInstanceVM) {
+	w.t.Helper()
+	var tokens corev1.SecretList
+	w.await("a token", func(ctx context.Context) (bool, error) {
+		err := w.List(ctx, &tokens, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{
+			spotv1alpha1.LabelSpotInstanceVM: vm.Name, spotv1alpha1.LabelSpotInstanceVMNamespace: vm.Namespace,
+		})
+		return len(tokens.Items) == 1, err
+	})
+	token := tokens.Items[0]
+	config := rest.CopyConfig(w.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:bootstrap:" + string(token.Data["token-id"]), Groups: []string{string(token.Data["auth-extra-groups"]), "system:authenticated"},
+	}
+	kubelet, err := client.New(config, client.Options{Scheme: w.Scheme()})
+	require.NoError(w.t, err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(w.t, err)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + token.Labels["training.dcnlab.com/instance"], Organization: []string{"system:nodes"}},
+	}, key)
+	require.NoError(w.t, err)
+	request := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-csr-"}}
+	request.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	request.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
+	request.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
+	require.NoError(w.t, kubelet.Create(w.t.Context(), request))
+	w.await("the approval", func(ctx context.Context) (bool, error) {
+		err := w.Get(ctx, client.ObjectKeyFromObject(request), request)
+		return len(request.Status.Conditions) > 0 && request.Status.Conditions[0].Type == certificatesv1.CertificateApproved, err
+	})
 }
 
 // noKeyToLogIn asks for instances that are logged in to with a key that is not stored.
@@ -122,6 +168,7 @@ func (w *world) spotVM(name string, edits ...func(*spotv1alpha1.SpotInstanceVM))
 		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secret, Namespace: w.namespace}, StringData: data}
 		require.NoError(w.t, w.Create(w.t.Context(), object))
 	}
+	builders.AllowSpotInstances(w.t, w.Client, w.namespace)
 	vm := &spotv1alpha1.SpotInstanceVM{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace}}
 	vm.Spec = spotv1alpha1.SpotInstanceVMSpec{
 		VMImage: "projects/p/global/images/family/node",
