@@ -237,6 +237,8 @@ const (
 	NamespaceAllowed = "NamespaceAllowed"
 	// NamespaceNotAllowed: no cluster administrator has allowed the namespace to have spot instances.
 	NamespaceNotAllowed = "NamespaceNotAllowed"
+	// IdentityNotAllowed: no cluster administrator has allowed the use of the operator's own identity that the spec asks for.
+	IdentityNotAllowed = "IdentityNotAllowed"
 	// Provisioning: instances are being created or are joining the cluster.
 	Provisioning = "Provisioning"
 	// ReplicasPlaced: every replica of a SpotInstanceJob has a node.

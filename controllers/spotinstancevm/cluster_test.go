@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,8 +50,9 @@ type cluster struct {
 	config    *rest.Config
 	namespace string
 	gce       *fakegce.Server
-	running   *manager // the last that was started
-	mute      bool     // machines do not become nodes
+	running   *manager     // the last that was started
+	mute      bool         // machines do not become nodes
+	own       atomic.Int32 // how often the operator's own identity was used
 }
 
 // alive says whether the last manager that was started has not crashed.
@@ -158,6 +160,10 @@ func (c *cluster) start(f *fuse) *manager {
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Metrics: metrics.NewSpotInstances(prometheus.NewRegistry()),
 		Pace: Pace{First: 30 * time.Millisecond, Most: time.Second, Bind: 500 * time.Millisecond},
 		Provide: func(ctx context.Context, account inventory.Account) (cloud.Provider, error) {
+			if len(account.Credentials) == 0 {
+				c.own.Add(1)
+				account.Credentials = c.gce.CredentialsJSON()
+			}
 			provider, err := gcp.New(ctx, gcp.Options{
 				Project: account.Project, Credentials: account.Credentials, Endpoint: c.gce.URL(), Rate: 10000, Burst: 1000,
 			})

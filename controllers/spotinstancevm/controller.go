@@ -146,7 +146,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
 		For(&spotv1alpha1.SpotInstanceVM{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfNode)).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfNamespace), builder.WithPredicates(
+			predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&spotv1alpha1.SpotInstanceJob{}, reconciling.ByNames(vmOfJob)).
 		Watches(&mlv1.TrainingJob{}, reconciling.ByNames(vmOfQueued), builder.WithPredicates(r.queuedChanged())).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(r.vmsOfPod))).

@@ -103,9 +103,11 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 	switch {
 	case err != nil:
 		return nil, err
-	case !mayAsk:
+	case !mayAsk && !o.mayHaveInstances():
 		r.inventories.Forget(key)
 		return nil, nil
+	case !mayAsk:
+		return r.inventories.Followed(key), nil
 	}
 	if o.secret != "" {
 		secret, err := r.credentials(ctx, types.NamespacedName{Namespace: o.vm.Namespace, Name: o.secret})

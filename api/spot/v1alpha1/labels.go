@@ -20,6 +20,10 @@ const (
 	SpotInstancesAllowed = "allowed"
 )
 
+// AnnotationOperatorIdentity is on a Namespace whose SpotInstanceVMs may use the operator's own identity: for what, as a JSON list of objects
+// with project, network (default: default) and serviceAccount (default: none). Only who may change Namespaces can set it.
+const AnnotationOperatorIdentity = "training.dcnlab.com/operator-identity"
+
 // TaintUnverified with effect NoSchedule is on a node that has joined, from its first moment, until the operator has seen that it is
 // the instance that it was made for.
 const TaintUnverified = "training.dcnlab.com/unverified"

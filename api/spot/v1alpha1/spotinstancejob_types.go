@@ -95,7 +95,8 @@ type SpotInstanceJobSpec struct {
 	SpotInstanceVMRef *SpotInstanceVMReference `json:"spotInstanceVMRef,omitempty"`
 
 	// gcpCredentialsSecretRef names the Secret whose key credentials.json holds the service account key with which
-	// instances are created and checkpointStorage is written. Default: the operator's own workload identity.
+	// instances are created and checkpointStorage is written. Default: the operator's own identity, where an annotation
+	// of the namespace allows this use of it.
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Google Cloud credentials",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	GCPCredentialsSecretRef *SecretReference `json:"gcpCredentialsSecretRef,omitempty"`
 }

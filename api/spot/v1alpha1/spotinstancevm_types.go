@@ -260,7 +260,7 @@ type GCP struct {
 
 	// credentialsSecretRef names the Secret whose key credentials.json holds the service account key with which the
 	// operator creates and deletes the instances. Default: the gcpCredentialsSecretRef of the job, else the operator's
-	// own workload identity.
+	// own identity, where an annotation of the namespace allows this use of it.
 	CredentialsSecretRef *SecretReference `json:"credentialsSecretRef,omitempty"`
 }
 
