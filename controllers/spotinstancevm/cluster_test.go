@@ -156,7 +156,7 @@ func (c *cluster) start(f *fuse) *manager {
 	uncached, err := client.New(mgr.GetConfig(), client.Options{Scheme: c.Scheme()})
 	require.NoError(c.t, err)
 	m.reconciler = &Reconciler{
-		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Secrets: uncached, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Metrics: metrics.NewSpotInstances(prometheus.NewRegistry()),
 		Pace: Pace{First: 30 * time.Millisecond, Most: time.Second, Bind: 500 * time.Millisecond},
 		Provide: func(ctx context.Context, account inventory.Account) (cloud.Provider, error) {

@@ -53,7 +53,9 @@ type Reconciler struct {
 	// Client reads from the cache and reads its own writes.
 	client.Client
 	// Direct reads from the API server.
-	Direct   client.Reader
+	Direct client.Reader
+	// Secrets writes Secrets. It must not be a client that reads its writes from a cache: that would become a cache of all Secrets.
+	Secrets  client.Writer
 	Clock    clock.WithTicker
 	Recorder events.EventRecorder
 	Metrics  *metrics.SpotInstances
@@ -100,7 +102,7 @@ type Options struct {
 // +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 

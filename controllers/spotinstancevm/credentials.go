@@ -3,15 +3,19 @@ package spotinstancevm
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
@@ -66,7 +70,9 @@ func secretIn(namespace string, ref *spotv1alpha1.SecretReference, field string)
 const secretAge = 30 * time.Second
 
 type readSecret struct {
-	content []byte
+	content    []byte
+	finalizers []string
+	// problem keeps new instances from being created. With content those that exist can be looked after.
 	problem problem
 }
 
@@ -87,8 +93,54 @@ func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedNam
 		known.problem = problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"Secret %s has no key %s: put the JSON key of a service account there", secret.Name, credentialsKey)}
 	default:
-		known.content = is.Data[credentialsKey]
+		known.content, known.finalizers = is.Data[credentialsKey], is.Finalizers
+		if is.DeletionTimestamp != nil {
+			known.problem = problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
+				"Secret %s with the credentials is being deleted: it stays until the instances are gone, and no more are created: create it again when it is gone, "+
+					"or name another one", secret.Name)}
+		}
 	}
 	r.secrets.Set(secret, known, secretAge)
 	return known, nil
+}
+
+// finalizerOf is the finalizer that keeps the Secret of a SpotInstanceVM.
+func finalizerOf(vm *spotv1alpha1.SpotInstanceVM) string {
+	return spotv1alpha1.FinalizerCredentials + vm.Name
+}
+
+// secretToKeep is the Secret without which the instances could not be deleted; empty when there are none, or they need none.
+func (p *planner) secretToKeep() string {
+	switch {
+	case !p.d.finalizer:
+		return ""
+	case !p.access.exists():
+		return p.secret
+	default: // another one cannot be used yet
+		return p.vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret]
+	}
+}
+
+// keepSecret has a Secret stay until it is released.
+func (r *Reconciler) keepSecret(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) error {
+	return r.patchFinalizers(ctx, vm, name, "finalizers")
+}
+
+// releaseSecret lets a Secret go. It is no error when it has gone.
+func (r *Reconciler) releaseSecret(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) error {
+	return client.IgnoreNotFound(r.patchFinalizers(ctx, vm, name, "$deleteFromPrimitiveList/finalizers"))
+}
+
+// patchFinalizers adds or removes one by a strategic merge, which leaves those of other SpotInstanceVMs alone.
+func (r *Reconciler) patchFinalizers(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name, directive string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{directive: []string{finalizerOf(vm)}}})
+	if err != nil {
+		return fmt.Errorf("write a patch: %w", err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: name}}
+	r.secrets.Delete(client.ObjectKeyFromObject(secret))
+	if err := r.Secrets.Patch(ctx, secret, client.RawPatch(types.StrategicMergePatchType, patch), child.FieldOwner); err != nil {
+		return fmt.Errorf("write the finalizer of Secret %s: %w", name, err)
+	}
+	return nil
 }

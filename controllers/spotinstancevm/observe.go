@@ -31,6 +31,8 @@ type observed struct {
 	forbidden problem
 	// secret with the credentials; empty for the operator's own identity.
 	secret string
+	// kept says that the Secret has the finalizer of the SpotInstanceVM.
+	kept bool
 	// access is what keeps the operator from using the provider at all; listing what the last list of a zone met, and
 	// shapeless why the machine type is not known.
 	access, listing, shapeless problem
@@ -115,8 +117,12 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 			return nil, err
 		}
 		account.Credentials, o.access = secret.content, secret.problem
+		o.kept = slices.Contains(secret.finalizers, finalizerOf(o.vm))
+		if o.access.exists() && len(account.Credentials) == 0 && o.mayHaveInstances() {
+			o.access.message += ", or delete the instances in project " + account.Project + " by hand and then remove the finalizer " + spotv1alpha1.FinalizerInstances
+		}
 	}
-	if !o.access.exists() {
+	if !o.access.exists() || len(account.Credentials) > 0 {
 		followed, err := r.inventories.Follow(ctx, key, account, o.zonesWithInstances())
 		if err == nil {
 			return followed, nil
@@ -126,7 +132,7 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 			message: "the credentials cannot be used: " + short(err) + ": put the JSON key of a service account under " + credentialsKey,
 		}
 	}
-	// The credentials from before do to look after the instances that there are: a Secret goes with its namespace before the SpotInstanceVM may.
+	// The credentials from before do to look after the instances that there are.
 	return r.inventories.Followed(key), nil
 }
 

@@ -49,7 +49,9 @@ type desired struct {
 	status spotv1alpha1.SpotInstanceVMStatus
 	// finalizer that the object must have before the status is written, or not have any more.
 	finalizer, release bool
-	actions            []action
+	// secret that must stay as long as the object has instances; empty for none.
+	secret  string
+	actions []action
 	// events to emit, and what to count, once the status is written.
 	events []reporting.Event
 	counts []func(*metrics.SpotInstances)
@@ -279,6 +281,7 @@ func (p *planner) finish() {
 		return cmp.Compare(a.Name, b.Name)
 	})
 	p.d.finalizer = len(s.ProvisionedInstances) > 0
+	p.d.secret = p.secretToKeep()
 	p.learn()
 	if p.isDeleting() {
 		p.release()

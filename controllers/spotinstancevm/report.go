@@ -14,22 +14,13 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// report writes what the plan intends before anything is asked of the provider: first the finalizer, so that the
-// SpotInstanceVM stays while it has instances, then the status, which names each of them. It returns the object as it is
-// then.
+// report writes what the plan intends before anything is asked of the provider: first the finalizers, so that the
+// SpotInstanceVM and the Secret of its credentials stay while it has instances, then the status, which names each of them. It returns the
+// object as it is then.
 func (r *Reconciler) report(ctx context.Context, o observed, d *desired) (*spotv1alpha1.SpotInstanceVM, error) {
-	vm := o.vm
-	if next := vm.DeepCopy(); d.finalizer && vm.DeletionTimestamp == nil {
-		added, newSecret := controllerutil.AddFinalizer(next, spotv1alpha1.FinalizerInstances), hasNewSecret(o)
-		if newSecret {
-			metav1.SetMetaDataAnnotation(&next.ObjectMeta, spotv1alpha1.AnnotationCredentialsSecret, o.secret)
-		}
-		if added || newSecret {
-			if err := r.Patch(ctx, next, lock(vm), child.FieldOwner); err != nil {
-				return nil, fmt.Errorf("write the finalizer: %w", err)
-			}
-			vm = next
-		}
+	vm, err := r.writeFinalizers(ctx, o, d)
+	if err != nil {
+		return nil, err
 	}
 	if d.release || equality.Semantic.DeepEqual(&o.vm.Status, &d.status) {
 		return vm, nil
@@ -46,9 +37,34 @@ func (r *Reconciler) report(ctx context.Context, o observed, d *desired) (*spotv
 	return next, nil
 }
 
-// hasNewSecret says whether the object must remember another Secret of a job.
-func hasNewSecret(o observed) bool {
-	return o.vm.Spec.GCP.CredentialsSecretRef == nil && o.secret != o.vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret] && !o.access.exists()
+// writeFinalizers has the SpotInstanceVM stay, and the Secret of its credentials. Which Secret has a finalizer is written on the
+// SpotInstanceVM before, so that it is removed when another one takes over.
+func (r *Reconciler) writeFinalizers(ctx context.Context, o observed, d *desired) (*spotv1alpha1.SpotInstanceVM, error) {
+	vm, before := o.vm, o.vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret]
+	if before != "" && before != d.secret {
+		if err := r.releaseSecret(ctx, vm, before); err != nil {
+			return nil, err
+		}
+	}
+	next, changed := vm.DeepCopy(), before != d.secret
+	if d.secret == "" {
+		delete(next.Annotations, spotv1alpha1.AnnotationCredentialsSecret)
+	} else {
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, spotv1alpha1.AnnotationCredentialsSecret, d.secret)
+	}
+	if d.finalizer && vm.DeletionTimestamp == nil {
+		changed = controllerutil.AddFinalizer(next, spotv1alpha1.FinalizerInstances) || changed
+	}
+	if changed {
+		if err := r.Patch(ctx, next, lock(vm), child.FieldOwner); err != nil {
+			return nil, fmt.Errorf("write the finalizer: %w", err)
+		}
+		vm = next
+	}
+	if d.secret == "" || o.kept || o.access.exists() {
+		return vm, nil
+	}
+	return vm, r.keepSecret(ctx, vm, d.secret)
 }
 
 // release lets a SpotInstanceVM go that has no more instances.

@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,4 +82,45 @@ func TestTheManagerMayMakeAndRevokeItsTokensAndNoOtherSecrets(t *testing.T) {
 	require.ErrorContains(t, manager.Create(ctx, foreign.DeepCopy()), "bootstrap tokens of its own")
 	create(t, foreign)
 	require.ErrorContains(t, manager.Delete(ctx, foreign), "bootstrap tokens of its own")
+}
+
+// The manager keeps Secrets with credentials by a finalizer. RBAC cannot limit it to that; the policy does.
+func TestTheManagerMayChangeNothingOfSecretsButItsFinalizers(t *testing.T) {
+	api := connect(t)
+	ctx := t.Context()
+	install(t, "policy.yaml")
+	const account = "system:serviceaccount:spot-training-operator-system:spot-training-operator-controller-manager"
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "patches-secrets"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"patch"}}},
+	}
+	create(t, role)
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: account}},
+	})
+	impersonated := server.Config(t)
+	impersonated.Impersonate.UserName = account
+	manager, err := client.New(impersonated, client.Options{Mapper: api.RESTMapper()})
+	require.NoError(t, err)
+	credentials := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "credentials", Finalizers: []string{"example.com/other"}}}
+	credentials.StringData = map[string]string{"credentials.json": "{}"}
+	create(t, credentials)
+	patch := func(how types.PatchType, text string) error {
+		return manager.Patch(ctx, credentials.DeepCopy(), client.RawPatch(how, []byte(text)))
+	}
+	require.Eventually(t, func() bool { // the policy and the role take a moment to be heard of
+		err := patch(types.MergePatchType, `{"stringData":{"credentials.json":"another"}}`)
+		return err != nil && strings.Contains(err.Error(), "nothing in Secrets but its own finalizers")
+	}, time.Minute, 100*time.Millisecond)
+
+	require.NoError(t, patch(types.StrategicMergePatchType, `{"metadata":{"finalizers":["training.dcnlab.com/instances-of-t4"]}}`))
+	require.NoError(t, patch(types.StrategicMergePatchType, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["training.dcnlab.com/instances-of-t4"]}}`))
+	for _, refused := range []string{
+		`{"metadata":{"finalizers":null}}`, `{"metadata":{"finalizers":["example.com/other","example.com/more"]}}`, `{"metadata":{"labels":{"a":"b"}}}`,
+		`{"metadata":{"annotations":{"a":"b"}}}`, `{"data":null}`,
+	} {
+		require.ErrorContains(t, patch(types.MergePatchType, refused), "nothing in Secrets but its own finalizers", refused)
+	}
+	require.NoError(t, api.Patch(ctx, credentials, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }

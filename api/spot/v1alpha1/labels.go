@@ -46,9 +46,13 @@ const (
 // the operator makes sure of that for the last time before it deletes the instance.
 const TaintIdle = "training.dcnlab.com/idle"
 
-// AnnotationCredentialsSecret is on a SpotInstanceVM whose instances were made with the credentials of a job: the name of
-// the Secret, with which they are deleted when the job is gone.
+// AnnotationCredentialsSecret is on a SpotInstanceVM that has instances: the name of the Secret with the credentials by which they are looked
+// after, and deleted also when the job is gone that names it.
 const AnnotationCredentialsSecret = "training.dcnlab.com/credentials-secret"
 
 // FinalizerInstances is on every SpotInstanceVM that may have instances: they are gone before it is.
 const FinalizerInstances = "training.dcnlab.com/instances"
+
+// FinalizerCredentials and the name of a SpotInstanceVM are a finalizer of the Secret with its credentials: the Secret stays while the
+// SpotInstanceVM has instances, since they cannot be deleted without it.
+const FinalizerCredentials = "training.dcnlab.com/instances-of-"

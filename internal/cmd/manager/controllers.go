@@ -181,7 +181,7 @@ func (s *setup) addSpotInstanceVMs(ctx context.Context) error {
 		return err
 	}
 	vms := &spotinstancevm.Reconciler{
-		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder,
+		Client: s.GetClient(), Direct: s.GetAPIReader(), Secrets: uncached, Clock: clock.RealClock{}, Recorder: s.recorder,
 		Metrics: metrics.NewSpotInstances(ctrlmetrics.Registry),
 		Provide: func(ctx context.Context, account inventory.Account) (cloud.Provider, error) {
 			return gcp.New(ctx, gcp.Options{

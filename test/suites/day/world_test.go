@@ -113,8 +113,10 @@ func (w *world) startManager() {
 	sim := simulated{Manager: mgr, world: w, queue: w.queue}
 	recorder := &events.FakeRecorder{} // without a channel it drops them
 	registry := prometheus.NewRegistry()
+	uncached, err := client.New(w.config, client.Options{Scheme: w.scheme})
+	require.NoError(w.t, err)
 	vms := &spotinstancevm.Reconciler{
-		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: w.clock, Recorder: recorder,
+		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Secrets: uncached, Clock: w.clock, Recorder: recorder,
 		Metrics: metrics.NewSpotInstances(registry), Joining: joining{},
 		Uses:   func([]string) (map[string]queueing.NodeUse, bool) { return nil, true },
 		Queued: func(*mlv1.TrainingJob) []*corev1.Pod { return nil },

@@ -1,0 +1,119 @@
+package spotinstancevm
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+)
+
+// secret is one as the API server has it; nil when it is gone.
+func (c *cluster) secret(name string) *corev1.Secret {
+	c.t.Helper()
+	secret := &corev1.Secret{}
+	err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(c.t, err)
+	return secret
+}
+
+// addSecret creates one with the credentials of the cloud.
+func (c *cluster) addSecret(name string) {
+	c.t.Helper()
+	require.NoError(c.t, c.Create(c.t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.namespace}, Data: map[string][]byte{credentialsKey: c.gce.CredentialsJSON()},
+	}))
+}
+
+func says(words string) func(*spotv1alpha1.SpotInstanceVM) bool {
+	return func(vm *spotv1alpha1.SpotInstanceVM) bool {
+		is := meta.FindStatusCondition(vm.Status.Conditions, reasons.ConditionCredentialsValid)
+		return is != nil && is.Status == metav1.ConditionFalse && strings.Contains(is.Message, words)
+	}
+}
+
+// As when a namespace is deleted: the Secret goes before the SpotInstanceVM, and no manager knows what was in it.
+func TestAPIInstancesAreDeletedThoughTheirSecretIsDeletedFirst(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	m := c.start(newFuse(0))
+	vm := c.vm("t4")
+	c.pod("t4", "bert", 0)
+	c.await(vm, "a ready instance", c.agree(1))
+	m.stop()
+	require.NoError(t, c.Delete(t.Context(), c.secret("gcp")))
+
+	m = c.start(newFuse(0))
+	c.pod("t4", "bert", 1)
+	c.await(vm, "the condition", says("Secret gcp with the credentials is being deleted: it stays until the instances are gone, and no more are created"))
+	m.stop()
+	require.NoError(t, c.Delete(t.Context(), vm))
+	c.start(newFuse(0))
+	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
+	assert.Empty(t, c.gce.Instances())
+	assert.Len(t, c.gce.History(), 1)
+	eventually(t, "the end of the Secret", func() bool { return c.secret("gcp") == nil })
+}
+
+func TestAPIASecretStaysWhileInstancesNeedIt(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.start(newFuse(0))
+	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) {
+		vm.Spec.IdleTimeout = &metav1.Duration{Duration: 700 * time.Millisecond}
+	})
+	pod := c.pod("t4", "bert", 0)
+	c.await(vm, "a ready instance", c.agree(1))
+	const finalizer = "training.dcnlab.com/instances-of-t4"
+	assert.Equal(t, []string{finalizer}, c.secret("gcp").Finalizers)
+
+	c.addSecret("next")
+	eventually(t, "the change", func() bool {
+		now := c.now(vm)
+		now.Spec.GCP.CredentialsSecretRef.Name = "next"
+		return c.Update(t.Context(), now) == nil
+	})
+	eventually(t, "the other one to stay instead", func() bool {
+		return len(c.secret("gcp").Finalizers) == 0 && len(c.secret("next").Finalizers) == 1
+	})
+
+	require.NoError(t, c.Delete(t.Context(), pod))
+	c.await(vm, "no instance", c.agree(0))
+	eventually(t, "none to be needed", func() bool { return len(c.secret("next").Finalizers) == 0 })
+	assert.NotContains(t, c.now(vm).Annotations, spotv1alpha1.AnnotationCredentialsSecret)
+}
+
+func TestAPIWithoutTheSecretTheConditionSaysHowToLetGo(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	m := c.start(newFuse(0))
+	vm := c.vm("t4")
+	c.pod("t4", "bert", 0)
+	c.await(vm, "a ready instance", c.agree(1))
+	m.stop()
+	secret := c.secret("gcp")
+	secret.Finalizers = nil // by force
+	require.NoError(t, c.Update(t.Context(), secret))
+	require.NoError(t, c.Delete(t.Context(), secret))
+
+	m = c.start(newFuse(0))
+	c.await(vm, "the condition", says("or delete the instances in project "+c.gce.Project()+" by hand and then remove the finalizer training.dcnlab.com/instances"))
+	m.stop()
+	c.addSecret("gcp")
+	require.NoError(t, c.Delete(t.Context(), vm))
+	c.start(newFuse(0))
+	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
+	assert.Empty(t, c.gce.Instances())
+}
