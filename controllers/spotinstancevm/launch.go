@@ -15,7 +15,7 @@ func (p *planner) launch(i *instance) {
 	case !r.isSent() && p.barred() != "":
 		// An earlier process may have sent it, so it is deleted like one that exists.
 		p.markForDeletion(i, p.barred())
-	case !r.isSent() && !i.used && p.shape != nil: // without it it is not known what fits
+	case !r.isSent() && !i.used && !i.hasWork() && p.shape != nil: // without it it is not known what fits
 		p.markForDeletion(i, "no pod needs it any more")
 	case !r.isSent():
 		p.ask(i)

@@ -87,6 +87,9 @@ func TestPlan(t *testing.T) {
 		"but not when no pod needs it any more": {
 			aScene(has("t4-x", planned)), outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"look t4-x"}},
 		},
+		"nor when the one that needs it is on its node, which an earlier process did not see": {
+			aScene(has("t4-x", planned, isNode(), runs("0"))), outline{Instances: []string{"t4-x a SPOT PLANNED"}, Acts: []string{"create t4-x"}},
+		},
 		"what the provider has under its name is ours": {
 			aScene(has("t4-x", deleting, remembers(memo{lookedAt: noon, looked: &cloud.Instance{Name: "t4-x", State: "RUNNING"}}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"delete t4-x"}},
