@@ -54,6 +54,7 @@ components() {
   fi
   echo job-user
   echo node-agent
+  echo node-binding
   echo node-join
   case ${WEBHOOK_CERTS:-self} in
   self) echo webhook-self ;;

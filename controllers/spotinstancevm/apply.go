@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -150,7 +149,7 @@ func (r *Reconciler) create(ctx context.Context, one step) error {
 
 func (r *Reconciler) remove(ctx context.Context, one step) error {
 	return r.ask(ctx, one, deletion, false, func() (cloud.Operation, error) {
-		return one.provider.Delete(ctx, one.entry.Zone, one.name, string(uuid.NewUUID()))
+		return deleteOwn(ctx, one.provider, one.entry.Zone, cmp.Or(one.entry.InstanceID, one.name), r.ownerOf(one.vm))
 	})
 }
 
@@ -252,7 +251,7 @@ func (r *Reconciler) look(ctx context.Context, one step) error {
 	found, err := one.provider.Get(ctx, one.entry.Zone, one.name)
 	switch {
 	case err == nil:
-		if owner, ok := inventory.OwnerOf(found.Labels); !ok || owner.UID != one.vm.UID || owner.Cluster != r.cluster {
+		if owner, ok := inventory.OwnerOf(found); !ok || owner != r.ownerOf(one.vm) {
 			found = nil
 		}
 	case cloud.ClassOf(err) == cloud.NotFound:
@@ -326,12 +325,16 @@ func (r *Reconciler) revoke(ctx context.Context, one step) error {
 
 // markNode leaves a notice on the node of an instance that the provider stopped.
 func (r *Reconciler) markNode(ctx context.Context, one step) error {
+	node, err := r.nodeOf(ctx, one)
+	if node == nil {
+		return err
+	}
 	i := instance{ProvisionedInstance: *one.entry}
 	return client.IgnoreNotFound(nodenotice.Mark(ctx, r.Client, one.name, noticeOf(&i, r.Clock.Now())))
 }
 
 func (r *Reconciler) labelNode(ctx context.Context, one step) error {
-	return r.changeNode(ctx, one.name, func(node *corev1.Node) {
+	return r.changeNode(ctx, one, func(node *corev1.Node) {
 		for key, value := range labelsOfNode(one.vm) {
 			metav1.SetMetaDataLabel(&node.ObjectMeta, key, value)
 		}
@@ -344,7 +347,7 @@ func (r *Reconciler) labelNode(ctx context.Context, one step) error {
 
 // taintNode keeps pods off an idle node, or lets them onto it again.
 func (r *Reconciler) taintNode(ctx context.Context, one step) error {
-	return r.changeNode(ctx, one.name, func(node *corev1.Node) {
+	return r.changeNode(ctx, one, func(node *corev1.Node) {
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotv1alpha1.TaintIdle })
 		if one.kind == actTaint {
 			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
@@ -354,9 +357,9 @@ func (r *Reconciler) taintNode(ctx context.Context, one step) error {
 	})
 }
 
-// changeNode patches a node as it is in the cache. Taints are a list that is written as a whole: hence the lock.
-func (r *Reconciler) changeNode(ctx context.Context, name string, edit func(*corev1.Node)) error {
-	node, err := reconciling.Get[corev1.Node](ctx, r, "", name)
+// changeNode patches the node of an instance as it is in the cache. Taints are a list that is written as a whole: hence the lock.
+func (r *Reconciler) changeNode(ctx context.Context, one step, edit func(*corev1.Node)) error {
+	node, err := r.nodeOf(ctx, one)
 	if node == nil {
 		return err
 	}
@@ -368,7 +371,7 @@ func (r *Reconciler) changeNode(ctx context.Context, name string, edit func(*cor
 
 // dropNode deletes the Node of an instance that is gone: with it go the pods that were on it.
 func (r *Reconciler) dropNode(ctx context.Context, one step) error {
-	node, err := reconciling.Get[corev1.Node](ctx, r, "", one.name)
+	node, err := r.nodeOf(ctx, one)
 	if node == nil {
 		return err
 	}

@@ -50,9 +50,10 @@ type cluster struct {
 	config    *rest.Config
 	namespace string
 	gce       *fakegce.Server
-	running   *manager     // the last that was started
-	mute      bool         // machines do not become nodes
-	own       atomic.Int32 // how often the operator's own identity was used
+	other     *fakegce.Server // has another project; nil when the test needs none
+	running   *manager        // the last that was started
+	mute      bool            // machines do not become nodes
+	own       atomic.Int32    // how often the operator's own identity was used
 }
 
 // alive says whether the last manager that was started has not crashed.
@@ -101,7 +102,10 @@ func (c *cluster) boot(i fakegce.Instance) {
 	if c.mute {
 		return
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: i.Name, Labels: map[string]string{"test": c.namespace}}}
+	owner, _ := inventory.OwnerOf(&cloud.Instance{Name: i.Name, Labels: i.Labels})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: i.Name, Labels: map[string]string{
+		"test": c.namespace, spotv1alpha1.LabelSpotInstanceVM: owner.VM.Name, spotv1alpha1.LabelSpotInstanceVMNamespace: owner.VM.Namespace,
+	}}}
 	ctx := context.Background()
 	if err := c.Create(ctx, node); err != nil {
 		return
@@ -122,7 +126,10 @@ func (c *cluster) boot(i fakegce.Instance) {
 }
 
 // fakeInstance is what the provider would say of an instance that a test makes up.
-func fakeInstance(name string) fakegce.Instance { return fakegce.Instance{Name: name} }
+func fakeInstance(vm *spotv1alpha1.SpotInstanceVM, name string) fakegce.Instance {
+	owner := inventory.Owner{Cluster: "this", VM: client.ObjectKeyFromObject(vm), UID: vm.UID}
+	return fakegce.Instance{Name: name, Labels: owner.Labels()}
+}
 
 // die plays the node lifecycle controller when a machine is off.
 func (c *cluster) die(i fakegce.Instance) {
@@ -160,12 +167,16 @@ func (c *cluster) start(f *fuse) *manager {
 		Recorder: mgr.GetEventRecorder("spot-training-operator"), Metrics: metrics.NewSpotInstances(prometheus.NewRegistry()),
 		Pace: Pace{First: 30 * time.Millisecond, Most: time.Second, Bind: 500 * time.Millisecond},
 		Provide: func(ctx context.Context, account inventory.Account) (cloud.Provider, error) {
+			gce := c.gce
+			if account.Project != gce.Project() {
+				gce = c.other
+			}
 			if len(account.Credentials) == 0 {
 				c.own.Add(1)
-				account.Credentials = c.gce.CredentialsJSON()
+				account.Credentials = gce.CredentialsJSON()
 			}
 			provider, err := gcp.New(ctx, gcp.Options{
-				Project: account.Project, Credentials: account.Credentials, Endpoint: c.gce.URL(), Rate: 10000, Burst: 1000,
+				Project: account.Project, Credentials: account.Credentials, Endpoint: gce.URL(), Rate: 10000, Burst: 1000,
 			})
 			if err != nil {
 				return nil, err

@@ -100,6 +100,9 @@ func (p *planner) becomeReady(i *instance) {
 func (p *planner) tooLate(i *instance) {
 	what := "no node named " + i.Name + " joined"
 	switch {
+	case i.node == nil && p.nodes[i.Name] != nil:
+		what = fmt.Sprintf("the Node of this name does not have the labels %s and %s of the instance, so that it is another machine's",
+			spotv1alpha1.LabelSpotInstanceVM, spotv1alpha1.LabelSpotInstanceVMNamespace)
 	case i.node != nil && i.ReadyTime != nil:
 		what = "its node left"
 	case i.node != nil:

@@ -96,7 +96,7 @@ func explained(err error) error {
 func (k *KubeadmJoining) Login(
 	ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, instance spotv1alpha1.ProvisionedInstance, provider cloud.Provider,
 ) error {
-	hostKeys, err := provider.HostKeys(ctx, instance.Zone, instance.Name)
+	hostKeys, err := provider.HostKeys(ctx, instance.Zone, cmp.Or(instance.InstanceID, instance.Name))
 	if err != nil {
 		return fmt.Errorf("read the host keys of instance %s: %w", instance.Name, err)
 	}

@@ -188,7 +188,7 @@ func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory)
 	type place struct{ zone, name string }
 	found := map[place]inventory.Found{}
 	for _, one := range r.inventories.Of(key) {
-		if one.Owner.UID == o.vm.UID {
+		if one.Owner.UID == o.vm.UID && one.In.Project() == o.vm.Spec.GCP.Project {
 			found[place{one.Zone, one.Name}] = one
 		}
 	}
@@ -296,7 +296,7 @@ func (r *Reconciler) observePodsOn(ctx context.Context, o *observed, node *corev
 	return nil
 }
 
-// attach completes an instance by its node, the pods there and what is remembered of it.
+// attach completes an instance by what is remembered of it, its node and the pods there.
 func (o *observed) attach(i *instance) *instance {
 	if known := o.memo.instances[i.Name]; known != nil {
 		i.memo = *known
@@ -304,10 +304,11 @@ func (o *observed) attach(i *instance) *instance {
 	if i.memo.lookedAt.After(i.asOf) {
 		i.seen, i.asOf, i.looked = i.memo.looked, i.memo.lookedAt, true
 	}
-	i.node = o.nodes[i.Name]
-	if i.node != nil {
-		i.notice, i.noticed = nodenotice.FromNode(i.node, o.now)
+	if node := o.nodes[i.Name]; node == nil || !isNodeOf(node, o.vm, &i.ProvisionedInstance) {
+		return i
 	}
+	i.node = o.nodes[i.Name]
+	i.notice, i.noticed = nodenotice.FromNode(i.node, o.now)
 	i.use = o.uses[i.Name]
 	i.pods, i.rechecked = o.podsOn[i.Name], o.rechecked[i.Name]
 	return i

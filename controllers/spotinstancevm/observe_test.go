@@ -65,7 +65,7 @@ func TestAPIAPodThatIsBoundWhileItIsObservedIsNotCountedTwice(t *testing.T) {
 		vm.Status.ProvisionedInstances = append(vm.Status.ProvisionedInstances, spotv1alpha1.ProvisionedInstance{
 			Name: name, Zone: zoneA, State: spotv1alpha1.InstanceRunning, CreationTime: &now, ReadyTime: &now,
 		})
-		c.boot(fakeInstance(name))
+		c.boot(fakeInstance(vm, name))
 	}
 	first := c.pod("t4", "bert", 0)
 	c.pod("t4", "bert", 1)

@@ -111,6 +111,9 @@ func isNode(edits ...func(*corev1.Node)) func(*scene, *instance) {
 	return func(s *scene, i *instance) { s.nodes[i.Name] = aNode(i.Name, edits...) }
 }
 
+// ofAnotherMachine: it has the name of an instance, and registered without its labels.
+func ofAnotherMachine(node *corev1.Node) { node.Labels = nil }
+
 // isReady has its node be ready for that long.
 func isReady(ago time.Duration) func(*scene, *instance) {
 	return func(s *scene, i *instance) {

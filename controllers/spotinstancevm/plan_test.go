@@ -144,8 +144,9 @@ func TestPlan(t *testing.T) {
 			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.AlreadyExists), lookedAt: noon.Add(time.Second)}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
 		},
-		"a node gets its labels and is ready": {
-			aScene(waiting("0"), has("t4-x", running, isNode(func(n *corev1.Node) { n.Labels = nil }), remembers(memo{revoked: true}))),
+		"a node gets its price and is ready": {
+			aScene(waiting("0"), func(s *scene) { s.vm.Spec.Prices = []spotv1alpha1.Price{{PerHour: "0.4"}} },
+				has("t4-x", running, isNode(), remembers(memo{revoked: true}))),
 			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"label t4-x"}},
 		},
 		"a node that has joined is opened to pods": {
@@ -179,6 +180,24 @@ func TestPlan(t *testing.T) {
 		"nor in the next zone": {
 			aScene(waiting("0"), notAllowed, exhaust("a", spot, cloud.Stockout), has("t4-x", planned, remembers(memo{create: failed(cloud.Stockout)}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
+		},
+		"the Node of another machine that has the instance's name is not its node": {
+			aScene(waiting("0"), has("t4-x", running, isNode(ofAnotherMachine))), outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
+		"nor one in another project": {
+			aScene(waiting("0"), has("t4-x", running, isNode(func(n *corev1.Node) { n.Spec.ProviderID = "gce://another/a/t4-x" }))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}},
+		},
+		"its own is": {
+			aScene(waiting("0"), has("t4-x", running, isNode(func(n *corev1.Node) { n.Spec.ProviderID = "gce://project/a/t4-x" }))),
+			outline{Instances: []string{"t4-x a SPOT RUNNING"}, Acts: []string{"revoke t4-x"}},
+		},
+		"that Node is not marked when the instance stops": {
+			aScene(has("t4-x", running, isReady(time.Hour), isNode(ofAnotherMachine), exists("TERMINATED"), remembers(memo{revoked: true}))),
+			outline{Instances: []string{"t4-x a SPOT TERMINATED"}, Acts: []string{"why t4-x"}},
+		},
+		"nor deleted with it": {
+			aScene(has("t4-x", deleting, unlisted, isNode(ofAnotherMachine), remembers(memo{remove: done(), revoked: true}))), outline{},
 		},
 		"an instance that does not join in time": {
 			aScene(waiting("0"), has("t4-x", running, func(_ *scene, i *instance) { i.CreationTime.Time = noon.Add(-time.Hour) })),

@@ -6,12 +6,10 @@ import (
 	"maps"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
-	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 )
 
 // specOf is the wish for the instance of an entry. It depends on nothing but the spec and the entry, so that a request
@@ -20,13 +18,12 @@ func (r *Reconciler) specOf(
 	vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.ProvisionedInstance, metadata map[string]string,
 ) cloud.InstanceSpec {
 	gcp := &vm.Spec.GCP
-	owner := inventory.Owner{Cluster: r.cluster, VM: client.ObjectKeyFromObject(vm), UID: vm.UID}
 	spec := cloud.InstanceSpec{
 		Name: entry.Name, Zone: entry.Zone, RequestID: entry.RequestID, MachineType: gcp.MachineType,
 		Spot:  entry.ProvisioningModel != spotv1alpha1.ProvisioningStandard,
 		Image: vm.Spec.VMImage, DiskGB: int64(cmp.Or(gcp.DiskSizeGB, 100)), DiskType: cmp.Or(gcp.DiskType, "pd-standard"),
 		Network: gcp.Network, Subnetwork: gcp.Subnetwork, NetworkTags: gcp.NetworkTags, ServiceAccount: gcp.ServiceAccount,
-		Labels: owner.Labels(), Metadata: maps.Clone(metadata),
+		Labels: r.ownerOf(vm).Labels(), Metadata: maps.Clone(metadata),
 	}
 	if gpu := vm.Spec.GPU; gpu != nil {
 		spec.GPUType, spec.GPUs = gpu.Type, gpu.Count

@@ -14,6 +14,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 )
 
 // answers is a provider that answers each request with the next of a list, after three seconds.
@@ -21,7 +22,12 @@ type answers struct {
 	cloud.Provider
 
 	clock *clocktesting.FakeClock
+	owner inventory.Owner
 	list  []error
+}
+
+func (a *answers) Get(_ context.Context, zone, name string) (*cloud.Instance, error) {
+	return &cloud.Instance{Name: name, Zone: zone, ID: "42", Labels: a.owner.Labels()}, nil
 }
 
 func (a *answers) next() (cloud.Operation, error) {
@@ -93,10 +99,10 @@ func TestTheLogNamesEachCallThatSpendsOrSavesMoneyOnce(t *testing.T) {
 				lines = append(lines, strings.TrimPrefix(line, `"level"=0 "msg"=`))
 			}, funcr.Options{}))
 			now := clocktesting.NewFakeClock(noon)
-			r := &Reconciler{Clock: now, Pace: defaultPace, Joining: noMetadata{}}
+			r := &Reconciler{Clock: now, Pace: defaultPace, Joining: noMetadata{}, cluster: "this"}
 			s := aScene()
 			entry := &spotv1alpha1.ProvisionedInstance{Name: "t4-x", Zone: "a", AssignedJob: "SpotInstanceJob/bert", Message: "no pod of a job was on it"}
-			provider := &answers{clock: now, list: test.answers}
+			provider := &answers{clock: now, owner: r.ownerOf(s.vm), list: test.answers}
 			for _, kind := range test.calls {
 				_, err := r.do(ctx, step{action: action{kind, "t4-x"}, vm: s.vm, entry: entry, machineType: s.machineTypeOf("t4-x"), provider: provider})
 				require.NoError(t, err)

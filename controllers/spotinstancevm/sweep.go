@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
@@ -36,13 +35,12 @@ func (r *Reconciler) sweep(ctx context.Context, vm types.NamespacedName, uid typ
 	}
 	var failures []error
 	for _, one := range found {
-		place := one.Zone + "/" + one.Name
-		if _, deleted := r.orphans.Get(place); deleted || one.State == "STOPPING" || exists != nil && one.Owner.UID == exists.UID {
+		if _, deleted := r.orphans.Get(one.ID); deleted || one.State == "STOPPING" || exists != nil && one.Owner.UID == exists.UID {
 			continue
 		}
-		r.orphans.Set(place, true, sweepAgain)
+		r.orphans.Set(one.ID, true, sweepAgain)
 		began := r.Clock.Now()
-		_, err := one.In.Provider().Delete(ctx, one.Zone, one.Name, string(uuid.NewUUID()))
+		_, err := deleteOwn(ctx, one.In.Provider(), one.Zone, one.ID, one.Owner)
 		r.logCall(ctx, step{action: action{actDelete, one.Name}, entry: entryOfFound(one), machineType: one.MachineType},
 			"delete", "its SpotInstanceVM (UID "+string(one.Owner.UID)+") does not exist", request{}, began, err)
 		if err != nil && cloud.ClassOf(err) != cloud.NotFound {

@@ -17,11 +17,12 @@ type Provider interface {
 	// An instance of that name that was there before is an Error of class AlreadyExists.
 	Create(ctx context.Context, instance InstanceSpec) (Operation, error)
 
-	// Delete asks for the end of an instance. An instance that does not exist is an Error of class NotFound.
-	Delete(ctx context.Context, zone, name, requestID string) (Operation, error)
+	// Delete asks for the end of an instance, by its name or its ID. By the ID, no other machine that has its name by now is deleted. An
+	// instance that does not exist is an Error of class NotFound.
+	Delete(ctx context.Context, zone, instance, requestID string) (Operation, error)
 
-	// Get reads one instance. It is for rare questions, such as after a lost answer; for the rest there is List.
-	Get(ctx context.Context, zone, name string) (*Instance, error)
+	// Get reads one instance, by its name or its ID. It is for rare questions, such as after a lost answer; for the rest there is List.
+	Get(ctx context.Context, zone, instance string) (*Instance, error)
 
 	// List reads the instances of a zone that have all of the labels, with one call for each page of results.
 	List(ctx context.Context, zone string, labels map[string]string) ([]Instance, error)
@@ -32,9 +33,9 @@ type Provider interface {
 	// Preemptions reads which instances of a zone the provider took back since a time.
 	Preemptions(ctx context.Context, zone string, since time.Time) ([]Preemption, error)
 
-	// HostKeys reads the SSH host keys that an instance has published, one line of the authorized_keys form for each;
-	// none when it has published none yet.
-	HostKeys(ctx context.Context, zone, name string) ([]string, error)
+	// HostKeys reads the SSH host keys that an instance, named by its name or its ID, has published, one line of the authorized_keys form
+	// for each; none when it has published none yet.
+	HostKeys(ctx context.Context, zone, instance string) ([]string, error)
 
 	// Shape reads what a machine type offers to pods.
 	Shape(ctx context.Context, zone, machineType string) (Shape, error)

@@ -31,20 +31,20 @@ func (p *Provider) Create(ctx context.Context, spec cloud.InstanceSpec) (cloud.O
 }
 
 // Delete asks for the end of an instance.
-func (p *Provider) Delete(ctx context.Context, zone, name, requestID string) (cloud.Operation, error) {
-	op, err := ask(ctx, p, aboutInstance, p.service.Instances.Delete(p.project, zone, name).
+func (p *Provider) Delete(ctx context.Context, zone, instance, requestID string) (cloud.Operation, error) {
+	op, err := ask(ctx, p, aboutInstance, p.service.Instances.Delete(p.project, zone, instance).
 		RequestId(requestID).Fields(operationFields).Context(ctx).Do)
 	return operationOf(zone, op), err
 }
 
 // Get reads one instance.
-func (p *Provider) Get(ctx context.Context, zone, name string) (*cloud.Instance, error) {
-	found, err := ask(ctx, p, aboutInstance, p.service.Instances.Get(p.project, zone, name).Fields(instanceFields).Context(ctx).Do)
+func (p *Provider) Get(ctx context.Context, zone, instance string) (*cloud.Instance, error) {
+	found, err := ask(ctx, p, aboutInstance, p.service.Instances.Get(p.project, zone, instance).Fields(instanceFields).Context(ctx).Do)
 	if err != nil {
 		return nil, err
 	}
-	instance := instanceOf(zone, found)
-	return &instance, nil
+	is := instanceOf(zone, found)
+	return &is, nil
 }
 
 // List reads the instances of a zone that have all of the labels.
@@ -114,8 +114,8 @@ func (p *Provider) Preemptions(ctx context.Context, zone string, since time.Time
 }
 
 // HostKeys reads the SSH host keys that an instance has published.
-func (p *Provider) HostKeys(ctx context.Context, zone, name string) ([]string, error) {
-	found, err := ask(ctx, p, aboutInstance, p.service.Instances.GetGuestAttributes(p.project, zone, name).
+func (p *Provider) HostKeys(ctx context.Context, zone, instance string) ([]string, error) {
+	found, err := ask(ctx, p, aboutInstance, p.service.Instances.GetGuestAttributes(p.project, zone, instance).
 		QueryPath("hostkeys/").Fields("queryValue").Context(ctx).Do)
 	if hasNoGuestAttributes(err) {
 		return nil, nil

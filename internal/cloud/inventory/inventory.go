@@ -219,7 +219,8 @@ type Found struct {
 	AsOf time.Time
 }
 
-// Of are the instances whose labels name the SpotInstanceVM, in all accounts and whatever its UID. Accounts of one project see the same
+// Of are the instances whose labels name the SpotInstanceVM, in all accounts and whatever its UID. Who has a project of their own can put
+// these labels on an instance there: only those in the project of the SpotInstanceVM are its own. Accounts of one project see the same
 // instances: of each zone the newest list counts, so that credentials which were replaced do not hold on to what they saw last.
 func (s *Inventories) Of(vm types.NamespacedName) []Found {
 	s.mu.Lock()
@@ -237,7 +238,7 @@ func (s *Inventories) Of(vm types.NamespacedName) []Found {
 	var all []Found
 	for _, z := range newest {
 		for _, instance := range z.byVM[vm] {
-			owner, _ := OwnerOf(instance.Labels)
+			owner, _ := OwnerOf(&instance)
 			all = append(all, Found{Instance: instance, Owner: owner, In: z.account, AsOf: z.began})
 		}
 	}

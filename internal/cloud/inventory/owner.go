@@ -1,7 +1,11 @@
 package inventory
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
 )
 
 // Labels of instances. Providers take only lower case letters, digits, '-' and '_' in them.
@@ -30,11 +34,14 @@ func (o Owner) Labels() map[string]string {
 	}
 }
 
-// OwnerOf reads the owner from the labels of an instance; false when they name none.
-func OwnerOf(labels map[string]string) (Owner, bool) {
+// OwnerOf reads the owner from the labels of an instance; false when they name none, or one that gives its instances other names: labels
+// can be copied to a machine that is already there, its name cannot be changed.
+func OwnerOf(instance *cloud.Instance) (Owner, bool) {
+	labels := instance.Labels
 	owner := Owner{
 		Cluster: labels[labelCluster], UID: types.UID(labels[labelVMUID]),
 		VM: types.NamespacedName{Namespace: labels[labelNamespace], Name: labels[labelVM]},
 	}
-	return owner, owner.Cluster != "" && owner.UID != "" && owner.VM.Name != "" && owner.VM.Namespace != ""
+	isComplete := owner.Cluster != "" && owner.UID != "" && owner.VM.Name != "" && owner.VM.Namespace != ""
+	return owner, isComplete && strings.HasPrefix(instance.Name, owner.VM.Name+"-")
 }

@@ -21,6 +21,9 @@ type Inventory struct {
 // Provider of the account.
 func (i *Inventory) Provider() cloud.Provider { return i.provider }
 
+// Project of the account.
+func (i *Inventory) Project() string { return i.project }
+
 // Snapshot is what a zone's last list said of one SpotInstanceVM.
 type Snapshot struct {
 	// Began is when the last list that succeeded was asked for; zero when none has yet. What was created before is in it,
@@ -118,7 +121,7 @@ func (z *zone) take(began time.Time, found []cloud.Instance, err error, cluster 
 	}
 	byVM := map[types.NamespacedName][]cloud.Instance{}
 	for _, instance := range found {
-		if owner, ok := OwnerOf(instance.Labels); ok && owner.Cluster == cluster {
+		if owner, ok := OwnerOf(&instance); ok && owner.Cluster == cluster {
 			byVM[owner.VM] = append(byVM[owner.VM], instance)
 		}
 	}

@@ -78,6 +78,17 @@ func (s *Server) byName(name string) *instance {
 	return nil
 }
 
+// nameOf is the name of the instance that a request names by its name or its ID.
+func (s *Server) nameOf(zone, instance string) string {
+	defer s.enter()()
+	for at, one := range s.instances {
+		if at.zone == zone && one.id() == instance {
+			return at.name
+		}
+	}
+	return instance
+}
+
 // notFound is for what a request names of a collection.
 func (s *Server) notFound(c *call, collection string) *refusal {
 	return refuse(http.StatusNotFound, "notFound", "The resource 'projects/%s/zones/%s/%s/%s' was not found",

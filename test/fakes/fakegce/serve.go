@@ -57,7 +57,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, method *discovery
 	}
 	c := &call{
 		method: method, query: r.URL.Query(), body: body, zone: r.PathValue("zone"),
-		name: cmp.Or(r.PathValue("instance"), r.PathValue("operation"), r.PathValue("machineType")),
+		name: cmp.Or(s.nameOf(r.PathValue("zone"), r.PathValue("instance")), r.PathValue("operation"), r.PathValue("machineType")),
 	}
 	request := Request{
 		Time: s.clock.Now(), Method: method.Id, Zone: c.zone, Name: c.name, RequestID: c.query.Get("requestId"), Status: http.StatusOK,

@@ -18,7 +18,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
 )
@@ -172,7 +175,10 @@ func (c *cluster) boot(i fakegce.Instance) {
 	if c.machine(i.Name).dead {
 		return
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: i.Name, Labels: map[string]string{corev1.LabelHostname: i.Name}}}
+	owner, _ := inventory.OwnerOf(&cloud.Instance{Name: i.Name, Labels: i.Labels})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: i.Name, Labels: map[string]string{
+		corev1.LabelHostname: i.Name, spotv1alpha1.LabelSpotInstanceVM: owner.VM.Name, spotv1alpha1.LabelSpotInstanceVMNamespace: owner.VM.Namespace,
+	}}}
 	if !c.try(c.client.Create(context.Background(), node, writer)) {
 		return
 	}

@@ -58,7 +58,12 @@ func fromKustomize(t *testing.T) *installation {
 	t.Helper()
 	text, err := run(t, filepath.Join(assets, "kubectl"), "kustomize", root+"/config/default")
 	require.NoError(t, err)
-	i := &installation{namespace: defaultNamespace}
+	return fromManifests(t, defaultNamespace, text)
+}
+
+func fromManifests(t *testing.T, namespace, text string) *installation {
+	t.Helper()
+	i := &installation{namespace: namespace}
 	for _, object := range decode(t, text) {
 		if object.GetKind() == "Deployment" {
 			var deployment appsv1.Deployment

@@ -30,7 +30,9 @@ import (
 
 // spotInstances has an instance created for a pod, taken back by its provider, and another one deleted for lack of work.
 func spotInstances(w *world) {
-	vm := w.spotVM("spot")
+	vm := w.spotVM("spot", func(vm *spotv1alpha1.SpotInstanceVM) {
+		vm.Spec.Prices = []spotv1alpha1.Price{{PerHour: "0.4"}} // which the manager writes onto nodes
+	})
 	pod := w.unschedulable("lost", vm.Name)
 	first := w.becomesNode(vm)
 	w.awaitVM(vm, "one ready instance", func(s *spotv1alpha1.SpotInstanceVMStatus) bool { return s.ReadyInstances == 1 })
@@ -203,7 +205,9 @@ func (w *world) unschedulable(name, vm string) *corev1.Pod {
 // becomesNode waits for an instance of the SpotInstanceVM that runs, and plays its kubelet.
 func (w *world) becomesNode(vm *spotv1alpha1.SpotInstanceVM) string {
 	w.t.Helper()
-	node := &corev1.Node{}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+		spotv1alpha1.LabelSpotInstanceVM: vm.Name, spotv1alpha1.LabelSpotInstanceVMNamespace: vm.Namespace,
+	}}}
 	w.await("an instance", func(context.Context) (bool, error) {
 		for _, i := range w.compute.Instances() {
 			if i.Labels["spot-training-vm-uid"] == string(vm.UID) && i.State == "RUNNING" {
