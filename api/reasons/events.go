@@ -71,6 +71,9 @@ const (
 	// EventInstanceDeleting: an instance is being deleted.
 	EventInstanceDeleting = "InstanceDeleting"
 
+	// EventNodeAgentUnguarded: no policy limits the node agent to its own Node, so that it does not run.
+	EventNodeAgentUnguarded = "NodeAgentUnguarded"
+
 	// EventScheduled: an AIJob has resources reserved for all its pods.
 	EventScheduled = "Scheduled"
 	// EventStarted: a run of a workflow has started.

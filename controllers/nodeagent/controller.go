@@ -1,5 +1,5 @@
 // Package nodeagent puts the node agent on spot nodes: a DaemonSet in the operator's own namespace, which is there as long
-// as the cluster has a SpotInstanceVM or a spot node, and else is not.
+// as the cluster has a SpotInstanceVM or a spot node, and an admission policy that limits the agent to its own Node; else it is not.
 package nodeagent
 
 import (
@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -37,7 +38,8 @@ type Reconciler struct {
 	// Client reads from the cache.
 	client.Client
 	// Direct reads from the API server.
-	Direct client.Reader
+	Direct   client.Reader
+	Recorder events.EventRecorder
 	// Settings of the agent.
 	Settings Settings
 
@@ -100,7 +102,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.apply(ctx, plan(o, r.Settings))
+	if err := r.apply(ctx, o, plan(o, r.Settings)); err != nil || !o.isWanted() {
+		return ctrl.Result{}, err
+	}
+	if o.unguarded {
+		r.tellUnguarded(ctx, o.manager)
+	}
+	return ctrl.Result{RequeueAfter: guardInterval}, nil
 }
 
 // observe reads what decides about the DaemonSet. The manager's Deployment is read only when there is something to write.
@@ -124,15 +132,23 @@ func (r *Reconciler) observe(ctx context.Context) (o observed, err error) {
 		return o, err
 	}
 	// There is none when the operator runs outside of the cluster; then nothing removes the DaemonSet with it.
-	o.manager, err = reconciling.Get[appsv1.Deployment](ctx, r.Direct, r.Settings.Namespace, ManagerName)
+	if o.manager, err = reconciling.Get[appsv1.Deployment](ctx, r.Direct, r.Settings.Namespace, ManagerName); err != nil {
+		return o, err
+	}
+	guarded, err := isGuarded(ctx, r.Direct)
+	o.unguarded = !guarded
 	return o, err
 }
 
-func (r *Reconciler) apply(ctx context.Context, d desired) error {
+func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
 	writer := child.Writer{Client: r.Client, Direct: r.Direct}
 	switch {
 	case d.remove != nil:
-		logger := log.FromContext(ctx).WithValues("reason", "the cluster has neither a SpotInstanceVM nor a spot node")
+		reason := "the cluster has neither a SpotInstanceVM nor a spot node"
+		if o.isWanted() {
+			reason = "no admission policy limits the node agent to its own Node"
+		}
+		logger := log.FromContext(ctx).WithValues("reason", reason)
 		return writer.Delete(log.IntoContext(ctx, logger), d.remove)
 	case d.set != nil:
 		critical, err := r.mayBeCritical(ctx, d.set)

@@ -2,22 +2,28 @@ package nodeagent
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 	"github.com/dcnlab/spot-training-operator/test/harness/managers"
 )
 
@@ -38,7 +44,24 @@ func newWorld(t *testing.T, labels map[string]string) *world {
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "operator-", Labels: labels}}
 	require.NoError(t, c.Create(t.Context(), namespace))
-	return &world{c, t, namespace.Name}
+	w := &world{c, t, namespace.Name}
+	for _, object := range guard(t) {
+		w.create(object)
+	}
+	return w
+}
+
+// guard are the objects that limit the agent to its own Node.
+func guard(t *testing.T) []client.Object {
+	t.Helper()
+	file, err := os.Open(filepath.Join(apiserver.Root(), "config", "node-agent", "policy.yaml"))
+	require.NoError(t, err)
+	defer file.Close()
+	policy, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
+	require.NoError(t, documents.Decode(policy))
+	require.NoError(t, documents.Decode(binding))
+	return []client.Object{policy, binding}
 }
 
 // create an object that is deleted after the test.
@@ -61,7 +84,10 @@ func (w *world) vm() *spotv1alpha1.SpotInstanceVM {
 func (w *world) start(image string) (stop func()) {
 	w.t.Helper()
 	mgr := managers.New(w.t, api.Config(w.t), scheme, cache.Options{ByObject: CachedObjects(w.namespace)})
-	r := &Reconciler{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Settings: Settings{Namespace: w.namespace, Image: image}}
+	r := &Reconciler{
+		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("spot-training-operator"),
+		Settings: Settings{Namespace: w.namespace, Image: image},
+	}
 	require.NoError(w.t, r.SetupWithManager(mgr))
 	return mgr.Run()
 }
@@ -148,6 +174,59 @@ func TestTheAgentFollowsTheManager(t *testing.T) {
 
 	require.NoError(t, w.Delete(t.Context(), second))
 	w.set("what was deleted is created again", func(set *appsv1.DaemonSet) bool { return set.UID != first.UID })
+}
+
+func TestThereIsNoAgentWhereNothingLimitsItToItsNode(t *testing.T) {
+	const warning = "Warning NodeAgentUnguarded no node agent runs on spot nodes: the ValidatingAdmissionPolicy spot-training-operator-node-agent"
+	for name, lift := range map[string]func(*world){
+		"without the policy":  func(w *world) { require.NoError(t, w.Delete(t.Context(), guard(t)[0])) },
+		"without its binding": func(w *world) { require.NoError(t, w.Delete(t.Context(), guard(t)[1])) },
+		"it only warns": func(w *world) {
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"validationActions":["Warn"]}}`))
+			require.NoError(t, w.Patch(t.Context(), guard(t)[1], patch))
+		},
+		"it is for some nodes": func(w *world) {
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"a":"b"}}}}}`))
+			require.NoError(t, w.Patch(t.Context(), guard(t)[1], patch))
+		},
+		"it lets pass what it cannot judge": func(w *world) {
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"failurePolicy":"Ignore"}}`))
+			require.NoError(t, w.Patch(t.Context(), guard(t)[0], patch))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.create(&appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: ManagerName},
+				Spec: appsv1.DeploymentSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+					Template: corev1.PodTemplateSpec{
+						ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+						Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "operator:1"}}},
+					},
+				},
+			})
+			w.vm()
+			recorder := events.NewFakeRecorder(10)
+			r := &Reconciler{Client: w.Client, Direct: w.Client, Recorder: recorder, Settings: Settings{Namespace: w.namespace, Image: "operator:1"}}
+			look := func() {
+				t.Helper()
+				result, err := r.Reconcile(t.Context(), ctrl.Request{})
+				require.NoError(t, err)
+				assert.Equal(t, guardInterval, result.RequeueAfter, "the policy may come and go")
+			}
+			look()
+			w.set("it is made", is)
+			assert.Empty(t, recorder.Events)
+
+			lift(w)
+			look()
+			w.noSet()
+			assert.Contains(t, <-recorder.Events, warning)
+			look()
+			w.noSet()
+		})
+	}
 }
 
 func TestNothingIsWrittenWithoutNeed(t *testing.T) {

@@ -45,6 +45,8 @@ func TestPlan(t *testing.T) {
 		"its owner was removed":                     {observed{vms: 1, manager: manager, existing: ownerless, written: 3}, desired{set: wanted}},
 		"its labels were removed":                   {observed{vms: 1, manager: manager, existing: unlabelled, written: 3}, desired{set: wanted}},
 		"the Deployment of the operator is another": {observed{vms: 1, manager: manager, existing: otherOwner, written: 3}, desired{set: wanted}},
+		"nothing limits it":                         {observed{vms: 1, manager: manager, unguarded: true}, desired{}},
+		"nothing limits it any more":                {observed{vms: 1, manager: manager, existing: same, written: 3, unguarded: true}, desired{remove: same}},
 		"the last spot node and SpotInstanceVM go":  {observed{existing: same, written: 3}, desired{remove: same}},
 		"it is being deleted and wanted again":      {observed{vms: 1, manager: manager, existing: ending}, desired{}},
 		"it is being deleted and no longer wanted":  {observed{existing: ending}, desired{}},

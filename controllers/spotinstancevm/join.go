@@ -3,7 +3,6 @@ package spotinstancevm
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,23 +48,11 @@ func (p *planner) join(i *instance) {
 
 // label marks the node as the instance of its SpotInstanceVM, and opens it to pods.
 func (p *planner) label(i *instance) {
-	if !i.isOwnNode() {
-		return
-	}
 	labelled := !isUnverified(i.node) && equality.Semantic.DeepDerivative(labelsOfNode(p.vm), i.node.Labels) &&
 		equality.Semantic.DeepDerivative(pricesOfNode(p.vm, &i.ProvisionedInstance), i.node.Annotations)
 	if i.node.DeletionTimestamp == nil && !labelled {
 		p.do(actLabel, i.Name)
 	}
-}
-
-// isOwnNode says whether the node of the instance's name is the instance, and not another machine that has had the name before.
-func (i *instance) isOwnNode() bool {
-	if i.node.CreationTimestamp.Time.Before(i.CreationTime.Truncate(time.Second)) {
-		return false
-	}
-	id := i.node.Spec.ProviderID
-	return id == "" || strings.HasSuffix(id, "/"+i.Zone+"/"+i.Name)
 }
 
 func isUnverified(node *corev1.Node) bool {

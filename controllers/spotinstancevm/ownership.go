@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -39,13 +40,14 @@ func deleteOwn(ctx context.Context, provider cloud.Provider, zone, instance stri
 }
 
 // isNodeOf says whether a Node is that of an instance. An instance registers its Node with these labels; a machine that happens to have
-// the same name, or was there before, does not. No other Node gets them from the operator: config/node-binding forbids it.
+// the same name does not, and one that was there before is older. No other Node gets them from the operator: config/node-binding forbids it.
 func isNodeOf(node *corev1.Node, vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.ProvisionedInstance) bool {
 	if created := entry.CreationTime; created != nil && node.CreationTimestamp.Time.Before(created.Truncate(time.Second)) {
 		return false
 	}
 	place, known := strings.CutPrefix(node.Spec.ProviderID, "gce://")
-	return labels.SelectorFromSet(labelsOfNode(vm)).Matches(labels.Set(node.Labels)) &&
+	return !node.CreationTimestamp.Time.Before(entry.CreationTime.Truncate(time.Second)) &&
+		labels.SelectorFromSet(labelsOfNode(vm)).Matches(labels.Set(node.Labels)) &&
 		(!known || place == path.Join(vm.Spec.GCP.Project, entry.Zone, entry.Name))
 }
 

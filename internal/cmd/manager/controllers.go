@@ -166,7 +166,9 @@ func (s *setup) addNodeAgent(context.Context) error {
 		return nil
 	}
 	s.controllers.nodeAgent.Namespace = s.webhooks.namespace
-	agents := &nodeagent.Reconciler{Client: s.GetClient(), Direct: s.GetAPIReader(), Settings: s.controllers.nodeAgent}
+	agents := &nodeagent.Reconciler{
+		Client: s.GetClient(), Direct: s.GetAPIReader(), Recorder: s.recorder, Settings: s.controllers.nodeAgent,
+	}
 	return agents.SetupWithManager(s.Manager)
 }
 

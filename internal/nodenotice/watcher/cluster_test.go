@@ -12,14 +12,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
@@ -49,13 +46,13 @@ func install(t *testing.T) {
 		require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}))
 		kinds := map[string]int{}
 		for _, object := range rendered(t) {
-			if object.GetName() == account {
+			if object.GetName() == account || object.GetName() == account+"-mark" {
 				require.NoError(t, c.Create(t.Context(), object))
 				kinds[object.GetKind()]++
 			}
 		}
 		require.Equal(t, map[string]int{
-			"ServiceAccount": 1, "ClusterRole": 1, "ClusterRoleBinding": 1,
+			"ServiceAccount": 1, "ClusterRole": 2, "ClusterRoleBinding": 2,
 			"ValidatingAdmissionPolicy": 1, "ValidatingAdmissionPolicyBinding": 1,
 		}, kinds)
 		node := newNode(t)
@@ -109,25 +106,8 @@ func newNode(t *testing.T) *corev1.Node {
 // agentClient has the token that the kubelet gives a pod of the agent's on a node.
 func agentClient(t *testing.T, node string) client.Client {
 	t.Helper()
-	c := admin(t)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, GenerateName: account + "-"},
-		Spec: corev1.PodSpec{
-			NodeName: node, ServiceAccountName: account, Containers: []corev1.Container{{Name: "node-agent", Image: "operator:1"}},
-		},
-	}
-	require.NoError(t, c.Create(t.Context(), pod))
-	t.Cleanup(func() { assert.NoError(t, c.Delete(context.Background(), pod, client.GracePeriodSeconds(0))) })
-	clientset, err := kubernetes.NewForConfig(api.Config(t))
-	require.NoError(t, err)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
-	}}
-	token, err := clientset.CoreV1().ServiceAccounts(operatorNamespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
-	require.NoError(t, err)
-	config := rest.AnonymousClientConfig(api.Config(t))
-	config.BearerToken, config.QPS = token.Status.Token, -1
-	agent, err := client.New(config, client.Options{Mapper: c.RESTMapper()})
+	config := apiserver.PodConfig(t, api.Config(t), operatorNamespace, account, node)
+	agent, err := client.New(config, client.Options{Mapper: admin(t).RESTMapper()})
 	require.NoError(t, err)
 	return agent
 }

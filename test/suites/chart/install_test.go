@@ -20,10 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
@@ -39,12 +41,13 @@ type cluster struct {
 	client.Client
 
 	t          *testing.T
+	config     *rest.Config
 	kubeconfig string
 }
 
 // in is the cluster for a part of a test.
 func (c *cluster) in(t *testing.T) *cluster {
-	return &cluster{Client: c.Client, t: t, kubeconfig: c.kubeconfig}
+	return &cluster{Client: c.Client, t: t, config: c.config, kubeconfig: c.kubeconfig}
 }
 
 func startCluster(t *testing.T) *cluster {
@@ -54,7 +57,7 @@ func startCluster(t *testing.T) *cluster {
 	require.NoError(t, err)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, server.Kubeconfig(), 0o600))
-	return &cluster{Client: c, t: t, kubeconfig: kubeconfig}
+	return &cluster{Client: c, t: t, config: server.Config(t), kubeconfig: kubeconfig}
 }
 
 // helm runs helm against the cluster.
@@ -161,6 +164,20 @@ func TestTheLifeOfARelease(t *testing.T) {
 		size := len(releases.Items[0].Data["release"])
 		t.Logf("the release takes %d of the %d bytes that a Secret may hold", size, secretLimit)
 		assert.Less(t, size, secretLimit*3/4, "little is left for the kinds to grow: leave CRDs out of the chart")
+	})
+	t.Run("the token of a node agent is good for its own Node only", func(t *testing.T) {
+		c := c.in(t)
+		own, other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "own"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+		require.NoError(t, c.Create(t.Context(), own))
+		require.NoError(t, c.Create(t.Context(), other))
+		config := apiserver.PodConfig(t, c.config, releaseNamespace, "spot-training-operator-node-agent", own.Name)
+		agent, err := client.New(config, client.Options{Mapper: c.RESTMapper()})
+		require.NoError(t, err)
+		notice := nodenotice.Notice{Source: nodenotice.MetadataServer, Time: time.Now()}
+		c.await("the right to mark its Node", func(ctx context.Context) (bool, error) {
+			return nodenotice.Mark(ctx, agent, own.Name, notice) == nil, nil
+		})
+		assert.ErrorContains(t, nodenotice.Mark(t.Context(), agent, other.Name, notice), "its token is for own, not for other")
 	})
 	t.Run("what the first TrainingJob of the notes says is accepted", func(t *testing.T) {
 		c := c.in(t)

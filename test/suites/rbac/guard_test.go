@@ -20,6 +20,8 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
+const nodeAgent = "spot-training-operator-node-agent"
+
 // guarded is an API server with the ServiceAccounts, roles and policies of an installation, and nothing else of it.
 type guarded struct {
 	client.Client
@@ -118,9 +120,32 @@ func TestNodesAreGuardedHoweverTheOperatorIsInstalled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGuarded(t, installation)
+			agentMarksItsOwn(g)
 			managerChangesSpotInstances(g, installation.serviceAccount())
 		})
 	}
+}
+
+// agentMarksItsOwn checks that the token of a node agent is good for its own Node and no other.
+func agentMarksItsOwn(g *guarded) {
+	g.t.Helper()
+	own, other := g.node(nil), g.node(nil)
+	agent := g.as(nodeAgent, own)
+	mark := func(node *corev1.Node) func() error {
+		return patching(g.t, agent, node, `{"metadata":{"annotations":{"training.dcnlab.com/preemption-notice":"2026-05-04T12:00:00Z"}}}`)
+	}
+	apiserver.Await(g.t, "the agent being allowed to read its Node", func() bool {
+		return agent.Get(g.t.Context(), client.ObjectKeyFromObject(own), &corev1.Node{}) == nil
+	})
+	if !g.has("node-agent/policy.yaml") { // then the right is not there either
+		for _, node := range []*corev1.Node{own, other} {
+			require.True(g.t, apierrors.IsForbidden(mark(node)()), "it may change Nodes, and nothing limits that")
+		}
+		g.apply(fromFiles(g.t, g.namespace, "node-agent/policy.yaml")...)
+		g.apply(fromFiles(g.t, g.namespace, "node-agent/role.yaml")...)
+	}
+	g.denied("a mark on another Node", "its token is for "+own.Name+", not for "+other.Name, mark(other))
+	require.NoError(g.t, mark(own)())
 }
 
 // managerChangesSpotInstances checks that the manager may change and delete the Nodes of spot instances and no others.

@@ -24,6 +24,9 @@ func nodeAgents(w *world) {
 	agents.Namespace, agents.Name = w.installation.namespace, "spot-training-operator-node-agent"
 	w.awaitEnd(agents)
 
+	for _, object := range fromFiles(w.t, w.installation.namespace, "node-agent/policy.yaml") { // which OLM cannot install
+		require.NoError(w.t, client.IgnoreAlreadyExists(w.Create(w.t.Context(), object)))
+	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "spot-", Labels: map[string]string{"cloud.google.com/gke-spot": "true"},
 	}}
