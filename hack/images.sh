@@ -44,9 +44,11 @@ load_manager() {
 
 # Configured as workers/training/build-rootfs.sh says.
 load_worker() {
-  load_once worker "$WORKER_IMG" "$(content_of "$DEBIAN_DIR/rootfs.stamp" "$WORKER_DIR/app" workers/training/tensorboard)" \
+  local programs=(workers/training/tensorboard workers/training/training-worker.pth)
+  load_once worker "$WORKER_IMG" "$(content_of "$DEBIAN_DIR/rootfs.stamp" "$WORKER_DIR/app" "${programs[@]}")" \
     --rootfs "$DEBIAN_DIR/rootfs.tar" --file "$WORKER_DIR/app/opt/training-worker:/opt/training-worker" \
     --file workers/training/tensorboard:/usr/local/bin/tensorboard:0755 \
+    --file workers/training/training-worker.pth:/usr/lib/python3/dist-packages/training-worker.pth:0644 \
     --user 1000:1000 --workdir /tmp --entrypoint '["/usr/bin/python3", "-m", "training_worker"]' \
     --env PATH=/usr/local/bin:/usr/bin:/bin --env PYTHONPATH=/opt/training-worker \
     --env PYTHONDONTWRITEBYTECODE=1 --env PYTHONUNBUFFERED=1 \

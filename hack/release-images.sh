@@ -63,7 +63,10 @@ worker() {
   tar --extract --file "$own/app.tar" --directory "$own/app"
   # Releases before the pooled workers have no such script.
   if [[ -x $folder/source/workers/install.sh ]]; then "$folder/source/workers/install.sh" "$own/app/opt/training-worker"; fi
-  build spot-training-operator-worker "$@" \
+  # Earlier ones have no such file either.
+  local pth=$folder/source/workers/training/training-worker.pth start=()
+  if [[ -e $pth ]]; then start=(--file "$pth:/usr/lib/python3/dist-packages/training-worker.pth:0644"); fi
+  build spot-training-operator-worker "$@" "${start[@]}" \
     --rootfs "$own/rootfs.tar" --file "$own/app/opt/training-worker:/opt/training-worker" \
     --user 1000:1000 --workdir /tmp --entrypoint '["/usr/bin/python3", "-m", "training_worker"]' \
     --env PATH=/usr/local/bin:/usr/bin:/bin --env PYTHONPATH=/opt/training-worker \

@@ -34,6 +34,49 @@ func completed(t *testing.T, job *mlv1.TrainingJob) *mlv1.TrainingJob {
 	return done
 }
 
+// ownScript is written as the tutorials of PyTorch are: nothing in it is made for the operator, or for the PyTorch of its image.
+const ownScript = `
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(rank)
+model = DDP(nn.Linear(10, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(20):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(torch.randn(8, 10)), torch.zeros(8, 1)).backward()
+    optimizer.step()
+weights = model.module.weight.detach().clone()
+dist.all_reduce(weights)
+assert torch.allclose(weights, size * model.module.weight), "the ranks have different models"
+print(f"rank {rank} of {size} has trained", flush=True)
+dist.destroy_process_group()
+`
+
+func TestAScriptOfTheUserTrainsOnTheDefaultImage(t *testing.T) {
+	t.Parallel()
+	for name, program := range map[string]string{"env": "python3", "torchrun": "torchrun"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job := digits(namespace(t), "own-"+name).env("SCRIPT", ownScript).obj()
+			job.Spec.Checkpoint = nil
+			job.Spec.Command = []string{"/bin/sh", "-c", `printf %s "$SCRIPT" >/tmp/train.py && exec ` + program + ` /tmp/train.py`}
+			require.NoError(t, cluster.Create(t.Context(), job))
+			done := completes(t, job)
+			assert.Zero(t, done.Status.RestartCount)
+			pods := workers(t, job)
+			require.Len(t, pods, 2)
+			for rank, pod := range pods {
+				assert.Contains(t, log(t.Context(), &pod), "rank "+rank+" of 2 has trained")
+			}
+		})
+	}
+}
+
 func TestTwoWorkersTrainWithShardedOptimizerState(t *testing.T) {
 	t.Parallel()
 	job := digits(namespace(t), "sharded").env("PARALLELISM", "zero").obj()

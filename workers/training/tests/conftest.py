@@ -40,6 +40,17 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+@pytest.fixture
+def image_path(tmp_path: Path) -> str:
+    """The PYTHONPATH with which Python starts as in the image, where training-worker.pth is in a folder for packages."""
+    folder = tmp_path / "dist-packages"
+    folder.mkdir()
+    installed = (WORKER_ROOT / "training-worker.pth").read_text().replace("/opt/training-worker", str(WORKER_ROOT))
+    (folder / "training-worker.pth").write_text(installed)
+    (folder / "sitecustomize.py").write_text(f"import site\nsite.addsitedir({str(folder)!r})\n")
+    return str(folder)
+
+
 class Process:
     """One worker process whose output goes to a file."""
 

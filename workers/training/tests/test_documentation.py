@@ -39,7 +39,7 @@ def test_every_exit_code_is_documented() -> None:
     assert [code for code in codes if f"\n| {code} |" not in DOCUMENT.read_text()] == []
 
 
-def test_the_example_trains_and_resumes(tmp_path: Path) -> None:
+def test_the_example_trains_and_resumes(tmp_path: Path, image_path: str) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     (tmp_path / "train.py").write_text(example)
     for epochs in (1, 3):
@@ -51,7 +51,7 @@ def test_the_example_trains_and_resumes(tmp_path: Path) -> None:
             "WORLD_SIZE": "2",
             "GLOO_SOCKET_IFNAME": "lo",
             "OMP_NUM_THREADS": "1",
-            "USE_LIBUV": "0",  # for builds of PyTorch without libuv, such as Debian 13's
+            "PYTHONPATH": image_path,
             "EPOCHS": str(epochs),
             "CHECKPOINT_DIR": str(tmp_path / "checkpoints"),
             "TERMINATION_MESSAGE_PATH": str(tmp_path / "message"),

@@ -163,9 +163,6 @@ class Ranks(Sharing):
                     socket.create_connection((host, port), timeout=ATTEMPT_SECONDS).close()
                 return dist.TCPStore(host, port, self.world_size, serves, **options)
             except (OSError, RuntimeError) as error:
-                if "libuv" in str(error) and "use_libuv" not in options:
-                    options["use_libuv"] = False  # PyTorch 2.4 and later ask for it, even when built without
-                    continue
                 what = f"to listen at port {port}" if serves else f"for rank 0 at {host}:{port}"
                 wait.pause(f"{what}: {str(error).splitlines()[0]}")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from training_worker import config as configuration
-from training_worker import elastic, launcher, termination
+from training_worker import elastic, launcher, libuv, termination
 from training_worker.config import Config
 from training_worker.errors import EXIT_OK, EXIT_SIGNAL_BASE, EXIT_SOFTWARE, WorkerError
 from training_worker.logs import Log
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     """Train as the environment says and end the process."""
+    libuv.install()
     if elastic.wanted(os.environ):
         sys.exit(elastic.run(os.environ))
     processes = launcher.processes_wanted(os.environ)

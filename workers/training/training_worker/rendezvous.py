@@ -111,8 +111,6 @@ class Rendezvous:
 
     def open(self) -> None:
         """Serve the store on replica 0, reach it from the others. Raises PeerLostError when it never comes."""
-        # PyTorch 2.4 and later ask for it, even when built without, also for a store that is of no use here.
-        os.environ.setdefault("USE_LIBUV", "0")
         os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
         from torch.distributed.elastic.rendezvous import RendezvousParameters
         from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
@@ -161,17 +159,13 @@ class Rendezvous:
             self._log.info("rendezvous", f"left without telling the others: {type(error).__name__}")
 
     def _store(self, serves: bool, seconds: float) -> Any:
-        """The store of torchrun's rendezvous, as torchrun makes it, but also with a PyTorch that is built without libuv."""
+        """The store of torchrun's rendezvous, as torchrun makes it."""
         from torch.distributed import TCPStore
 
         host = "127.0.0.1" if serves else self._settings.host
-        settings: dict[str, Any] = {"is_master": serves, "multi_tenant": True, "timeout": timedelta(seconds=seconds)}
-        try:
-            return TCPStore(host, self._settings.port, **settings)
-        except RuntimeError as error:
-            if "libuv" not in str(error):
-                raise
-        return TCPStore(host, self._settings.port, use_libuv=False, **settings)
+        return TCPStore(
+            host, self._settings.port, is_master=serves, multi_tenant=True, timeout=timedelta(seconds=seconds)
+        )
 
     def _await_store(self) -> None:
         """Wait until replica 0 has a name and listens."""
