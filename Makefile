@@ -124,8 +124,15 @@ fmt: $(GOLANGCI_LINT) ## Format the Go code.
 	$(GOLANGCI_LINT) fmt ./...
 
 .PHONY: vulncheck
-vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code calls (asks the Go vulnerability database).
-	$(GOVULNCHECK) ./...
+vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code calls (asks the Go vulnerability database, or VULNDB).
+	$(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) ./...
+
+.PHONY: sbom
+sbom: build ## List what the manager and the OLM bundle are made of, in the form of SPDX, in dist/sbom.
+	@mkdir -p dist/sbom
+	go run ./hack/sbom -name spot-training-operator -version $(VERSION) -program bin/manager >dist/sbom/spot-training-operator.spdx.json
+	go run ./hack/sbom -name spot-training-operator-bundle -version $(file <VERSION) -folder bundle \
+	  >dist/sbom/spot-training-operator-bundle.spdx.json
 
 ##@ Documentation
 
@@ -224,11 +231,11 @@ chart-package: $(HELM) ## Pack the Helm chart into dist/.
 
 .PHONY: ko-image
 ko-image: $(KO) ## Build the manager's image of a release for PLATFORMS with ko, with its SBOM, and push it to REGISTRY (VERSION=1.2.3).
-	@mkdir -p dist/sbom
+	@mkdir -p dist
 	KO_DOCKER_REPO=$(REGISTRY)/dcnlab/spot-training-operator $(KO) build --bare --platform=$(PLATFORMS) --tags=v$(VERSION) \
 	  --image-label=org.opencontainers.image.source=https://github.com/dcnlab/spot-training-operator \
 	  --image-label=org.opencontainers.image.licenses=Apache-2.0 --image-label=org.opencontainers.image.version=$(VERSION) \
-	  --sbom=spdx --sbom-dir=dist/sbom . | tee dist/manager.ref
+	  --sbom=spdx . | tee dist/manager.ref
 
 ##@ Operator Lifecycle Manager
 

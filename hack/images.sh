@@ -5,6 +5,7 @@
 #   hack/images.sh                   both, into the running local cluster
 #   hack/images.sh prepare-manager   only what needs no cluster: the manager's binary
 #   hack/images.sh prepare-worker    the same for the worker: its file system
+#   hack/images.sh manager FLAGS...  the manager's image; FLAGS say where it goes: --output FILE, --load, --push (see hack/localcluster)
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -36,11 +37,12 @@ prepare_worker() (
 )
 
 # The same contents as the Dockerfile's: a static binary, the certificate authorities, a user that is not root.
-load_manager() {
-  load_once manager "$IMG" "$(content_of "$MANAGER")" \
-    --file "$MANAGER:/usr/local/bin/spot-training-operator:0755" --passwd-nonroot --with-ca-certificates --user 65532:65532 \
-    --env PATH=/usr/local/bin --entrypoint /usr/local/bin/spot-training-operator --cmd manager
-}
+MANAGER_FLAGS=(
+  --file "$MANAGER:/usr/local/bin/spot-training-operator:0755" --passwd-nonroot --with-ca-certificates --user 65532:65532
+  --env PATH=/usr/local/bin --entrypoint /usr/local/bin/spot-training-operator --cmd manager
+)
+
+load_manager() { load_once manager "$IMG" "$(content_of "$MANAGER")" "${MANAGER_FLAGS[@]}"; }
 
 # Configured as workers/training/build-rootfs.sh says.
 load_worker() {
@@ -77,6 +79,10 @@ node_has() {
 case ${1:-load} in
 prepare-manager) prepare_manager ;;
 prepare-worker) prepare_worker ;;
+manager)
+  prepare_manager
+  localcluster build-image --tag "$IMG" "${MANAGER_FLAGS[@]}" "${@:2}"
+  ;;
 load)
   use_local_cluster
   prepare_manager
@@ -84,5 +90,5 @@ load)
   prepare_worker | sed 's/^/    /'
   load_worker
   ;;
-*) die "usage: hack/images.sh [prepare-manager | prepare-worker | load]" ;;
+*) die "usage: hack/images.sh [prepare-manager | prepare-worker | manager FLAGS... | load]" ;;
 esac
