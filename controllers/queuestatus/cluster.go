@@ -122,4 +122,4 @@ func noNodes(cluster *aiplatformv1alpha1.ComputeCluster) string {
 	return "no node has all labels of spec.nodeSelector: label nodes, or correct it"
 }
 
-func count(n int64) int32 { return int32(min(n, math.MaxInt32)) }
+func count(n int64) int32 { return int32(min(n, math.MaxInt32)) } //nolint:gosec // bounded in the same line

@@ -53,9 +53,9 @@ const (
 	envBucket        = "CHECKPOINT_BUCKET"
 	envPathPrefix    = "CHECKPOINT_PATH_PREFIX"
 	envStorageURL    = "CHECKPOINT_STORAGE_URL"
-	envCredentials   = "GOOGLE_APPLICATION_CREDENTIALS"
+	envCredentials   = "GOOGLE_APPLICATION_CREDENTIALS" //nolint:gosec // the name of a variable
 	credentialsKey   = "credentials.json"
-	credentialsMount = "/var/run/secrets/training.dcnlab.com/gcp"
+	credentialsMount = "/var/run/secrets/training.dcnlab.com/gcp" //nolint:gosec // the path of a mount
 	credentialsName  = "gcp-credentials"
 )
 

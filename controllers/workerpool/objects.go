@@ -24,7 +24,7 @@ const (
 	// Audience of the tokens that the job service takes.
 	Audience = "job-service"
 	// tokenFolder has the token, which the kubelet replaces long before it ends.
-	tokenFolder  = "/var/run/secrets/job-service"
+	tokenFolder  = "/var/run/secrets/job-service" //nolint:gosec // the path of a mount
 	tokenSeconds = 3600
 	// graceSeconds is how long a worker that has to go may work on its task before it gives it back; podGraceSeconds leave it the time
 	// to do so.

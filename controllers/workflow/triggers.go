@@ -110,7 +110,7 @@ func (t *triggers) watch(workflow types.NamespacedName, a awaited) eventWatch {
 		ObjectType: &corev1.Event{}, Transform: bareEvent,
 		Handler: toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { t.wake(a) }, UpdateFunc: func(_, _ any) { t.wake(a) }},
 	})
-	ctx, stop := context.WithCancel(t.ctx)
+	ctx, stop := context.WithCancel(t.ctx) //nolint:gosec // the watch keeps stop, and ends by it
 	go informer.RunWithContext(ctx)
 	watch = eventWatch{store, informer.HasSynced, stop}
 	t.watches[a] = watch

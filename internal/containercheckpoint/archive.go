@@ -165,7 +165,7 @@ func needSpace(directory string, bytes uint64) error {
 	if err := unix.Statfs(directory, &disk); err != nil {
 		return fmt.Errorf("look how full the disk of %s is: %w", directory, err)
 	}
-	if free := disk.Bavail * uint64(disk.Bsize); free < bytes {
+	if free := disk.Bavail * uint64(disk.Bsize); free < bytes { //nolint:gosec // the size of a block
 		return fmt.Errorf("the node's disk has only %d MiB free, less than the %d MiB of --min-free-space: a checkpoint would fill it. "+
 			"Make room on the node, or give nodes larger disks", free>>20, bytes>>20)
 	}

@@ -34,7 +34,7 @@ const (
 )
 
 // createSecret tells where the values of the Secret come from.
-const createSecret = "kubeadm token create --print-join-command prints all three"
+const createSecret = "kubeadm token create --print-join-command prints all three" //nolint:gosec // advice in an error
 
 // Discover finds out what an instance must know of the cluster: each from the SpotInstanceVM, else from the Secret of
 // tokenSecretRef, which is in namespace, else from the ConfigMap cluster-info that kubeadm leaves in kube-public. The

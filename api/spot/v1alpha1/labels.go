@@ -48,7 +48,7 @@ const TaintIdle = "training.dcnlab.com/idle"
 
 // AnnotationCredentialsSecret is on a SpotInstanceVM that has instances: the name of the Secret with the credentials by which they are looked
 // after, and deleted also when the job is gone that names it.
-const AnnotationCredentialsSecret = "training.dcnlab.com/credentials-secret"
+const AnnotationCredentialsSecret = "training.dcnlab.com/credentials-secret" //nolint:gosec // the name of an annotation
 
 // FinalizerInstances is on every SpotInstanceVM that may have instances: they are gone before it is.
 const FinalizerInstances = "training.dcnlab.com/instances"

@@ -15,8 +15,8 @@ import (
 
 const (
 	// credentialsMount and resumeCredentialsMount are in the agent's containers only: the training has no use for them.
-	credentialsMount       = "/var/run/checkpoint-credentials"
-	resumeCredentialsMount = "/var/run/resume-credentials"
+	credentialsMount       = "/var/run/checkpoint-credentials" //nolint:gosec // the path of a mount
+	resumeCredentialsMount = "/var/run/resume-credentials"     //nolint:gosec // the path of a mount
 
 	// storeGracePeriodSeconds is the time from the order to stop until the pod is killed where the last checkpoint must
 	// reach an object store first.

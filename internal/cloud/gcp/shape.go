@@ -19,7 +19,7 @@ func (p *Provider) Shape(ctx context.Context, zone, machineType string) (cloud.S
 	}
 	shape := cloud.Shape{MilliCPU: found.GuestCpus * 1000, MemoryBytes: found.MemoryMb << 20}
 	for _, accelerator := range found.Accelerators {
-		shape.GPUs += int32(accelerator.GuestAcceleratorCount)
+		shape.GPUs += int32(accelerator.GuestAcceleratorCount) //nolint:gosec // the GPUs of a machine type
 	}
 	p.shapes.Store(at, shape)
 	return shape, nil

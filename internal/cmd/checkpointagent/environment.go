@@ -21,7 +21,7 @@ const (
 	envRetention         = "CHECKPOINT_RETENTION"
 	envAttempt           = "CHECKPOINT_ATTEMPT" // the number of the job's start, which grows with restarts and resumptions
 	envResume            = "RESUME_FROM"
-	envResumeCredentials = "RESUME_CREDENTIALS"
+	envResumeCredentials = "RESUME_CREDENTIALS" //nolint:gosec // the name of a variable
 	envResumeOptional    = "RESUME_OPTIONAL"
 	envPort              = "AGENT_PORT"
 	envTermination       = "TERMINATION_MESSAGE_PATH"

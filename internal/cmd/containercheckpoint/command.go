@@ -80,7 +80,7 @@ func (o *options) complete() error {
 	if err != nil || space.Sign() < 0 {
 		return fmt.Errorf("--min-free-space: %q is no amount of bytes: write for example 1Gi", o.freeSpace)
 	}
-	o.settings.FreeSpace = uint64(space.Value())
+	o.settings.FreeSpace = uint64(space.Value()) //nolint:gosec // its sign is checked above
 	if o.settings.Concurrency < 1 {
 		return fmt.Errorf("--concurrency: %d is less than 1", o.settings.Concurrency)
 	}

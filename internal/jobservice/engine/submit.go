@@ -54,7 +54,7 @@ func (s *Store) Submit(ctx context.Context, submitted []*jobs.Job) ([]int, error
 		return nil, err
 	}
 	for i, row := range o.rows {
-		*submitted[i] = row.Job
+		*submitted[i] = row.Job //nolint:gosec // an operation has a row for each job
 	}
 	return o.positions, nil
 }

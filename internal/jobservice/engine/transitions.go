@@ -83,7 +83,7 @@ func fail(fence int64, failure jobs.Failure, now time.Time, o *Options) transiti
 			// An AIJob does its retries itself: when it fails, they are used up.
 			end(row, jobs.DeadLetter, now)
 		default:
-			row.NextRetryAt = now.Add(delay(row.RetryCount, row.Retry.BackoffMultiplier, o, rand.Float64())).Truncate(time.Microsecond)
+			row.NextRetryAt = now.Add(delay(row.RetryCount, row.Retry.BackoffMultiplier, o, rand.Float64())).Truncate(time.Microsecond) //nolint:gosec // spreads retries
 			row.RetryCount++
 			row.Status, row.LeaseID, row.QueuedAt = jobs.Retrying, 0, row.NextRetryAt
 			return true, enqueue, nil

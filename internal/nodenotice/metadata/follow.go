@@ -166,7 +166,7 @@ func (t *turn) rest(ctx context.Context) {
 	}
 	t.expect(t.key, t.pause)
 	select {
-	case <-time.After(t.pause*3/4 + rand.N(t.pause/2+1)):
+	case <-time.After(t.pause*3/4 + rand.N(t.pause/2+1)): //nolint:gosec // spreads requests
 	case <-ctx.Done():
 	}
 }

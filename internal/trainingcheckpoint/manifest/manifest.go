@@ -57,7 +57,7 @@ func position(name string) (epoch int32, step int64) {
 		return 0, 0
 	}
 	if parts[1] == "epoch" {
-		return int32(min(number, 1<<31-1)), 0
+		return int32(min(number, 1<<31-1)), 0 //nolint:gosec // bounded in the same line
 	}
 	return 0, number
 }

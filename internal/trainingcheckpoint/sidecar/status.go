@@ -94,7 +94,7 @@ func (s *status) write(path string) error {
 		last.Problem = &report.Problem{Reason: report.ReasonCheckpointNotStored, Since: time.Now().UTC().Truncate(time.Second), Message: what +
 			" had not reached the storage when the pod was stopped and its grace period ended: see to a faster way to the storage, or to smaller checkpoints"}
 	}
-	return os.WriteFile(path, Message(last), 0o644)
+	return os.WriteFile(path, Message(last), 0o644) //nolint:gosec // the kubelet reads it, and other users of the pod may
 }
 
 // Message is a report as termination message, which has room for report.MaxTerminationBytes. What is least needed is

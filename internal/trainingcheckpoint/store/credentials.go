@@ -15,8 +15,8 @@ import (
 // Keys of the Secret with the credentials.
 const (
 	keyAccessKeyID     = "AWS_ACCESS_KEY_ID"
-	keySecretAccessKey = "AWS_SECRET_ACCESS_KEY"
-	keySessionToken    = "AWS_SESSION_TOKEN"
+	keySecretAccessKey = "AWS_SECRET_ACCESS_KEY" //nolint:gosec // the name of a key in a Secret
+	keySessionToken    = "AWS_SESSION_TOKEN"     //nolint:gosec // the name of a key in a Secret
 	keyGoogle          = "key.json"
 	keyAzureKey        = "AZURE_STORAGE_KEY"
 	keyAzureSAS        = "AZURE_STORAGE_SAS_TOKEN"

@@ -56,7 +56,7 @@ func createLike(path string) error {
 	if info, err = os.Stat(parent); err != nil {
 		return err
 	}
-	if err := os.Mkdir(path, 0o755); errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(path, 0o755); errors.Is(err, fs.ErrExist) { //nolint:gosec // gets the permissions of its parent below
 		return nil
 	} else if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (d Directory) Free() (int64, error) {
 	if err := unix.Statfs(d.Path, &s); err != nil {
 		return 0, &fs.PathError{Op: "statfs", Path: d.Path, Err: err}
 	}
-	return int64(s.Bavail) * int64(s.Bsize), nil
+	return int64(s.Bavail) * int64(s.Bsize), nil //nolint:gosec // fewer bytes than a disk can have
 }
 
 // Claim leaves the mark of an attempt. Newest tells whether a later attempt has done so.
@@ -211,7 +211,7 @@ func (d Directory) Claim(attempt int) error {
 	if _, err := os.Stat(name); err == nil {
 		return nil
 	}
-	return os.WriteFile(name, nil, 0o644)
+	return os.WriteFile(name, nil, 0o644) //nolint:gosec // an empty mark that pods of other users read
 }
 
 // Newest is the highest attempt that has left its mark, at least 0.
