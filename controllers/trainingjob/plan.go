@@ -156,7 +156,7 @@ func (o *observed) findObstacle() (reason, message string) {
 	return "", ""
 }
 
-// afterApply is the plan with what became of it: what could not be written is told, and keeps a job that does not run from starting.
+// afterApply is the plan with the result of its writes: what could not be written is told, and keeps a job that does not run from starting.
 func afterApply(o observed, d desired, failed error) desired {
 	problem := child.ProblemOf(failed)
 	switch starts := len(d.apply) > 0 && d.status.State != mlv1.StateRunning; {

@@ -74,7 +74,7 @@ func TestAPIAStrangersObjectDoesNotFreezeTheStatusOfARunningJob(t *testing.T) {
 	var settings corev1.ConfigMap
 	c.change(&settings, build.ConfigName(job), func() { settings.OwnerReferences = nil })
 
-	told := c.await(job, "told of the conflict", unwritten(mlv1.StateRunning, reasons.ObjectConflict))
+	told := c.await(job, "the conflict in its status", unwritten(mlv1.StateRunning, reasons.ObjectConflict))
 	assert.Contains(t, reporting.Message(told.Status.Conditions, reasons.ConditionChildrenApplied), "ConfigMap bert-config exists and does not belong to this TrainingJob")
 	c.end(0, "", pods...)
 	done := c.await(job, "Completed", state(mlv1.StateCompleted))
