@@ -150,6 +150,18 @@ test: $(GOTESTSUM) $(OPM) $(HELM) $(HUGO) $(MERMAID) store-servers ## Run the Py
 kueue: $(GOTESTSUM) $(KUEUE) ## Run the test in which the released Kueue admits, evicts and readmits a TrainingJob on a real API server.
 	@hack/test.sh kueue
 
+.PHONY: chaos
+chaos: ## Drive all controllers with random work while faults are injected, and check what must hold (CHAOS_SEEDS: another number than 500).
+	@hack/chaos.sh chaos
+
+.PHONY: fuzz
+fuzz: ## Create 10,000 objects, right and wrong, and check that each is answered clearly (FUZZ_OBJECTS: another number).
+	@hack/chaos.sh fuzz
+
+.PHONY: soak
+soak: ## Work for two hours, and check that memory, watches, writes and the database do not grow (SOAK_MINUTES: another time).
+	@hack/chaos.sh soak
+
 .PHONY: faults
 faults: ## Kill services, workers, PostgreSQL and Redis under 100,000 jobs, and check the state of each (FAULT_JOBS: another number).
 	@hack/faults.sh

@@ -74,7 +74,7 @@ func TestAPICheckpointsAreNotReadyWhileTheirClaimWaitsForAClass(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: c.namespace, Name: claim.Name, UID: claim.UID},
 		Reason:         "ProvisioningFailed", Message: "storageclass forgotten not found", Type: corev1.EventTypeWarning, LastTimestamp: metav1.Now(),
 	}))
-	c.become(pods[0], corev1.PodStatus{Conditions: []corev1.PodCondition{{
+	c.become(pods[0], corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
 	}}})
 	waiting := c.await(job, "waiting for its claim", func(job *mlv1.TrainingJob) bool {

@@ -236,7 +236,7 @@ func TestAPIAPlaceThatIsTakenIsGivenBack(t *testing.T) {
 	workers := c.workers(job, 0)
 	require.Equal(t, []string{c.namespace + "-a"}, nodesOf(workers), "it fits best")
 	for _, pod := range c.startPods(workers) {
-		c.become(pod, corev1.PodStatus{Conditions: []corev1.PodCondition{{
+		c.become(pod, corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
 			LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
 		}}})
@@ -299,10 +299,8 @@ func TestAPIAPlaceOfNoUseGoesToTheNextJob(t *testing.T) {
 
 	c.workers(second, 0)
 
-	paused := c.await(first, "waiting for its next try", state(mlv1.StateSuspended))
-	assert.Equal(t, reasons.InvalidImageName, paused.Status.Reason)
-	assert.EqualValues(t, 1, paused.Status.Admission.FailedStarts)
-	assert.NotNil(t, paused.Status.Admission.RetryTime)
+	evicted := c.await(first, "suspended", state(mlv1.StateSuspended))
+	assert.EqualValues(t, 1, evicted.Status.Admission.FailedStarts)
 }
 
 // A job of higher priority takes the place of one that keeps checkpoints, which waits again and goes on afterwards.

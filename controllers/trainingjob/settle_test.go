@@ -73,7 +73,7 @@ func TestAFailureThatTurnsOutToBeTheLossOfANodeIsNotCounted(t *testing.T) {
 		assert.Equal(t, reasons.NodeLost, settled.Reason, why)
 		assert.Equal(t, "a worker on node n1 was lost with its node: "+why, settled.FailureReason)
 		assert.Equal(t, &mlv1.FailureStatus{
-			Reason: reasons.NodeLost, NodeName: "n1", Time: ptr.To(metav1.NewTime(builders.Noon.Add(at))),
+			Attempt: 1, Reason: reasons.NodeLost, NodeName: "n1", Time: ptr.To(metav1.NewTime(builders.Noon.Add(at))),
 		}, settled.LastFailure)
 
 		job := job.DeepCopy()

@@ -1,0 +1,299 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+)
+
+const (
+	joinToken = "abcdef.0123456789abcdef"
+
+	// queueCPU is the quota of each queue.
+	queueCPU = 2
+)
+
+// What users and the provider do.
+const (
+	twoManagers      = "two managers at once"
+	cloudRefuses     = "call of the provider refused with 503"
+	cloudLosesAnswer = "answer of the provider lost"
+	cloudTwice       = "call of the provider done twice"
+	cloudPreempts    = "instance taken back by the provider"
+	userSuspends     = "job suspended or resumed"
+	userScales       = "job scaled"
+	userRecreates    = "job deleted and created again"
+	userCancels      = "job cancelled"
+	userHoldsQueue   = "queue held or released"
+	webhooksAway     = "webhooks away while a user writes"
+)
+
+var userFaults = []string{
+	twoManagers, cloudRefuses, cloudLosesAnswer, cloudTwice, cloudPreempts, userSuspends, userScales, userRecreates, userCancels, userHoldsQueue, webhooksAway,
+}
+
+// workload is what users do in the time of one seed, in a namespace of its own.
+type workload struct {
+	*world
+
+	random    *rand.Rand
+	namespace string
+	objects   []client.Object // as they are created
+}
+
+func newWorkload(w *world, seed uint64) *workload {
+	return &workload{world: w, random: rand.New(rand.NewPCG(seed, 3)), namespace: fmt.Sprintf("seed-%d-%d", seed, time.Now().UnixNano()%1e6)}
+}
+
+func (l *workload) queue() string { return l.namespace }
+
+// create creates everything.
+func (l *workload) create(ctx context.Context) error {
+	first := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: l.namespace, Labels: map[string]string{spotv1alpha1.LabelSpotInstances: spotv1alpha1.SpotInstancesAllowed},
+		}},
+		&corev1.Secret{ObjectMeta: l.named("gcp"), StringData: map[string]string{"credentials.json": string(l.compute.CredentialsJSON())}},
+		&corev1.Secret{ObjectMeta: l.named("kubeadm-join"), StringData: map[string]string{
+			"token": joinToken, "ca-cert-hash": "sha256:" + fmt.Sprintf("%064d", 7), "control-plane-endpoint": "10.0.0.1:6443",
+		}},
+		&aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: l.queue()}, Spec: aiplatformv1alpha1.AIJobQueueSpec{
+			PreemptionPolicy: aiplatformv1alpha1.PreemptLowerPriority,
+			Quotas:           &aiplatformv1alpha1.ResourceLimits{CPU: ptr.To(resource.MustParse(fmt.Sprint(queueCPU)))},
+		}},
+		l.agent("first"), l.agent("second"),
+	}
+	for _, object := range first {
+		if err := l.insist(ctx, object); err != nil {
+			return err
+		}
+	}
+	l.objects = append(l.objects,
+		l.training("plain", 2).ToCreate(), l.training("elastic", 2).Elastic(1, 3).ToCreate(), l.training("queued", 2).Spec(func(s *mlv1.TrainingJobSpec) {
+			s.Scheduling = &mlv1.Scheduling{QueueName: l.queue()}
+		}).ToCreate(),
+		l.aiJob("alone", "").ToCreate(), l.aiJob("low", l.queue()).Priority(10).ToCreate(), l.aiJob("high", l.queue()).Priority(90).ToCreate(),
+		l.aiJob("gang", l.queue()).Gang(2).ToCreate(), l.workflow(), l.spotVM(), l.spotJob(),
+	)
+	l.random.Shuffle(len(l.objects), func(i, j int) { l.objects[i], l.objects[j] = l.objects[j], l.objects[i] })
+	return nil
+}
+
+// insist creates an object that the others need.
+func (l *workload) insist(ctx context.Context, object client.Object) error {
+	var err error
+	for range 50 {
+		if err = client.IgnoreAlreadyExists(l.Create(ctx, object.DeepCopyObject().(client.Object))); err == nil {
+			return nil
+		}
+		l.pause(200 * time.Millisecond)
+	}
+	return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+}
+
+// add creates an object as a user does, who tries again when the API server refuses.
+func (l *workload) add(ctx context.Context, object client.Object) {
+	l.mu.Lock()
+	down := l.down
+	l.mu.Unlock()
+	if down {
+		l.faults.add(webhooksAway)
+	}
+	if err := l.insist(ctx, object); err != nil {
+		l.note("%v", err)
+	}
+}
+
+func (l *workload) named(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: l.namespace}
+}
+
+func (l *workload) training(name string, workers int32) *builders.TrainingJobBuilder {
+	return builders.TrainingJob(name).Namespace(l.namespace).Workers(workers).BackoffLimit(5).Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Image = "registry.example.com/train:1"
+		s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}
+		s.Env = []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "gcp"}, Key: "credentials.json",
+		}}}}
+	})
+}
+
+func (l *workload) aiJob(name, queue string) *builders.AIJobBuilder {
+	return builders.AIJob(name).Namespace(l.namespace).Queue(queue).Request(corev1.ResourceCPU, "500m").Retries(4, time.Second)
+}
+
+func (l *workload) agent(name string) *aiplatformv1alpha1.Agent {
+	return &aiplatformv1alpha1.Agent{ObjectMeta: l.named(name), Spec: aiplatformv1alpha1.AgentSpec{
+		Image: "registry.example.com/agent:1", RetryPolicy: aiplatformv1alpha1.RetryPolicy{InitialBackoff: &metav1.Duration{Duration: time.Second}},
+		Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+	}}
+}
+
+func (l *workload) workflow() *aiplatformv1alpha1.AgentWorkflow {
+	return &aiplatformv1alpha1.AgentWorkflow{ObjectMeta: l.named("workflow"), Spec: aiplatformv1alpha1.AgentWorkflowSpec{
+		Stages: []aiplatformv1alpha1.Stage{
+			{Name: "one", Agent: "first"}, {Name: "two", Agent: "second", DependsOn: []aiplatformv1alpha1.StageName{"one"}},
+		},
+	}}
+}
+
+func (l *workload) spotVM() *spotv1alpha1.SpotInstanceVM {
+	return &spotv1alpha1.SpotInstanceVM{ObjectMeta: l.named("vm"), Spec: spotv1alpha1.SpotInstanceVMSpec{
+		VMImage: "projects/p/global/images/family/node",
+		GCP: spotv1alpha1.GCP{
+			Project: l.compute.Project(), Zone: "us-central1-a", MachineType: "n1-standard-4", CredentialsSecretRef: &spotv1alpha1.SecretReference{Name: "gcp"},
+		},
+		KubeadmJoinConfig: spotv1alpha1.KubeadmJoinConfig{TokenSecretRef: "kubeadm-join"},
+		IdleTimeout:       &metav1.Duration{}, MaxInstances: 4,
+	}}
+}
+
+func (l *workload) spotJob() *spotv1alpha1.SpotInstanceJob {
+	return builders.SpotInstanceJob("spot").Namespace(l.namespace).Replicas(2).On("vm").Template(func(s *batchv1.JobSpec) {
+		// More than is free on the other nodes, so that an instance is needed.
+		s.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3500m")}
+	}).ToCreate()
+}
+
+// live creates the objects and does what users do, for as long as there are faults.
+func (l *workload) live(ctx context.Context, length time.Duration) {
+	end := time.Now().Add(length)
+	waiting := l.objects
+	for time.Now().Before(end) || len(waiting) > 0 {
+		if len(waiting) > 0 && l.random.Float64() < 0.5 {
+			l.add(ctx, waiting[0].DeepCopyObject().(client.Object))
+			waiting = waiting[1:]
+		} else {
+			l.act(ctx)
+		}
+		l.pause(time.Duration(100+l.random.Int64N(400)) * time.Millisecond)
+	}
+}
+
+// act does one thing. What does not exist yet is left alone.
+func (l *workload) act(ctx context.Context) {
+	switch l.random.IntN(12) {
+	case 0, 1:
+		l.changeTraining(ctx, userSuspends, []string{"plain", "elastic", "queued"}, func(job *mlv1.TrainingJob) {
+			job.Spec.Suspend = ptr.To(!ptr.Deref(job.Spec.Suspend, false))
+		})
+	case 2, 3:
+		workers := 1 + l.random.Int32N(3)
+		l.changeTraining(ctx, userScales, []string{"elastic"}, func(job *mlv1.TrainingJob) { job.Spec.NumWorkers = workers })
+	case 4:
+		l.recreate(ctx, l.objects[l.random.IntN(len(l.objects))])
+	case 5:
+		if l.random.Float64() < 0.3 {
+			job := &aiplatformv1alpha1.AIJob{ObjectMeta: l.named("low")}
+			if l.patch(ctx, job, func() { job.Spec.Cancel = ptr.To(true) }) {
+				l.faults.add(userCancels)
+			}
+		}
+	case 6:
+		queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: l.queue()}}
+		if l.patch(ctx, queue, func() { queue.Spec.Suspend = ptr.To(!ptr.Deref(queue.Spec.Suspend, false)) }) {
+			l.faults.add(userHoldsQueue)
+		}
+	case 7:
+		if l.random.Float64() < 0.3 {
+			l.twoManagers()
+		}
+	default:
+		l.cloud()
+	}
+}
+
+// cloud lets something go wrong at the provider.
+func (l *workload) cloud() {
+	fault := map[string]fakegce.Fault{
+		cloudRefuses:     {Times: 2, Status: 503, Reason: "backendError", Message: "Backend Error"},
+		cloudLosesAnswer: {Method: "compute.instances.insert", Times: 1, LoseAnswer: true},
+		cloudTwice:       {Method: "compute.instances.insert", Times: 1, Twice: true},
+	}
+	switch kind := []string{cloudRefuses, cloudLosesAnswer, cloudTwice, cloudPreempts}[l.random.IntN(4)]; kind {
+	case cloudPreempts:
+		if instances := l.compute.Instances(); len(instances) > 0 && l.compute.Preempt(instances[l.random.IntN(len(instances))].Name) == nil {
+			l.faults.add(kind)
+		}
+	default:
+		l.faults.add(kind)
+		l.compute.Inject(fault[kind])
+	}
+}
+
+func (l *workload) changeTraining(ctx context.Context, kind string, of []string, change func(*mlv1.TrainingJob)) {
+	job := &mlv1.TrainingJob{ObjectMeta: l.named(of[l.random.IntN(len(of))])}
+	if l.patch(ctx, job, func() { change(job) }) {
+		l.faults.add(kind)
+	}
+}
+
+// patch changes an object as a user does, and says whether it could.
+func (l *workload) patch(ctx context.Context, object client.Object, change func()) bool {
+	if l.Get(ctx, client.ObjectKeyFromObject(object), object) != nil {
+		return false
+	}
+	before := object.DeepCopyObject().(client.Object)
+	change()
+	return l.Patch(ctx, object, client.MergeFrom(before)) == nil
+}
+
+// recreate deletes an object, and creates one of the same name as soon as it is gone.
+func (l *workload) recreate(ctx context.Context, object client.Object) {
+	current := object.DeepCopyObject().(client.Object)
+	if l.Get(ctx, client.ObjectKeyFromObject(object), current) != nil || l.Delete(ctx, current) != nil {
+		return
+	}
+	l.faults.add(userRecreates)
+	for range 100 {
+		if err := l.Create(ctx, object.DeepCopyObject().(client.Object)); err == nil {
+			return
+		} else if !apierrors.IsAlreadyExists(err) {
+			break
+		}
+		l.pause(100 * time.Millisecond)
+	}
+	// It takes longer to end: it is created when the faults are over.
+}
+
+// settle takes back what keeps objects from their end: they are resumed, the queue is released, and what is missing is created.
+func (l *workload) settle(ctx context.Context) (string, error) {
+	queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: l.queue()}}
+	if !l.patch(ctx, queue, func() { queue.Spec.Suspend = nil }) {
+		return "the queue to be released", nil
+	}
+	for _, object := range l.objects {
+		current := object.DeepCopyObject().(client.Object)
+		err := l.Get(ctx, client.ObjectKeyFromObject(object), current)
+		switch {
+		case apierrors.IsNotFound(err):
+			err = l.Create(ctx, object.DeepCopyObject().(client.Object))
+		case err == nil && current.GetDeletionTimestamp() != nil:
+			return fmt.Sprintf("the end of %T %s", object, object.GetName()), nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if job, ok := current.(*mlv1.TrainingJob); ok && ptr.Deref(job.Spec.Suspend, false) {
+			if !l.patch(ctx, job, func() { job.Spec.Suspend = ptr.To(false) }) {
+				return "TrainingJob " + job.Name + " to be resumed", nil
+			}
+		}
+	}
+	return "", nil
+}

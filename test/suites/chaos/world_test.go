@@ -1,0 +1,323 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/operator"
+	"github.com/dcnlab/spot-training-operator/test/harness/process"
+)
+
+const (
+	// managerNamespace and managerAccount are where and who the manager is.
+	managerNamespace = "spot-training-operator-system"
+	managerAccount   = "spot-training-operator-controller-manager"
+
+	// patience bounds every wait. Restarts wait up to five minutes after many failures.
+	patience = 8 * time.Minute
+
+	// steadyNodes are there all the time.
+	steadyNodes = 3
+)
+
+var scheme = apiserver.Scheme(mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme)
+
+// world is a cluster with the operator. Several seeds live in it, one after another.
+type world struct {
+	client.Client // of the administrator
+
+	t       *testing.T
+	folder  string
+	config  *rest.Config
+	compute *fakegce.Server
+	proxy   *proxy
+	nodes   *kubelets
+	watcher *watcher
+	faults  *tally
+	checks  *tally
+
+	program    string
+	kubeconfig string
+	webhook    string // address, like the next
+	metrics    string
+	etcd       string // URL
+
+	mu       sync.Mutex // held while the manager is stopped or started
+	manager  *process.Server
+	down     bool
+	restarts sync.WaitGroup
+
+	noting sync.Mutex
+	wrong  []string
+}
+
+func newWorld(t *testing.T, faults, checks *tally) *world {
+	t.Helper()
+	w := &world{t: t, folder: t.TempDir(), faults: faults, checks: checks, program: operator.Program(t),
+		webhook: process.FreePort(t, process.AnyPort), metrics: process.FreePort(t, process.AnyPort)}
+	server := apiserver.Start(t, apiserver.OwnCRDs,
+		apiserver.Flag("endpoint-reconciler-type", "none"),
+		apiserver.Flag("default-not-ready-toleration-seconds", "2"), apiserver.Flag("default-unreachable-toleration-seconds", "2"))
+	w.config, w.etcd = server.Config(t), server.Etcd()
+	var err error
+	w.Client, err = client.New(w.config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	w.compute = fakegce.Start(t, fakegce.Options{Hooks: fakegce.Hooks{OnRunning: w.instanceRuns, OnGone: w.instanceGone}})
+	w.nodes = newKubelets(w.Client, faults, checks, w.note)
+	w.install()
+	w.startKubernetes(server)
+	w.proxy = newProxy(t, w.config, w.token(), faults, w.killManager)
+	w.watcher = startWatcher(w)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.nodes.run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	for i := range steadyNodes {
+		require.NoError(t, w.nodes.join(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}}))
+	}
+	w.startManager()
+	running.Go(func() { w.supervise(ctx) })
+	return w
+}
+
+// note notes what must not be.
+func (w *world) note(format string, arguments ...any) {
+	w.noting.Lock()
+	defer w.noting.Unlock()
+	w.wrong = append(w.wrong, fmt.Sprintf(format, arguments...))
+}
+
+// noted returns what was noted, and forgets it.
+func (w *world) noted() []string {
+	w.noting.Lock()
+	defer w.noting.Unlock()
+	noted := w.wrong
+	w.wrong = nil
+	return noted
+}
+
+// install makes what kubectl apply -k config/default makes, but for the manager's pod.
+func (w *world) install() {
+	t := w.t
+	text, err := exec.CommandContext(t.Context(), filepath.Join(apiserver.Binaries(), "kubectl"), "kustomize", filepath.Join(apiserver.Root(), "config", "default")).Output()
+	require.NoError(t, err)
+	documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(text)), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if documents.Decode(object) != nil {
+			break
+		}
+		switch object.GetKind() {
+		case "", "CustomResourceDefinition", "Deployment":
+			continue
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			w.redirect(object)
+		}
+		require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), object)), "%s %s", object.GetKind(), object.GetName())
+	}
+	info := clientcmdapi.NewConfig()
+	info.Clusters[""] = &clientcmdapi.Cluster{Server: "https://10.0.0.1:6443", CertificateAuthorityData: w.config.CAData}
+	text, err = clientcmd.Write(*info)
+	require.NoError(t, err)
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespacePublic}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease}},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "cluster-info", Namespace: metav1.NamespacePublic}, Data: map[string]string{"kubeconfig": string(text)},
+		},
+	} {
+		require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), object)))
+	}
+}
+
+// redirect has the API server call the webhooks at an address of this machine.
+func (w *world) redirect(configuration *unstructured.Unstructured) {
+	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+	require.NoError(w.t, err)
+	for _, webhook := range webhooks {
+		call := webhook.(map[string]any)["clientConfig"].(map[string]any)
+		path, _, err := unstructured.NestedString(call, "service", "path")
+		require.NoError(w.t, err)
+		delete(call, "service")
+		call["url"] = "https://" + w.webhook + path
+	}
+	require.NoError(w.t, unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks"))
+}
+
+// startKubernetes starts Kubernetes' own controllers and scheduler. A node that is silent for eight seconds is not ready.
+func (w *world) startKubernetes(server *apiserver.Server) {
+	for program, arguments := range map[string][]string{
+		"kube-controller-manager": {
+			"--controllers=*,-node-ipam-controller", "--node-monitor-grace-period=8s", "--node-monitor-period=1s", "--node-startup-grace-period=8s",
+			"--use-service-account-credentials=false",
+		},
+		"kube-scheduler": nil,
+	} {
+		kubeconfig := filepath.Join(w.folder, program+".kubeconfig")
+		require.NoError(w.t, os.WriteFile(kubeconfig, server.KubeconfigOf(w.t, "system:"+program, "system:masters"), 0o600))
+		process.New(w.t, process.Options{
+			Name: program, Log: filepath.Join(w.folder, program+".log"), Stop: syscall.SIGTERM, Ready: func() error { return nil },
+			Command: func() *exec.Cmd {
+				return exec.Command(filepath.Join(apiserver.Binaries(), program), append(slices.Clone(arguments),
+					"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
+					"--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=500")...)
+			},
+		})
+	}
+}
+
+// startManager starts the manager as its ServiceAccount.
+func (w *world) startManager() {
+	w.kubeconfig = w.writeKubeconfig()
+	w.manager = w.launch("manager", w.webhook, w.metrics)
+	w.t.Cleanup(w.restarts.Wait)
+}
+
+// launch starts a manager, with the settings of an installation that do not take minutes.
+func (w *world) launch(name, webhook, metrics string) *process.Server {
+	port := webhook[strings.LastIndex(webhook, ":")+1:]
+	return process.New(w.t, process.Options{
+		Name: name, Log: filepath.Join(w.folder, name+".log"), Stop: syscall.SIGTERM, Ready: func() error { return nil },
+		Command: func() *exec.Cmd {
+			command := exec.Command(w.program, "manager", "--leader-elect=false", "--metrics-bind-address="+metrics, "--metrics-secure=false", "--health-probe-bind-address=0",
+				"--webhook-cert-mode=self", "--webhook-bind-host=127.0.0.1", "--webhook-port="+port, "--webhook-cert-hosts=127.0.0.1",
+				"--gcp-endpoint="+w.compute.URL(), "--cloud-list-interval=1s", "--progress-interval=1s")
+			command.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig, "POD_NAMESPACE="+managerNamespace)
+			return command
+		},
+	})
+}
+
+// killManager kills the manager in the middle of what it does, and has another one started.
+func (w *world) killManager() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down {
+		return
+	}
+	w.down = true
+	w.manager.Kill()
+	w.restarts.Go(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.proxy.restarted()
+		if err := w.manager.TryStart(); err != nil {
+			w.note("%v", err)
+		}
+		w.down = false
+	})
+}
+
+// supervise starts a manager again that ended by itself, as the kubelet of its node does.
+func (w *world) supervise(ctx context.Context) {
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		ended := !w.down && w.manager.Ended()
+		w.mu.Unlock()
+		if ended {
+			w.killManager()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// twoManagers has a second manager work beside the first for a while, as after a lease that was lost without notice.
+func (w *world) twoManagers() {
+	w.faults.add(twoManagers)
+	second := w.launch("manager-beside", process.FreePort(w.t, process.AnyPort), "0")
+	w.pause(4 * time.Second)
+	second.Kill()
+}
+
+// pause lets the world go on.
+func (w *world) pause(d time.Duration) {
+	select {
+	case <-w.t.Context().Done():
+	case <-time.After(d):
+	}
+}
+
+// token is one of the manager's ServiceAccount.
+func (w *world) token() string {
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: managerAccount, Namespace: managerNamespace}}
+	require.NoError(w.t, w.SubResource("token").Create(w.t.Context(), account, token))
+	return token.Status.Token
+}
+
+// writeKubeconfig writes that of the manager, by way of the proxy.
+func (w *world) writeKubeconfig() string {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: w.proxy.server.URL}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", Namespace: managerNamespace}
+	config.CurrentContext = "x"
+	path := filepath.Join(w.folder, "manager.kubeconfig")
+	require.NoError(w.t, clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+// instanceRuns and instanceGone are told by the provider. The node joins as the script of the instance has it.
+func (w *world) instanceRuns(i fakegce.Instance) {
+	owner, _ := inventory.OwnerOf(&cloud.Instance{Name: i.Name, Labels: i.Labels})
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: i.Name, Labels: map[string]string{
+			spotv1alpha1.LabelSpotInstanceVM: owner.VM.Name, spotv1alpha1.LabelSpotInstanceVMNamespace: owner.VM.Namespace,
+		}},
+		Spec: corev1.NodeSpec{
+			ProviderID: fmt.Sprintf("gce://%s/%s/%s", w.compute.Project(), i.Zone, i.Name),
+			Taints:     []corev1.Taint{{Key: spotv1alpha1.TaintUnverified, Effect: corev1.TaintEffectNoSchedule}},
+		},
+	}
+	if err := w.nodes.join(context.Background(), node); err != nil {
+		w.note("join %s: %v", i.Name, err)
+	}
+}
+
+func (w *world) instanceGone(i fakegce.Instance) { w.nodes.leave(i.Name) }
+
+// await waits until nothing is said to be missing, and returns what still is when patience ends.
+func (w *world) await(missing func(context.Context) (string, error)) string {
+	last := ""
+	_ = wait.PollUntilContextTimeout(w.t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		text, err := missing(ctx)
+		if err != nil {
+			text = err.Error()
+		}
+		last = text
+		return text == "", nil
+	})
+	return last
+}
