@@ -46,8 +46,7 @@ func isNodeOf(node *corev1.Node, vm *spotv1alpha1.SpotInstanceVM, entry *spotv1a
 		return false
 	}
 	place, known := strings.CutPrefix(node.Spec.ProviderID, "gce://")
-	return !node.CreationTimestamp.Time.Before(entry.CreationTime.Truncate(time.Second)) &&
-		labels.SelectorFromSet(labelsOfNode(vm)).Matches(labels.Set(node.Labels)) &&
+	return labels.SelectorFromSet(labelsOfNode(vm)).Matches(labels.Set(node.Labels)) &&
 		(!known || place == path.Join(vm.Spec.GCP.Project, entry.Zone, entry.Name))
 }
 
