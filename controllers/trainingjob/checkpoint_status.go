@@ -124,7 +124,7 @@ func (p *planner) reportAgent(v agentView) {
 	status := cmp.Or(p.status.Checkpoint.DeepCopy(), &mlv1.CheckpointStatus{})
 	if newest := v.sync.Newest; newest != nil {
 		status.Path, status.Epoch, status.Step, status.SizeBytes = placeOf(p.job, newest.Path), newest.Epoch, newest.Step, newest.SizeBytes
-		status.Time, status.ClaimName, status.Kept = nil, "", int32(v.sync.Kept) //nolint:gosec // a count of directories
+		status.Time, status.ClaimName, status.Kept = nil, "", int32(v.sync.Kept)
 		if !newest.Time.IsZero() {
 			status.Time = ptr.To(metav1.NewTime(newest.Time.UTC().Truncate(time.Second)))
 		}

@@ -25,7 +25,7 @@ func (r *Refusal) Error() string { return r.Message }
 // ProblemOf is what a status says of a write that failed, or of the first such of errors that are joined: what the API server refuses, or
 // WriteFailed. It is nil for errors that pass by themselves: see RetryAfter.
 func ProblemOf(err error) *Refusal {
-	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the errors are looked at one by one
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range several.Unwrap() {
 			if found := ProblemOf(one); found != nil {
 				return found

@@ -55,4 +55,4 @@ const FinalizerInstances = "training.dcnlab.com/instances"
 
 // FinalizerCredentials and the name of a SpotInstanceVM are a finalizer of the Secret with its credentials: the Secret stays while the
 // SpotInstanceVM has instances, since they cannot be deleted without it.
-const FinalizerCredentials = "training.dcnlab.com/instances-of-"
+const FinalizerCredentials = "training.dcnlab.com/instances-of-" //nolint:gosec // the name of a finalizer

@@ -171,7 +171,7 @@ func TestRequestsFromTheDocument(t *testing.T) {
 	for name, open := range stores() {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t, open(t))
-			g := &generator{Rand: rand.New(rand.NewPCG(6, 2))} //nolint:gosec // The same requests each time.
+			g := &generator{Rand: rand.New(rand.NewPCG(6, 2))}
 			for range 5 {
 				g.ids = append(g.ids, s.submit(t, all, `{"job_type":"inference"}`))
 			}

@@ -202,8 +202,8 @@ func (b *PodBuilder) ended() *corev1.ContainerStateTerminated {
 }
 
 func (b *PodBuilder) condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) *PodBuilder {
-	others := slices.DeleteFunc(b.pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
-	b.pod.Status.Conditions = append(others, corev1.PodCondition{
+	b.pod.Status.Conditions = slices.DeleteFunc(b.pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	b.pod.Status.Conditions = append(b.pod.Status.Conditions, corev1.PodCondition{
 		Type: kind, Status: status, Reason: reason, Message: message,
 	})
 	return b

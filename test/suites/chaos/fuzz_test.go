@@ -95,7 +95,7 @@ func (w *world) fuzz(g generator, all []*kind, outcomes *tally, namespace string
 		w.note("waited %s for a condition of %s", patience, missing)
 	}
 	for _, object := range objects {
-		if err := w.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+		if err := client.IgnoreNotFound(w.Delete(ctx, object)); err != nil {
 			w.note("delete: %v", err)
 		}
 	}

@@ -142,7 +142,7 @@ func (g generator) value(schema apiextensionsv1.JSONSchemaProps, depth int) any 
 	case "boolean":
 		return g.chance(0.5)
 	default:
-		return g.text(schema)
+		return g.text()
 	}
 }
 
@@ -174,7 +174,7 @@ func (g generator) integer(schema apiextensionsv1.JSONSchemaProps) int64 {
 	return pick(g, choices)
 }
 
-func (g generator) text(schema apiextensionsv1.JSONSchemaProps) string {
+func (g generator) text() string {
 	return pick(g, []string{
 		"a", "name-1", "registry.example.com/train:1", "s3://bucket/path", "1h", "10s", "100m", "4Gi", "us-central1-a", "sh", "$(VAR)", "0 3 * * *", "A B", "..", "default",
 		"first", "train", "https://example.com", strings.Repeat("n", 64),

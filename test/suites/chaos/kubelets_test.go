@@ -60,17 +60,16 @@ type node struct {
 
 // program is what runs in a pod.
 type program struct {
-	pod      types.NamespacedName
-	rank     string // the job and the pod in it; no two of the same run at a time
-	job      string
-	node     string
-	state    programState
-	due      time.Time // of its next state
-	code     int32
-	reason   string
-	evicted  bool
-	reported bool
-	started  time.Time
+	pod     types.NamespacedName
+	rank    string // the job and the pod in it; no two of the same run at a time
+	job     string
+	node    string
+	state   programState
+	due     time.Time // of its next state
+	code    int32
+	reason  string
+	evicted bool
+	started time.Time
 }
 
 type programState int
@@ -124,7 +123,7 @@ func (k *kubelets) within(least, most time.Duration) time.Duration {
 func (k *kubelets) join(ctx context.Context, object *corev1.Node) error {
 	name := object.Name
 	metav1.SetMetaDataLabel(&object.ObjectMeta, corev1.LabelHostname, name)
-	if err := k.client.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil {
+	if err := client.IgnoreAlreadyExists(k.client.Create(ctx, object)); err != nil {
 		return err
 	}
 	before := object.DeepCopy()

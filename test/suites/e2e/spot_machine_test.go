@@ -44,7 +44,7 @@ func newSpotMachine(t *testing.T, name string, vm types.NamespacedName) spotMach
 	metadata, err := nodejoin.Metadata(nodejoin.Join{Instance: instance, Cluster: found, Token: token}, &spotv1alpha1.SpotInstanceVMSpec{}, nil)
 	require.NoError(t, err)
 	script := filepath.Join(t.TempDir(), "startup-script")
-	require.NoError(t, os.WriteFile(script, []byte(metadata["startup-script"]), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(script, []byte(metadata["startup-script"]), 0o700))
 	m := spotMachine{program: program, name: name}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
@@ -58,7 +58,7 @@ func newSpotMachine(t *testing.T, name string, vm types.NamespacedName) spotMach
 }
 
 func (m spotMachine) command(ctx context.Context, arguments ...string) error {
-	command := exec.CommandContext(ctx, m.program, append([]string{"machine"}, arguments...)...) //nolint:gosec // the local cluster's own program
+	command := exec.CommandContext(ctx, m.program, append([]string{"machine"}, arguments...)...)
 	command.Dir = filepath.Join("..", "..", "..")
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	return command.Run()
