@@ -52,8 +52,8 @@ func TestWhereAJobFits(t *testing.T) {
 			job("j").tolerates(corev1.Toleration{Key: "gpu", Value: "no"})), nil},
 		"affinity":         {nodes(node("a", 2).label("z", "1"), node("b", 2).label("z", "2")).pending(job("j").affinity("z", corev1.NodeSelectorOpIn, "2", "3")), []string{"b"}},
 		"affinity to none": {nodes(node("a", 2).label("z", "1")).pending(job("j").affinity("z", corev1.NodeSelectorOpDoesNotExist)), nil},
-		"affinity and the zone of a volume": {nodes(node("a", 2).label("z", "1"), node("b", 2).label("z", "1").label("gpu", "a100"), node("c", 2).label("gpu", "a100")).
-			pending(job("j").affinity("gpu", corev1.NodeSelectorOpIn, "a100").affinity("z", corev1.NodeSelectorOpIn, "1")), []string{"b"}},
+		"affinity and the zone of a volume": {nodes(node("a", 2).label("z", "1"), node("b", 2).label("gpu", "a100"), node("c", 2).label("z", "1").label("gpu", "a100")).
+			pending(job("j").affinity("gpu", corev1.NodeSelectorOpIn, "a100").affinity("z", corev1.NodeSelectorOpIn, "1")), []string{"c"}},
 		"a volume of a zone without room": {nodes(node("a", 2), node("b", 0).label("z", "1")).pending(job("j").affinity("z", corev1.NodeSelectorOpIn, "1")), nil},
 		"a node to avoid":                 {nodes(node("a", 1), node("b", 8)).pending(job("j").avoids("a")), []string{"b"}},
 		"wrong affinity":                  {nodes(node("a", 2).label("z", "1")).pending(job("j").affinity("z", "Perhaps", "1")), nil},
