@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +67,7 @@ func issue(hosts []string, validity time.Duration, before map[string][]byte, now
 	}
 	token := before[tokenKey] // as long as the Secret is kept, so that no replica is called by another than it knows
 	if len(token) == 0 {
-		token = []byte(rand.Text())
+		token = []byte(strings.ToLower(rand.Text())) // the API server takes no capitals in a path
 	}
 	return map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key, caKey: bundle, tokenKey: token}, nil
 }

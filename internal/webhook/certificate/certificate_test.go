@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 )
@@ -140,6 +141,7 @@ func TestOnlyTheAPIServerIsToldTheToken(t *testing.T) {
 
 func TestTheTokenStaysAsLongAsTheSecret(t *testing.T) {
 	first := issued(t, time.Hour, nil)
+	assert.Empty(t, validation.IsDNS1123Subdomain(string(first[tokenKey])), "the API server takes no other part of a Service's path")
 	assert.NotEqual(t, first[tokenKey], issued(t, time.Hour, nil)[tokenKey])
 	assert.Equal(t, first[tokenKey], issued(t, time.Hour, first)[tokenKey])
 	delete(first, tokenKey)
