@@ -129,7 +129,8 @@ func figuresOf(object client.Object) figures {
 		return f
 	case *aiplatformv1alpha1.AIJob:
 		s := o.Status
-		f := figures{grow: []int64{s.ObservedGeneration, int64(s.RetryCount), int64(s.PreemptionCount)}}
+		// A retry that turns out to be the loss of a node becomes a preemption.
+		f := figures{grow: []int64{s.ObservedGeneration, int64(s.RetryCount + s.PreemptionCount), int64(s.PreemptionCount)}}
 		if aiJobEnded(s.Phase) {
 			f.end = string(s.Phase)
 		}

@@ -1,6 +1,7 @@
 package rbac_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,7 +160,11 @@ func managerChangesSpotInstances(g *guarded, account string) {
 	manager := g.as(account, foreign)
 	const taint = `{"spec":{"taints":[{"key":"training.dcnlab.com/idle","effect":"NoSchedule"}]}}`
 	const only, labels = "only Nodes of spot instances", "may not change the labels"
-	g.denied("a taint", only, patching(g.t, manager, foreign, taint))
+	tries := 0
+	g.denied("a taint", only, func() error { // another one each time: what changes nothing is not refused
+		tries++
+		return patching(g.t, manager, foreign, fmt.Sprintf(`{"spec":{"taints":[{"key":"try-%d","effect":"NoSchedule"}]}}`, tries))()
+	})
 	g.denied("a deletion", only, func() error { return manager.Delete(g.t.Context(), foreign.DeepCopy()) })
 	for what, test := range map[string]struct {
 		node       *corev1.Node
@@ -171,6 +176,8 @@ func managerChangesSpotInstances(g *guarded, account string) {
 	} {
 		g.denied(what, test.says, patching(g.t, manager, test.node, test.text))
 	}
+	const notice = `{"metadata":{"labels":{"training.dcnlab.com/preemption":"true"}}}`
+	require.NoError(g.t, patching(g.t, manager, foreign, notice)(), "which workers avoid")
 	require.NoError(g.t, patching(g.t, manager, ours, taint)())
 	require.NoError(g.t, manager.Delete(g.t.Context(), ours.DeepCopy()))
 	require.NoError(g.t, g.Get(g.t.Context(), client.ObjectKeyFromObject(foreign), &corev1.Node{}))
