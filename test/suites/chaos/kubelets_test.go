@@ -181,7 +181,7 @@ func (k *kubelets) run(ctx context.Context) {
 		}
 		if beat%10 == 0 {
 			k.renew(ctx)
-			k.nodesDie(ctx)
+			k.nodesDie()
 		}
 		select {
 		case <-ctx.Done():
@@ -235,7 +235,7 @@ func (k *kubelets) ready(ctx context.Context, name string) {
 }
 
 // nodesDie lets nodes die, return, and lose the time.
-func (k *kubelets) nodesDie(context.Context) {
+func (k *kubelets) nodesDie() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	names := make([]string, 0, len(k.nodes))
@@ -297,7 +297,7 @@ func (k *kubelets) lookAt(ctx context.Context, pod *corev1.Pod, n *node) {
 			k.remove(ctx, pod)
 			return
 		}
-		k.accept(ctx, pod, n)
+		k.accept(ctx, pod)
 		return
 	}
 	if pod.DeletionTimestamp != nil {
@@ -338,7 +338,7 @@ func (k *kubelets) lookAt(ctx context.Context, pod *corev1.Pod, n *node) {
 }
 
 // accept takes a new pod on.
-func (k *kubelets) accept(ctx context.Context, pod *corev1.Pod, n *node) {
+func (k *kubelets) accept(ctx context.Context, pod *corev1.Pod) {
 	rank, job := rankOf(pod)
 	p := &program{pod: client.ObjectKeyFromObject(pod), rank: rank, job: job, node: pod.Spec.NodeName, due: time.Now().Add(k.within(100*time.Millisecond, 1500*time.Millisecond))}
 	k.programs[pod.UID] = p
@@ -356,7 +356,6 @@ func (k *kubelets) accept(ctx context.Context, pod *corev1.Pod, n *node) {
 		}})
 		k.write(ctx, pod, status)
 	}
-	_ = n
 }
 
 // start begins the program of a pod. At no time may another one of the same rank run.

@@ -43,13 +43,12 @@ var invariants = []string{
 type watcher struct {
 	*world
 
-	mu     sync.Mutex
-	starts map[types.UID]map[string]bool // the attempts of each TrainingJob that had pods
-	held   map[string]map[types.NamespacedName]int64
+	mu   sync.Mutex
+	held map[string]map[types.NamespacedName]int64
 }
 
 func startWatcher(w *world) *watcher {
-	v := &watcher{world: w, starts: map[types.UID]map[string]bool{}, held: map[string]map[types.NamespacedName]int64{}}
+	v := &watcher{world: w, held: map[string]map[types.NamespacedName]int64{}}
 	objects, err := cache.New(w.config, cache.Options{Scheme: scheme})
 	require.NoError(w.t, err)
 	for _, kind := range []client.Object{
@@ -92,11 +91,8 @@ func (v *watcher) saw(before, after client.Object) {
 			v.note("%T %s: it had ended as %s, and is %q now", after, client.ObjectKeyFromObject(after), was.end, is.end)
 		}
 	}
-	switch object := after.(type) {
-	case *aiplatformv1alpha1.AIJob:
-		v.holds(object)
-	case *corev1.Pod:
-		v.attempt(object)
+	if job, ok := after.(*aiplatformv1alpha1.AIJob); ok {
+		v.holds(job)
 	}
 }
 
@@ -189,21 +185,6 @@ func (v *watcher) holds(job *aiplatformv1alpha1.AIJob) {
 	if total > 1000*queueCPU {
 		v.note("queue %s has a quota of %d CPUs, and its AIJobs hold %dm: %v", job.Spec.QueueName, queueCPU, total, held)
 	}
-}
-
-// attempt notes which start of a TrainingJob had pods.
-func (v *watcher) attempt(pod *corev1.Pod) {
-	start := pod.Annotations[mlv1.AnnotationStart]
-	if start == "" {
-		return
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	uid := types.UID(pod.Namespace + "/" + pod.Labels[mlv1.LabelTrainingJob])
-	if v.starts[uid] == nil {
-		v.starts[uid] = map[string]bool{}
-	}
-	v.starts[uid][start] = true
 }
 
 // tellsNoSecret looks for the content of Secrets in all else.
