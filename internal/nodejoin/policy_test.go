@@ -106,11 +106,12 @@ func TestTheManagerMayChangeNothingOfSecretsButItsFinalizers(t *testing.T) {
 	credentials := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "credentials", Finalizers: []string{"example.com/other"}}}
 	credentials.StringData = map[string]string{"credentials.json": "{}"}
 	create(t, credentials)
-	patch := func(how types.PatchType, text string) error {
-		return manager.Patch(ctx, credentials.DeepCopy(), client.RawPatch(how, []byte(text)))
+	patch := func(how types.PatchType, text string, options ...client.PatchOption) error {
+		return manager.Patch(ctx, credentials.DeepCopy(), client.RawPatch(how, []byte(text)), options...)
 	}
-	require.Eventually(t, func() bool { // the policy and the role take a moment to be heard of
-		err := patch(types.MergePatchType, `{"stringData":{"credentials.json":"another"}}`)
+	// The policy and the role take a moment to be heard of. Were the Secret changed before, the same patch would change nothing after.
+	require.Eventually(t, func() bool {
+		err := patch(types.MergePatchType, `{"stringData":{"credentials.json":"another"}}`, client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "nothing in Secrets but its own finalizers")
 	}, time.Minute, 100*time.Millisecond)
 

@@ -103,7 +103,8 @@ func isLost(t *testing.T, job *mlv1.TrainingJob, reason string, texts ...string)
 
 func TestFailureExitCode(t *testing.T) {
 	t.Parallel()
-	failed := fails(t, program(namespace(t), "code", "echo cannot go on >&2; exit 3"))
+	// The container runtime may tell of the end of a program before it has written the program's last line to the log.
+	failed := fails(t, program(namespace(t), "code", "echo cannot go on >&2; sleep 1; exit 3"))
 	assert.Equal(t, reasons.ProgramFailed, failed.Status.LastFailure.Reason)
 	assert.Equal(t, ptr.To[int32](3), failed.Status.LastFailure.ExitCode)
 	assert.Contains(t, failed.Status.FailureReason, "ended with exit code 3: cannot go on")

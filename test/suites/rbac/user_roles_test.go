@@ -55,8 +55,12 @@ func TestWhoMayEditANamespaceHasNoMachineJoin(t *testing.T) {
 					assert.False(t, c.may(user, verb, "", "namespaces", team), "%s may %s the label that allows instances", user, verb)
 				}
 			}
-			assert.True(t, c.may("view", "list", group, "spotinstancevms", team))
-			assert.True(t, c.may("trusted", "create", group, "spotinstancevms", team), "to whom an administrator gives the role")
+			c.await("the rights of view to be aggregated", func(context.Context) (bool, error) {
+				return c.may("view", "list", group, "spotinstancevms", team), nil
+			})
+			c.await("the rights of whom an administrator gives the role", func(context.Context) (bool, error) {
+				return c.may("trusted", "create", group, "spotinstancevms", team), nil
+			})
 		})
 	}
 }
@@ -129,7 +133,7 @@ func (c *cluster) uninstall(namespace string, roles map[string]*rbacv1.ClusterRo
 		assert.NoError(c.t, c.Delete(ctx, role))
 	}
 	assert.NoError(c.t, c.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "trusted", Namespace: namespace}}))
-	for _, name := range []string{"admin", "edit"} {
+	for _, name := range []string{"admin", "edit", "view"} {
 		apiserver.Await(c.t, "the role "+name+" being without what was added to it", func() bool {
 			var role rbacv1.ClusterRole
 			err := c.Get(ctx, client.ObjectKey{Name: name}, &role)
