@@ -103,7 +103,7 @@ func isLost(t *testing.T, job *mlv1.TrainingJob, reason string, texts ...string)
 
 func TestFailureExitCode(t *testing.T) {
 	t.Parallel()
-	// The container runtime may tell of the end of a program before it has written the program's last line to the log.
+	// The container runtime may report the end of a program before the last line of the program is in the log.
 	failed := fails(t, program(namespace(t), "code", "echo cannot go on >&2; sleep 1; exit 3"))
 	assert.Equal(t, reasons.ProgramFailed, failed.Status.LastFailure.Reason)
 	assert.Equal(t, ptr.To[int32](3), failed.Status.LastFailure.ExitCode)

@@ -58,7 +58,7 @@ func TestWhoMayEditANamespaceHasNoMachineJoin(t *testing.T) {
 			c.await("the rights of view to be aggregated", func(context.Context) (bool, error) {
 				return c.may("view", "list", group, "spotinstancevms", team), nil
 			})
-			c.await("the rights of whom an administrator gives the role", func(context.Context) (bool, error) {
+			c.await("the role that an administrator gives to a user", func(context.Context) (bool, error) {
 				return c.may("trusted", "create", group, "spotinstancevms", team), nil
 			})
 		})
