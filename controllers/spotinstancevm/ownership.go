@@ -39,10 +39,13 @@ func deleteOwn(ctx context.Context, provider cloud.Provider, zone, instance stri
 	return provider.Delete(ctx, zone, found.ID, string(uuid.NewUUID()))
 }
 
+// clockSlack is how far the clock of the API server may be behind that of the provider.
+const clockSlack = 5 * time.Second
+
 // isNodeOf says whether a Node is that of an instance. An instance registers its Node with these labels; a machine that happens to have
 // the same name does not, and one that was there before is older. No other Node gets them from the operator: config/node-binding forbids it.
 func isNodeOf(node *corev1.Node, vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.ProvisionedInstance) bool {
-	if created := entry.CreationTime; created != nil && node.CreationTimestamp.Time.Before(created.Truncate(time.Second)) {
+	if created := entry.CreationTime; created != nil && node.CreationTimestamp.Time.Before(created.Add(-clockSlack)) {
 		return false
 	}
 	place, known := strings.CutPrefix(node.Spec.ProviderID, "gce://")

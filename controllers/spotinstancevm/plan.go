@@ -165,6 +165,9 @@ func (p *planner) mirror(i *instance) {
 		if !i.isConfirmed() {
 			p.confirm(i)
 		}
+		if created := i.seen.Created; !created.IsZero() && created.Before(i.CreationTime.Time) {
+			i.CreationTime = &metav1.Time{Time: created} // the manager learned later that the instance exists
+		}
 		i.State = spotv1alpha1.InstanceState(i.seen.State)
 		i.InstanceID = cmp.Or(i.seen.ID, i.InstanceID)
 		i.InternalIP, i.ExternalIP = i.seen.InternalIP, i.seen.ExternalIP

@@ -34,6 +34,27 @@ func TestAnInstanceWithATaintWithoutATimeIsDeletedInTheEnd(t *testing.T) {
 	}
 }
 
+// A manager that was away, or slow, learns of an instance when its Node exists already.
+func TestANodeIsRecognizedThoughTheManagerLearnedLateOfItsInstance(t *testing.T) {
+	learned := func(_ *scene, i *instance) { i.CreationTime = &metav1.Time{Time: noon.Add(time.Minute)} }
+	s := aScene(has("t4-x", spotv1alpha1.InstanceRunning, isNode(), learned))
+	require.Nil(t, s.instances[0].node, "it is older than what the status says of the instance")
+
+	entry := plan(s.observed).status.ProvisionedInstances[0]
+
+	assert.Equal(t, noon.Add(-time.Minute), entry.CreationTime.Time, "as the provider says")
+	assert.NotNil(t, s.attach(&instance{ProvisionedInstance: entry}).node)
+}
+
+func TestANodeIsRecognizedThoughTheClockOfTheAPIServerIsBehind(t *testing.T) {
+	for behind, want := range map[time.Duration]bool{2 * time.Second: true, time.Minute: false} {
+		s := aScene(has("t4-x", spotv1alpha1.InstanceRunning, isNode(func(node *corev1.Node) {
+			node.CreationTimestamp = metav1.NewTime(noon.Add(-time.Minute - behind))
+		})))
+		assert.Equal(t, want, s.instances[0].node != nil, behind)
+	}
+}
+
 // That the next instance exists says nothing of whether its image can join.
 func TestAnInstanceThatExistsDoesNotEndThePauseAfterOneThatDidNotJoin(t *testing.T) {
 	for reason, kept := range map[string]bool{
