@@ -4,7 +4,7 @@
 # fail. Installs the Debian packages that it needs. TEST_ARGS: more arguments for go test. TEST_RERUNS: how often a test that failed is
 # run again. TEST_RACE=all: run every package with the race detector, not only those with concurrency of their own.
 #
-#   hack/test.sh [PART...]    all parts, or these only: workers, concurrent, others, budgets, localcluster, kueue
+#   hack/test.sh [PART...]    all parts, or these only: workers, concurrent, others, norace, localcluster, kueue
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -13,6 +13,9 @@ CONCURRENT='/(controllers|internal/(queueing|child|reporting|trainingcheckpoint|
 CONCURRENT+='|cloud|redact|metrics|tracing|training|olm|webhook|accessreview|jobservice|cmd)|test/suites/notice)(/|$)'
 # Pure planning below them.
 PURE='/(internal/queueing/scheduler|controllers/trainingjob/(build|gang|framework))(/|$)'
+# Tests of concurrent packages to which the race detector adds nothing: it is in the way of budgets, and finds no more in a story that is
+# told anew for each point at which the manager may crash, or in a corpus of inputs, than in the tests beside them.
+NORACE='^(TestBudget|TestAPINoCrash|Fuzz)'
 # These need a live node, or measure.
 ELSEWHERE='/test/(suites/e2e|bench)(/|$)'
 
@@ -33,7 +36,7 @@ main() {
 
   say "training worker and pooled workers (Python), and packages without concurrency (Go), in the background"
   in_background workers "$0" workers
-  in_background others "$0" others budgets localcluster
+  in_background others "$0" others norace localcluster
   local failed=0
   run_parts concurrent || failed=1
   show others || failed=1
@@ -61,9 +64,11 @@ run_parts() {
 test_workers() { workers/run-tests.sh; }
 
 test_concurrent() {
+  local skip=$NORACE
+  if [[ ${TEST_RACE:-} == all ]]; then skip='^TestBudget'; fi
   say "operator (Go), packages with concurrency of their own: with the race detector"
   # shellcheck disable=SC2046 # a list of words
-  CGO_ENABLED=1 go_tests $(concurrent_packages) -- -race -p 3 -skip '^TestBudget'
+  CGO_ENABLED=1 go_tests $(concurrent_packages) -- -race -p 3 -skip "$skip"
 }
 
 test_others() {
@@ -74,10 +79,10 @@ test_others() {
   go_tests $packages -- -p 2
 }
 
-test_budgets() {
-  say "budgets of what concurrent packages cost, for which the race detector is in the way (Go)"
+test_norace() {
+  say "budgets, crash stories and corpora of concurrent packages, without the race detector (Go)"
   # shellcheck disable=SC2046 # a list of words
-  go_tests $(with_budgets | grep -x -F "$(concurrent_packages)") -- -run '^TestBudget'
+  go_tests $(with_norace | grep -x -F "$(concurrent_packages)") -- -p 2 -run "$NORACE"
 }
 
 test_localcluster() (
@@ -102,9 +107,9 @@ concurrent_packages() {
   fi
 }
 
-# with_budgets: the packages that have tests of budgets.
-with_budgets() {
-  grep -rl --include='*_test.go' '^func TestBudget' controllers internal | xargs -n1 dirname | sort -u | sed "s|^|$MODULE/|"
+# with_norace: the packages that have such tests.
+with_norace() {
+  grep -rlE --include='*_test.go' "^func ${NORACE#^}" controllers internal | xargs -n1 dirname | sort -u | sed "s|^|$MODULE/|"
 }
 
 # go_tests PACKAGE... -- ARGUMENTS of go test...: vet is a part of make lint; linking is faster without what debuggers need.
