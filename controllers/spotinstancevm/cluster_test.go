@@ -36,6 +36,9 @@ import (
 // patience bounds every wait for the manager.
 const patience = 3 * time.Minute
 
+// glance is how often is looked whether something has happened: each look asks the API server.
+const glance = 100 * time.Millisecond
+
 const (
 	zoneA = "us-central1-a"
 	zoneB = "us-central1-b"
@@ -298,7 +301,7 @@ func (c *cluster) now(vm *spotv1alpha1.SpotInstanceVM) *spotv1alpha1.SpotInstanc
 func (c *cluster) await(vm *spotv1alpha1.SpotInstanceVM, what string, is func(*spotv1alpha1.SpotInstanceVM) bool) *spotv1alpha1.SpotInstanceVM {
 	c.t.Helper()
 	var last *spotv1alpha1.SpotInstanceVM
-	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(c.t.Context(), glance, patience, true, func(context.Context) (bool, error) {
 		c.schedule()
 		last = c.now(vm)
 		return last != nil && is(last), nil

@@ -111,7 +111,7 @@ func (s story) blows(c *cluster, f *fuse) bool {
 		select {
 		case <-f.blown:
 			return true
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(glance):
 			c.schedule()
 		}
 		if now := len(f.log()); now != steps {

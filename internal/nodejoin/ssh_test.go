@@ -207,7 +207,8 @@ func TestOverSSHShowsTheEndOfTheOutputWithoutTheToken(t *testing.T) {
 
 func TestOverSSHTakesNoLongerThanItMay(t *testing.T) {
 	s := startSSHServer(t, "ed25519")
-	s.program("kubeadm", `if [[ $1 = join ]]; then echo now >"$ROOT/hangs"; exec tail -f /dev/null --pid=$PPID; fi; echo v1.36.3`)
+	// What the script writes before is on its way to the client when kubeadm starts.
+	s.program("kubeadm", `if [[ $1 = join ]]; then sleep 1; echo now >"$ROOT/hangs"; exec tail -f /dev/null --pid=$PPID; fi; echo v1.36.3`)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
 		for s.read("hangs") == "" && t.Context().Err() == nil {

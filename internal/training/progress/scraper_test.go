@@ -18,7 +18,7 @@ import (
 )
 
 // soon bounds every wait of these tests.
-const soon = 10 * time.Second
+const soon = time.Minute
 
 // worker is a training worker that serves metrics.
 type worker struct {
@@ -217,7 +217,7 @@ func TestFiguresStayWhenAScrapeFails(t *testing.T) {
 		"an error":           func() { w.serve(http.StatusInternalServerError, "training_epoch 9\n") },
 		"no Prometheus text": func() { w.serve(http.StatusOK, "<html>") },
 		"more than can be right": func() {
-			w.serve(http.StatusOK, "training_epoch 9\n"+strings.Repeat("x 1\n", maxBody/4)+"training_loss")
+			w.serve(http.StatusOK, "training_epoch 9\n"+strings.Repeat("# "+strings.Repeat("x", 1021)+"\n", maxBody/1024)+"training_loss")
 		},
 	} {
 		before := w.scrapes.Load()

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 
 	"google.golang.org/api/discovery/v1"
 )
@@ -121,11 +122,23 @@ func (c *checker) text(s *discovery.JsonSchema, text, where string) {
 	switch {
 	case err != nil:
 		c.add("%s: %q is no %s", where, text, s.Format)
-	case s.Pattern != "" && !regexp.MustCompile("^(?:"+s.Pattern+")$").MatchString(text):
+	case s.Pattern != "" && !whole(s.Pattern).MatchString(text):
 		c.add("%s: %q does not match %s", where, text, s.Pattern)
 	case len(s.Enum) > 0 && !slices.Contains(s.Enum, text):
 		c.add("%s: %q is none of %v", where, text, s.Enum)
 	}
+}
+
+// patterns are the compiled patterns of the discovery document, by their text.
+var patterns sync.Map
+
+// whole compiles a pattern that the whole of a text must match.
+func whole(pattern string) *regexp.Regexp {
+	if known, ok := patterns.Load(pattern); ok {
+		return known.(*regexp.Regexp)
+	}
+	compiled, _ := patterns.LoadOrStore(pattern, regexp.MustCompile("^(?:"+pattern+")$"))
+	return compiled.(*regexp.Regexp)
 }
 
 func (c *checker) object(s *discovery.JsonSchema, object map[string]any, where string) {
