@@ -150,14 +150,14 @@ def test_the_result_of_a_lost_lease_is_thrown_away(server: Server, work: Work) -
 
 
 def test_work_stops_before_an_unreachable_service_can_give_the_task_away(server: Server, work: Work) -> None:
-    server.visibility = 1.0
+    server.visibility = 3.0
     running = work({"simulation": until_stopped})
     job = server.wait(server.submit("simulation"), "running")
     wait_for(lambda: job.heartbeats, "a heartbeat")
     server.broken = "drop"
     last = job.heartbeats[-1]
     wait_for(lambda: running.events("lease-lost"), "the lost lease")
-    assert time.monotonic() - last < 1.3, "the lease runs for a second"
+    assert time.monotonic() - last < 5, "the lease runs for three seconds"
 
 
 @pytest.mark.parametrize("fault", ["503", "drop"])

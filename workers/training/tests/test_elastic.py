@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -49,6 +50,12 @@ class Job:
             started.append(Process(self._directory, f"{self._started}-replica{index}", env, session=True))
         self.replicas.extend(started)
         return started
+
+    def store_answers(self) -> bool:
+        """Whether replica 0 serves the store by which replicas meet."""
+        host, _, port = str(self._env["PET_RDZV_ENDPOINT"]).partition(":")
+        with socket.socket() as connection:
+            return connection.connect_ex((host, int(port))) == 0
 
     def checkpoints(self) -> list[int]:
         """The steps of the checkpoints, in order."""
@@ -168,8 +175,18 @@ def test_the_others_end_when_replica_0_is_lost(jobs: type[Job]) -> None:
 
 
 def test_a_replica_that_waits_for_others_ends_on_sigterm(jobs: type[Job]) -> None:
+    job = jobs(2, 3)
+    (only,) = job.start(0)
+    wait_for(job.store_answers, "replica 0 to serve the store")
+    only.process.send_signal(signal.SIGTERM)
+    assert only.exit_code() == 143, only.output
+    assert only.termination_message()["reason"] == "Terminated"
+
+
+def test_a_replica_that_loads_pytorch_ends_on_sigterm(jobs: type[Job]) -> None:
     (only,) = jobs(2, 3).start(0)
-    time.sleep(4)
+    maps = Path(f"/proc/{only.process.pid}/maps")
+    wait_for(lambda: "libtorch_cpu" in maps.read_text(), "PyTorch being loaded")
     only.process.send_signal(signal.SIGTERM)
     assert only.exit_code() == 143, only.output
     assert only.termination_message()["reason"] == "Terminated"
@@ -221,6 +238,6 @@ def test_torchrun_itself_can_run_the_elastic_ranks(tmp_path: Path, image_path: s
                          stderr=subprocess.STDOUT, text=True)
         for _ in range(2)
     ]  # fmt: skip
-    outputs = [agent.communicate(timeout=90)[0] for agent in agents]
+    outputs = [agent.communicate(timeout=240)[0] for agent in agents]
     assert [agent.returncode for agent in agents] == [0, 0], outputs[0] + outputs[1]
     assert "rank 0 of 2 joined" in outputs[0] + outputs[1]

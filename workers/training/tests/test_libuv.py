@@ -54,7 +54,7 @@ def script(tmp_path: Path) -> str:
 
 def finish(*processes: subprocess.Popen[str]) -> str:
     """The output of all. None may fail."""
-    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    outputs = [process.communicate(timeout=180)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes), "".join(outputs)
     return "".join(outputs)
 

@@ -269,7 +269,7 @@ def test_torchrun_starts_the_ranks(tmp_path: Path, image_path: str) -> None:
         "PET_MASTER_PORT": str(free_port()),
     }
     done = subprocess.run(
-        [*command, "-m", "training_worker"], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [*command, "-m", "training_worker"], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=180
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "rank 0 trained 719 samples" in done.stdout and "rank 1 trained 719 samples" in done.stdout

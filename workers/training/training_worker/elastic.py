@@ -76,6 +76,7 @@ class Agent:
             signal.signal(signum, self._on_signal)
         losses, code = 0, EXIT_PEER_LOST
         try:
+            self._rendezvous.load()
             self._wait_for(self._rendezvous.open)
             while losses <= self._settings.max_restarts:
                 met = self._wait_for(self._rendezvous.meet)

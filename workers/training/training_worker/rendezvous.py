@@ -109,9 +109,17 @@ class Rendezvous:
         self._handler: Any = None
         self._rounds = 0
 
+    @staticmethod
+    def load() -> None:
+        """Load PyTorch, which takes seconds.
+
+        A signal handler must not raise meanwhile: the loader would put an error of its own in the place of the exception.
+        """
+        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+        from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend, dynamic_rendezvous  # noqa: F401
+
     def open(self) -> None:
         """Serve the store on replica 0, reach it from the others. Raises PeerLostError when it never comes."""
-        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
         from torch.distributed.elastic.rendezvous import RendezvousParameters
         from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
         from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
