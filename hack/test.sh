@@ -14,7 +14,7 @@ CONCURRENT+='|cloud|redact|metrics|tracing|training|olm|webhook|accessreview|job
 # Pure planning below them.
 PURE='/(internal/queueing/scheduler|controllers/trainingjob/(build|gang|framework))(/|$)'
 # Tests of concurrent packages to which the race detector adds nothing: it is in the way of budgets, and finds no more in a story that is
-# told anew for each point at which the manager may crash, or in a corpus of inputs, than in the tests beside them.
+# told again for each point at which the manager may crash, or in a corpus of inputs, than in the tests beside them.
 NORACE='^(TestBudget|TestAPINoCrash|Fuzz)'
 # These need a live node, or measure.
 ELSEWHERE='/test/(suites/e2e|bench)(/|$)'
