@@ -99,7 +99,7 @@ func (w *world) set(what string, is func(*appsv1.DaemonSet) bool) *appsv1.Daemon
 	require.Eventually(w.t, func() bool {
 		err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: Name}, &set)
 		return err == nil && is(&set)
-	}, patience, 20*time.Millisecond, what)
+	}, patience, 50*time.Millisecond, what)
 	return &set
 }
 
@@ -108,7 +108,7 @@ func (w *world) noSet() {
 	require.Eventually(w.t, func() bool {
 		err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: Name}, &appsv1.DaemonSet{})
 		return apierrors.IsNotFound(err)
-	}, patience, 20*time.Millisecond, "the DaemonSet is gone")
+	}, patience, 50*time.Millisecond, "the DaemonSet is gone")
 }
 
 func is(*appsv1.DaemonSet) bool { return true }

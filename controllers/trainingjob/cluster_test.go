@@ -173,7 +173,7 @@ func (c *cluster) submit(b *builders.TrainingJobBuilder) *mlv1.TrainingJob {
 func (c *cluster) await(job *mlv1.TrainingJob, what string, is func(*mlv1.TrainingJob) bool) *mlv1.TrainingJob {
 	c.t.Helper()
 	var now mlv1.TrainingJob
-	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(job), &now)
 		return err == nil && is(&now), err
 	})

@@ -138,7 +138,7 @@ func (w *world) key() client.ObjectKey {
 func (w *world) workers(what string, is func(*appsv1.Deployment) bool) *appsv1.Deployment {
 	w.t.Helper()
 	var d appsv1.Deployment
-	require.Eventually(w.t, func() bool { return w.Get(w.t.Context(), w.key(), &d) == nil && is(&d) }, patience, 20*time.Millisecond, what)
+	require.Eventually(w.t, func() bool { return w.Get(w.t.Context(), w.key(), &d) == nil && is(&d) }, patience, 50*time.Millisecond, what)
 	return &d
 }
 
@@ -154,7 +154,7 @@ func (w *world) condition(state metav1.ConditionStatus, reason string) *metav1.C
 		require.NoError(w.t, w.Get(w.t.Context(), client.ObjectKeyFromObject(w.queue), w.queue))
 		is = meta.FindStatusCondition(w.queue.Status.Conditions, "WorkersReady")
 		return is != nil && is.Status == state && is.Reason == reason
-	}, patience, 20*time.Millisecond, "WorkersReady is %s for %s; it is %+v", state, reason, is)
+	}, patience, 50*time.Millisecond, "WorkersReady is %s for %s; it is %+v", state, reason, is)
 	return is
 }
 
@@ -243,14 +243,14 @@ func TestAQueueThatWantsNoWorkersAnyMoreHasNothingOfThem(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(w.queue), w.queue))
 		return w.queue.Status.Workers == nil && meta.FindStatusCondition(w.queue.Status.Conditions, "WorkersReady") == nil
-	}, patience, 20*time.Millisecond, "the status says nothing of workers: %+v", w.queue.Status)
+	}, patience, 50*time.Millisecond, "the status says nothing of workers: %+v", w.queue.Status)
 	assert.EqualValues(t, 7, w.queue.Status.Depth)
 	assert.NotNil(t, meta.FindStatusCondition(w.queue.Status.Conditions, "Ready"))
 }
 
 func (w *world) gone(object client.Object, key client.ObjectKey) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool { return apierrors.IsNotFound(w.Get(w.t.Context(), key, object)) }, patience, 20*time.Millisecond,
+	require.Eventually(w.t, func() bool { return apierrors.IsNotFound(w.Get(w.t.Context(), key, object)) }, patience, 50*time.Millisecond,
 		"%T %s is gone", object, key)
 }
 
@@ -266,7 +266,7 @@ func TestWorkersMoveToAnotherNamespace(t *testing.T) {
 	w.gone(&corev1.ServiceAccount{}, old)
 	w.namespace = other.Name
 	w.workers("one there", replicas(1))
-	require.Eventually(t, func() bool { return w.mayWork(w.queue.Name) }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return w.mayWork(w.queue.Name) }, patience, 50*time.Millisecond)
 }
 
 func TestAStrangersDeploymentIsLeftAlone(t *testing.T) {
@@ -322,7 +322,7 @@ func TestManualChangesAreReverted(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(role), role))
 		return role.Rules[0].Verbs[0] == "work"
-	}, patience, 20*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 // What keeps a pod from starting changes nothing in the Deployment: it is found all the same.

@@ -264,7 +264,7 @@ func (n *node) reaches(key client.ObjectKey, phase checkpointbackup.Phase) check
 	require.Eventually(n.t, func() bool {
 		last = n.read(key)
 		return last.Status.Phase == phase || last.Status.Phase.Ended()
-	}, patience, 20*time.Millisecond, "waiting for %s", phase)
+	}, patience, 50*time.Millisecond, "waiting for %s", phase)
 	require.Equal(n.t, phase, last.Status.Phase, last.Status.Message)
 	return last
 }
@@ -335,7 +335,7 @@ func TestAnAgentThatWasStoppedTakesItUpAgain(t *testing.T) {
 	stop := n.agent()
 	key := n.ask("interrupted", "bert-0")
 	n.reaches(key, checkpointbackup.Checkpointing)
-	require.Eventually(t, func() bool { return n.calls() == 1 }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return n.calls() == 1 }, patience, 50*time.Millisecond)
 	stop()
 	assert.Equal(t, checkpointbackup.Checkpointing, n.read(key).Status.Phase, "it is not given up")
 	stray := fmt.Sprintf("checkpoint-bert-0_%s-train-%s.tar", n.namespace, time.Now().Add(-time.Hour).Format(time.RFC3339))
@@ -483,7 +483,7 @@ func TestFailuresAreToldWithTheirRemedy(t *testing.T) {
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: n.namespace, Verb: "get", Resource: "secrets"},
 		}}
 		return n.Create(t.Context(), review) == nil && review.Status.Allowed
-	}, patience, 20*time.Millisecond, "the API server knows the binding")
+	}, patience, 50*time.Millisecond, "the API server knows the binding")
 	n.reaches(n.ask("right", "bert-0", with("right")), checkpointbackup.Completed)
 	for name, test := range map[string]struct {
 		change func(*checkpointbackup.Spec)

@@ -173,7 +173,7 @@ func assigned(job *aiplatformv1alpha1.AIJob) []string {
 
 func eventually(t *testing.T, happened func() bool, what string, args ...any) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 25*time.Millisecond, patience, true,
 		func(context.Context) (bool, error) { return happened(), nil })
 	require.NoError(t, err, "waited for %s", fmt.Sprintf(what, args...))
 }

@@ -128,7 +128,7 @@ func (w *world) submit(change ...func(*jobs.Job)) string {
 
 func (w *world) eventually(what string, condition func(*assert.CollectT)) {
 	w.t.Helper()
-	require.EventuallyWithT(w.t, condition, patience, 20*time.Millisecond, what)
+	require.EventuallyWithT(w.t, condition, patience, 50*time.Millisecond, what)
 }
 
 // aijob waits for the AIJob of a job.

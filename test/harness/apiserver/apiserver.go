@@ -143,7 +143,7 @@ func (s *Server) start() error {
 // Await waits for something to happen on the API server, for three minutes at most.
 func Await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 3*time.Minute, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 3*time.Minute, true,
 		func(context.Context) (bool, error) { return happened(), nil })
 	require.NoError(t, err, "%s did not happen", what)
 }
