@@ -175,7 +175,7 @@ e2e: $(GOTESTSUM) $(VERSITYGW) ## Run the end-to-end tests on the live node (sta
 
 .PHONY: spot-e2e
 spot-e2e: $(GOTESTSUM) $(VERSITYGW) ## Run the end-to-end tests in which further machines join the live node as spot instances do, and are taken back.
-	@E2E_MACHINES=yes E2E_ARGS='-run TestInstanceJoins|TestAPendingPod|OutlivesItsInstance|ToAnotherMachine' hack/e2e.sh
+	@E2E_MACHINES=yes E2E_ARGS='-run TestInstanceJoins|TestAPendingPod|OutlivesItsInstance|ToAnotherMachine|OnADeadMachine|EndsThoughItsCredentials' hack/e2e.sh
 
 .PHONY: olm-e2e
 olm-e2e: $(GOTESTSUM) $(OPM) $(CATALOG) ## Install, upgrade and remove the operator with the real OLM on the live node.

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
@@ -105,4 +106,43 @@ func TestATrainingMovesToAnotherMachineBeforeItsOwnIsGone(t *testing.T) {
 	assert.Equal(t, int32(1), done.Status.RestartCount, "the end of the machine is no second loss")
 	assert.Equal(t, int32(1), done.Status.DisruptionCount)
 	assert.Equal(t, int32(8), done.Status.CurrentEpoch)
+}
+
+// The kubelet of a machine without power confirms the end of no pod. The pod of the next attempt has the same host name, which must not
+// lead to both.
+func TestAPodOnADeadMachineIsGoneBeforeTheNextAttempt(t *testing.T) {
+	ns := namespace(t)
+	vm := types.NamespacedName{Namespace: ns, Name: "gpus"}
+	old := newSpotMachine(t, "dead-a", vm)
+	job := program(ns, "survives", "exec tail -f /dev/null")
+	job.Spec.Scheduling = &mlv1.Scheduling{NodeSelector: map[string]string{corev1.LabelHostname: old.name}}
+	require.NoError(t, cluster.Create(t.Context(), job))
+	reaches(t, job, "it runs", inState(mlv1.StateRunning))
+	first := workers(t, job)["0"]
+	require.Equal(t, old.name, first.Spec.NodeName)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	pods, err := cluster.typed.CoreV1().Pods(ns).Watch(ctx, metav1.ListOptions{LabelSelector: mlv1.LabelTrainingJob + "=" + job.Name})
+	require.NoError(t, err)
+	defer pods.Stop()
+
+	require.NoError(t, old.command(t.Context(), "preempt", old.name))
+	at := time.Now()
+
+	gone := false
+	for event := range pods.ResultChan() {
+		pod, ok := event.Object.(*corev1.Pod)
+		require.True(t, ok, "%v", event.Object)
+		switch {
+		case pod.UID == first.UID && event.Type == watch.Deleted:
+			gone = true
+			t.Logf("the pod on the dead machine is gone %s after it lost its power", time.Since(at).Round(time.Second))
+		case pod.UID != first.UID && pod.DeletionTimestamp == nil && pod.Labels[mlv1.LabelReplicaID] == first.Labels[mlv1.LabelReplicaID]:
+			require.True(t, gone, "pod %s is there beside that on the dead machine", pod.Name)
+			restarted := reaches(t, job, "it is started again", func(job *mlv1.TrainingJob) bool { return job.Status.RestartCount == 1 })
+			assert.Equal(t, int32(1), restarted.Status.DisruptionCount, "the loss of a machine is no failure of the program")
+			return
+		}
+	}
+	t.Fatal("no pod of another attempt came")
 }
