@@ -17,9 +17,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -33,6 +31,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
 	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 	"github.com/dcnlab/spot-training-operator/test/harness/process"
 )
@@ -67,8 +66,8 @@ type world struct {
 
 	program    string
 	kubeconfig string
-	webhook    string // address, like the next
-	metrics    string
+	webhooks   *installations.Webhooks
+	metrics    string // address
 	etcd       string // URL
 
 	mu       sync.Mutex // held while the manager is stopped or started
@@ -82,8 +81,8 @@ type world struct {
 
 func newWorld(t *testing.T, faults, checks *tally) *world {
 	t.Helper()
-	w := &world{t: t, folder: t.TempDir(), faults: faults, checks: checks, program: operator.Program(t),
-		webhook: process.FreePort(t, process.AnyPort), metrics: process.FreePort(t, process.AnyPort)}
+	w := &world{t: t, folder: t.TempDir(), faults: faults, checks: checks, program: operator.Program(t), metrics: process.FreePort(t, process.AnyPort)}
+	w.webhooks = installations.NewWebhooks(t, w.folder)
 	server := apiserver.Start(t, apiserver.OwnCRDs,
 		apiserver.Flag("endpoint-reconciler-type", "none"),
 		apiserver.Flag("default-not-ready-toleration-seconds", "2"), apiserver.Flag("default-unreachable-toleration-seconds", "2"))
@@ -129,25 +128,16 @@ func (w *world) noted() []string {
 // install makes what kubectl apply -k config/default makes, but for the manager's pod.
 func (w *world) install() {
 	t := w.t
-	text, err := exec.CommandContext(t.Context(), filepath.Join(apiserver.Binaries(), "kubectl"), "kustomize", filepath.Join(apiserver.Root(), "config", "default")).Output()
-	require.NoError(t, err)
-	documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(text)), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if documents.Decode(object) != nil {
-			break
-		}
-		switch object.GetKind() {
-		case "", "CustomResourceDefinition", "Deployment":
+	for _, object := range installations.Kustomize(t, "default").Objects {
+		if object.GetObjectKind().GroupVersionKind().Kind == "CustomResourceDefinition" {
 			continue
-		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-			w.redirect(object)
 		}
-		require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), object)), "%s %s", object.GetKind(), object.GetName())
+		w.webhooks.Redirect(t, object)
+		require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), object)), "%s", object.GetName())
 	}
 	info := clientcmdapi.NewConfig()
 	info.Clusters[""] = &clientcmdapi.Cluster{Server: "https://10.0.0.1:6443", CertificateAuthorityData: w.config.CAData}
-	text, err = clientcmd.Write(*info)
+	text, err := clientcmd.Write(*info)
 	require.NoError(t, err)
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespacePublic}},
@@ -158,20 +148,6 @@ func (w *world) install() {
 	} {
 		require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), object)))
 	}
-}
-
-// redirect has the API server call the webhooks at an address of this machine.
-func (w *world) redirect(configuration *unstructured.Unstructured) {
-	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
-	require.NoError(w.t, err)
-	for _, webhook := range webhooks {
-		call := webhook.(map[string]any)["clientConfig"].(map[string]any)
-		path, _, err := unstructured.NestedString(call, "service", "path")
-		require.NoError(w.t, err)
-		delete(call, "service")
-		call["url"] = "https://" + w.webhook + path
-	}
-	require.NoError(w.t, unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks"))
 }
 
 // startKubernetes starts Kubernetes' own controllers and scheduler. A node that is silent for eight seconds is not ready.
@@ -199,7 +175,7 @@ func (w *world) startKubernetes(server *apiserver.Server) {
 // startManager starts the manager as its ServiceAccount.
 func (w *world) startManager() {
 	w.kubeconfig = w.writeKubeconfig()
-	w.manager = w.launch("manager", w.webhook, w.metrics)
+	w.manager = w.launch("manager", w.webhooks.Address, w.metrics)
 	w.t.Cleanup(w.restarts.Wait)
 }
 

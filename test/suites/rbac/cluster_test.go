@@ -10,16 +10,12 @@ import (
 
 	"github.com/operator-framework/api/crds"
 	"github.com/stretchr/testify/require"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -30,6 +26,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
 	"github.com/dcnlab/spot-training-operator/test/fakes/gangs"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
 
 // patience bounds every wait.
@@ -42,18 +39,18 @@ type cluster struct {
 	t            *testing.T
 	folder       string
 	config       *rest.Config
-	installation *installation
-	webhooks     webhookServing
+	installation *installations.Installation
+	webhooks     *installations.Webhooks
 	compute      *fakegce.Server
 }
 
 // startCluster starts a control plane and installs the operator into it, except for its pod.
-func startCluster(t *testing.T, i *installation) *cluster {
+func startCluster(t *testing.T, i *installations.Installation) *cluster {
 	t.Helper()
 	c := &cluster{t: t, folder: t.TempDir(), installation: i, compute: fakegce.Start(t, fakegce.Options{})}
-	c.webhooks = newWebhookServing(t, c.folder)
+	c.webhooks = installations.NewWebhooks(t, c.folder)
 	policy := filepath.Join(c.folder, "audit-policy.yaml")
-	require.NoError(t, os.WriteFile(policy, auditPolicy(i.user()), 0o644))
+	require.NoError(t, os.WriteFile(policy, auditPolicy(i.User()), 0o644))
 
 	var env *envtest.Environment
 	server := apiserver.Start(t, func(e *envtest.Environment) { env = e },
@@ -63,7 +60,7 @@ func startCluster(t *testing.T, i *installation) *cluster {
 		// Not the ServiceAccount plugin, which envtest turns off: a pod needs its ServiceAccount here as anywhere.
 		apiserver.Flag("disable-admission-plugins", "TaintNodesByCondition"),
 		apiserver.Flag("endpoint-reconciler-type", "none"),
-		apiserver.Flag("admission-control-config-file", c.webhooks.admission),
+		apiserver.Flag("admission-control-config-file", c.webhooks.ShowCertificate(t, c.folder)),
 		// Kubernetes' own gangs, which no cluster serves by default.
 		apiserver.Flag("feature-gates", "GenericWorkload=true"), apiserver.Flag("runtime-config", "scheduling.k8s.io/v1alpha2=true"))
 	c.config = server.Config(t)
@@ -106,7 +103,7 @@ func (c *cluster) startControllers(env *envtest.Environment) {
 
 func (c *cluster) install() {
 	c.t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.installation.namespace}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.installation.Namespace}}
 	require.NoError(c.t, c.Create(c.t.Context(), namespace))
 	backups, err := checkpointbackup.CRD()
 	require.NoError(c.t, err)
@@ -115,13 +112,13 @@ func (c *cluster) install() {
 		CRDs: []*apiextensionsv1.CustomResourceDefinition{crds.OperatorCondition(), backups},
 	})
 	require.NoError(c.t, err)
-	for _, object := range slices.Concat(c.installation.objects, c.installation.byOLM) {
+	for _, object := range slices.Concat(c.installation.Objects, c.installation.ByOLM) {
 		switch object.GetObjectKind().GroupVersionKind().Kind {
 		case "Namespace", "CustomResourceDefinition": // which are there
 			continue
 		}
 		object := object.DeepCopyObject().(client.Object)
-		c.webhooks.redirect(c.t, object)
+		c.webhooks.Redirect(c.t, object)
 		require.NoError(c.t, c.Create(c.t.Context(), object), "%s %s", object.GetObjectKind().GroupVersionKind().Kind, object.GetName())
 	}
 }
@@ -151,20 +148,9 @@ func (c *cluster) await(what string, met func(context.Context) (bool, error)) {
 }
 
 // kubeconfig writes one for a ServiceAccount, with a token as its pod has it.
-func (c *cluster) kubeconfig(namespace, serviceAccount string) string {
+func (c *cluster) kubeconfig(namespace, account string) string {
 	c.t.Helper()
-	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: serviceAccount, Namespace: namespace}}
-	require.NoError(c.t, c.SubResource("token").Create(c.t.Context(), account, token))
-
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: c.config.Host, CertificateAuthorityData: c.config.CAData}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u", Namespace: namespace}
-	config.CurrentContext = "x"
-	path := filepath.Join(c.folder, serviceAccount+".kubeconfig")
-	require.NoError(c.t, clientcmd.WriteToFile(*config, path))
-	return path
+	return apiserver.AccountKubeconfig(c.t, c.Client, c.config, c.folder, namespace, account)
 }
 
 // grants are all that the roles give to the manager's ServiceAccount.
@@ -181,18 +167,18 @@ func (c *cluster) grants() []grant {
 	var local rbacv1.RoleBindingList
 	require.NoError(c.t, c.List(c.t.Context(), &local))
 	for _, binding := range local.Items {
-		if c.bindsManager(binding.Subjects) && !c.installation.isByOLM(&binding) {
+		if c.bindsManager(binding.Subjects) && !c.installation.IsByOLM(&binding) {
 			rules := c.rules(binding.RoleRef, binding.Namespace)
 			all = append(all, grantsOf(rules, binding.Name+"/"+binding.Namespace, binding.Namespace)...)
 		}
 	}
-	require.NotEmpty(c.t, all, "no role is bound to %s", c.installation.user())
+	require.NotEmpty(c.t, all, "no role is bound to %s", c.installation.User())
 	return all
 }
 
 func (c *cluster) bindsManager(subjects []rbacv1.Subject) bool {
 	for _, s := range subjects {
-		if s.Kind == rbacv1.ServiceAccountKind && s.Name == c.installation.serviceAccount() && s.Namespace == c.installation.namespace {
+		if s.Kind == rbacv1.ServiceAccountKind && s.Name == c.installation.Account() && s.Namespace == c.installation.Namespace {
 			return true
 		}
 	}

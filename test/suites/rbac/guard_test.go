@@ -2,8 +2,6 @@ package rbac_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +17,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
 
 const nodeAgent = "spot-training-operator-node-agent"
@@ -32,14 +31,14 @@ type guarded struct {
 	namespace string
 }
 
-func newGuarded(t *testing.T, i *installation) *guarded {
+func newGuarded(t *testing.T, i *installations.Installation) *guarded {
 	t.Helper()
 	config := apiserver.Start(t).Config(t)
 	c, err := client.New(config, client.Options{})
 	require.NoError(t, err)
-	g := &guarded{Client: c, t: t, config: config, namespace: i.namespace}
-	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: i.namespace}}))
-	g.apply(i.objects...)
+	g := &guarded{Client: c, t: t, config: config, namespace: i.Namespace}
+	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: i.Namespace}}))
+	g.apply(i.Objects...)
 	return g
 }
 
@@ -60,7 +59,7 @@ func (g *guarded) apply(objects ...client.Object) {
 // has says whether the first object of a file of config/ is there.
 func (g *guarded) has(file string) bool {
 	g.t.Helper()
-	object := fromFiles(g.t, g.namespace, file)[0]
+	object := installations.Files(g.t, g.namespace, file)[0]
 	err := g.Get(g.t.Context(), client.ObjectKeyFromObject(object), object)
 	require.NoError(g.t, client.IgnoreNotFound(err))
 	return err == nil
@@ -92,37 +91,16 @@ func (g *guarded) denied(what, says string, do func() error) {
 	assert.True(g.t, apierrors.IsForbidden(err) || apierrors.IsInvalid(err), "%v", err)
 }
 
-// fromFiles are the objects of files of config/, for a namespace.
-func fromFiles(t *testing.T, namespace string, files ...string) []client.Object {
-	t.Helper()
-	var objects []client.Object
-	for _, file := range files {
-		text, err := os.ReadFile(filepath.Join(root, "config", file))
-		require.NoError(t, err)
-		for _, object := range decode(t, strings.ReplaceAll(string(text), defaultNamespace, namespace)) {
-			objects = append(objects, object)
-		}
-	}
-	return objects
-}
-
-// elsewhere is the default installation with another namespace in each object and each reference, as kustomize sets it: not in texts.
-func elsewhere(t *testing.T) *installation {
-	t.Helper()
-	text, err := run(t, filepath.Join(assets, "kubectl"), "kustomize", root+"/config/default")
-	require.NoError(t, err)
-	return fromManifests(t, "elsewhere", strings.ReplaceAll(text, "namespace: "+defaultNamespace, "namespace: elsewhere"))
-}
-
 func TestNodesAreGuardedHoweverTheOperatorIsInstalled(t *testing.T) {
-	forms := installations(t)
-	forms["config in another namespace"] = elsewhere(t)
-	for name, installation := range forms {
+	for name, installation := range map[string]*installations.Installation{
+		"config": installations.Kustomize(t, "default"), "bundle": installations.Bundle(t),
+		"config in another namespace": installations.KustomizeIn(t, "elsewhere", "default"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGuarded(t, installation)
 			agentMarksItsOwn(g)
-			managerChangesSpotInstances(g, installation.serviceAccount())
+			managerChangesSpotInstances(g, installation.Account())
 		})
 	}
 }
@@ -142,8 +120,8 @@ func agentMarksItsOwn(g *guarded) {
 		for _, node := range []*corev1.Node{own, other} {
 			require.True(g.t, apierrors.IsForbidden(mark(node)()), "it may change Nodes, and nothing limits that")
 		}
-		g.apply(fromFiles(g.t, g.namespace, "node-agent/policy.yaml")...)
-		g.apply(fromFiles(g.t, g.namespace, "node-agent/role.yaml")...)
+		g.apply(installations.Files(g.t, g.namespace, "node-agent/policy.yaml")...)
+		g.apply(installations.Files(g.t, g.namespace, "node-agent/role.yaml")...)
 	}
 	g.denied("a mark on another Node", "its token is for "+own.Name+", not for "+other.Name, mark(other))
 	require.NoError(g.t, mark(own)())
@@ -153,7 +131,7 @@ func agentMarksItsOwn(g *guarded) {
 func managerChangesSpotInstances(g *guarded, account string) {
 	g.t.Helper()
 	if !g.has("node-binding/policy.yaml") {
-		g.apply(fromFiles(g.t, g.namespace, "node-binding/policy.yaml")...)
+		g.apply(installations.Files(g.t, g.namespace, "node-binding/policy.yaml")...)
 	}
 	foreign := g.node(map[string]string{spotv1alpha1.LabelSpotInstanceVM: "t4"})
 	ours := g.node(map[string]string{spotv1alpha1.LabelSpotInstanceVM: "t4", spotv1alpha1.LabelSpotInstanceVMNamespace: "team"})

@@ -3,15 +3,11 @@ package rbac_test
 import (
 	"context"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,21 +15,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 	"github.com/dcnlab/spot-training-operator/test/harness/jobservice"
 	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
-// jobServiceName is that of the job service's Deployment, ServiceAccount and role.
-const jobServiceName = "spot-training-operator-job-service"
-
 // The job service runs with an account of its own, which is held to what the service needs as the manager's is.
 func TestTheJobServiceMayDoWhatItNeedsAndNoMore(t *testing.T) {
-	installation := jobServiceInstallation(t)
+	installation := installations.Kustomize(t, "base", "job-service")
+	installation.Manager = installation.JobService // whose account is held to what it needs
 	c := startCluster(t, installation)
 	// It reads lists, as it must from an API server that does not stream them (before Kubernetes 1.34).
 	env := []string{"KUBE_FEATURE_WatchListClient=false"}
 	program := operator.Program(t)
-	kubeconfig := c.kubeconfig(installation.namespace, installation.serviceAccount())
+	kubeconfig := c.kubeconfig(installation.Namespace, installation.Account())
 	s := jobservice.Start(t, program, env, "--kubernetes", "--kubeconfig="+kubeconfig, "--data-dir="+t.TempDir(),
 		"--visibility-timeout=2s", "--aijob-ttl=1s")
 	s.Token = c.jobServiceToken()
@@ -80,39 +76,12 @@ func TestTheJobServiceMayDoWhatItNeedsAndNoMore(t *testing.T) {
 	require.NoError(t, s.Stop(patience))
 
 	requests, denied := requestsOf(t, c.auditLog())
-	result := compare(c.grants(), requests, nil, installation.namespace)
+	result := compare(c.grants(), requests, nil, installation.Namespace)
 	t.Logf("what is granted, and how often it was used:\n%s", result.table)
 	assert.Empty(t, denied, "refused: grant it in config/job-service/workload/role.yaml")
 	for _, finding := range result.findings {
 		assert.Fail(t, finding)
 	}
-}
-
-// jobServiceInstallation is config/job-service on top of config/base.
-func jobServiceInstallation(t *testing.T) *installation {
-	t.Helper()
-	folder := t.TempDir()
-	top, err := filepath.Abs(root)
-	require.NoError(t, err)
-	top, err = filepath.Rel(folder, top)
-	require.NoError(t, err)
-	overlay := "resources: [" + top + "/config/base]\ncomponents: [" + top + "/config/job-service]\n"
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o644))
-	text, err := run(t, filepath.Join(assets, "kubectl"), "kustomize", folder)
-	require.NoError(t, err)
-	i := &installation{namespace: defaultNamespace}
-	for _, object := range decode(t, text) {
-		switch {
-		case object.GetKind() == "Deployment" && object.GetName() == jobServiceName:
-			var deployment appsv1.Deployment
-			convert(t, object.Object, &deployment)
-			i.deployment = deployment.Spec
-		case object.GetKind() != "Deployment":
-			i.objects = append(i.objects, object)
-		}
-	}
-	require.NotEmpty(t, i.serviceAccount())
-	return i
 }
 
 // jobServiceToken is that of a user who may do with jobs of every namespace whatever can be done.
@@ -122,12 +91,10 @@ func (c *cluster) jobServiceToken() string {
 	user := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "submitter"}}
 	require.NoError(c.t, c.Create(ctx, user))
 	require.NoError(c.t, c.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "submitter"}, RoleRef: roleRef("ClusterRole", "cluster-admin"),
+		ObjectMeta: metav1.ObjectMeta{Name: "submitter"}, RoleRef: clusterRole("cluster-admin"),
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: user.Name, Namespace: user.Namespace}},
 	}))
-	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"job-service"}}}
-	require.NoError(c.t, c.SubResource("token").Create(ctx, user, token))
-	return token.Status.Token
+	return apiserver.AccountToken(c.t, c.Client, user.Namespace, user.Name, "job-service")
 }
 
 func (c *cluster) aijobNamed(id string) *unstructured.Unstructured {

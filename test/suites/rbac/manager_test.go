@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
 
 // lease is the one of the leader.
@@ -45,27 +47,17 @@ type manager struct {
 // startManager starts a manager and waits until it is ready. The name tells several apart, more is more of its environment.
 func (c *cluster) startManager(program, name, counters string, more ...string) *manager {
 	c.t.Helper()
-	container := c.installation.deployment.Template.Spec.Containers[0]
+	installed := installations.Arguments(&c.installation.Manager)
 	metrics, probes := freeAddress(c.t), freeAddress(c.t)
 	// Of two settings of a flag the last counts. The namespace is what a pod reads from its own file system.
-	args := append(slices.Clone(container.Args),
+	args := append(slices.Clone(installed),
 		"--metrics-bind-address="+metrics, "--health-probe-bind-address="+probes,
-		"--leader-election-namespace="+c.installation.namespace, "--progress-interval=1s",
+		"--leader-election-namespace="+c.installation.Namespace, "--progress-interval=1s",
 		"--gcp-endpoint="+c.compute.URL(), "--cloud-list-interval=1s")
-	args = append(args, c.webhooks.arguments(container.Args)...)
-	env := []string{"KUBECONFIG=" + c.kubeconfig(c.installation.namespace, c.installation.serviceAccount()), "GOCOVERDIR=" + counters}
-	for _, variable := range container.Env {
-		value := variable.Value
-		if from := variable.ValueFrom; from != nil {
-			if from.FieldRef == nil || from.FieldRef.FieldPath != "metadata.namespace" {
-				continue
-			}
-			value = c.installation.namespace
-		}
-		env = append(env, variable.Name+"="+value)
-	}
-	env = append(env, c.installation.environment...)
-	m := &manager{startProcess(c.t, c.folder, name, program, append(env, more...), args...), "https://" + metrics + "/metrics"}
+	args = append(args, c.webhooks.Arguments(installed)...)
+	env := []string{"KUBECONFIG=" + c.kubeconfig(c.installation.Namespace, c.installation.Account()), "GOCOVERDIR=" + counters}
+	env = slices.Concat(env, c.installation.Variables(&c.installation.Manager), c.installation.Environment, more)
+	m := &manager{startProcess(c.t, c.folder, name, program, env, args...), "https://" + metrics + "/metrics"}
 	c.await("the manager to be ready", func(ctx context.Context) (bool, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+probes+"/readyz", nil)
 		if err != nil {
@@ -97,7 +89,7 @@ func (m *manager) end() {
 func (c *cluster) leader() string {
 	c.t.Helper()
 	var held coordinationv1.Lease
-	err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.installation.namespace, Name: lease}, &held)
+	err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.installation.Namespace, Name: lease}, &held)
 	require.NoError(c.t, client.IgnoreNotFound(err))
 	return ptr.Deref(held.Spec.HolderIdentity, "")
 }

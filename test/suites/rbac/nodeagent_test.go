@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
 
 // nodeAgents has the node agent come with a spot node, be put right, and go with the node. No SpotInstanceVM may be there.
@@ -21,10 +23,10 @@ func nodeAgents(w *world) {
 		require.NoError(w.t, client.IgnoreNotFound(w.Delete(w.t.Context(), &vms.Items[i])))
 	}
 	agents := &appsv1.DaemonSet{}
-	agents.Namespace, agents.Name = w.installation.namespace, "spot-training-operator-node-agent"
+	agents.Namespace, agents.Name = w.installation.Namespace, "spot-training-operator-node-agent"
 	w.awaitEnd(agents)
 
-	for _, object := range fromFiles(w.t, w.installation.namespace, "node-agent/policy.yaml") { // which OLM cannot install
+	for _, object := range installations.Files(w.t, w.installation.Namespace, "node-agent/policy.yaml") { // which OLM cannot install
 		require.NoError(w.t, client.IgnoreAlreadyExists(w.Create(w.t.Context(), object)))
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{

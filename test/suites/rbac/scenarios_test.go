@@ -21,6 +21,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
 
 // scenario is something that the manager does. It has a namespace of its own.
@@ -98,7 +99,7 @@ func samplesAreTakenUp(w *world) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(w.t, err)
-		for _, object := range decode(w.t, string(text)) {
+		for _, object := range installations.Decode(w.t, string(text)) {
 			switch object.GroupVersionKind().Group {
 			case "training.training.dcnlab.com", "aiplatform.example.com":
 			default:
@@ -147,9 +148,13 @@ func (w *world) mayReadMetrics(name string) {
 func (w *world) bind(role, serviceAccount string) {
 	w.t.Helper()
 	require.NoError(w.t, w.Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-" + serviceAccount}, RoleRef: roleRef("ClusterRole", role),
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-" + serviceAccount}, RoleRef: clusterRole(role),
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: serviceAccount, Namespace: w.namespace}},
 	}))
+}
+
+func clusterRole(name string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
 }
 
 func (w *world) metricsAnswer(serviceAccount string) int {

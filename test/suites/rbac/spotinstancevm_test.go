@@ -139,7 +139,7 @@ func noKeyToLogIn(w *world) {
 
 // mayMakeTokens says whether the installation lets the manager make Secrets in kube-system: that of OLM does not.
 func (w *world) mayMakeTokens() bool {
-	return slices.ContainsFunc(w.installation.objects, func(object client.Object) bool {
+	return slices.ContainsFunc(w.installation.Objects, func(object client.Object) bool {
 		return object.GetObjectKind().GroupVersionKind().Kind == "Role" && object.GetNamespace() == metav1.NamespaceSystem
 	})
 }

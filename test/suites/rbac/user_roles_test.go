@@ -1,7 +1,6 @@
 package rbac_test
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"os"
@@ -16,9 +15,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
 
 // The attack: who may edit a namespace creates a SpotInstanceVM, whose machines join the cluster and run a script of that user's as root.
@@ -68,25 +69,16 @@ func TestWhoMayEditANamespaceHasNoMachineJoin(t *testing.T) {
 // userRoles are the ClusterRoles for users of each way to install the operator, by name.
 func userRoles(t *testing.T) map[string]map[string]*rbacv1.ClusterRole {
 	t.Helper()
-	helm := cmp.Or(os.Getenv("HELM"), filepath.Join(apiserver.Root(), ".bin", "helm"))
-	chart, err := run(t, helm, "template", "release", root+"/charts/spot-training-operator", "--namespace", defaultNamespace)
-	require.NoError(t, err)
-	forms := map[string][]client.Object{"chart": nil}
-	for _, object := range decode(t, chart) {
-		forms["chart"] = append(forms["chart"], object)
-	}
-	for name, installed := range installations(t) {
-		forms[name] = installed.objects
-	}
-	require.Len(t, forms, 3)
 	roles := map[string]map[string]*rbacv1.ClusterRole{}
-	for form, objects := range forms {
+	for form, installation := range map[string]*installations.Installation{
+		"config": installations.Kustomize(t, "default"), "chart": installations.Chart(t, installations.Namespace), "bundle": installations.Bundle(t),
+	} {
 		roles[form] = map[string]*rbacv1.ClusterRole{}
-		for _, object := range objects {
+		for _, object := range installation.Objects {
 			for _, of := range []string{"-admin-role", "-editor-role", "-viewer-role"} {
 				if object.GetObjectKind().GroupVersionKind().Kind == "ClusterRole" && strings.HasSuffix(object.GetName(), of) {
 					role := &rbacv1.ClusterRole{}
-					convert(t, object.(*unstructured.Unstructured).Object, role)
+					require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.(*unstructured.Unstructured).Object, role))
 					roles[form][role.Name] = role
 				}
 			}
@@ -110,7 +102,7 @@ func (c *cluster) startAggregation(kubeconfig []byte) {
 func (c *cluster) bindIn(namespace, role, user string) {
 	c.t.Helper()
 	require.NoError(c.t, c.Create(c.t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user, Namespace: namespace}, RoleRef: roleRef("ClusterRole", role),
+		ObjectMeta: metav1.ObjectMeta{Name: user, Namespace: namespace}, RoleRef: clusterRole(role),
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}))
 }

@@ -13,11 +13,17 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
+
+// certMode is where the manager has the certificate of its webhooks from.
+func (w *world) certMode() string {
+	return installations.CertMode(installations.Arguments(&w.installation.Manager))
+}
 
 // servesWebhooks says whether the manager is installed with them.
 func (w *world) servesWebhooks() bool {
-	return len(w.webhooks.arguments(w.installation.arguments())) > 0
+	return w.certMode() != "off"
 }
 
 // warned are what the API server tells a user beside its answers.
@@ -68,11 +74,11 @@ func webhooksAsk(w *world) {
 // spoilCertificate has the next manager renew the webhooks' certificate, when managers make it themselves.
 func (w *world) spoilCertificate() {
 	w.t.Helper()
-	if w.webhooks.mode(w.installation.arguments()) != "self" {
+	if w.certMode() != "self" {
 		return
 	}
 	var secrets corev1.SecretList
-	require.NoError(w.t, w.List(w.t.Context(), &secrets, client.InNamespace(w.installation.namespace)))
+	require.NoError(w.t, w.List(w.t.Context(), &secrets, client.InNamespace(w.installation.Namespace)))
 	for i := range secrets.Items {
 		if secret := &secrets.Items[i]; secret.Type == corev1.SecretTypeTLS {
 			before := secret.DeepCopy()
@@ -87,12 +93,12 @@ func (w *world) spoilCertificate() {
 // awaitCertificate waits until it is good again.
 func (w *world) awaitCertificate() {
 	w.t.Helper()
-	if w.webhooks.mode(w.installation.arguments()) != "self" {
+	if w.certMode() != "self" {
 		return
 	}
 	w.await("a new certificate", func(ctx context.Context) (bool, error) {
 		var secrets corev1.SecretList
-		if err := w.List(ctx, &secrets, client.InNamespace(w.installation.namespace)); err != nil {
+		if err := w.List(ctx, &secrets, client.InNamespace(w.installation.Namespace)); err != nil {
 			return false, err
 		}
 		for i := range secrets.Items {

@@ -1,4 +1,4 @@
-package rbac_test
+package installations
 
 import (
 	"crypto/ecdsa"
@@ -22,39 +22,51 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/process"
 )
 
 // certModeArgument begins the argument that says where the manager has the certificate of its webhooks from.
 const certModeArgument = "--webhook-cert-mode="
 
-// webhookServing is how the API server, which cannot reach a Service here, reaches the webhooks of a manager.
-type webhookServing struct {
-	host, port string
+// Webhooks is how the API server, which cannot reach a Service here, reaches the webhooks of a manager.
+type Webhooks struct {
+	// Address that the manager serves them at.
+	Address string
+
 	// certificates is a folder with a certificate as OLM mounts one, and authority is who signed it.
 	certificates string
 	authority    []byte
-	// clientCA is the authority of the certificate by which the API server shows itself, and admission its configuration for that.
-	clientCA, admission string
+	// clientCA is the authority of the certificate by which the API server shows itself; empty when it shows none.
+	clientCA string
 }
 
-func newWebhookServing(t *testing.T, folder string) webhookServing {
+// NewWebhooks chooses an address, and makes a certificate as OLM does.
+func NewWebhooks(t testing.TB, folder string) *Webhooks {
 	t.Helper()
-	host, port, err := net.SplitHostPort(freeAddress(t))
+	w := &Webhooks{Address: process.FreePort(t, process.AnyPort), certificates: filepath.Join(folder, "webhook-certificates")}
+	certificate, key, err := cert.GenerateSelfSignedCertKey(w.host(), nil, nil)
 	require.NoError(t, err)
-	certificate, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
-	require.NoError(t, err)
-	certificates := filepath.Join(folder, "webhook-certificates")
-	require.NoError(t, os.Mkdir(certificates, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(certificates, "tls.crt"), certificate, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(certificates, "tls.key"), key, 0o600))
-	w := webhookServing{host: host, port: port, certificates: certificates, authority: certificate}
-	w.clientCA, w.admission = clientCertificate(t, folder)
+	require.NoError(t, os.Mkdir(w.certificates, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(w.certificates, "tls.crt"), certificate, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(w.certificates, "tls.key"), key, 0o600))
+	w.authority = certificate
 	return w
 }
 
-// clientCertificate makes a certificate for the API server, which is its own authority, and the configuration by which the API server shows it to
-// webhooks.
-func clientCertificate(t *testing.T, folder string) (certificate, admission string) {
+func (w *Webhooks) host() string {
+	host, _, _ := net.SplitHostPort(w.Address) // which is a listener's
+	return host
+}
+
+func (w *Webhooks) port() string {
+	_, port, _ := net.SplitHostPort(w.Address)
+	return port
+}
+
+// ShowCertificate makes a certificate for the API server, which is its own authority, and returns the file of the configuration
+// (--admission-control-config-file) by which the API server shows it to webhooks.
+func (w *Webhooks) ShowCertificate(t testing.TB, folder string) (admission string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -72,20 +84,20 @@ func clientCertificate(t *testing.T, folder string) (certificate, admission stri
 		require.NoError(t, os.WriteFile(path, text, 0o600))
 		return path
 	}
-	certificate = write("webhook-client.crt", pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}))
+	w.clientCA = write("webhook-client.crt", pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}))
 	kubeconfig := write("webhook-client.kubeconfig", fmt.Appendf(nil,
 		"apiVersion: v1\nkind: Config\nusers:\n- name: '*'\n  user: {client-certificate: %s, client-key: %s}\n",
-		certificate, write("webhook-client.key", private)))
+		w.clientCA, write("webhook-client.key", private)))
 	configuration := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
 		configuration += "- name: " + plugin + "\n  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, kubeConfigFile: " +
 			kubeconfig + "}\n"
 	}
-	return certificate, write("admission.yaml", []byte(configuration))
+	return write("admission.yaml", []byte(configuration))
 }
 
-// redirect has a webhook configuration call the address in the place of the Service. Other objects stay as they are.
-func (w webhookServing) redirect(t *testing.T, object client.Object) {
+// Redirect has a webhook configuration call the address in the place of the Service. Other objects stay as they are.
+func (w *Webhooks) Redirect(t testing.TB, object client.Object) {
 	t.Helper()
 	configuration, ok := object.(*unstructured.Unstructured)
 	if !ok || !strings.HasSuffix(configuration.GetKind(), "WebhookConfiguration") {
@@ -98,7 +110,7 @@ func (w webhookServing) redirect(t *testing.T, object client.Object) {
 		path, _, err := unstructured.NestedString(clientConfig, "service", "path")
 		require.NoError(t, err)
 		delete(clientConfig, "service")
-		clientConfig["url"] = "https://" + net.JoinHostPort(w.host, w.port) + path
+		clientConfig["url"] = "https://" + w.Address + path
 		if _, byOLM := clientConfig["caBundle"]; byOLM {
 			clientConfig["caBundle"] = base64.StdEncoding.EncodeToString(w.authority)
 		}
@@ -106,19 +118,22 @@ func (w webhookServing) redirect(t *testing.T, object client.Object) {
 	require.NoError(t, unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks"))
 }
 
-// arguments are those that a manager needs beside the installation's to be reached; none when it serves no webhooks.
-func (w webhookServing) arguments(installed []string) []string {
-	if w.mode(installed) == "off" {
+// Arguments are those that a manager needs beside the installation's to be reached; none when it serves no webhooks.
+func (w *Webhooks) Arguments(installed []string) []string {
+	if CertMode(installed) == "off" {
 		return nil
 	}
-	return []string{
-		"--webhook-bind-host=" + w.host, "--webhook-port=" + w.port, "--webhook-cert-hosts=" + w.host, "--webhook-cert-dir=" + w.certificates,
-		"--webhook-client-ca=" + w.clientCA,
+	arguments := []string{
+		"--webhook-bind-host=" + w.host(), "--webhook-port=" + w.port(), "--webhook-cert-hosts=" + w.host(), "--webhook-cert-dir=" + w.certificates,
 	}
+	if w.clientCA != "" {
+		arguments = append(arguments, "--webhook-client-ca="+w.clientCA)
+	}
+	return arguments
 }
 
-// mode is where a manager with the arguments has its certificate from; off when it serves no webhooks.
-func (w webhookServing) mode(installed []string) string {
+// CertMode is where a manager with the arguments has its certificate from; off when it serves no webhooks.
+func CertMode(installed []string) string {
 	for _, argument := range installed {
 		if mode, ok := strings.CutPrefix(argument, certModeArgument); ok {
 			return mode

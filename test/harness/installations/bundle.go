@@ -1,4 +1,4 @@
-package rbac_test
+package installations
 
 import (
 	"os"
@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
 // permissions are those of one ServiceAccount in a ClusterServiceVersion.
@@ -39,90 +41,100 @@ type clusterServiceVersion struct {
 	} `json:"spec"`
 }
 
-// fromBundle makes of a bundle what OLM makes of it in AllNamespaces mode: the other manifests, and roles of the rules.
-func fromBundle(t *testing.T, file string) *installation {
+// Bundle is what OLM makes of the bundle in AllNamespaces mode: the manifests, and roles of the rules.
+func Bundle(t testing.TB) *Installation {
 	t.Helper()
+	files, err := filepath.Glob(filepath.Join(apiserver.Root(), "bundle", "manifests", "*.clusterserviceversion.yaml"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
 	var csv clusterServiceVersion
-	i := &installation{namespace: defaultNamespace}
-	manifests, err := filepath.Glob(filepath.Dir(file) + "/*.yaml")
+	i := &Installation{Namespace: Namespace}
+	manifests, err := filepath.Glob(filepath.Dir(files[0]) + "/*.yaml")
 	require.NoError(t, err)
 	for _, manifest := range manifests {
 		text, err := os.ReadFile(manifest)
 		require.NoError(t, err)
-		for _, object := range decode(t, string(text)) {
-			if manifest == file {
+		for _, object := range Decode(t, string(text)) {
+			if manifest == files[0] {
 				convert(t, object.Object, &csv)
 				continue
 			}
-			i.objects = append(i.objects, object)
+			i.Objects = append(i.Objects, object)
 		}
 	}
-	install := csv.Spec.Install.Spec
-	for _, deployment := range install.Deployments {
-		if deployment.Name != jobServiceName {
-			i.deployment = deployment.Spec
+	for _, deployment := range csv.Spec.Install.Spec.Deployments {
+		if deployment.Name == JobService {
+			i.JobService = deployment.Spec
+		} else {
+			i.Manager = deployment.Spec
 		}
 	}
-	require.NotEmpty(t, i.serviceAccount(), "%s: deployments", file)
-	accounts := map[string]bool{i.serviceAccount(): true}
-	for _, p := range slices.Concat(install.ClusterPermissions, install.Permissions) {
-		accounts[p.ServiceAccountName] = true
-	}
-	for name := range accounts {
-		i.objects = append(i.objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	}
-	for _, p := range install.ClusterPermissions {
-		meta := metav1.ObjectMeta{Name: "cluster-permissions-" + p.ServiceAccountName}
-		i.objects = append(i.objects,
-			&rbacv1.ClusterRole{ObjectMeta: meta, Rules: p.Rules},
-			&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: i.subjects(p), RoleRef: roleRef("ClusterRole", meta.Name)})
-	}
-	for _, p := range install.Permissions {
-		meta := metav1.ObjectMeta{Name: "permissions-" + p.ServiceAccountName}
-		i.objects = append(i.objects,
-			&rbacv1.Role{ObjectMeta: meta, Rules: p.Rules},
-			&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: i.subjects(p), RoleRef: roleRef("Role", meta.Name)})
-	}
+	require.NotEmpty(t, i.Account(), "%s: deployments", files[0])
+	i.addRoles(&csv)
 	for _, definition := range csv.Spec.WebhookDefinitions {
-		i.objects = append(i.objects, definition.configuration())
+		i.Objects = append(i.Objects, definition.configuration())
 	}
-	for _, object := range i.objects {
+	for _, object := range i.Objects {
 		switch object.(type) {
 		case *corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleBinding:
-			object.SetNamespace(i.namespace)
+			object.SetNamespace(i.Namespace)
 		}
 		if object.GetObjectKind().GroupVersionKind().Kind == "Service" {
-			object.SetNamespace(i.namespace)
+			object.SetNamespace(i.Namespace)
 		}
 	}
 	i.addOperatorCondition()
 	return i
 }
 
+// addRoles adds the ServiceAccounts, and roles of their rules.
+func (i *Installation) addRoles(csv *clusterServiceVersion) {
+	install := csv.Spec.Install.Spec
+	accounts := map[string]bool{i.Account(): true}
+	for _, p := range slices.Concat(install.ClusterPermissions, install.Permissions) {
+		accounts[p.ServiceAccountName] = true
+	}
+	for name := range accounts {
+		i.Objects = append(i.Objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for _, p := range install.ClusterPermissions {
+		meta := metav1.ObjectMeta{Name: "cluster-permissions-" + p.ServiceAccountName}
+		i.Objects = append(i.Objects,
+			&rbacv1.ClusterRole{ObjectMeta: meta, Rules: p.Rules},
+			&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: i.subjects(p), RoleRef: roleRef("ClusterRole", meta.Name)})
+	}
+	for _, p := range install.Permissions {
+		meta := metav1.ObjectMeta{Name: "permissions-" + p.ServiceAccountName}
+		i.Objects = append(i.Objects,
+			&rbacv1.Role{ObjectMeta: meta, Rules: p.Rules},
+			&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: i.subjects(p), RoleRef: roleRef("Role", meta.Name)})
+	}
+}
+
 // addOperatorCondition adds the OperatorCondition by which the manager tells OLM whether it may be upgraded, with the role
 // that OLM makes for it.
-func (i *installation) addOperatorCondition() {
+func (i *Installation) addOperatorCondition() {
 	const name = "spot-training-operator.v0"
-	meta := metav1.ObjectMeta{Name: name, Namespace: i.namespace}
+	meta := metav1.ObjectMeta{Name: name, Namespace: i.Namespace}
 	condition := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition"}}
 	condition.SetName(name)
-	condition.SetNamespace(i.namespace)
-	i.byOLM = []client.Object{
+	condition.SetNamespace(i.Namespace)
+	i.ByOLM = []client.Object{
 		condition,
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"operators.coreos.com"}, Resources: []string{"operatorconditions"}, ResourceNames: []string{name},
 			Verbs: []string{"get", "update", "patch"},
 		}}},
 		&rbacv1.RoleBinding{
-			ObjectMeta: meta, RoleRef: roleRef("Role", name), Subjects: i.subjects(permissions{ServiceAccountName: i.serviceAccount()}),
+			ObjectMeta: meta, RoleRef: roleRef("Role", name), Subjects: i.subjects(permissions{ServiceAccountName: i.Account()}),
 		},
 	}
-	i.environment = []string{"OPERATOR_CONDITION_NAME=" + name}
+	i.Environment = []string{"OPERATOR_CONDITION_NAME=" + name}
 }
 
-// isByOLM says whether OLM made an object for its own purposes.
-func (i *installation) isByOLM(object client.Object) bool {
-	for _, one := range i.byOLM {
+// IsByOLM says whether OLM made an object for its own purposes.
+func (i *Installation) IsByOLM(object client.Object) bool {
+	for _, one := range i.ByOLM {
 		if reflect.TypeOf(one) == reflect.TypeOf(object) && client.ObjectKeyFromObject(one) == client.ObjectKeyFromObject(object) {
 			return true
 		}
@@ -130,8 +142,8 @@ func (i *installation) isByOLM(object client.Object) bool {
 	return false
 }
 
-func (i *installation) subjects(p permissions) []rbacv1.Subject {
-	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: p.ServiceAccountName, Namespace: i.namespace}}
+func (i *Installation) subjects(p permissions) []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: p.ServiceAccountName, Namespace: i.Namespace}}
 }
 
 func roleRef(kind, name string) rbacv1.RoleRef {
