@@ -36,6 +36,8 @@ type Options struct {
 	Wrap func(http.Handler) http.Handler
 	// Listen is the address to listen on. Default 127.0.0.1:0.
 	Listen string
+	// URL by which clients reach it, where something is in front of it that Wrap hands the handler to. Default its address.
+	URL string
 	// AllowViolations leaves it to the test to look at Violations.
 	AllowViolations bool
 }
@@ -97,7 +99,7 @@ func New(opts Options) (*Server, error) {
 	none := make(chan struct{})
 	close(none)
 	s := &Server{
-		opts: opts, doc: doc, clock: opts.Clock, url: "http://" + listener.Addr().String(),
+		opts: opts, doc: doc, clock: opts.Clock, url: cmp.Or(opts.URL, "http://"+listener.Addr().String()),
 		random: rand.New(rand.NewPCG(opts.Seed, 1)),
 		closed: make(chan struct{}), wake: make(chan struct{}, 1), told: none,
 		instances: map[key]*instance{}, operations: map[key]*operation{}, requestIDs: map[string]*accepted{},

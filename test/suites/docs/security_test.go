@@ -71,6 +71,18 @@ func TestTheThreatModelNamesTestsThatExist(t *testing.T) {
 	}
 }
 
+// Readers learn here what is forbidden, and where an installation lets it pass.
+func TestTheThreatModelHasEveryAttackThatIsTried(t *testing.T) {
+	suite, err := os.ReadFile(filepath.Join(root, "test", "suites", "attacks", "main_test.go"))
+	require.NoError(t, err)
+	model := threatModel(t)
+	tried := regexp.MustCompile(`(?m)^\t\{(\d+), "([^"]+)",`).FindAllStringSubmatch(string(suite), -1)
+	assert.Len(t, tried, 15)
+	for _, attack := range tried {
+		assert.Contains(t, model, "\n| "+attack[1]+" | "+attack[2]+" | ")
+	}
+}
+
 func threatModel(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
