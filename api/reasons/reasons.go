@@ -135,7 +135,7 @@ const (
 
 // Losses of a pod to something outside of its program. They do not count as retries.
 const (
-	// NodeLost: the node of a pod is gone, not ready or unreachable.
+	// NodeLost: the node of a pod is gone, not ready or unreachable, or was started again.
 	NodeLost = "NodeLost"
 	// NodeTainted: the node of a pod got a taint with the effect NoExecute.
 	NodeTainted = "NodeTainted"

@@ -45,9 +45,26 @@ func (p *Program) Loss(pod *corev1.Pod) (reason, detail string) {
 		detail = pod.Status.Reason + ": " + detail
 	}
 	if reason == "" {
+		reason, detail = unknownEnd(p.Terminated(pod))
+	}
+	if reason == "" {
 		return "", ""
 	}
 	return reason, strings.TrimSuffix(strings.TrimSpace(detail), ":")
+}
+
+// unknownEnd is the loss of a container of which its node no longer knows how it ended: because the node was started again so soon that it
+// never was not ready, as a rule. The kubelet says so where it finds no container, and containerd (255, Unknown) where it finds no process.
+func unknownEnd(ended *corev1.ContainerStateTerminated) (reason, detail string) {
+	switch {
+	case ended == nil:
+		return "", ""
+	case ended.Reason == "ContainerStatusUnknown":
+		return reasons.NodeLost, ended.Reason + ": " + ended.Message
+	case ended.Reason == "Unknown" && ended.ExitCode == exitUnknown:
+		return reasons.NodeLost, "the container runtime was started again and does not know how the container ended"
+	}
+	return "", ""
 }
 
 // disruptionReason is the kind of loss that a pod's condition DisruptionTarget names. The kubelet has one reason for all that it does;

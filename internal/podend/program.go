@@ -20,6 +20,8 @@ const (
 	FirstSignalCode = 128
 	// ExitKilled is 128 + SIGKILL.
 	ExitKilled = 137
+	// exitUnknown is what containerd says of a container whose process it no longer finds.
+	exitUnknown = 255
 	// ExitTerminated is 128 + SIGTERM.
 	ExitTerminated = 143
 )
