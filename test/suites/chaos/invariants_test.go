@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -23,25 +24,68 @@ import (
 
 // judge waits until everything has come to its end without faults, checks what must hold then, and takes everything away.
 func (l *workload) judge(ctx context.Context) {
-	if missing := l.await(l.settle); missing != "" {
-		l.note("waited %s for %s", patience, missing)
-	}
 	if missing := l.await(l.unended); missing != "" {
 		l.note("waited %s for the end of %s", patience, missing)
+	}
+	if l.hindered != nil {
+		l.checks.add(placeGivenBack)
+		if missing := l.await(l.keepsPlace); missing != "" {
+			l.note("waited %s for %s", patience, missing)
+		}
+		l.unhinder(ctx)
+		if missing := l.await(l.unended); missing != "" {
+			l.note("waited %s for the end of %s", patience, missing)
+		}
 	}
 	l.checks.addN(endsExplained, len(l.objects))
 	for _, object := range l.objects {
 		l.explains(ctx, object)
 	}
+	l.checks.add(queueFree)
+	if missing := l.await(l.busy); missing != "" {
+		l.note("waited %s for %s", patience, missing)
+	}
 	l.counts(ctx)
+	l.watcher.keptQuota(l.queue())
 	l.writesNothing()
 	l.removeAll(ctx)
 	l.logs()
 }
 
+// busy says what a queue holds though its jobs have ended.
+func (l *workload) busy(ctx context.Context) (string, error) {
+	queue := &aiplatformv1alpha1.AIJobQueue{}
+	if err := l.Get(ctx, types.NamespacedName{Name: l.queue()}, queue); err != nil {
+		return "", err
+	}
+	s, none := queue.Status, aiplatformv1alpha1.ResourceUsage{}
+	if s.Depth > 0 || s.Running > 0 || s.OldestQueuedTime != nil || ptr.Deref(s.Usage, none) != none {
+		return "a free " + describe(queue), nil
+	}
+	return "", nil
+}
+
+// keepsPlace says that the job that cannot start has a place in its queue.
+func (l *workload) keepsPlace(ctx context.Context) (string, error) {
+	job := &mlv1.TrainingJob{}
+	if err := l.Get(ctx, client.ObjectKeyFromObject(l.hindered), job); err != nil {
+		return "", err
+	}
+	if millisOfTraining(job) > 0 {
+		return "the end of a place in the queue of " + describe(job), nil
+	}
+	return "", nil
+}
+
 // unended names what has not come to an end that its spec explains.
 func (l *workload) unended(ctx context.Context) (string, error) {
+	if missing, err := l.settle(ctx); missing != "" || err != nil {
+		return missing, err
+	}
 	for _, object := range l.objects {
+		if object == l.hindered {
+			continue
+		}
 		current := object.DeepCopyObject().(client.Object)
 		if err := l.Get(ctx, client.ObjectKeyFromObject(object), current); err != nil {
 			return "", err
@@ -82,37 +126,6 @@ func conditionsIn(object client.Object) []metav1.Condition {
 	return *object.(interface{ StatusConditions() *[]metav1.Condition }).StatusConditions()
 }
 
-// counts compares the counts in statuses with what happened.
-func (l *workload) counts(ctx context.Context) {
-	var jobs mlv1.TrainingJobList
-	if err := l.List(ctx, &jobs, client.InNamespace(l.namespace)); err != nil {
-		l.note("list TrainingJobs: %v", err)
-		return
-	}
-	for i := range jobs.Items {
-		job := &jobs.Items[i]
-		l.checks.add(countsAgree)
-		if job.Status.DisruptionCount > job.Status.RestartCount {
-			l.note("TrainingJob %s: %d disruptions in %d restarts", job.Name, job.Status.DisruptionCount, job.Status.RestartCount)
-		}
-		if job.Status.StartCount < job.Status.RestartCount {
-			l.note("TrainingJob %s: %d starts and %d restarts", job.Name, job.Status.StartCount, job.Status.RestartCount)
-		}
-	}
-	var tries aiplatformv1alpha1.AIJobList
-	if err := l.List(ctx, &tries, client.InNamespace(l.namespace)); err != nil {
-		l.note("list AIJobs: %v", err)
-		return
-	}
-	for i := range tries.Items {
-		job := &tries.Items[i]
-		l.checks.add(countsAgree)
-		if limit := *job.Spec.RetryPolicy.MaxRetries; job.Status.RetryCount > limit {
-			l.note("AIJob %s: %d retries of %d", job.Name, job.Status.RetryCount, limit)
-		}
-	}
-}
-
 // writesNothing checks that a manager whose objects have all ended writes none.
 func (l *workload) writesNothing() {
 	l.checks.add(rests)
@@ -126,8 +139,11 @@ func (l *workload) writesNothing() {
 
 // removeAll deletes the namespace and the queue, and checks that nothing is left of them.
 func (l *workload) removeAll(ctx context.Context) {
-	l.checks.add(nothingLeft)
-	l.checks.add(noInstanceLeft)
+	l.delete(ctx)
+	l.awaitNothing()
+}
+
+func (l *workload) delete(ctx context.Context) {
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.namespace}}, &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: l.queue()}},
 	} {
@@ -135,6 +151,11 @@ func (l *workload) removeAll(ctx context.Context) {
 			l.note("delete %s: %v", object.GetName(), err)
 		}
 	}
+}
+
+func (l *workload) awaitNothing() {
+	l.checks.add(nothingLeft)
+	l.checks.add(noInstanceLeft)
 	if missing := l.await(l.left); missing != "" {
 		l.note("waited %s for the end of %s", patience, missing)
 	}

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -32,11 +33,12 @@ const (
 	podDeleted     = "pod deleted by a user"
 	podSlow        = "pod whose image cannot be pulled for a while"
 	nodeDies       = "node dies"
+	nodeDiesLong   = "node dies for longer than its pods have to end"
 	nodeReturns    = "node returns"
 	nodeClockOff   = "clock of a node jumps"
 )
 
-var nodeFaults = []string{podFails, podOutOfMemory, podEvicted, podRefused, podDeleted, podSlow, nodeDies, nodeReturns, nodeClockOff}
+var nodeFaults = []string{podFails, podOutOfMemory, podEvicted, podRefused, podDeleted, podSlow, nodeDies, nodeDiesLong, nodeReturns, nodeClockOff}
 
 // kubelets are those of all nodes. They look at the pods several times a second.
 type kubelets struct {
@@ -45,30 +47,40 @@ type kubelets struct {
 	checks *tally
 	wrong  func(format string, arguments ...any)
 
+	history *history
+
 	mu       sync.Mutex
 	random   *rand.Rand
 	on       bool
+	long     bool // the next node that dies does so for long
 	nodes    map[string]*node
 	programs map[types.UID]*program
 }
 
 type node struct {
-	dead bool
-	back time.Time     // when it returns
-	skew time.Duration // of its clock
+	dead  bool
+	long  bool          // dead for longer than the faults last
+	back  time.Time     // when it returns
+	skew  time.Duration // of its clock
+	boots int           // how often it was started
+	death *death        // the last one
 }
 
 // program is what runs in a pod.
 type program struct {
 	pod     types.NamespacedName
+	uid     types.UID
 	rank    string // the job and the pod in it; no two of the same run at a time
-	job     string
+	host    string
+	of      attempt
 	node    string
 	state   programState
 	due     time.Time // of its next state
 	code    int32
 	reason  string
 	evicted bool
+	refused bool // by the kubelet, before it ran
+	failed  bool // by itself
 	started time.Time
 }
 
@@ -83,9 +95,9 @@ const (
 
 func (p *program) alive() bool { return p.state == running || p.state == stopping }
 
-func newKubelets(c client.Client, faults, checks *tally, wrong func(string, ...any)) *kubelets {
+func newKubelets(c client.Client, faults, checks *tally, history *history, wrong func(string, ...any)) *kubelets {
 	return &kubelets{
-		client: c, faults: faults, checks: checks, wrong: wrong, random: rand.New(rand.NewPCG(0, 0)),
+		client: c, faults: faults, checks: checks, wrong: wrong, history: history, random: rand.New(rand.NewPCG(0, 0)),
 		nodes: map[string]*node{}, programs: map[types.UID]*program{},
 	}
 }
@@ -94,15 +106,19 @@ func (k *kubelets) begin(seed uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.random, k.on = rand.New(rand.NewPCG(seed, 2)), true
+	k.long = k.random.Float64() < 0.15
 }
 
-// end has all nodes return, and all programs succeed from now on.
+// end has all nodes return, but for one that is dead for long, and all programs succeed from now on.
 func (k *kubelets) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.on = false
 	for _, n := range k.nodes {
-		n.back, n.skew = time.Now(), 0
+		n.skew = 0
+		if !n.long {
+			n.back = time.Now()
+		}
 	}
 }
 
@@ -129,8 +145,9 @@ func (k *kubelets) join(ctx context.Context, object *corev1.Node) error {
 	before := object.DeepCopy()
 	room := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 	}
-	object.Status = corev1.NodeStatus{Capacity: room, Allocatable: room, Conditions: []corev1.NodeCondition{{
+	object.Status = corev1.NodeStatus{Capacity: room, Allocatable: room, NodeInfo: corev1.NodeSystemInfo{BootID: bootID(0)}, Conditions: []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now(),
 	}}}
 	if err := k.client.Status().Patch(ctx, object, client.MergeFrom(before)); err != nil {
@@ -147,16 +164,24 @@ func (k *kubelets) leave(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if n := k.nodes[name]; n != nil {
-		n.dead, n.back = true, time.Time{}
-		k.programsDie(name)
+		k.die(name, n)
 		delete(k.nodes, name)
 	}
 }
 
-func (k *kubelets) programsDie(node string) {
+func bootID(boots int) string { return fmt.Sprintf("boot-%d", boots) }
+
+// die is the death of a node: its programs end, which nobody is told. A container runtime that starts again knows that they ended, and not
+// how (containerd says 255, Unknown). What had not begun begins when the node returns.
+func (k *kubelets) die(name string, n *node) {
+	n.dead, n.back, n.death = true, time.Time{}, &death{began: time.Now()}
 	for _, p := range k.programs {
-		if p.node == node && p.state != over {
-			p.state, p.code, p.reason = over, 137, "Unknown"
+		if p.node != name || p.state == over {
+			continue
+		}
+		k.history.ofAttempt(p.of, func(f *fate) { f.deaths = append(f.deaths, n.death) })
+		if p.alive() {
+			p.state, p.code, p.reason = over, 255, "Unknown"
 			k.peersEnd(p)
 		}
 	}
@@ -165,7 +190,7 @@ func (k *kubelets) programsDie(node string) {
 // peersEnd has the other programs of a training end soon, as they do when the connection to one of them breaks.
 func (k *kubelets) peersEnd(lost *program) {
 	for _, p := range k.programs {
-		if p != lost && p.job == lost.job && p.state == running && k.random.Float64() < 0.7 {
+		if p != lost && p.of == lost.of && p.state == running && !p.failed && k.random.Float64() < 0.7 {
 			p.code, p.reason = 75, "Error"
 			p.due = time.Now().Add(k.within(100*time.Millisecond, time.Second))
 		}
@@ -182,6 +207,7 @@ func (k *kubelets) run(ctx context.Context) {
 		if beat%10 == 0 {
 			k.renew(ctx)
 			k.nodesDie()
+			k.nodesReturn(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -208,8 +234,12 @@ func (k *kubelets) renew(ctx context.Context) {
 		err := k.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)
 		switch {
 		case apierrors.IsNotFound(err):
-			lease.Spec = spec
-			_ = k.client.Create(ctx, lease)
+			object := &corev1.Node{}
+			if k.client.Get(ctx, client.ObjectKey{Name: name}, object) == nil {
+				lease.Spec = spec
+				lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: object.UID}} // it goes with the node
+				_ = k.client.Create(ctx, lease)
+			}
 		case err == nil:
 			lease.Spec = spec
 			_ = k.client.Update(ctx, lease)
@@ -234,27 +264,64 @@ func (k *kubelets) ready(ctx context.Context, name string) {
 	}
 }
 
-// nodesDie lets nodes die, return, and lose the time.
+// nodesDie lets nodes die, and lose the time.
 func (k *kubelets) nodesDie() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	names := make([]string, 0, len(k.nodes))
-	for name := range k.nodes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(k.nodes)) {
 		n := k.nodes[name]
 		switch {
-		case n.dead && !n.back.IsZero() && !time.Now().Before(n.back):
-			n.dead = false
-			k.faults.add(nodeReturns)
-		case !n.dead && k.chance(0.08, nodeDies):
-			n.dead, n.back = true, time.Now().Add(k.within(2*time.Second, 30*time.Second))
-			k.programsDie(name)
-		case !n.dead && k.chance(0.05, nodeClockOff):
+		case n.dead:
+		case k.chance(0.08, nodeDies):
+			k.die(name, n)
+			n.back = time.Now().Add(k.within(2*time.Second, 30*time.Second))
+			if k.long && k.runsMembers(name) { // its pods are given up in the meantime
+				k.long, n.long, n.back = false, true, time.Now().Add(k.within(95*time.Second, 105*time.Second))
+				k.faults.add(nodeDiesLong)
+			}
+		case k.chance(0.05, nodeClockOff):
 			n.skew = k.within(-5*time.Second, 5*time.Second)
 		}
+	}
+}
+
+// runsMembers says whether programs ended on a node whose pods have host names.
+func (k *kubelets) runsMembers(node string) bool {
+	for _, p := range k.programs {
+		if p.node == node && p.host != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// nodesReturn lets nodes return whose time has come. First they tell that they were started again.
+func (k *kubelets) nodesReturn(ctx context.Context) {
+	k.mu.Lock()
+	due := map[string]*node{}
+	for name, n := range k.nodes {
+		if n.dead && !n.back.IsZero() && !time.Now().Before(n.back) {
+			due[name] = n
+		}
+	}
+	k.mu.Unlock()
+	for name, n := range due {
+		object := &corev1.Node{}
+		if k.client.Get(ctx, client.ObjectKey{Name: name}, object) != nil {
+			continue
+		}
+		object.Status.NodeInfo.BootID = bootID(n.boots + 1)
+		if k.client.Status().Update(ctx, object) != nil {
+			continue
+		}
+		k.mu.Lock()
+		n.boots++
+		n.dead, n.long = false, false
+		k.history.mu.Lock()
+		n.death.ended = time.Now()
+		k.history.mu.Unlock()
+		k.faults.add(nodeReturns)
+		k.mu.Unlock()
 	}
 }
 
@@ -281,14 +348,14 @@ func (k *kubelets) look(ctx context.Context, pods []corev1.Pod) {
 	for i := range pods {
 		pod := &pods[i]
 		if n := k.nodes[pod.Spec.NodeName]; n != nil && !n.dead {
-			k.lookAt(ctx, pod, n)
+			k.lookAt(ctx, pod, n, pods)
 		}
 	}
 }
 
 func (n *node) isDead() bool { return n == nil || n.dead }
 
-func (k *kubelets) lookAt(ctx context.Context, pod *corev1.Pod, n *node) {
+func (k *kubelets) lookAt(ctx context.Context, pod *corev1.Pod, n *node, pods []corev1.Pod) {
 	p := k.programs[pod.UID]
 	now := time.Now()
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
@@ -309,15 +376,18 @@ func (k *kubelets) lookAt(ctx context.Context, pod *corev1.Pod, n *node) {
 		if now.Before(p.due) {
 			return
 		}
+		k.answersAlone(pod, pods)
 		k.start(ctx, pod, p, n)
 	case running:
 		if k.chance(0.006, podEvicted) {
-			p.evicted, p.state, p.code, p.reason = true, over, 137, "Error"
+			p.evicted, p.failed, p.state, p.code, p.reason = true, false, over, 137, "Error"
+			k.history.lost(pod)
 			k.peersEnd(p)
 			k.report(ctx, pod, p, n)
 			return
 		}
 		if k.chance(0.006, podDeleted) {
+			k.history.lost(pod)
 			_ = k.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
 			return
 		}
@@ -325,6 +395,9 @@ func (k *kubelets) lookAt(ctx context.Context, pod *corev1.Pod, n *node) {
 			return
 		}
 		p.state = over
+		if p.failed {
+			k.history.ofAttempt(p.of, func(f *fate) { f.untold[p.uid] = true })
+		}
 		if p.code != 0 {
 			k.peersEnd(p)
 		}
@@ -339,15 +412,16 @@ func (k *kubelets) lookAt(ctx context.Context, pod *corev1.Pod, n *node) {
 
 // accept takes a new pod on.
 func (k *kubelets) accept(ctx context.Context, pod *corev1.Pod) {
-	rank, job := rankOf(pod)
-	p := &program{pod: client.ObjectKeyFromObject(pod), rank: rank, job: job, node: pod.Spec.NodeName, due: time.Now().Add(k.within(100*time.Millisecond, 1500*time.Millisecond))}
+	p := &program{
+		pod: client.ObjectKeyFromObject(pod), uid: pod.UID, rank: rankOf(pod), host: hostOf(pod), of: attemptOf(pod), node: pod.Spec.NodeName,
+		due: time.Now().Add(k.within(100*time.Millisecond, 1500*time.Millisecond)),
+	}
 	k.programs[pod.UID] = p
 	switch {
 	case k.chance(0.04, podRefused):
-		p.state = over
-		status := pod.Status
-		status.Phase, status.Reason, status.Message = corev1.PodFailed, "UnexpectedAdmissionError", "Allocate failed"
-		k.write(ctx, pod, status)
+		p.state, p.refused = over, true
+		k.history.lost(pod)
+		k.refuse(ctx, pod)
 	case k.chance(0.03, podSlow):
 		p.due = time.Now().Add(k.within(2*time.Second, 8*time.Second))
 		status := pod.Status
@@ -355,6 +429,29 @@ func (k *kubelets) accept(ctx context.Context, pod *corev1.Pod) {
 			Reason: "ErrImagePull", Message: "failed to pull the image: connection reset",
 		}})
 		k.write(ctx, pod, status)
+	}
+}
+
+// refuse says that a pod cannot run on its node.
+func (k *kubelets) refuse(ctx context.Context, pod *corev1.Pod) {
+	status := pod.Status
+	status.Phase, status.Reason, status.Message = corev1.PodFailed, "UnexpectedAdmissionError", "Allocate failed"
+	k.write(ctx, pod, status)
+}
+
+// answersAlone checks that no other pod has the host name of one that starts. The Services of jobs publish pods also while they are deleted.
+func (k *kubelets) answersAlone(pod *corev1.Pod, pods []corev1.Pod) {
+	host := hostOf(pod)
+	if host == "" {
+		return
+	}
+	k.checks.add(oneOfAHost)
+	for i := range pods {
+		other := &pods[i]
+		ended := other.Status.Phase == corev1.PodSucceeded || other.Status.Phase == corev1.PodFailed
+		if other.UID != pod.UID && hostOf(other) == host && !ended && other.Status.PodIP != "" {
+			k.wrong("pod %s/%s starts, and %s has its host name %s and an address too", pod.Namespace, pod.Name, other.Name, host)
+		}
 	}
 }
 
@@ -369,9 +466,9 @@ func (k *kubelets) start(ctx context.Context, pod *corev1.Pod, p *program, n *no
 	p.state, p.started, p.due = running, time.Now(), time.Now().Add(k.within(time.Second, 6*time.Second))
 	switch {
 	case k.chance(0.08, podFails):
-		p.code, p.reason = 1, "Error"
+		p.failed, p.code, p.reason = true, 1, "Error"
 	case k.chance(0.04, podOutOfMemory):
-		p.code, p.reason = 137, "OOMKilled"
+		p.failed, p.code, p.reason = true, 137, "OOMKilled"
 	default:
 		p.code, p.reason = 0, "Completed"
 	}
@@ -385,6 +482,10 @@ func (k *kubelets) start(ctx context.Context, pod *corev1.Pod, p *program, n *no
 
 // report writes how the program of a pod ended.
 func (k *kubelets) report(ctx context.Context, pod *corev1.Pod, p *program, n *node) {
+	if p.refused {
+		k.refuse(ctx, pod)
+		return
+	}
 	at := metav1.NewTime(time.Now().Add(n.skew))
 	status := *pod.Status.DeepCopy()
 	status.Phase = corev1.PodFailed
@@ -401,7 +502,12 @@ func (k *kubelets) report(ctx context.Context, pod *corev1.Pod, p *program, n *n
 	status.ContainerStatuses = containers(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: p.code, Reason: p.reason, StartedAt: metav1.NewTime(p.started.Add(n.skew)), FinishedAt: at,
 	}})
-	k.write(ctx, pod, status)
+	if told := k.write(ctx, pod, status); told && p.failed {
+		k.history.ofAttempt(p.of, func(f *fate) {
+			delete(f.untold, p.uid)
+			f.failures[p.uid] = true
+		})
+	}
 }
 
 // stop ends the program of a pod that is deleted, and then removes the pod.
@@ -415,7 +521,7 @@ func (k *kubelets) stop(ctx context.Context, pod *corev1.Pod, p *program, n *nod
 	case p.state == stopping && time.Now().Before(p.due):
 		return
 	case p.state == stopping:
-		p.state, p.code, p.reason = over, 143, "Error"
+		p.state, p.failed, p.code, p.reason = over, false, 143, "Error"
 		k.report(ctx, pod, p, n)
 	}
 	k.remove(ctx, pod)
@@ -428,9 +534,9 @@ func (k *kubelets) remove(ctx context.Context, pod *corev1.Pod) {
 }
 
 // write writes a pod's status. What fails is written again later, since the pod is not yet as it should be.
-func (k *kubelets) write(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) {
+func (k *kubelets) write(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) bool {
 	pod.Status = status
-	_ = k.client.Status().Update(ctx, pod)
+	return k.client.Status().Update(ctx, pod) == nil
 }
 
 func conditionsOf(pod *corev1.Pod, kind corev1.PodConditionType) (found []corev1.PodCondition) {
@@ -450,18 +556,24 @@ func containers(pod *corev1.Pod, state corev1.ContainerState) []corev1.Container
 	return all
 }
 
-// rankOf says what job a pod belongs to, and its place there.
-func rankOf(pod *corev1.Pod) (rank, job string) {
+// rankOf is the job that a pod belongs to, and its place there.
+func rankOf(pod *corev1.Pod) string {
 	for _, label := range []string{mlv1.LabelTrainingJob, aiplatformv1alpha1.LabelAIJob, spotv1alpha1.LabelSpotInstanceJob} {
 		if name := pod.Labels[label]; name != "" {
-			job = pod.Namespace + "/" + label + "/" + name
-			parts := []string{job}
+			parts := []string{pod.Namespace, label, name}
 			for _, index := range []string{"batch.kubernetes.io/job-completion-index", aiplatformv1alpha1.LabelMember, spotv1alpha1.LabelReplica} {
 				parts = append(parts, pod.Labels[index])
 			}
-			return strings.Join(parts, "/"), job
+			return strings.Join(parts, "/")
 		}
 	}
-	job = fmt.Sprintf("%s/%s", pod.Namespace, pod.Name)
-	return job, job
+	return pod.Namespace + "/" + pod.Name
+}
+
+// hostOf is the name by which the others of a job find a pod; empty for a pod without one.
+func hostOf(pod *corev1.Pod) string {
+	if pod.Spec.Hostname == "" || pod.Spec.Subdomain == "" {
+		return ""
+	}
+	return pod.Spec.Hostname + "." + pod.Spec.Subdomain + "." + pod.Namespace
 }

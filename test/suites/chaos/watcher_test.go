@@ -1,13 +1,18 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,17 +22,21 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
 // What is checked at each change of an object, and after each seed.
 const (
 	oneOfARank      = "no two pods of one rank at a time"
+	oneOfAHost      = "no two pods answer to one host name"
 	neverBack       = "a status does not go back"
 	withinQuota     = "a queue's jobs hold no more than its quota"
 	noSecret        = "no secret is told"
 	endsExplained   = "an object ends in a state that its spec explains"
 	countsAgree     = "counts agree with what happened"
+	queueFree       = "a queue whose jobs have ended is free"
+	placeGivenBack  = "a job that cannot start gives its place back"
 	nothingLeft     = "nothing is left of a namespace that is deleted"
 	noInstanceLeft  = "no instance is left"
 	rests           = "a manager with nothing to do writes nothing"
@@ -36,24 +45,38 @@ const (
 )
 
 var invariants = []string{
-	oneOfARank, neverBack, withinQuota, noSecret, endsExplained, countsAgree, nothingLeft, noInstanceLeft, rests, noPanic, explainsWaiting,
+	oneOfARank, oneOfAHost, neverBack, withinQuota, noSecret, endsExplained, countsAgree, queueFree, placeGivenBack, nothingLeft, noInstanceLeft, rests,
+	noPanic, explainsWaiting,
 }
 
 // watcher sees each version of each object, by a watch of its own that no fault reaches.
 type watcher struct {
 	*world
 
-	mu   sync.Mutex
-	held map[string]map[types.NamespacedName]int64
+	mu    sync.Mutex
+	held  map[string][]holding
+	jobs  map[types.UID]*batchv1.Job    // all there ever were of the namespace
+	ended map[types.UID]time.Time       // when an object was seen to have ended
+	taken map[types.UID]map[string]bool // the Jobs of a SpotInstanceJob that were called preempted
+}
+
+// holding is what a job holds of the quota of its queue from a revision of the database on. Kinds are watched apart, so that what is seen
+// first of two jobs need not have been first.
+type holding struct {
+	revision uint64
+	job      types.UID
+	name     string
+	milli    int64
 }
 
 func startWatcher(w *world) *watcher {
-	v := &watcher{world: w, held: map[string]map[types.NamespacedName]int64{}}
+	v := &watcher{world: w}
+	v.forget()
 	objects, err := cache.New(w.config, cache.Options{Scheme: scheme})
 	require.NoError(w.t, err)
 	for _, kind := range []client.Object{
 		&mlv1.TrainingJob{}, &aiplatformv1alpha1.AIJob{}, &aiplatformv1alpha1.AIJobQueue{}, &aiplatformv1alpha1.AgentWorkflow{},
-		&spotv1alpha1.SpotInstanceJob{}, &spotv1alpha1.SpotInstanceVM{}, &corev1.Pod{}, &eventsv1.Event{},
+		&spotv1alpha1.SpotInstanceJob{}, &spotv1alpha1.SpotInstanceVM{}, &batchv1.Job{}, &corev1.Pod{}, &eventsv1.Event{},
 	} {
 		informer, err := objects.GetInformer(w.t.Context(), kind, cache.BlockUntilSynced(false))
 		require.NoError(w.t, err)
@@ -87,38 +110,107 @@ func (v *watcher) saw(before, after client.Object) {
 				break
 			}
 		}
-		if was.end != "" && is.end != was.end && !is.again {
+		if was.end != "" && is.end != was.end {
 			v.note("%T %s: it had ended as %s, and is %q now", after, client.ObjectKeyFromObject(after), was.end, is.end)
 		}
+		if was.end != "" && !slices.Equal(was.grow[1:], is.grow[1:]) {
+			v.note("%T %s: it had ended, and its counts went from %v to %v", after, client.ObjectKeyFromObject(after), was.grow, is.grow)
+		}
+		v.goesOn(before, after)
 	}
-	if job, ok := after.(*aiplatformv1alpha1.AIJob); ok {
-		v.holds(job)
+	v.remember(before, after)
+}
+
+// goesOn checks that what has begun is not told to wait for its begin again.
+func (v *watcher) goesOn(before, after client.Object) {
+	switch is := after.(type) {
+	case *aiplatformv1alpha1.AIJob:
+		was := before.(*aiplatformv1alpha1.AIJob)
+		if triesOf(was) == triesOf(is) && stage(is) < stage(was) {
+			v.note("AIJob %s/%s: try %d was %s, and is %q now", is.Namespace, is.Name, triesOf(is), was.Status.Phase, is.Status.Phase)
+		}
+	case *mlv1.TrainingJob:
+		was := before.(*mlv1.TrainingJob)
+		again := is.Status.State == mlv1.StateInitializing || is.Status.State == mlv1.StatePending || is.Status.State == ""
+		if was.Status.State == mlv1.StateRunning && again && was.Status.StartCount == is.Status.StartCount {
+			v.note("TrainingJob %s/%s: start %d was Running, and is %q now", is.Namespace, is.Name, is.Status.StartCount, is.Status.State)
+		}
 	}
+}
+
+// remember keeps what is asked for at the end of a seed.
+func (v *watcher) remember(before, after client.Object) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, known := v.ended[after.GetUID()]; !known && figuresOf(after).end != "" {
+		v.ended[after.GetUID()] = time.Now()
+	}
+	switch o := after.(type) {
+	case *batchv1.Job:
+		v.jobs[o.UID] = o
+	case *corev1.Pod:
+		for _, condition := range o.Status.Conditions {
+			if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
+				v.nodes.history.lost(o)
+			}
+		}
+	case *spotv1alpha1.SpotInstanceJob:
+		for _, replica := range o.Status.JobStatuses {
+			if replica.Phase == spotv1alpha1.ReplicaPreempted {
+				if v.taken[o.UID] == nil {
+					v.taken[o.UID] = map[string]bool{}
+				}
+				v.taken[o.UID][replica.Name] = true
+			}
+		}
+	case *mlv1.TrainingJob:
+		if o.Spec.Scheduling != nil {
+			v.holds(o, o.Spec.Scheduling.QueueName, millisOfTraining(o))
+		}
+	case *aiplatformv1alpha1.AIJob:
+		v.holds(o, o.Spec.QueueName, millisOfAIJob(o))
+		was, ok := before.(*aiplatformv1alpha1.AIJob)
+		if ok && was != nil && o.Status.PreemptionCount > was.Status.PreemptionCount && o.Status.Reason == reasons.Preempted {
+			v.nodes.history.ofAttempt(attempt{o.UID, fmt.Sprint(triesOf(was))}, func(f *fate) { f.evicted = true })
+		}
+	}
+}
+
+// forget begins anew for the next seed.
+func (v *watcher) forget() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.held, v.jobs, v.ended = map[string][]holding{}, map[types.UID]*batchv1.Job{}, map[types.UID]time.Time{}
+	v.taken = map[types.UID]map[string]bool{}
 }
 
 func (v *watcher) gone(object any) {
 	if deleted, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = deleted.Obj
 	}
-	if job, ok := object.(*aiplatformv1alpha1.AIJob); ok {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		delete(v.held[job.Spec.QueueName], client.ObjectKeyFromObject(job))
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch o := object.(type) {
+	case *mlv1.TrainingJob:
+		if o.Spec.Scheduling != nil {
+			v.holds(o, o.Spec.Scheduling.QueueName, 0)
+		}
+	case *aiplatformv1alpha1.AIJob:
+		v.holds(o, o.Spec.QueueName, 0)
 	}
 }
 
 // figures are what never goes back.
 type figures struct {
-	grow  []int64
-	end   string // the state in which it ended; empty while it has not
-	again bool   // it is allowed to begin again
+	grow []int64 // the first is the generation
+	end  string  // the state in which it ended; empty while it has not
 }
 
 func figuresOf(object client.Object) figures {
 	switch o := object.(type) {
 	case *mlv1.TrainingJob:
 		s := o.Status
-		f := figures{grow: []int64{s.ObservedGeneration, int64(s.RestartCount), int64(s.StartCount), int64(s.WorkerFailures)}}
+		f := figures{grow: []int64{s.ObservedGeneration, int64(s.RestartCount), int64(s.StartCount), int64(s.WorkerFailures), int64(s.DisruptionCount)}}
 		if s.State == mlv1.StateCompleted || s.State == mlv1.StateFailed {
 			f.end = string(s.State)
 		}
@@ -127,7 +219,7 @@ func figuresOf(object client.Object) figures {
 		s := o.Status
 		// A retry that turns out to be the loss of a node becomes a preemption.
 		f := figures{grow: []int64{s.ObservedGeneration, int64(s.RetryCount + s.PreemptionCount), int64(s.PreemptionCount)}}
-		if aiJobEnded(s.Phase) {
+		if s.Phase.Ended() {
 			f.end = string(s.Phase)
 		}
 		return f
@@ -149,41 +241,76 @@ func figuresOf(object client.Object) figures {
 	return figures{}
 }
 
-func aiJobEnded(phase aiplatformv1alpha1.AIJobPhase) bool {
-	switch phase {
-	case aiplatformv1alpha1.AIJobSucceeded, aiplatformv1alpha1.AIJobFailed, aiplatformv1alpha1.AIJobDeadLetter, aiplatformv1alpha1.AIJobCancelled:
-		return true
-	}
-	return false
+func triesOf(job *aiplatformv1alpha1.AIJob) int32 {
+	return job.Status.RetryCount + job.Status.PreemptionCount
 }
 
-// holds adds up what the AIJobs of a queue hold that have their place.
-func (v *watcher) holds(job *aiplatformv1alpha1.AIJob) {
-	if job.Spec.QueueName == "" {
+// stage is how far an AIJob has come with its present try. A try does not go back; only the next one begins anew.
+func stage(job *aiplatformv1alpha1.AIJob) int {
+	switch job.Status.Phase {
+	case aiplatformv1alpha1.AIJobQueued:
+		return 1
+	case aiplatformv1alpha1.AIJobScheduled:
+		return 2
+	case aiplatformv1alpha1.AIJobRunning:
+		return 3
+	}
+	if job.Status.Phase.Ended() {
+		return 4
+	}
+	return 0
+}
+
+// millisOfTraining and millisOfAIJob are what a job holds that has its place, in thousandths of a CPU.
+func millisOfTraining(job *mlv1.TrainingJob) (milli int64) {
+	if admission := job.Status.Admission; admission != nil && figuresOf(job).end == "" {
+		for _, place := range admission.Assignments {
+			milli += int64(place.Workers) * job.Spec.Resources.Requests.Cpu().MilliValue()
+		}
+	}
+	return milli
+}
+
+func millisOfAIJob(job *aiplatformv1alpha1.AIJob) int64 {
+	if job.Status.Phase != aiplatformv1alpha1.AIJobScheduled && job.Status.Phase != aiplatformv1alpha1.AIJobRunning {
+		return 0
+	}
+	return int64(max(job.Spec.Gang.MinMembers, 1)) * job.Spec.Resources.Requests.Cpu().MilliValue()
+}
+
+// holds notes what a job holds of its queue's quota since its last version.
+func (v *watcher) holds(job client.Object, queue string, milli int64) {
+	if queue == "" {
 		return
 	}
+	revision, err := strconv.ParseUint(job.GetResourceVersion(), 10, 64)
+	if err != nil {
+		v.note("%s: %v", job.GetName(), err)
+		return
+	}
+	v.held[queue] = append(v.held[queue], holding{revision, job.GetUID(), job.GetName(), milli})
+}
+
+// keptQuota adds up, at each revision of the database, what the jobs of a queue held.
+func (v *watcher) keptQuota(queue string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	held := v.held[job.Spec.QueueName]
-	if held == nil {
-		held = map[types.NamespacedName]int64{}
-		v.held[job.Spec.QueueName] = held
-	}
-	delete(held, client.ObjectKeyFromObject(job))
-	if job.Status.Phase == aiplatformv1alpha1.AIJobScheduled || job.Status.Phase == aiplatformv1alpha1.AIJobRunning {
-		members := int64(1)
-		if job.Spec.Gang.MinMembers > 1 {
-			members = int64(job.Spec.Gang.MinMembers)
+	history, held, total := v.held[queue], map[types.UID]holding{}, int64(0)
+	slices.SortStableFunc(history, func(a, b holding) int { return cmp.Compare(a.revision, b.revision) })
+	for _, next := range history {
+		v.checks.add(withinQuota)
+		total += next.milli - held[next.job].milli
+		held[next.job] = next
+		if total > 1000*queueCPU {
+			var names []string
+			for _, holds := range held {
+				if holds.milli > 0 {
+					names = append(names, fmt.Sprintf("%s %dm since revision %d", holds.name, holds.milli, holds.revision))
+				}
+			}
+			v.note("queue %s has a quota of %d CPUs, and its jobs held %dm at revision %d: %s", queue, queueCPU, total, next.revision, strings.Join(names, ", "))
+			return
 		}
-		held[client.ObjectKeyFromObject(job)] = members * job.Spec.Resources.Requests.Cpu().MilliValue()
-	}
-	v.checks.add(withinQuota)
-	total := int64(0)
-	for _, milli := range held {
-		total += milli
-	}
-	if total > 1000*queueCPU {
-		v.note("queue %s has a quota of %d CPUs, and its AIJobs hold %dm: %v", job.Spec.QueueName, queueCPU, total, held)
 	}
 }
 

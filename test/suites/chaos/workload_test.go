@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,11 +42,16 @@ const (
 	userRecreates    = "job deleted and created again"
 	userCancels      = "job cancelled"
 	userHoldsQueue   = "queue held or released"
+	userTakesSecret  = "credentials of the provider deleted"
+	userHinders      = "job whose pods no quota allows"
+	userLeaves       = "namespace deleted while all is at work"
 	webhooksAway     = "webhooks away while a user writes"
+	clockJumps       = "clock of the manager jumps"
 )
 
 var userFaults = []string{
-	twoManagers, cloudRefuses, cloudLosesAnswer, cloudTwice, cloudPreempts, userSuspends, userScales, userRecreates, userCancels, userHoldsQueue, webhooksAway,
+	twoManagers, cloudRefuses, cloudLosesAnswer, cloudTwice, cloudPreempts, userSuspends, userScales, userRecreates, userCancels, userHoldsQueue,
+	userTakesSecret, userHinders, userLeaves, webhooksAway,
 }
 
 // workload is what users do in the time of one seed, in a namespace of its own.
@@ -53,10 +60,13 @@ type workload struct {
 
 	random    *rand.Rand
 	namespace string
-	objects   []client.Object // as they are created
+	objects   []client.Object   // as they are created
+	hindered  *mlv1.TrainingJob // is one whose pods cannot be created before all else has ended; nil in most seeds
 }
 
 func newWorkload(w *world, seed uint64) *workload {
+	w.watcher.forget()
+	w.nodes.history.forget()
 	return &workload{world: w, random: rand.New(rand.NewPCG(seed, 3)), namespace: fmt.Sprintf("seed-%d-%d", seed, time.Now().UnixNano()%1e6)}
 }
 
@@ -68,7 +78,11 @@ func (l *workload) create(ctx context.Context) error {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: l.namespace, Labels: map[string]string{spotv1alpha1.LabelSpotInstances: spotv1alpha1.SpotInstancesAllowed},
 		}},
-		&corev1.Secret{ObjectMeta: l.named("gcp"), StringData: map[string]string{"credentials.json": string(l.compute.CredentialsJSON())}},
+		l.credentials(),
+		// Nothing but the job that is hindered asks for this.
+		&corev1.ResourceQuota{ObjectMeta: l.named("none"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+			corev1.ResourceRequestsEphemeralStorage: resource.MustParse("1"),
+		}}},
 		&corev1.Secret{ObjectMeta: l.named("kubeadm-join"), StringData: map[string]string{
 			"token": joinToken, "ca-cert-hash": "sha256:" + fmt.Sprintf("%064d", 7), "control-plane-endpoint": "10.0.0.1:6443",
 		}},
@@ -90,6 +104,14 @@ func (l *workload) create(ctx context.Context) error {
 		l.aiJob("alone", "").ToCreate(), l.aiJob("low", l.queue()).Priority(10).ToCreate(), l.aiJob("high", l.queue()).Priority(90).ToCreate(),
 		l.aiJob("gang", l.queue()).Gang(2).ToCreate(), l.workflow(), l.spotVM(), l.spotJob(),
 	)
+	if l.random.Float64() < 0.3 {
+		l.hindered = l.training("hindered", 3).Spec(func(s *mlv1.TrainingJobSpec) {
+			s.Scheduling = &mlv1.Scheduling{QueueName: l.queue()}
+			s.Resources.Requests[corev1.ResourceEphemeralStorage] = resource.MustParse("1Gi")
+		}).ToCreate()
+		l.objects = append(l.objects, l.hindered)
+		l.faults.add(userHinders)
+	}
 	l.random.Shuffle(len(l.objects), func(i, j int) { l.objects[i], l.objects[j] = l.objects[j], l.objects[i] })
 	return nil
 }
@@ -123,8 +145,12 @@ func (l *workload) named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: l.namespace}
 }
 
+func (l *workload) credentials() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: l.named("gcp"), StringData: map[string]string{"credentials.json": string(l.compute.CredentialsJSON())}}
+}
+
 func (l *workload) training(name string, workers int32) *builders.TrainingJobBuilder {
-	return builders.TrainingJob(name).Namespace(l.namespace).Workers(workers).BackoffLimit(5).Spec(func(s *mlv1.TrainingJobSpec) {
+	return builders.TrainingJob(name).Namespace(l.namespace).Workers(workers).BackoffLimit(1 + l.random.Int32N(5)).Spec(func(s *mlv1.TrainingJobSpec) {
 		s.Image = "registry.example.com/train:1"
 		s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}
 		s.Env = []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
@@ -134,7 +160,7 @@ func (l *workload) training(name string, workers int32) *builders.TrainingJobBui
 }
 
 func (l *workload) aiJob(name, queue string) *builders.AIJobBuilder {
-	return builders.AIJob(name).Namespace(l.namespace).Queue(queue).Request(corev1.ResourceCPU, "500m").Retries(4, time.Second)
+	return builders.AIJob(name).Namespace(l.namespace).Queue(queue).Request(corev1.ResourceCPU, "500m").Retries(1+l.random.Int32N(4), time.Second)
 }
 
 func (l *workload) agent(name string) *aiplatformv1alpha1.Agent {
@@ -187,7 +213,7 @@ func (l *workload) live(ctx context.Context, length time.Duration) {
 
 // act does one thing. What does not exist yet is left alone.
 func (l *workload) act(ctx context.Context) {
-	switch l.random.IntN(12) {
+	switch l.random.IntN(14) {
 	case 0, 1:
 		l.changeTraining(ctx, userSuspends, []string{"plain", "elastic", "queued"}, func(job *mlv1.TrainingJob) {
 			job.Spec.Suspend = ptr.To(!ptr.Deref(job.Spec.Suspend, false))
@@ -213,8 +239,27 @@ func (l *workload) act(ctx context.Context) {
 		if l.random.Float64() < 0.3 {
 			l.twoManagers()
 		}
+	case 8:
+		if l.random.Float64() < 0.5 && l.Delete(ctx, l.credentials()) == nil {
+			l.faults.add(userTakesSecret)
+		}
+	case 9:
+		if wantsClock() {
+			l.jump(time.Duration(l.random.Int64N(2*int64(farthestJump))) - farthestJump)
+			l.faults.add(clockJumps)
+		}
 	default:
 		l.cloud()
+	}
+}
+
+// farthestJump is less than pods have to end: a manager whose clock is further ahead takes a kubelet for dead that is not, as Kubernetes' own
+// controllers do.
+const farthestJump = 40 * time.Second
+
+func (l *workload) jump(to time.Duration) {
+	if err := l.clock.jump(to); err != nil {
+		l.note("%v", err)
 	}
 }
 
@@ -273,17 +318,21 @@ func (l *workload) recreate(ctx context.Context, object client.Object) {
 
 // settle takes back what keeps objects from their end: they are resumed, the queue is released, and what is missing is created.
 func (l *workload) settle(ctx context.Context) (string, error) {
-	queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: l.queue()}}
-	if !l.patch(ctx, queue, func() { queue.Spec.Suspend = nil }) {
+	queue := &aiplatformv1alpha1.AIJobQueue{}
+	if err := l.Get(ctx, types.NamespacedName{Name: l.queue()}, queue); err != nil {
+		return "", err
+	}
+	if ptr.Deref(queue.Spec.Suspend, false) && !l.patch(ctx, queue, func() { queue.Spec.Suspend = nil }) {
 		return "the queue to be released", nil
 	}
-	for _, object := range l.objects {
+	// That of the credentials stays for as long as instances need it. A user who has taken it away then gives another.
+	for _, object := range append(slices.Clone(l.objects), l.credentials()) {
 		current := object.DeepCopyObject().(client.Object)
 		err := l.Get(ctx, client.ObjectKeyFromObject(object), current)
-		switch {
+		switch _, isSecret := object.(*corev1.Secret); {
 		case apierrors.IsNotFound(err):
 			err = l.Create(ctx, object.DeepCopyObject().(client.Object))
-		case err == nil && current.GetDeletionTimestamp() != nil:
+		case err == nil && current.GetDeletionTimestamp() != nil && !isSecret:
 			return fmt.Sprintf("the end of %T %s", object, object.GetName()), nil
 		}
 		if err != nil {
@@ -296,4 +345,25 @@ func (l *workload) settle(ctx context.Context) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// unhinder lets the job start whose pods no quota allowed. A change of its spec ends the pause before it is queued again.
+func (l *workload) unhinder(ctx context.Context) {
+	if err := l.Delete(ctx, &corev1.ResourceQuota{ObjectMeta: l.named("none")}); err != nil {
+		l.note("%v", err)
+	}
+	job := l.hindered.DeepCopy()
+	if !l.patch(ctx, job, func() { job.Spec.TTLSecondsAfterFinished = ptr.To[int32](3600) }) {
+		l.note("TrainingJob %s cannot be changed", job.Name)
+	}
+	l.hindered = nil
+}
+
+// leave deletes all while faults go on and everything is at work, and has the manager forget what it knew.
+func (l *workload) leave(ctx context.Context) {
+	l.faults.add(userLeaves)
+	l.delete(ctx)
+	l.pause(time.Duration(l.random.Int64N(500)) * time.Millisecond)
+	l.killManager()
+	l.pause(2 * time.Second)
 }

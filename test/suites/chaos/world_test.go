@@ -65,6 +65,7 @@ type world struct {
 	checks  *tally
 
 	program    string
+	clock      *clock // of the managers
 	kubeconfig string
 	webhooks   *installations.Webhooks
 	metrics    string // address
@@ -81,17 +82,26 @@ type world struct {
 
 func newWorld(t *testing.T, faults, checks *tally) *world {
 	t.Helper()
-	w := &world{t: t, folder: t.TempDir(), faults: faults, checks: checks, program: operator.Program(t), metrics: process.FreePort(t, process.AnyPort)}
+	w := &world{t: t, folder: t.TempDir(), faults: faults, checks: checks, metrics: process.FreePort(t, process.AnyPort)}
 	w.webhooks = installations.NewWebhooks(t, w.folder)
+	w.clock = newClock(t, w.folder)
+	if wantsClock() {
+		var err error
+		w.program, err = programWithClock()
+		require.NoError(t, err)
+	} else {
+		w.program = operator.Program(t)
+	}
 	server := apiserver.Start(t, apiserver.OwnCRDs,
 		apiserver.Flag("endpoint-reconciler-type", "none"),
+		apiserver.Flag("event-ttl", "10m"), // so that a soak does not take the events of its first hour for growth
 		apiserver.Flag("default-not-ready-toleration-seconds", "2"), apiserver.Flag("default-unreachable-toleration-seconds", "2"))
 	w.config, w.etcd = server.Config(t), server.Etcd()
 	var err error
 	w.Client, err = client.New(w.config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	w.compute = fakegce.Start(t, fakegce.Options{Hooks: fakegce.Hooks{OnRunning: w.instanceRuns, OnGone: w.instanceGone}})
-	w.nodes = newKubelets(w.Client, faults, checks, w.note)
+	w.nodes = newKubelets(w.Client, faults, checks, newHistory(), w.note)
 	w.install()
 	w.startKubernetes(server)
 	w.proxy = newProxy(t, w.config, w.token(), faults, w.killManager)
@@ -188,7 +198,7 @@ func (w *world) launch(name, webhook, metrics string) *process.Server {
 			command := exec.Command(w.program, "manager", "--leader-elect=false", "--metrics-bind-address="+metrics, "--metrics-secure=false", "--health-probe-bind-address=0",
 				"--webhook-cert-mode=self", "--webhook-bind-host=127.0.0.1", "--webhook-port="+port, "--webhook-cert-hosts=127.0.0.1",
 				"--gcp-endpoint="+w.compute.URL(), "--cloud-list-interval=1s", "--progress-interval=1s")
-			command.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig, "POD_NAMESPACE="+managerNamespace)
+			command.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig, "POD_NAMESPACE="+managerNamespace, clockVariable+"="+w.clock.file)
 			return command
 		},
 	})

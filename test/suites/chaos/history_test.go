@@ -1,0 +1,124 @@
+package chaos
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+)
+
+// history is what befell the pods of jobs, as their nodes, Kubernetes and their users know it. The counts in statuses are compared with it.
+type history struct {
+	mu    sync.Mutex
+	fates map[attempt]*fate
+}
+
+func newHistory() *history { return &history{fates: map[attempt]*fate{}} }
+
+// forget begins anew for the next seed.
+func (h *history) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.fates)
+}
+
+// attempt is one start of the pods of a job: the Job that owns them, or the AIJob with the number of its try.
+type attempt struct {
+	owner types.UID
+	try   string
+}
+
+func attemptOf(pod *corev1.Pod) attempt {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return attempt{owner.UID, pod.Labels[aiplatformv1alpha1.LabelAttempt]}
+	}
+	return attempt{owner: pod.UID}
+}
+
+// fate is what befell the pods of an attempt.
+type fate struct {
+	// failures are programs that failed by themselves, of which their node has told. Of those untold it has not: the pod is deleted
+	// meanwhile, or the node died.
+	failures, untold map[types.UID]bool
+	// losses are pods that were evicted, refused or deleted.
+	losses map[types.UID]bool
+	// deaths of nodes under a program.
+	deaths []*death
+	// evicted by the queue while the attempt lived.
+	evicted bool
+}
+
+// death of a node. It ends when the node returns.
+type death struct{ began, ended time.Time }
+
+// ofAttempt lets something befall an attempt.
+func (h *history) ofAttempt(of attempt, change func(*fate)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.fates[of]
+	if f == nil {
+		f = &fate{failures: map[types.UID]bool{}, untold: map[types.UID]bool{}, losses: map[types.UID]bool{}}
+		h.fates[of] = f
+	}
+	change(f)
+}
+
+func (h *history) lost(pod *corev1.Pod) {
+	h.ofAttempt(attemptOf(pod), func(f *fate) { f.losses[pod.UID] = true })
+}
+
+// mustCount says how the end of an attempt is to be counted.
+type mustCount int
+
+const (
+	asEither mustCount = iota
+	asFailure
+	asLoss
+)
+
+// judged says how the end of an attempt is to be counted for a job that ended at a time, and how many of its programs failed by themselves
+// at most. Where both befell it, either is right: which of them ended the attempt depends on what was seen first, and a pod that is
+// stopped after the end of another may be lost as well. The same is true of a node whose death was not to be seen before the job ended.
+func (h *history) judged(of attempt, jobEnded time.Time) (count mustCount, failed int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.fates[of]
+	if f == nil {
+		return asLoss, 0 // no program failed
+	}
+	lost, open := len(f.losses) > 0, len(f.untold) > 0 || f.evicted
+	for _, d := range f.deaths {
+		if d.wasSeenBefore(jobEnded) {
+			lost = true
+		} else {
+			open = true
+		}
+	}
+	failed = len(f.failures) + len(f.untold)
+	switch {
+	case open, lost && failed > 0:
+		return asEither, failed
+	case failed > 0:
+		return asFailure, failed
+	}
+	return asLoss, 0
+}
+
+const (
+	// nodeSilent is how long a node is silent at most before Kubernetes says that it is not ready, on a busy machine.
+	nodeSilent = 15 * time.Second
+	// settling is how long the manager takes at most to look at a node again, also when it has to be started first.
+	settling = 20 * time.Second
+)
+
+func (d *death) wasSeenBefore(at time.Time) bool {
+	seen := d.began.Add(nodeSilent)
+	if !d.ended.IsZero() && d.ended.Before(seen) {
+		seen = d.ended
+	}
+	return seen.Add(settling).Before(at)
+}
