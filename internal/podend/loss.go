@@ -53,7 +53,7 @@ func (p *Program) Loss(pod *corev1.Pod) (reason, detail string) {
 	return reason, strings.TrimSuffix(strings.TrimSpace(detail), ":")
 }
 
-// unknownEnd is the loss of a container of which its node no longer knows how it ended: because the node was started again so soon that it
+// unknownEnd is the loss of a container whose node no longer knows how it ended: because the node was started again so soon that it
 // never was not ready, as a rule. The kubelet says so where it finds no container, and containerd (255, Unknown) where it finds no process.
 func unknownEnd(ended *corev1.ContainerStateTerminated) (reason, detail string) {
 	switch {

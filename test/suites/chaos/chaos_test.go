@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,7 +92,7 @@ func (w *world) live(seed uint64) {
 	w.proxy.begin(seed)
 	w.nodes.begin(seed)
 	l.live(w.t.Context(), faultsLast)
-	left := l.random.Float64() < 0.15
+	left := l.random.Float64() < 0.2
 	if left {
 		l.leave(w.t.Context())
 	}
@@ -115,8 +114,11 @@ func (w *world) live(seed uint64) {
 
 // keepLogs copies the logs of the managers to where they stay.
 func (w *world) keepLogs(seed uint64) string {
-	folder := filepath.Join(os.TempDir(), "chaos-"+strconv.FormatUint(seed, 10))
-	if err := os.CopyFS(folder, os.DirFS(w.folder)); err != nil {
+	folder, err := os.MkdirTemp("", "chaos-"+strconv.FormatUint(seed, 10)+"-")
+	if err == nil {
+		err = os.CopyFS(folder, os.DirFS(w.folder))
+	}
+	if err != nil {
 		return err.Error()
 	}
 	return "logs: " + folder

@@ -13,17 +13,17 @@ import (
 
 // history is what befell the pods of jobs, as their nodes, Kubernetes and their users know it. The counts in statuses are compared with it.
 type history struct {
-	mu    sync.Mutex
-	fates map[attempt]*fate
+	mu       sync.Mutex
+	outcomes map[attempt]*outcome
 }
 
-func newHistory() *history { return &history{fates: map[attempt]*fate{}} }
+func newHistory() *history { return &history{outcomes: map[attempt]*outcome{}} }
 
-// forget begins anew for the next seed.
+// forget begins again for the next seed.
 func (h *history) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	clear(h.fates)
+	clear(h.outcomes)
 }
 
 // attempt is one start of the pods of a job: the Job that owns them, or the AIJob with the number of its try.
@@ -39,9 +39,9 @@ func attemptOf(pod *corev1.Pod) attempt {
 	return attempt{owner: pod.UID}
 }
 
-// fate is what befell the pods of an attempt.
-type fate struct {
-	// failures are programs that failed by themselves, of which their node has told. Of those untold it has not: the pod is deleted
+// outcome is what befell the pods of an attempt.
+type outcome struct {
+	// failures are programs that failed by themselves, and their node has told so. Of the untold it has not: the pod is deleted
 	// meanwhile, or the node died.
 	failures, untold map[types.UID]bool
 	// losses are pods that were evicted, refused or deleted.
@@ -56,19 +56,19 @@ type fate struct {
 type death struct{ began, ended time.Time }
 
 // ofAttempt lets something befall an attempt.
-func (h *history) ofAttempt(of attempt, change func(*fate)) {
+func (h *history) ofAttempt(of attempt, change func(*outcome)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f := h.fates[of]
+	f := h.outcomes[of]
 	if f == nil {
-		f = &fate{failures: map[types.UID]bool{}, untold: map[types.UID]bool{}, losses: map[types.UID]bool{}}
-		h.fates[of] = f
+		f = &outcome{failures: map[types.UID]bool{}, untold: map[types.UID]bool{}, losses: map[types.UID]bool{}}
+		h.outcomes[of] = f
 	}
 	change(f)
 }
 
 func (h *history) lost(pod *corev1.Pod) {
-	h.ofAttempt(attemptOf(pod), func(f *fate) { f.losses[pod.UID] = true })
+	h.ofAttempt(attemptOf(pod), func(f *outcome) { f.losses[pod.UID] = true })
 }
 
 // mustCount says how the end of an attempt is to be counted.
@@ -86,7 +86,7 @@ const (
 func (h *history) judged(of attempt, jobEnded time.Time) (count mustCount, failed int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f := h.fates[of]
+	f := h.outcomes[of]
 	if f == nil {
 		return asLoss, 0 // no program failed
 	}

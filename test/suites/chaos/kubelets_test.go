@@ -53,6 +53,7 @@ type kubelets struct {
 	random   *rand.Rand
 	on       bool
 	long     bool // the next node that dies does so for long
+	slow     bool // programs that work together run long enough for the count of each failure to be settled
 	nodes    map[string]*node
 	programs map[types.UID]*program
 }
@@ -106,7 +107,7 @@ func (k *kubelets) begin(seed uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.random, k.on = rand.New(rand.NewPCG(seed, 2)), true
-	k.long = k.random.Float64() < 0.15
+	k.long, k.slow = k.random.Float64() < 0.15, k.random.Float64() < 0.25
 }
 
 // end has all nodes return, but for one that is dead for long, and all programs succeed from now on.
@@ -171,7 +172,7 @@ func (k *kubelets) leave(name string) {
 
 func bootID(boots int) string { return fmt.Sprintf("boot-%d", boots) }
 
-// die is the death of a node: its programs end, which nobody is told. A container runtime that starts again knows that they ended, and not
+// die is the death of a node: its programs end, which nothing reports. A container runtime that starts again knows that they ended, and not
 // how (containerd says 255, Unknown). What had not begun begins when the node returns.
 func (k *kubelets) die(name string, n *node) {
 	n.dead, n.back, n.death = true, time.Time{}, &death{began: time.Now()}
@@ -179,7 +180,7 @@ func (k *kubelets) die(name string, n *node) {
 		if p.node != name || p.state == over {
 			continue
 		}
-		k.history.ofAttempt(p.of, func(f *fate) { f.deaths = append(f.deaths, n.death) })
+		k.history.ofAttempt(p.of, func(f *outcome) { f.deaths = append(f.deaths, n.death) })
 		if p.alive() {
 			p.state, p.code, p.reason = over, 255, "Unknown"
 			k.peersEnd(p)
@@ -272,23 +273,22 @@ func (k *kubelets) nodesDie() {
 		n := k.nodes[name]
 		switch {
 		case n.dead:
+		case k.long && k.runsMembers(name) && k.chance(0.5, nodeDiesLong): // and its pods are given up in the meantime
+			k.die(name, n)
+			k.long, n.long, n.back = false, true, time.Now().Add(k.within(95*time.Second, 105*time.Second))
 		case k.chance(0.08, nodeDies):
 			k.die(name, n)
 			n.back = time.Now().Add(k.within(2*time.Second, 30*time.Second))
-			if k.long && k.runsMembers(name) { // its pods are given up in the meantime
-				k.long, n.long, n.back = false, true, time.Now().Add(k.within(95*time.Second, 105*time.Second))
-				k.faults.add(nodeDiesLong)
-			}
 		case k.chance(0.05, nodeClockOff):
 			n.skew = k.within(-5*time.Second, 5*time.Second)
 		}
 	}
 }
 
-// runsMembers says whether programs ended on a node whose pods have host names.
+// runsMembers says whether programs run on a node whose pods have host names.
 func (k *kubelets) runsMembers(node string) bool {
 	for _, p := range k.programs {
-		if p.node == node && p.host != "" {
+		if p.node == node && p.host != "" && p.state == running {
 			return true
 		}
 	}
@@ -396,7 +396,7 @@ func (k *kubelets) lookAt(ctx context.Context, pod *corev1.Pod, n *node, pods []
 		}
 		p.state = over
 		if p.failed {
-			k.history.ofAttempt(p.of, func(f *fate) { f.untold[p.uid] = true })
+			k.history.ofAttempt(p.of, func(f *outcome) { f.untold[p.uid] = true })
 		}
 		if p.code != 0 {
 			k.peersEnd(p)
@@ -464,6 +464,9 @@ func (k *kubelets) start(ctx context.Context, pod *corev1.Pod, p *program, n *no
 		}
 	}
 	p.state, p.started, p.due = running, time.Now(), time.Now().Add(k.within(time.Second, 6*time.Second))
+	if k.slow && p.host != "" {
+		p.due = p.due.Add(nodeSilent + settling)
+	}
 	switch {
 	case k.chance(0.08, podFails):
 		p.failed, p.code, p.reason = true, 1, "Error"
@@ -503,7 +506,7 @@ func (k *kubelets) report(ctx context.Context, pod *corev1.Pod, p *program, n *n
 		ExitCode: p.code, Reason: p.reason, StartedAt: metav1.NewTime(p.started.Add(n.skew)), FinishedAt: at,
 	}})
 	if told := k.write(ctx, pod, status); told && p.failed {
-		k.history.ofAttempt(p.of, func(f *fate) {
+		k.history.ofAttempt(p.of, func(f *outcome) {
 			delete(f.untold, p.uid)
 			f.failures[p.uid] = true
 		})

@@ -36,7 +36,7 @@ const (
 	endsExplained   = "an object ends in a state that its spec explains"
 	countsAgree     = "counts agree with what happened"
 	queueFree       = "a queue whose jobs have ended is free"
-	placeGivenBack  = "a job that cannot start gives its place back"
+	placeGivenBack  = "a job that cannot start is evicted from its queue"
 	nothingLeft     = "nothing is left of a namespace that is deleted"
 	noInstanceLeft  = "no instance is left"
 	rests           = "a manager with nothing to do writes nothing"
@@ -171,12 +171,12 @@ func (v *watcher) remember(before, after client.Object) {
 		v.holds(o, o.Spec.QueueName, millisOfAIJob(o))
 		was, ok := before.(*aiplatformv1alpha1.AIJob)
 		if ok && was != nil && o.Status.PreemptionCount > was.Status.PreemptionCount && o.Status.Reason == reasons.Preempted {
-			v.nodes.history.ofAttempt(attempt{o.UID, fmt.Sprint(triesOf(was))}, func(f *fate) { f.evicted = true })
+			v.nodes.history.ofAttempt(attempt{o.UID, fmt.Sprint(triesOf(was))}, func(f *outcome) { f.evicted = true })
 		}
 	}
 }
 
-// forget begins anew for the next seed.
+// forget begins again for the next seed.
 func (v *watcher) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -245,7 +245,7 @@ func triesOf(job *aiplatformv1alpha1.AIJob) int32 {
 	return job.Status.RetryCount + job.Status.PreemptionCount
 }
 
-// stage is how far an AIJob has come with its present try. A try does not go back; only the next one begins anew.
+// stage is how far an AIJob has come with its present try. A try does not go back; only the next one begins again.
 func stage(job *aiplatformv1alpha1.AIJob) int {
 	switch job.Status.Phase {
 	case aiplatformv1alpha1.AIJobQueued:
@@ -261,7 +261,7 @@ func stage(job *aiplatformv1alpha1.AIJob) int {
 	return 0
 }
 
-// millisOfTraining and millisOfAIJob are what a job holds that has its place, in thousandths of a CPU.
+// millisOfTraining and millisOfAIJob are what a job holds that has its place, in CPU, milli-units.
 func millisOfTraining(job *mlv1.TrainingJob) (milli int64) {
 	if admission := job.Status.Admission; admission != nil && figuresOf(job).end == "" {
 		for _, place := range admission.Assignments {

@@ -359,9 +359,15 @@ func (l *workload) unhinder(ctx context.Context) {
 	l.hindered = nil
 }
 
-// leave deletes all while faults go on and everything is at work, and has the manager forget what it knew.
+// leave deletes all while faults go on and everything is at work, instances too if there are some soon, and has the manager forget what it knew.
 func (l *workload) leave(ctx context.Context) {
 	l.faults.add(userLeaves)
+	for range 20 {
+		if len(l.compute.Instances()) > 0 {
+			break
+		}
+		l.pause(500 * time.Millisecond)
+	}
 	l.delete(ctx)
 	l.pause(time.Duration(l.random.Int64N(500)) * time.Millisecond)
 	l.killManager()

@@ -299,7 +299,10 @@ func (w *world) await(missing func(context.Context) (string, error)) string {
 	last := ""
 	_ = wait.PollUntilContextTimeout(w.t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		text, err := missing(ctx)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil: // what was missing before tells more
+			return false, nil
+		case err != nil:
 			text = err.Error()
 		}
 		last = text
