@@ -28,6 +28,7 @@ type options struct {
 	cluster                 clusterOptions
 	limits                  rest.Limits
 	maxOpenJobs             int
+	maxOpenJobsPerUser      int
 	trustedProxies          []net.IPNet
 	shutdownDelay           time.Duration
 	shutdownTimeout         time.Duration
@@ -81,6 +82,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.limits.Tasks, "rate-limit-tasks", rest.DefaultLimits.Tasks, "requests of a worker per minute; 0: no limit")
 	flags.IntVar(&o.limits.Other, "rate-limit-other", rest.DefaultLimits.Other, "other requests of a client per minute; 0: no limit")
 	flags.IntVar(&o.maxOpenJobs, "max-open-jobs", rest.DefaultMaxOpenJobs, "jobs of a namespace that have not ended; 0: no limit")
+	flags.IntVar(&o.maxOpenJobsPerUser, "max-open-jobs-per-user", rest.DefaultMaxOpenJobsPerUser,
+		"jobs of a user that have not ended, in all namespaces; 0: no limit")
 	flags.IPNetSliceVar(&o.trustedProxies, "trusted-proxies", nil,
 		"networks of proxies, such as 10.0.0.0/8, whose header X-Forwarded-For says whose an unknown token is (default: none, so that all clients of a proxy share "+
 			"the limit of its address)")
@@ -130,8 +133,10 @@ func (o *options) validate() error {
 			return fmt.Errorf("--rate-limit-%s: %d is less than 0: choose a number of requests, or 0 for no limit", name, value)
 		}
 	}
-	if o.maxOpenJobs < 0 {
-		return fmt.Errorf("--max-open-jobs: %d is less than 0: choose a number of jobs, or 0 for no limit", o.maxOpenJobs)
+	for flag, value := range map[string]int{"--max-open-jobs": o.maxOpenJobs, "--max-open-jobs-per-user": o.maxOpenJobsPerUser} {
+		if value < 0 {
+			return fmt.Errorf("%s: %d is less than 0: choose a number of jobs, or 0 for no limit", flag, value)
+		}
 	}
 	if o.shutdownDelay < 0 || o.shutdownTimeout <= 0 {
 		return fmt.Errorf("--shutdown-delay, --shutdown-timeout: %s and %s: choose a delay of 0 or more, and a timeout above 0",

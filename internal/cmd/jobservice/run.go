@@ -37,7 +37,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if o.tokens.Secrets, err = o.secrets(); err != nil {
 		return err
 	}
-	service := rest.Options{Limits: o.limits, MaxOpenJobs: o.maxOpenJobs, TrustedProxies: o.trustedProxies, Log: logr.FromSlogHandler(log.Handler())}
+	service := rest.Options{
+		Limits: o.limits, MaxOpenJobs: o.maxOpenJobs, MaxOpenJobsPerUser: o.maxOpenJobsPerUser, TrustedProxies: o.trustedProxies,
+		Log: logr.FromSlogHandler(log.Handler()),
+	}
 	if service.RefuseJobs = o.store.refusal(); service.RefuseJobs != "" {
 		log.Warn("Jobs are refused", "reason", service.RefuseJobs)
 	}

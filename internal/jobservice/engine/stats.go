@@ -19,6 +19,13 @@ func (s *Store) OpenIn(ctx context.Context, namespace string) (int, error) {
 	return s.db.OpenIn(ctx, namespace)
 }
 
+// OpenOf returns how many jobs that a user submitted have not ended.
+func (s *Store) OpenOf(ctx context.Context, user string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)
+	defer cancel()
+	return s.db.OpenOf(ctx, user)
+}
+
 // Queues returns the figures of all queues that have or had jobs.
 func (s *Store) Queues(ctx context.Context) ([]jobs.QueueStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.OperationTimeout)

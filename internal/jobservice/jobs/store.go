@@ -49,6 +49,8 @@ type Store interface {
 
 	// OpenIn returns how many jobs of a namespace have not ended.
 	OpenIn(ctx context.Context, namespace string) (int, error)
+	// OpenOf returns how many jobs that a user submitted have not ended.
+	OpenOf(ctx context.Context, user string) (int, error)
 	// Queues returns the figures of all queues that have or had jobs in the namespaces; nil: in all.
 	Queues(ctx context.Context) ([]QueueStats, error)
 	// Metrics returns the figures of the last 24 hours.

@@ -41,10 +41,7 @@ func (s *service) createJob(c *call) ([]byte, error) {
 	if err := s.mayCreate(c, job); err != nil {
 		return nil, err
 	}
-	if err := s.admit(c, []*jobs.Job{job}); err != nil {
-		return nil, err
-	}
-	positions, err := s.Store.Submit(c.Context(), []*jobs.Job{job})
+	positions, err := s.submit(c, []*jobs.Job{job})
 	if err != nil {
 		return nil, err
 	}
@@ -54,12 +51,17 @@ func (s *service) createJob(c *call) ([]byte, error) {
 	return nil, nil
 }
 
-// admit jobs, as far as the limits of the client and of their namespaces go.
-func (s *service) admit(c *call, batch []*jobs.Job) error {
+// submit jobs, as far as the limits of the client, and of open jobs, go.
+func (s *service) submit(c *call, batch []*jobs.Job) (positions []int, err error) {
 	if err := c.countJobs(len(batch)); err != nil {
-		return err
+		return nil, err
 	}
-	return s.open.admit(c.Context(), batch)
+	admitted, err := s.open.admit(c.Context(), c.identity.User.Username, batch)
+	if err != nil {
+		return nil, err
+	}
+	defer admitted.settle()
+	return s.Store.Submit(c.Context(), batch)
 }
 
 // mayCreate fills in who submits the job and to where, if they may.
@@ -90,10 +92,7 @@ func (s *service) createJobs(c *call) ([]byte, error) {
 			return nil, p
 		}
 	}
-	if err := s.admit(c, batch); err != nil {
-		return nil, err
-	}
-	positions, err := s.Store.Submit(c.Context(), batch)
+	positions, err := s.submit(c, batch)
 	if err != nil {
 		return nil, err
 	}

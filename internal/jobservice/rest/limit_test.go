@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,4 +175,72 @@ func TestANamespaceHasNoMoreOpenJobsThanItMay(t *testing.T) {
 	id := one.json(t)["items"].([]any)[0].(map[string]any)["id"].(string)
 	require.Equal(t, http.StatusOK, s.send(t, "DELETE", "/api/v1/jobs/"+id, admin, "").status)
 	assert.Equal(t, http.StatusCreated, batch("team-a", 1).status, "one was cancelled")
+}
+
+// What one user can fill the store with is bounded in all namespaces together; others of the same namespace go on.
+func TestAUserHasNoMoreOpenJobsThanItMay(t *testing.T) {
+	now := &clock{now: time.Date(2026, 3, 1, 12, 0, 7, 0, time.UTC)}
+	s := newService(t, newMemory(), func(o *rest.Options) {
+		o.Limits, o.MaxOpenJobs, o.MaxOpenJobsPerUser, o.Now = rest.DefaultLimits, 5, 3, now.Now
+	})
+	job := func(namespace string) string {
+		return fmt.Sprintf(`{"job_type":"inference","namespace":%q}`, namespace)
+	}
+	one := func(user, namespace string) answer { return s.send(t, "POST", "/api/v1/jobs/", user, job(namespace)) }
+	batch := func(user string, of ...string) answer {
+		return s.send(t, "POST", "/api/v1/jobs/batch", user, `{"jobs":[`+strings.Join(of, ",")+`]}`)
+	}
+	require.Equal(t, http.StatusCreated, batch(admin, job("team-a"), job("team-b")).status)
+	full := batch(admin, job("team-a"), job("team-c"))
+	assert.Equal(t, http.StatusTooManyRequests, full.status, "all of a batch or nothing")
+	assert.Equal(t, "30", full.header.Get("Retry-After"))
+	code, _, message := full.problem(t)
+	assert.Equal(t, "RATE_LIMITED", code)
+	assert.Contains(t, message, "user admin has 2 jobs that have not ended, and may have 3 with the 2 of this request")
+	assert.Contains(t, message, "ask the administrator for a higher --max-open-jobs-per-user")
+	accepted := one(admin, "team-c")
+	require.Equal(t, http.StatusCreated, accepted.status)
+	assert.Equal(t, http.StatusTooManyRequests, one(admin, "team-a").status)
+
+	assert.Equal(t, http.StatusCreated, batch(other, job("team-b"), job("team-b"), job("team-b")).status, "another user")
+	assert.Equal(t, http.StatusCreated, batch(all, job("team-a"), job("team-a"), job("team-a")).status,
+		"what the limit of a user refused takes no room of the namespace")
+
+	id := accepted.json(t)["id"].(string)
+	require.Equal(t, http.StatusOK, s.send(t, "DELETE", "/api/v1/jobs/"+id, admin, "").status)
+	assert.Equal(t, http.StatusCreated, one(admin, "team-c").status, "one was cancelled")
+}
+
+// Neither more nor fewer are accepted than may be open, whichever store has them, and however often the count of a moment ago ends meanwhile.
+func TestOpenJobsAreCountedWhenAllComeAtOnce(t *testing.T) {
+	const most, clients = 20, 60
+	for name, store := range stores() {
+		for of, limit := range map[string]func(*rest.Options){
+			"namespace": func(o *rest.Options) { o.MaxOpenJobs = most },
+			"user":      func(o *rest.Options) { o.MaxOpenJobsPerUser = most },
+		} {
+			t.Run(name+" "+of, func(t *testing.T) {
+				t.Parallel()
+				now := &clock{now: time.Date(2026, 3, 1, 12, 0, 7, 0, time.UTC)}
+				s := newService(t, store(t), limit, func(o *rest.Options) { o.Limits, o.Now = rest.DefaultLimits, now.Now })
+				submit := func() int { return s.send(t, "POST", "/api/v1/jobs/", all, `{"job_type":"inference"}`).status }
+				var accepted, refused atomic.Int32
+				var group sync.WaitGroup
+				for range clients {
+					group.Go(func() {
+						now.Add(3 * time.Second)
+						switch submit() {
+						case http.StatusCreated:
+							accepted.Add(1)
+						case http.StatusTooManyRequests:
+							refused.Add(1)
+						}
+					})
+				}
+				group.Wait()
+				assert.EqualValues(t, most, accepted.Load())
+				assert.EqualValues(t, clients-most, refused.Load())
+			})
+		}
+	}
 }

@@ -273,11 +273,19 @@ func (m *memory) Queues(context.Context) ([]jobs.QueueStats, error) {
 }
 
 func (m *memory) OpenIn(_ context.Context, namespace string) (int, error) {
+	return m.open(func(job *jobs.Job) bool { return job.Namespace == namespace })
+}
+
+func (m *memory) OpenOf(_ context.Context, user string) (int, error) {
+	return m.open(func(job *jobs.Job) bool { return job.Submitter == user })
+}
+
+func (m *memory) open(of func(*jobs.Job) bool) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	open := 0
 	for _, job := range m.jobs {
-		if job.Namespace == namespace && !job.Status.Ended() {
+		if of(job) && !job.Status.Ended() {
 			open++
 		}
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	Limits Limits
 	// MaxOpenJobs of a namespace that have not ended; 0: any number.
 	MaxOpenJobs int
+	// MaxOpenJobsPerUser that have not ended, in all namespaces; 0: any number.
+	MaxOpenJobsPerUser int
 	// RefuseJobs is why no job is accepted, with the remedy; empty: jobs are accepted.
 	RefuseJobs string
 	// TrustedProxies are the addresses of proxies whose header X-Forwarded-For says where a request comes from.
@@ -68,7 +70,7 @@ type service struct {
 	Options
 	access  *auth.Access
 	limiter *limiter
-	open    openJobs
+	open    *openJobs
 	health  health
 	// leases are the queues of tasks that were leased a short time ago, by ID.
 	leases  *lru.Cache
@@ -98,14 +100,11 @@ func New(options Options) *Handler {
 		Options: options,
 		access:  auth.NewAccess(options.Authorizer, options.Now),
 		limiter: newLimiter(options.Limits),
-		open:    openJobs{most: options.MaxOpenJobs, now: options.Now, known: map[string]opened{}},
+		open:    newOpenJobs(&options),
 		leases:  lru.New(maxLeases),
 		streams: streams{open: map[string]int{}},
 
 		gathering: gathering{pending: map[auditKey]*gathered{}},
-	}
-	if options.Store != nil {
-		s.open.count = options.Store.OpenIn
 	}
 	mux := http.NewServeMux()
 	for _, r := range s.resources() {

@@ -22,6 +22,8 @@ type database struct {
 type dialect struct {
 	// kind names the folder of the migrations. The other statements begin them, and read and write the version.
 	kind, beginMigration, readVersion, writeVersion string
+	// makeIndex makes openIndex where it is missing.
+	makeIndex string
 	// id selects an ID as text, counts is the table of job counts.
 	id, counts string
 	// among is a condition on a column and a numbered parameter that is a list, each such a parameter as a table of values.
@@ -201,16 +203,18 @@ func (d *database) Counts(ctx context.Context) ([]Count, error) {
 }
 
 func (d *database) OpenIn(ctx context.Context, namespace string) (int, error) {
-	counts, err := gather(ctx, d, d.read, func(row row) (n int, err error) {
-		err = row.Scan(&n)
-		return n, err
-	},
-		"SELECT CAST(coalesce(sum(n), 0) AS bigint) FROM "+d.counts+
-			" WHERE namespace = $1 AND status NOT IN ('succeeded', 'failed', 'dead_letter', 'cancelled')", namespace)
-	if err != nil || len(counts) == 0 {
-		return 0, err
-	}
-	return counts[0], nil
+	return d.count(ctx, "SELECT CAST(coalesce(sum(n), 0) AS bigint) FROM "+d.counts+
+		" WHERE namespace = $1 AND status NOT IN ('succeeded', 'failed', 'dead_letter', 'cancelled')", namespace)
+}
+
+// OpenOf has an index whose condition is in the same words.
+func (d *database) OpenOf(ctx context.Context, submitter string) (int, error) {
+	return d.count(ctx, "SELECT count(*) FROM jobs WHERE submitter = $1 AND "+open, submitter)
+}
+
+func (d *database) count(ctx context.Context, query, of string) (n int, err error) {
+	err = d.read.QueryRowContext(ctx, query, of).Scan(&n)
+	return n, d.unavailable(err)
 }
 
 func (d *database) Oldest(ctx context.Context, queues []string) (map[string]time.Time, error) {

@@ -110,6 +110,8 @@ type Database interface {
 	Counts(ctx context.Context) ([]Count, error)
 	// OpenIn is how many jobs of a namespace have not ended.
 	OpenIn(ctx context.Context, namespace string) (int, error)
+	// OpenOf is how many jobs of a submitter have not ended.
+	OpenOf(ctx context.Context, submitter string) (int, error)
 	// Oldest returns since when the oldest waiting job of each queue waits.
 	Oldest(ctx context.Context, queues []string) (map[string]time.Time, error)
 	// AddFigures adds to figures.

@@ -15,6 +15,13 @@ import (
 //go:embed migrations
 var migrationFiles embed.FS
 
+// open is the condition for jobs that have not ended.
+const open = "status IN ('queued', 'scheduled', 'running', 'retrying')"
+
+// openIndex is for the jobs of a submitter that have not ended. An index changes no row, so it is no step: a version of the schema would keep the
+// program before from being run again.
+const openIndex = "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (submitter) WHERE " + open
+
 // migrate brings the schema up to date. One that is newer than this program is refused: it would write rows that the newer program does not
 // expect.
 func (d *database) migrate(ctx context.Context) error {
@@ -52,6 +59,7 @@ func (d *database) migrate(ctx context.Context) error {
 		if at > version {
 			return fmt.Errorf("the schema of the database has version %d, this program knows those up to %d: run the newer program", at, version)
 		}
-		return nil
+		_, err := tx.ExecContext(ctx, d.makeIndex)
+		return err
 	})
 }

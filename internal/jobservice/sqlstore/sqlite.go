@@ -29,6 +29,7 @@ type sqlite struct {
 func (s *sqlite) inSQLite() dialect {
 	return dialect{
 		kind: "sqlite", beginMigration: nothing, readVersion: "PRAGMA user_version", writeVersion: "PRAGMA user_version = %d",
+		makeIndex: openIndex,
 		id:        "id",
 		counts:    "job_counts",
 		among:     "%s IN (SELECT value FROM json_each($%d))",

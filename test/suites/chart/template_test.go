@@ -353,6 +353,7 @@ func TestValuesOfTheJobServiceTakeEffect(t *testing.T) {
 		return &deployment
 	}
 	deployment := read("--set=jobService.replicas=3,jobService.secret=urls,jobService.existingClaim=jobs,jobService.extraArgs={--jwks=https://keys}",
+		"--set=jobService.maxOpenJobs=1000000,jobService.maxOpenJobsPerUser=0",
 		"--set-json=jobService.extraEnv=[{\"name\":\"A\",\"value\":\"b\"}]", "--set=jobService.resources.limits.memory=1Gi,logLevel=debug,image.tag=v9")
 	assert.EqualValues(t, 3, *deployment.Spec.Replicas)
 	assert.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, deployment.Spec.Strategy.Type)
@@ -360,6 +361,8 @@ func TestValuesOfTheJobServiceTakeEffect(t *testing.T) {
 	assert.Equal(t, "jobs", pod.Volumes[0].PersistentVolumeClaim.ClaimName)
 	container := pod.Containers[0]
 	assert.Contains(t, container.Args, "--jwks=https://keys")
+	assert.Contains(t, container.Args, "--max-open-jobs=1000000")
+	assert.Contains(t, container.Args, "--max-open-jobs-per-user=0", "no limit")
 	assert.Contains(t, container.Args, "--keep-jobs-in-data-dir", "the claim outlives the pod")
 	assert.Equal(t, "urls", container.EnvFrom[0].SecretRef.Name)
 	assert.Equal(t, "1Gi", container.Resources.Limits.Memory().String())

@@ -98,8 +98,8 @@ func (s *site) startService(n int, program string) {
 		Name: fmt.Sprintf("job-service %d", n), Log: filepath.Join(s.folder, fmt.Sprintf("service-%d.log", n)),
 		Ready: func() error { return alone.call(context.Background(), http.MethodGet, "/health/live", nil, nil) },
 		Command: func() *exec.Cmd {
-			command := exec.Command(program, "job-service", "--kubernetes=false", "--bind-address="+address, "--metrics-bind-address=0", "--max-open-jobs=0",
-				"--visibility-timeout="+visibility.String(), "--retry-backoff=100ms", "--log-level=warn",
+			command := exec.Command(program, "job-service", "--kubernetes=false", "--bind-address="+address, "--metrics-bind-address=0",
+				"--max-open-jobs=0", "--max-open-jobs-per-user=0", "--visibility-timeout="+visibility.String(), "--retry-backoff=100ms", "--log-level=warn",
 				"--rate-limit-create=0", "--rate-limit-jobs=0", "--rate-limit-list=0", "--rate-limit-tasks=0", "--rate-limit-other=0")
 			command.Env = append(os.Environ(),
 				"DATABASE_URL=postgres://postgres@"+s.toDatabase.Address+"/postgres?sslmode=disable",
