@@ -289,7 +289,7 @@ func floods(c *cluster) {
 	slow := c.begins()
 	flooder := c.issuer.token("flooder")
 	batch := map[string]any{"jobs": []any{map[string]any{"job_type": "inference", "namespace": team}}}
-	// The limit counts by the minute, of which one may begin meanwhile.
+	// The limit counts by the minute, and another minute may begin meanwhile.
 	status := http.StatusCreated
 	for range 2*rest.DefaultLimits.Create + 1 {
 		if status = c.ask(flooder, http.MethodPost, "/jobs/batch", batch).status; status != http.StatusCreated {

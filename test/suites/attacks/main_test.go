@@ -121,7 +121,7 @@ func (c *cluster) withPolicies() {
 	c.forgesAUser()
 }
 
-// A flag that is renamed would be looked for in vain.
+// A flag that is renamed would not be found.
 func TestTheFlagsThatLoosenADefenceExist(t *testing.T) {
 	help := ""
 	for _, program := range []string{"manager", "job-service", "container-checkpoint-agent"} {

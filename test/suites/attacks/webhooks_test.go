@@ -41,7 +41,7 @@ func asksTheWebhooks(c *cluster) {
 		assert.True(c.t, response.Allowed)
 		assert.Empty(c.t, response.Warnings, "at %q", path)
 	}
-	// Where the webhooks know the API server they look it up, so that the question is not in vain. They do not know it where OLM keeps the
+	// Where the webhooks know the API server they look it up, so that the question gets an answer. They do not know it where OLM keeps the
 	// configurations: docs/olm.md says so.
 	heard := &warned{}
 	config := rest.CopyConfig(c.config)
