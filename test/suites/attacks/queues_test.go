@@ -54,7 +54,8 @@ func (c *cluster) awaitJob(job *aiplatformv1alpha1.AIJob, phase aiplatformv1alph
 	})
 }
 
-// prepareWithoutWebhooks has a user create jobs before any manager runs: the API server calls its webhooks without success, and none says whose they are.
+// prepareWithoutWebhooks has a user create jobs before any manager runs: the API server calls its webhooks without success, and none says
+// whose they are.
 func (c *cluster) prepareWithoutWebhooks() hidden {
 	c.t.Helper()
 	h := hidden{team: c.namespace(nil), user: c.as("alice")}
