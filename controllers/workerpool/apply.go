@@ -27,8 +27,10 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired, m *memory
 			continue
 		}
 		// The Deployment last: by it the rest is found again.
-		if err := r.remove(ctx, o.queue, serviceAccount(o.queue, one.Namespace)); err != nil {
-			return err
+		for _, object := range []client.Object{serviceAccount(o.queue, one.Namespace), authorities(o.queue, one.Namespace, "")} {
+			if err := r.remove(ctx, o.queue, object); err != nil {
+				return err
+			}
 		}
 		if err := r.writer(r.Client).Delete(ctx, one); err != nil {
 			return err
@@ -37,9 +39,9 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired, m *memory
 	if d.removeRights || o.queue.Spec.Workers == nil {
 		return nil
 	}
-	// The rights are compared when the queue changes and when its Deployment is written again.
-	if m.rightsOf != o.queue.Generation || d.deployment != nil && m.deployment == nil {
-		for _, object := range rights(o.queue, r.Settings) {
+	// The rights are compared when the queue changes, when its Deployment is written again, and when there are other authorities.
+	if m.rightsOf != o.queue.Generation || d.deployment != nil && m.deployment == nil || o.trust.known && m.bundle != o.trust.bundle {
+		for _, object := range rights(o.queue, r.Settings, o.trust) {
 			live, err := r.read(ctx, object)
 			if err != nil {
 				return err
@@ -48,7 +50,7 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired, m *memory
 				return err
 			}
 		}
-		m.rightsOf = o.queue.Generation
+		m.rightsOf, m.bundle = o.queue.Generation, o.trust.bundle
 	}
 	if d.deployment == nil {
 		return nil

@@ -40,6 +40,9 @@ const (
 	podsInterval = 5 * time.Second
 	// figuresInterval is how long figures of tasks may be late in the status when nothing else changes.
 	figuresInterval = 10 * time.Second
+	// authoritiesInterval is how often it is looked whether the job service's certificate has other authorities, unknownInterval how often
+	// while there are none. New ones are known for days before they are needed.
+	authoritiesInterval, unknownInterval = time.Hour, time.Second
 )
 
 // Settings of the workers.
@@ -50,6 +53,9 @@ type Settings struct {
 	WorkerImage string
 	// JobServiceURL is where the job service is, for the workers and the manager.
 	JobServiceURL string
+	// Authorities of the job service's certificate, in PEM, that the workers and the manager trust beside those of the system. They may not be
+	// known yet. nil: there are none.
+	Authorities func() (bundle string, known bool)
 }
 
 // Reconciler keeps the workers of each queue.
@@ -85,7 +91,7 @@ func CachedObjects() map[client.Object]cache.ByObject {
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch;work
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues/status,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts;configmaps,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 
@@ -96,7 +102,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	token := &tokens{client: r.uncached, namespace: r.Settings.Namespace, clock: r.Clock}
-	service := &JobService{URL: r.Settings.JobServiceURL, Token: token.get}
+	service := &JobService{URL: r.Settings.JobServiceURL, Token: token.get, Authorities: r.Settings.Authorities}
 	r.begin(mgr.GetCache(), service.Queues)
 	if err := mgr.Add(r.depths); err != nil {
 		return fmt.Errorf("add what asks the job service: %w", err)
@@ -143,6 +149,11 @@ func (r *Reconciler) observe(ctx context.Context, queue *aiplatformv1alpha1.AIJo
 	o := observed{queue: queue, answer: r.depths.of(queue.Name), memory: r.memories[client.ObjectKeyFromObject(queue)], now: r.Clock.Now()}
 	if o.memory.of != queue.UID { // it was of an earlier queue of this name
 		o.memory = memory{of: queue.UID}
+	}
+	o.trust = trust{known: true}
+	if r.Settings.Authorities != nil {
+		o.trust.bundle, o.trust.known = r.Settings.Authorities()
+		o.trust.changes = true
 	}
 	mine := client.MatchingLabels{aiplatformv1alpha1.LabelWorkerPool: queue.Name}
 	all, err := reconciling.List[*appsv1.Deployment](ctx, r, &appsv1.DeploymentList{}, mine)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -66,6 +69,8 @@ type world struct {
 	store     *depthsOf
 	service   *httptest.Server
 	queue     *aiplatformv1alpha1.AIJobQueue
+	// authorities of the service's certificate; nil: it is served by plain HTTP.
+	authorities func() (string, bool)
 }
 
 func newWorld(t *testing.T, workers *aiplatformv1alpha1.WorkerPool) *world {
@@ -116,7 +121,7 @@ func (w *world) says(waiting, running int) {
 }
 
 func (w *world) settings() Settings {
-	return Settings{Namespace: w.namespace, WorkerImage: "worker:1", JobServiceURL: w.service.URL}
+	return Settings{Namespace: w.namespace, WorkerImage: "worker:1", JobServiceURL: w.service.URL, Authorities: w.authorities}
 }
 
 // start the controller, as the manager does; it ends with the test, or by the function returned.
@@ -297,6 +302,51 @@ func TestWorkersStayWhenTheJobServiceIsGone(t *testing.T) {
 	is := w.condition(metav1.ConditionFalse, "JobServiceUnreachable")
 	assert.Contains(t, is.Message, "the number of workers stays 3: "+w.service.URL+" does not answer: dial: connect: connection refused")
 	w.workers("three", replicas(3))
+}
+
+// The service is asked, and workers are started, once its authorities are known, which the pods get in a ConfigMap.
+func TestAJobServiceWithACertificateOfItsOwn(t *testing.T) {
+	w := newWorld(t, pool(0, 5, 1, 0))
+	w.service = httptest.NewTLSServer(w.service.Config.Handler)
+	t.Cleanup(w.service.Close)
+	const unknown = ""
+	var bundle atomic.Value
+	bundle.Store(unknown)
+	w.authorities = func() (string, bool) { text := bundle.Load().(string); return text, text != unknown }
+	w.says(3, 0)
+	w.start()
+	is := w.condition(metav1.ConditionFalse, "JobServiceUnreachable")
+	assert.Contains(t, is.Message, "the certificate of the job service is not known yet")
+
+	stranger, _, err := certutil.GenerateSelfSignedCertKey("stranger", nil, nil)
+	require.NoError(t, err)
+	bundle.Store(string(stranger))
+	require.Eventually(t, func() bool {
+		is := w.condition(metav1.ConditionFalse, "JobServiceUnreachable")
+		return strings.Contains(is.Message, "certificate signed by unknown authority")
+	}, patience, 20*time.Millisecond)
+
+	own, err := certutil.EncodeCertificates(w.service.Certificate())
+	require.NoError(t, err)
+	bundle.Store(string(own))
+	d := w.workers("three", replicas(3))
+	assert.Equal(t, d.Name, d.Spec.Template.Spec.Volumes[0].Projected.Sources[1].ConfigMap.Name)
+	trusted := func(want string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			var configMap corev1.ConfigMap
+			return w.Get(t.Context(), w.key(), &configMap) == nil && configMap.Data["ca.crt"] == want
+		}, patience, 20*time.Millisecond)
+	}
+	trusted(string(own))
+	both := string(append(stranger, own...))
+	bundle.Store(both)
+	w.says(4, 0)
+	w.workers("four", replicas(4))
+	trusted(both)
+
+	w.changeQueue(func() { w.queue.Spec.Workers = nil })
+	w.gone(&corev1.ConfigMap{}, w.key())
 }
 
 func TestANamespaceThatDoesNotExistIsTold(t *testing.T) {

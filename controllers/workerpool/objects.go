@@ -24,7 +24,9 @@ const (
 	// Audience of the tokens that the job service takes.
 	Audience = "job-service"
 	// tokenFolder has the token, which the kubelet replaces long before it ends.
-	tokenFolder  = "/var/run/secrets/job-service" //nolint:gosec // the path of a mount
+	tokenFolder = "/var/run/secrets/job-service" //nolint:gosec // the path of a mount
+	// caFile is in that folder, and in the ConfigMap: the authorities that the workers trust.
+	caFile       = "ca.crt"
 	tokenSeconds = 3600
 	// graceSeconds is how long a worker that has to go may work on its task before it gives it back; podGraceSeconds leave it the time
 	// to do so.
@@ -60,10 +62,19 @@ func labelsOf(queue *aiplatformv1alpha1.AIJobQueue) map[string]string {
 	}
 }
 
-// rights are the objects that let the workers take the tasks of their queue, and of no other.
-func rights(queue *aiplatformv1alpha1.AIJobQueue, s Settings) []client.Object {
+// rights are the objects that let the workers take the tasks of their queue, and of no other, and know the job service.
+func rights(queue *aiplatformv1alpha1.AIJobQueue, s Settings, known trust) []client.Object {
 	namespace := s.namespaceOf(queue.Spec.Workers)
-	return []client.Object{serviceAccount(queue, namespace), clusterRole(queue), clusterRoleBinding(queue, namespace)}
+	all := []client.Object{serviceAccount(queue, namespace), clusterRole(queue), clusterRoleBinding(queue, namespace)}
+	if known.bundle != "" {
+		all = append(all, authorities(queue, namespace, known.bundle))
+	}
+	return all
+}
+
+// authorities of the job service's certificate, where the kubelet finds them for the workers.
+func authorities(queue *aiplatformv1alpha1.AIJobQueue, namespace, bundle string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: objectMeta(queue, namespace), Data: map[string]string{caFile: bundle}}
 }
 
 func serviceAccount(queue *aiplatformv1alpha1.AIJobQueue, namespace string) *corev1.ServiceAccount {
@@ -92,7 +103,7 @@ func clusterRoleBinding(queue *aiplatformv1alpha1.AIJobQueue, namespace string) 
 }
 
 // deployment of the workers of a queue that has some.
-func deployment(queue *aiplatformv1alpha1.AIJobQueue, replicas int32, s Settings) *appsv1.Deployment {
+func deployment(queue *aiplatformv1alpha1.AIJobQueue, replicas int32, s Settings, known trust) *appsv1.Deployment {
 	pool := queue.Spec.Workers
 	return &appsv1.Deployment{
 		ObjectMeta: objectMeta(queue, s.namespaceOf(pool)),
@@ -102,17 +113,27 @@ func deployment(queue *aiplatformv1alpha1.AIJobQueue, replicas int32, s Settings
 			Selector:             &metav1.LabelSelector{MatchLabels: map[string]string{aiplatformv1alpha1.LabelWorkerPool: queue.Name}},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(queue)},
-				Spec:       podSpec(queue, s),
+				Spec:       podSpec(queue, s, known),
 			},
 		},
 	}
 }
 
-func podSpec(queue *aiplatformv1alpha1.AIJobQueue, s Settings) corev1.PodSpec {
+func podSpec(queue *aiplatformv1alpha1.AIJobQueue, s Settings, known trust) corev1.PodSpec {
 	pool := queue.Spec.Workers
 	selector := map[string]string{}
 	for key, value := range pool.NodeSelector {
 		selector[key] = string(value)
+	}
+	mounted := []corev1.VolumeProjection{{
+		ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+			Audience: Audience, ExpirationSeconds: ptr.To[int64](tokenSeconds), Path: "token",
+		},
+	}}
+	if known.bundle != "" { // which the kubelet replaces, too, and the pods go on
+		mounted = append(mounted, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: nameOf(queue.Name)}, Items: []corev1.KeyToPath{{Key: caFile, Path: caFile}},
+		}})
 	}
 	return corev1.PodSpec{
 		ServiceAccountName: nameOf(queue.Name), AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
@@ -123,23 +144,19 @@ func podSpec(queue *aiplatformv1alpha1.AIJobQueue, s Settings) corev1.PodSpec {
 			FSGroup:        ptr.To[int64](workerID),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		Containers: []corev1.Container{worker(queue, s)},
+		Containers: []corev1.Container{worker(queue, s, known)},
 		Volumes: []corev1.Volume{
-			{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-				ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
-					Audience: Audience, ExpirationSeconds: ptr.To[int64](tokenSeconds), Path: "token",
-				},
-			}}}}},
+			{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: mounted}}},
 			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		},
 	}
 }
 
-func worker(queue *aiplatformv1alpha1.AIJobQueue, s Settings) corev1.Container {
+func worker(queue *aiplatformv1alpha1.AIJobQueue, s Settings, known trust) corev1.Container {
 	pool := queue.Spec.Workers
 	c := corev1.Container{
 		Name: container, Image: pool.Image, Command: pool.Command, Args: pool.Args, ImagePullPolicy: corev1.PullIfNotPresent,
-		Env:             environment(queue, s),
+		Env:             environment(queue, s, known),
 		Ports:           []corev1.ContainerPort{{Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP}},
 		SecurityContext: child.Restricted(),
 		VolumeMounts: []corev1.VolumeMount{
@@ -170,13 +187,16 @@ func probe(path string, period int32) *corev1.Probe {
 }
 
 // environment of the workers: the operator's own variables first, which no other may replace.
-func environment(queue *aiplatformv1alpha1.AIJobQueue, s Settings) []corev1.EnvVar {
+func environment(queue *aiplatformv1alpha1.AIJobQueue, s Settings, known trust) []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		{Name: "JOB_SERVICE_URL", Value: s.JobServiceURL},
 		{Name: "JOB_SERVICE_TOKEN_FILE", Value: tokenFolder + "/token"},
 		{Name: "QUEUE", Value: queue.Name},
 		{Name: "WORKER_ID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
 		{Name: "GRACE_SECONDS", Value: strconv.Itoa(graceSeconds)},
+	}
+	if known.bundle != "" {
+		env = append(env, corev1.EnvVar{Name: "JOB_SERVICE_CA_FILE", Value: tokenFolder + "/" + caFile})
 	}
 	own := map[string]bool{}
 	for _, variable := range env {

@@ -33,6 +33,8 @@ type memory struct {
 	generation int64
 	// rights are those that were written last, for the queue's generation.
 	rightsOf int64
+	// bundle is what the ConfigMap of authorities was written with.
+	bundle string
 	// reported is when the status was written last.
 	reported time.Time
 }
@@ -45,8 +47,17 @@ type observed struct {
 	// pods of the Deployment, read only when not all are ready.
 	pods   []*corev1.Pod
 	answer answer
+	trust  trust
 	memory memory
 	now    time.Time
+}
+
+// trust is what the workers know the job service by.
+type trust struct {
+	// bundle of certificates, beside those of the system.
+	bundle string
+	// known says whether the bundle is, changes whether it can become another.
+	known, changes bool
 }
 
 // desired is what should be done.
@@ -93,9 +104,15 @@ func plan(o observed, s Settings) desired {
 	} else {
 		d.scaling = d.scaling.unknown(l)
 	}
-	wanted := deployment(o.queue, d.scaling.replicas, s)
-	if existing == nil || existing.DeletionTimestamp == nil && !isUpToDate(existing, wanted, o.memory) {
+	wanted := deployment(o.queue, d.scaling.replicas, s, o.trust)
+	switch {
+	case !o.trust.known: // workers could reach nothing, and would be replaced as soon as it is
+		d.again = reconciling.Sooner(d.again, unknownInterval)
+	case existing == nil || existing.DeletionTimestamp == nil && !isUpToDate(existing, wanted, o.memory):
 		d.deployment = wanted
+	}
+	if o.trust.changes {
+		d.again = reconciling.Sooner(d.again, authoritiesInterval)
 	}
 	d.status = status(o, existing, d.scaling.replicas)
 	// What keeps a pod from being ready changes nothing in the Deployment, and pods are not watched.

@@ -16,6 +16,9 @@ import (
 
 var settings = Settings{Namespace: "operator", WorkerImage: "worker:1", JobServiceURL: "http://jobs:8000"}
 
+// noTrust is that of a job service by plain HTTP.
+var noTrust = trust{known: true}
+
 func queueWith(workers *aiplatformv1alpha1.WorkerPool) *aiplatformv1alpha1.AIJobQueue {
 	queue := &aiplatformv1alpha1.AIJobQueue{}
 	queue.Name, queue.UID, queue.Generation = "digits", "uid-of-queue", 3
@@ -29,9 +32,9 @@ func says(waiting, running int32) answer {
 
 func TestPlan(t *testing.T) {
 	queue := queueWith(pool(0, 10, 1, 60))
-	two := deployment(queue, 2, settings)
+	two := deployment(queue, 2, settings, noTrust)
 	two.Generation = 7
-	known := memory{known: true, scaling: scaling{replicas: 2}, deployment: deployment(queue, 2, settings), generation: 7}
+	known := memory{known: true, scaling: scaling{replicas: 2}, deployment: deployment(queue, 2, settings, noTrust), generation: 7}
 	elsewhere := two.DeepCopy()
 	elsewhere.Namespace = "old"
 	ending := two.DeepCopy()
@@ -61,7 +64,7 @@ func TestPlan(t *testing.T) {
 		"workers move to another namespace":                   {queue, []*appsv1.Deployment{elsewhere}, says(1, 1), known, 2, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := plan(observed{queue: test.queue, deployments: test.deployments, answer: test.answer, memory: test.memory, now: noon}, settings)
+			d := plan(observed{trust: noTrust, queue: test.queue, deployments: test.deployments, answer: test.answer, memory: test.memory, now: noon}, settings)
 			if test.replicas < 0 {
 				assert.Nil(t, d.deployment)
 			} else if assert.NotNil(t, d.deployment) {
@@ -75,8 +78,8 @@ func TestPlan(t *testing.T) {
 
 func TestPodsThatAreNotReadyAreLookedAtAgain(t *testing.T) {
 	queue := queueWith(pool(2, 2, 1, 60))
-	d := deployment(queue, 2, settings)
-	o := observed{queue: queue, deployments: []*appsv1.Deployment{d}, answer: says(1, 0), now: noon}
+	d := deployment(queue, 2, settings, noTrust)
+	o := observed{trust: noTrust, queue: queue, deployments: []*appsv1.Deployment{d}, answer: says(1, 0), now: noon}
 	assert.Equal(t, podsInterval, plan(o, settings).again)
 	d.Status.ReadyReplicas = 2
 	assert.Zero(t, plan(o, settings).again)
@@ -89,7 +92,7 @@ func TestTheDeploymentIsAsTheQueueAsks(t *testing.T) {
 		NodeSelector: map[string]aiplatformv1alpha1.LabelValue{"gpu": "yes"},
 		Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	}
-	d := deployment(queueWith(workers), 1, settings)
+	d := deployment(queueWith(workers), 1, settings, noTrust)
 	assert.Equal(t, "team", d.Namespace)
 	assert.Equal(t, "digits-workers", d.Name)
 	pod := d.Spec.Template.Spec
@@ -113,7 +116,7 @@ func TestTheDeploymentIsAsTheQueueAsks(t *testing.T) {
 	assert.Equal(t, "job-service", pod.Volumes[0].Projected.Sources[0].ServiceAccountToken.Audience)
 	assert.Greater(t, *pod.TerminationGracePeriodSeconds, int64(graceSeconds))
 
-	own := deployment(queueWith(&aiplatformv1alpha1.WorkerPool{}), 1, settings)
+	own := deployment(queueWith(&aiplatformv1alpha1.WorkerPool{}), 1, settings, noTrust)
 	c = own.Spec.Template.Spec.Containers[0]
 	assert.Equal(t, "operator", own.Namespace)
 	assert.Equal(t, "worker:1", c.Image)
@@ -121,10 +124,29 @@ func TestTheDeploymentIsAsTheQueueAsks(t *testing.T) {
 	assert.NotNil(t, c.ReadinessProbe)
 }
 
+func TestWorkersTrustTheAuthoritiesOfTheJobService(t *testing.T) {
+	queue := queueWith(pool(1, 1, 1, 60))
+	o := observed{queue: queue, answer: says(1, 0), now: noon, trust: trust{changes: true}}
+	d := plan(o, settings)
+	assert.Nil(t, d.deployment, "workers would be replaced as soon as the authorities are known")
+	assert.Equal(t, unknownInterval, d.again)
+
+	o.trust = trust{bundle: "certificates", known: true, changes: true}
+	d = plan(o, settings)
+	pod := d.deployment.Spec.Template.Spec
+	assert.Contains(t, pod.Containers[0].Env, corev1.EnvVar{Name: "JOB_SERVICE_CA_FILE", Value: tokenFolder + "/ca.crt"})
+	assert.Equal(t, "digits-workers", pod.Volumes[0].Projected.Sources[1].ConfigMap.Name)
+	assert.Equal(t, authoritiesInterval, d.again)
+	o.trust.bundle = "more certificates"
+	assert.Equal(t, d.deployment, plan(o, settings).deployment, "the kubelet gives them to pods that run")
+	assert.Len(t, rights(queue, settings, o.trust), 4)
+	assert.Len(t, rights(queue, settings, noTrust), 3)
+}
+
 func TestStatus(t *testing.T) {
 	queue := queueWith(pool(0, 10, 1, 60))
 	with := func(ready int32, conditions ...appsv1.DeploymentCondition) *appsv1.Deployment {
-		d := deployment(queue, 2, settings)
+		d := deployment(queue, 2, settings, noTrust)
 		d.Status.ReadyReplicas, d.Status.Conditions = ready, conditions
 		return d
 	}
@@ -165,7 +187,7 @@ func TestStatus(t *testing.T) {
 		"refused": {with(0, refused), nil, says(2, 0), 2, metav1.ConditionFalse, "PodCreationFailed", "The cluster refuses pods of the workers: exceeded quota"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := observed{queue: queue, pods: test.pods, answer: test.answer, now: noon}
+			o := observed{trust: noTrust, queue: queue, pods: test.pods, answer: test.answer, now: noon}
 			s := status(o, test.deployment, test.replicas)
 			assert.Equal(t, &metav1.Condition{
 				Type: "WorkersReady", Status: test.state, Reason: test.reason, Message: test.message,
@@ -177,13 +199,13 @@ func TestStatus(t *testing.T) {
 			}, s.workers)
 		})
 	}
-	assert.Equal(t, poolStatus{}, status(observed{queue: queue}, nil, 0), "nothing is known before the job service was asked")
+	assert.Equal(t, poolStatus{}, status(observed{trust: noTrust, queue: queue}, nil, 0), "nothing is known before the job service was asked")
 }
 
 func TestWhenTheStatusIsWritten(t *testing.T) {
 	queue := queueWith(pool(0, 10, 1, 60))
-	o := observed{queue: queue, answer: says(1, 1), now: noon}
-	was := deployment(queue, 2, settings)
+	o := observed{trust: noTrust, queue: queue, answer: says(1, 1), now: noon}
+	was := deployment(queue, 2, settings, noTrust)
 	was.Status.ReadyReplicas = 2
 	first := status(o, was, 2)
 	before := aiplatformv1alpha1.AIJobQueueStatus{Workers: first.workers, Conditions: []metav1.Condition{*first.condition}}

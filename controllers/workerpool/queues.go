@@ -33,12 +33,20 @@ type JobService struct {
 	URL string
 	// Token for it.
 	Token func(context.Context) (string, error)
+	// Authorities of its certificate, as in Settings.
+	Authorities func() (bundle string, known bool)
+
+	trusting trusting
 }
 
 // Queues returns the tasks for pooled workers of each queue. An error's text has nothing that differs from one try to the next.
 func (s *JobService) Queues(ctx context.Context) (map[string]Figures, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
+	client, err := s.trusting.client(s.Authorities)
+	if err != nil {
+		return nil, err
+	}
 	token, err := s.Token(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +57,7 @@ func (s *JobService) Queues(ctx context.Context) (map[string]Figures, error) {
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("%s does not answer: %w", s.URL, plainly(err))
 	}

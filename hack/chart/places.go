@@ -17,6 +17,7 @@ var places = []struct {
 }{
 	{match("NetworkPolicy/" + jobServiceObjects), "job-service.yaml", "and .Values.jobService.enabled .Values.networkPolicy.enabled"},
 	{match("ServiceMonitor/" + jobServiceObjects), "job-service.yaml", "and .Values.jobService.enabled .Values.metrics.enabled .Values.metrics.serviceMonitor.enabled"},
+	{match("Role(Binding)?/" + jobServiceObjects + "-certificate"), "job-service.yaml", `include "spot-training-operator.makesJobServiceCertificate" .`},
 	{match(".*/" + jobServiceObjects), "job-service.yaml", ".Values.jobService.enabled"},
 	{match("Namespace/.*"), "", ""},
 	{match(`CustomResourceDefinition/(\w+)\..*`), "crds/$1.yaml", ".Values.crds.install"},

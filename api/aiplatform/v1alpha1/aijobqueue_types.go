@@ -194,7 +194,7 @@ type WorkerPool struct {
 	// +kubebuilder:validation:Maximum=86400
 	IdleSeconds *int32 `json:"idleSeconds,omitempty"`
 
-	// env are environment variables of the workers, at most 256. The operator's own JOB_SERVICE_URL, JOB_SERVICE_TOKEN_FILE, QUEUE,
+	// env are environment variables of the workers, at most 256. The operator's own JOB_SERVICE_URL, JOB_SERVICE_CA_FILE, JOB_SERVICE_TOKEN_FILE, QUEUE,
 	// WORKER_ID and GRACE_SECONDS count more.
 	// +listType=map
 	// +listMapKey=name

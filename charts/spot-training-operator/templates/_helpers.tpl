@@ -32,3 +32,12 @@ Not empty when the admission policy is to be installed.
 true
 {{- end -}}
 {{- end }}
+
+{{/*
+Not empty when the manager makes the certificate of the job service.
+*/}}
+{{- define "spot-training-operator.makesJobServiceCertificate" -}}
+{{- if and .Values.jobService.enabled (not .Values.jobService.plainHTTP) (not .Values.jobService.tlsSecret) -}}
+true
+{{- end -}}
+{{- end }}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ type options struct {
 	address, metricsAddress string
 	metricsSecure           bool
 	certFile, keyFile       string
+	plainHTTP               bool
 	store                   storeOptions
 	hmac                    hmacFlags
 	tokens                  auth.Options
@@ -34,6 +36,9 @@ type options struct {
 	shutdownTimeout         time.Duration
 	logLevel                string
 }
+
+// plainHTTPVariable is the environment's --plain-http, for installations whose arguments cannot be changed. The manager reads it, too.
+const plainHTTPVariable = "JOB_SERVICE_PLAIN_HTTP"
 
 // New returns the subcommand.
 func New() *cobra.Command {
@@ -62,6 +67,9 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 		"serve --metrics-bind-address by HTTPS, with a certificate that it makes itself, and /metrics only to those whom Kubernetes allows to get it (default: plain HTTP, for all)")
 	flags.StringVar(&o.certFile, "tls-cert-file", "", "certificate of the REST interface, read again when it changes (default: plain HTTP)")
 	flags.StringVar(&o.keyFile, "tls-key-file", "", "key of --tls-cert-file")
+	plain, _ := strconv.ParseBool(os.Getenv(plainHTTPVariable))
+	flags.BoolVar(&o.plainHTTP, "plain-http", plain,
+		"serve the REST interface by plain HTTP, whatever --tls-cert-file says, where a proxy before it ends TLS (environment: "+plainHTTPVariable+")")
 	o.store.addFlags(flags)
 	o.hmac.add(flags)
 	flags.StringVar(&o.tokens.JWKS, "jwks", "", "https URL or file of the public keys of those who sign tokens; needs --token-audience")
@@ -111,6 +119,9 @@ func (o *options) settle(flags *pflag.FlagSet) {
 		o.metricsAddress = "0"
 	}
 }
+
+// encrypted says whether the REST interface is served by HTTPS.
+func (o *options) encrypted() bool { return o.certFile != "" && !o.plainHTTP }
 
 // validate names the flag that is wrong, and the way out.
 func (o *options) validate() error {

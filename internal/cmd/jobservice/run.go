@@ -106,7 +106,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		defer end()
 		return o.serve(failed, listener, tracing.Handler(handler, healthPath), endStreams, log)
 	})
-	log.Info("Serving", "address", listener.Addr().String(), "kubernetes", cluster != nil, "trial", o.trial)
+	if !o.trial && !o.encrypted() && !o.plainHTTP {
+		log.Warn("Tokens come by plain HTTP: set --tls-cert-file and --tls-key-file, or --plain-http where a proxy ends TLS")
+	}
+	log.Info("Serving", "address", listener.Addr().String(), "tls", o.encrypted(), "kubernetes", cluster != nil, "trial", o.trial)
 	err = group.Wait()
 	handler.Wait()
 	opened.Close()
@@ -126,7 +129,7 @@ func (o *options) secrets() ([][]byte, error) {
 // url of the service for a client on this machine.
 func (o *options) url(address net.Addr) string {
 	scheme := "http"
-	if o.certFile != "" {
+	if o.encrypted() {
 		scheme = "https"
 	}
 	host, port, _ := net.SplitHostPort(address.String()) // It is that of a listener.

@@ -28,7 +28,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, handler http
 	closeSilent(server)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if o.certFile != "" {
+	if o.encrypted() {
 		watcher, err := certwatcher.New(o.certFile, o.keyFile)
 		if err != nil {
 			return fmt.Errorf("--tls-cert-file, --tls-key-file: %w", err)

@@ -44,17 +44,15 @@ const (
 	// aiJobsAtOnce is how many AIJobs are reconciled at the same time for each TrainingJob: they are short, come by the thousand, and
 	// mostly wait for the API server.
 	aiJobsAtOnce = 2
-	// jobServiceName is the Service of the job service, in the operator's namespace.
-	jobServiceName = "spot-training-operator-job-service"
 	// nodeAgentImageVariable names the image of the node agent: the manager's own.
 	nodeAgentImageVariable = "RELATED_IMAGE_NODE_AGENT"
 )
 
 // controllerOptions are the flags of single controllers.
 type controllerOptions struct {
-	nodeAgent                  nodeagent.Settings
-	gcpEndpoint, jobServiceURL string
-	cloudListInterval          time.Duration
+	nodeAgent         nodeagent.Settings
+	gcpEndpoint       string
+	cloudListInterval time.Duration
 }
 
 func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
@@ -66,8 +64,6 @@ func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.gcpEndpoint, "gcp-endpoint", "", "URL of the Compute Engine API (default: Google's)")
 	flags.DurationVar(&o.cloudListInterval, "cloud-list-interval", 30*time.Second,
 		"interval at which the instances of each zone are listed, at least 1s")
-	flags.StringVar(&o.jobServiceURL, "job-service-url", "",
-		"where the manager and pooled workers reach the job service (default: http://"+jobServiceName+".NAMESPACE.svc:8000, in the manager's namespace)")
 }
 
 func (o *controllerOptions) validate() error {
@@ -248,13 +244,16 @@ func (s *setup) addWorkerPools(context.Context) error {
 		s.GetLogger().Info("--namespace is not set: queues get no pooled workers", "environment", namespaceVariable)
 		return nil
 	}
-	address := s.controllers.jobServiceURL
-	if address == "" {
-		address = fmt.Sprintf("http://%s.%s.svc:8000", jobServiceName, s.webhooks.namespace)
+	authorities, err := s.jobService.addCertificate(s.Manager, s.webhooks.namespace)
+	if err != nil {
+		return err
 	}
 	pools := &workerpool.Reconciler{
 		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{},
-		Settings: workerpool.Settings{Namespace: s.webhooks.namespace, WorkerImage: s.settings.WorkerImage, JobServiceURL: address},
+		Settings: workerpool.Settings{
+			Namespace: s.webhooks.namespace, WorkerImage: s.settings.WorkerImage,
+			JobServiceURL: s.jobService.address(s.webhooks.namespace), Authorities: authorities,
+		},
 	}
 	return pools.SetupWithManager(s.Manager)
 }

@@ -59,6 +59,7 @@ type options struct {
 	settings         build.Settings
 	webhooks         webhookOptions
 	controllers      controllerOptions
+	jobService       jobServiceOptions
 }
 
 // workerImageVariable names the default worker image, under the prefix that OLM's tools look for.
@@ -110,6 +111,7 @@ func New() *cobra.Command {
 	flags.StringVar(&o.logLevel, "log-level", cmp.Or(os.Getenv("LOG_LEVEL"), "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
 	o.webhooks.addFlags(flags)
 	o.controllers.addFlags(flags)
+	o.jobService.addFlags(flags)
 	return command
 }
 
@@ -128,7 +130,7 @@ func run(ctx context.Context, o options) error {
 	if o.migrationQPS <= 0 {
 		return fmt.Errorf("--storage-migration-qps: %g is not above 0: name the number of objects to write per second", o.migrationQPS)
 	}
-	if err := o.controllers.validate(); err != nil {
+	if err := errors.Join(o.controllers.validate(), o.jobService.validate(o.webhooks.namespace)); err != nil {
 		return err
 	}
 	scheme, err := newScheme()

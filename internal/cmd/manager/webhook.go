@@ -29,10 +29,10 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/accessreview"
+	"github.com/dcnlab/spot-training-operator/internal/certificate"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	agentworkflowwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/agentworkflow"
 	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
-	"github.com/dcnlab/spot-training-operator/internal/webhook/certificate"
 	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
 )
 
@@ -160,7 +160,7 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 	if o.certMode == certificateSelf {
 		inCluster := fmt.Sprintf("%s.%s.svc", o.service, o.namespace)
 		w.rotator = &certificate.Rotator{
-			Client: cluster, Clock: clock.RealClock{},
+			Name: "webhook-certificate", Client: cluster, Clock: clock.RealClock{},
 			Secret: types.NamespacedName{Namespace: o.namespace, Name: o.certSecret}, Configuration: o.configuration,
 			Paths: map[string]string{trainingjobwebhook.ValidatingName: trainingjobwebhook.ValidatingPath},
 			Hosts: append([]string{o.service, inCluster, inCluster + ".cluster.local"}, o.certHosts...),

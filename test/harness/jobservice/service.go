@@ -30,6 +30,8 @@ type Service struct {
 	URL string
 	// Token of the requests.
 	Token string
+	// Client of the requests.
+	Client *http.Client
 
 	t       testing.TB
 	output  string
@@ -39,8 +41,19 @@ type Service struct {
 // Start the service with further arguments and variables of the environment, and wait until it is ready. It ends with the test.
 func Start(t testing.TB, program string, env []string, args ...string) *Service {
 	t.Helper()
+	return start(t, "http://", http.DefaultClient, program, env, args...)
+}
+
+// StartTLS does the same where the arguments have it serve HTTPS, which the client trusts.
+func StartTLS(t testing.TB, client *http.Client, program string, args ...string) *Service {
+	t.Helper()
+	return start(t, "https://", client, program, nil, args...)
+}
+
+func start(t testing.TB, scheme string, client *http.Client, program string, env []string, args ...string) *Service {
+	t.Helper()
 	address := process.FreePort(t, process.AnyPort)
-	s := &Service{URL: "http://" + address, t: t, output: filepath.Join(t.TempDir(), "output")}
+	s := &Service{URL: scheme + address, Client: client, t: t, output: filepath.Join(t.TempDir(), "output")}
 	s.process = process.New(t, process.Options{
 		Name: "job-service", Log: s.output, Stop: syscall.SIGTERM,
 		Command: func() *exec.Cmd {
@@ -119,7 +132,7 @@ func (s *Service) AskText(method, path string, body any) (status int, answer str
 	if s.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.Token)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := s.Client.Do(request)
 	if err != nil {
 		return 0, err.Error()
 	}

@@ -164,6 +164,27 @@ func TestEveryImageIsARelatedImage(t *testing.T) {
 	}
 }
 
+// One of the two without the other would keep the operator from becoming available.
+func TestTheManagerMakesTheCertificateOfTheJobService(t *testing.T) {
+	mounted, made := false, false
+	for _, deployment := range csv(t).Spec.Install.Spec.Deployments {
+		pod := deployment.Spec.Template.Spec
+		made = made || slices.Contains(pod.Containers[0].Args, "--job-service-cert-mode=self")
+		mounted = mounted || slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil })
+	}
+	assert.True(t, made)
+	assert.True(t, mounted)
+	for _, object := range objects(t) {
+		if object.GetKind() == "Service" && object.GetName() == "spot-training-operator-job-service" {
+			ports, _, err := unstructured.NestedSlice(object.Object, "spec", "ports")
+			require.NoError(t, err)
+			assert.Equal(t, "https", ports[0].(map[string]any)["appProtocol"])
+			return
+		}
+	}
+	assert.Fail(t, "the bundle has no Service spot-training-operator-job-service")
+}
+
 // OLM takes the operator as installed only when all of its Deployments are available: the job service must come up with nothing but
 // what is in the bundle, and cost next to nothing while it is not used.
 func TestTheJobServiceNeedsNothingBesideTheBundle(t *testing.T) {
@@ -174,11 +195,16 @@ func TestTheJobServiceNeedsNothingBesideTheBundle(t *testing.T) {
 		assert.EqualValues(t, 1, *deployment.Spec.Replicas)
 		pod := deployment.Spec.Template.Spec
 		for _, volume := range pod.Volumes {
+			if volume.Secret != nil {
+				assert.Equal(t, "spot-training-operator-job-service-certificate", volume.Secret.SecretName, "which the manager makes")
+				continue
+			}
 			require.NotNil(t, volume.EmptyDir, "volume %s", volume.Name)
 			assert.False(t, volume.EmptyDir.SizeLimit.IsZero(), "volume %s cannot fill the disk of the node", volume.Name)
 		}
 		container := pod.Containers[0]
 		assert.Contains(t, container.Args, "--metrics-secure", "there is no NetworkPolicy in the bundle")
+		assert.Contains(t, container.Args, "--tls-cert-file=/etc/job-service/tls/tls.crt")
 		for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
 			assert.Equal(t, corev1.URISchemeHTTPS, probe.HTTPGet.Scheme)
 		}
@@ -318,7 +344,7 @@ func TestUserRolesAreInTheBundle(t *testing.T) {
 func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	install := csv(t).Spec.Install.Spec
 	var generated, metricsAuth, nodeAgent, jobService rbacv1.ClusterRole
-	var leader, runsNodeAgent, joinsNodes, asksJobService rbacv1.Role
+	var leader, runsNodeAgent, joinsNodes, asksJobService, keepsCertificate rbacv1.Role
 	load(t, root+"/config/rbac/role.yaml", &generated)
 	load(t, root+"/config/rbac/metrics_auth_role.yaml", &metricsAuth)
 	load(t, root+"/config/rbac/node_agent_role.yaml", &nodeAgent)
@@ -327,6 +353,7 @@ func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	load(t, root+"/config/rbac/node_agent_manager_role.yaml", &runsNodeAgent)
 	load(t, root+"/config/rbac/node_join_role.yaml", &joinsNodes)
 	load(t, root+"/config/rbac/job_service_token_role.yaml", &asksJobService)
+	load(t, root+"/config/job-service/workload/certificate_role.yaml", &keepsCertificate)
 	account := "spot-training-operator-controller-manager"
 	byAccount := map[string][]rbacv1.PolicyRule{}
 	for _, given := range install.ClusterPermissions {
@@ -338,5 +365,5 @@ func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	assert.Equal(t, nodeAgent.Rules, byAccount["spot-training-operator-node-agent"])
 	require.Len(t, install.Permissions, 1)
 	assert.Equal(t, account, install.Permissions[0].ServiceAccountName)
-	assert.ElementsMatch(t, slices.Concat(leader.Rules, runsNodeAgent.Rules, joinsNodes.Rules, asksJobService.Rules), install.Permissions[0].Rules)
+	assert.ElementsMatch(t, slices.Concat(leader.Rules, runsNodeAgent.Rules, joinsNodes.Rules, asksJobService.Rules, keepsCertificate.Rules), install.Permissions[0].Rules)
 }

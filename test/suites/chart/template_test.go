@@ -237,7 +237,8 @@ func TestValuesChooseObjects(t *testing.T) {
 			values: []string{"--set=jobService.enabled=true"},
 			there: []string{"Deployment spot-training-operator-job-service", "Service spot-training-operator-job-service",
 				"ServiceAccount spot-training-operator-job-service", "ClusterRole spot-training-operator-job-service",
-				"ClusterRoleBinding spot-training-operator-job-service", "PodDisruptionBudget spot-training-operator-job-service"},
+				"ClusterRoleBinding spot-training-operator-job-service", "PodDisruptionBudget spot-training-operator-job-service",
+				"Role spot-training-operator-job-service-certificate", "RoleBinding spot-training-operator-job-service-certificate"},
 			absent: []string{"NetworkPolicy spot-training-operator-job-service", "ServiceMonitor spot-training-operator-job-service"},
 		},
 		"the monitor of the job service": {
@@ -378,6 +379,63 @@ func TestValuesOfTheJobServiceTakeEffect(t *testing.T) {
 	assert.Equal(t, appsv1.RecreateDeploymentStrategyType, alone.Spec.Strategy.Type)
 	assert.Equal(t, "1Gi", alone.Spec.Template.Spec.Volumes[0].EmptyDir.SizeLimit.String())
 	assert.NotContains(t, alone.Spec.Template.Spec.Containers[0].Args, "--keep-jobs-in-data-dir")
+}
+
+// The job service, the manager and the Service must agree.
+func TestTheJobServiceIsServedByHTTPSUnlessAskedOtherwise(t *testing.T) {
+	const certificateRole = "Role spot-training-operator-job-service-certificate"
+	cert := []string{"--tls-cert-file=/etc/job-service/tls/tls.crt", "--tls-key-file=/etc/job-service/tls/tls.key"}
+	for name, test := range map[string]struct {
+		values       string
+		service      []string // arguments of the job service
+		manager      []string // those of the manager that are about it
+		secret, port string
+		mayKeep      bool
+	}{
+		"by default": {
+			"jobService.enabled=true", cert, []string{"--job-service-cert-mode=self"}, "spot-training-operator-job-service-certificate", "https", true,
+		},
+		"a Secret of the user's": {
+			"jobService.enabled=true,jobService.tlsSecret=own", cert,
+			[]string{"--job-service-cert-mode=secret", "--job-service-cert-secret=own"}, "own", "https", false,
+		},
+		"plain HTTP": {"jobService.enabled=true,jobService.plainHTTP=true", []string{"--plain-http"}, nil, "", "http", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := render(t, "--set="+test.values)
+			pod := func(id string) corev1.PodSpec {
+				var deployment appsv1.Deployment
+				require.Contains(t, objects, id)
+				require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[id].Object, &deployment, true))
+				return deployment.Spec.Template.Spec
+			}
+			about := func(args []string, parts ...string) (found []string) {
+				for _, arg := range args {
+					if slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(arg, part) }) {
+						found = append(found, arg)
+					}
+				}
+				return found
+			}
+			service := pod("Deployment spot-training-operator-job-service")
+			assert.Equal(t, test.service, about(service.Containers[0].Args, "--tls", "--plain-http"))
+			assert.Equal(t, test.manager, about(pod("Deployment " + deploymentName).Containers[0].Args, "--job-service"))
+			secret, mounts := "", 1
+			for _, volume := range service.Volumes {
+				if volume.Secret != nil {
+					secret, mounts = volume.Secret.SecretName, 2
+				}
+			}
+			assert.Equal(t, test.secret, secret)
+			assert.Len(t, service.Containers[0].VolumeMounts, mounts)
+			ports, _, err := unstructured.NestedSlice(objects["Service spot-training-operator-job-service"].Object, "spec", "ports")
+			require.NoError(t, err)
+			assert.Equal(t, test.port, ports[0].(map[string]any)["appProtocol"])
+			_, mayKeep := objects[certificateRole]
+			assert.Equal(t, test.mayKeep, mayKeep)
+		})
+	}
+	assert.NotContains(t, render(t), certificateRole, "without the job service")
 }
 
 // A namespace may look like a number, and must not become one.

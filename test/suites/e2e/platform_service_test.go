@@ -32,7 +32,7 @@ func (p *pooledJobs) logs(id string) string {
 	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+"/api/v1/jobs/"+id+"/logs?timestamps=false", http.NoBody)
 	require.NoError(p.t, err)
 	request.Header.Set("Authorization", "Bearer "+p.token)
-	response, err := http.DefaultClient.Do(request)
+	response, err := p.client.Do(request)
 	require.NoError(p.t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)

@@ -5,6 +5,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,6 +36,7 @@ type pooledJobs struct {
 	t         *testing.T
 	namespace string
 	url       string
+	client    *http.Client
 	token     string
 }
 
@@ -58,12 +61,19 @@ func newPooledJobs(t *testing.T) *pooledJobs {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"job-service"}}}
 	require.NoError(t, cluster.SubResource("token").Create(t.Context(), account, request))
 	p.token = request.Status.Token
-	p.url = forwardTo(t, jobServiceName, 8000)
+	p.url = "https://" + forwardTo(t, jobServiceName, 8000)
+	var published corev1.ConfigMap
+	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: jobServiceName + "-ca"}, &published))
+	authorities := x509.NewCertPool()
+	require.True(t, authorities.AppendCertsFromPEM([]byte(published.Data["ca.crt"])))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}}
+	t.Cleanup(transport.CloseIdleConnections)
+	p.client = &http.Client{Transport: transport}
 	return p
 }
 
 // forwardTo opens a port of this machine to that of a pod of a Deployment of the operator's, until the test ends.
-func forwardTo(t *testing.T, deployment string, port int) (url string) {
+func forwardTo(t *testing.T, deployment string, port int) (address string) {
 	t.Helper()
 	var d appsv1.Deployment
 	key := client.ObjectKey{Namespace: operatorNamespace, Name: deployment}
@@ -100,7 +110,7 @@ func forwardTo(t *testing.T, deployment string, port int) (url string) {
 	}
 	ports, err := forwarder.GetPorts()
 	require.NoError(t, err)
-	return fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local)
+	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local)
 }
 
 func (p *pooledJobs) ask(ctx context.Context, method, path string, body any) (status int, answer map[string]any) {
@@ -111,7 +121,7 @@ func (p *pooledJobs) ask(ctx context.Context, method, path string, body any) (st
 	require.NoError(p.t, err)
 	request.Header.Set("Authorization", "Bearer "+p.token)
 	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
+	response, err := p.client.Do(request)
 	require.NoError(p.t, err)
 	defer func() { _ = response.Body.Close() }()
 	require.NoError(p.t, json.NewDecoder(response.Body).Decode(&answer))

@@ -34,6 +34,12 @@ type worker struct {
 
 func startWorker(t *testing.T, s *jobservice.Service, queue string, args ...string) *worker {
 	t.Helper()
+	return startWorkerIn(t, nil, s, queue, args...)
+}
+
+// startWorkerIn an environment.
+func startWorkerIn(t *testing.T, env []string, s *jobservice.Service, queue string, args ...string) *worker {
+	t.Helper()
 	folder := t.TempDir()
 	token := filepath.Join(folder, "token")
 	require.NoError(t, os.WriteFile(token, []byte(s.Token), 0o600))
@@ -48,11 +54,11 @@ func startWorker(t *testing.T, s *jobservice.Service, queue string, args ...stri
 	require.NoError(t, err)
 	defer output.Close()
 	w.command.Stdout, w.command.Stderr = output, output
-	w.command.Env = []string{
+	w.command.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "PYTHONPATH=" + strings.Join(packages, ":"), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1",
 		"OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "JOB_SERVICE_URL=" + s.URL, "JOB_SERVICE_TOKEN_FILE=" + token, "QUEUE=" + queue,
 		"METRICS_PORT=0", "WORK_DIR=" + filepath.Join(folder, "work"), "WORKER_ID=" + filepath.Base(folder), "LEASE_WAIT_SECONDS=2",
-	}
+	}, env...)
 	// Its own group, so that a training that it runs ends with it.
 	w.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, w.command.Start())
@@ -155,7 +161,7 @@ func stumbling(t *testing.T, s *jobservice.Service) *jobservice.Service {
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.CloseClientConnections)
-	return &jobservice.Service{URL: server.URL, Token: s.Token}
+	return &jobservice.Service{URL: server.URL, Token: s.Token, Client: http.DefaultClient}
 }
 
 // The guide's own worker does what the guide says.

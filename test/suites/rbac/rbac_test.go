@@ -58,7 +58,7 @@ func driveAll(c *cluster, program, counters string) {
 	}
 	c.t.Run("another replica takes over", func(t *testing.T) {
 		w, before := newWorld(t), c.leader()
-		w.spoilCertificate()
+		w.spoilCertificates()
 		other := c.in(t)
 		other.webhooks = installations.NewWebhooks(t, t.TempDir())
 		// It reads lists, as it must from an API server that does not stream them (before Kubernetes 1.34).
@@ -66,7 +66,7 @@ func driveAll(c *cluster, program, counters string) {
 		m.end()
 		w.await("another leader", leaderOtherThan(c, before))
 		w.trains("bert")
-		w.awaitCertificate()
+		w.awaitCertificates()
 		next.end()
 	})
 }

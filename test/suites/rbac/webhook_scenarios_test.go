@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -69,43 +68,4 @@ func webhooksAsk(w *world) {
 		}}}}
 	}), "spec.scheduling.priority")
 	try(builders.TrainingJob("gpt").Checkpoints(), "StorageClass")
-}
-
-// spoilCertificate has the next manager renew the webhooks' certificate, when managers make it themselves.
-func (w *world) spoilCertificate() {
-	w.t.Helper()
-	if w.certMode() != "self" {
-		return
-	}
-	var secrets corev1.SecretList
-	require.NoError(w.t, w.List(w.t.Context(), &secrets, client.InNamespace(w.installation.Namespace)))
-	for i := range secrets.Items {
-		if secret := &secrets.Items[i]; secret.Type == corev1.SecretTypeTLS {
-			before := secret.DeepCopy()
-			secret.Data["tls.crt"] = []byte("spoilt at " + time.Now().String())
-			require.NoError(w.t, w.Patch(w.t.Context(), secret, client.MergeFrom(before)))
-			return
-		}
-	}
-	require.Fail(w.t, "no Secret keeps the webhooks' certificate")
-}
-
-// awaitCertificate waits until it is good again.
-func (w *world) awaitCertificate() {
-	w.t.Helper()
-	if w.certMode() != "self" {
-		return
-	}
-	w.await("a new certificate", func(ctx context.Context) (bool, error) {
-		var secrets corev1.SecretList
-		if err := w.List(ctx, &secrets, client.InNamespace(w.installation.Namespace)); err != nil {
-			return false, err
-		}
-		for i := range secrets.Items {
-			if secrets.Items[i].Type == corev1.SecretTypeTLS {
-				return strings.HasPrefix(string(secrets.Items[i].Data["tls.crt"]), "-----BEGIN"), nil
-			}
-		}
-		return false, nil
-	})
 }

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/dcnlab/spot-training-operator/internal/webhook/certificate"
+	"github.com/dcnlab/spot-training-operator/internal/certificate"
 )
 
 var certificateSecret = types.NamespacedName{Namespace: operatorNamespace, Name: "spot-training-operator-webhook-certificate"}
@@ -33,7 +33,7 @@ func keep(t *testing.T, clock *clocktesting.FakeClock, validity time.Duration) (
 	cluster, err := client.New(asOperator, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	rotator = &certificate.Rotator{
-		Client: cluster, Clock: clock, Secret: certificateSecret, Configuration: configuration,
+		Name: "webhook-certificate", Client: cluster, Clock: clock, Secret: certificateSecret, Configuration: configuration,
 		Hosts: []string{"webhook.example.com", "127.0.0.1"}, Validity: validity,
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -7,6 +7,7 @@ import json
 import ssl
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +25,31 @@ class Beat:
     cancel: bool
 
 
+class Trust:
+    """What the job service's certificate is held to: the authorities of the system, and those of a file, as it is now."""
+
+    def __init__(self, ca_file: Path | None) -> None:
+        self._file = ca_file
+        self._lock = threading.Lock()
+        self._text = ""
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Raises UnavailableError while the file has no certificates: Kubernetes may be about to write it."""
+        try:
+            text = self._file.read_text() if self._file else ""
+            with self._lock:
+                if self._context is None or text != self._text:
+                    context = ssl.create_default_context()
+                    context.minimum_version = ssl.TLSVersion.TLSv1_2
+                    if self._file:
+                        context.load_verify_locations(cadata=text)
+                    self._text, self._context = text, context
+                return self._context
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise UnavailableError(f"JOB_SERVICE_CA_FILE {self._file} cannot be read: {error}") from error
+
+
 class JobService:
     """Asks the job service. Each thread has a connection of its own; every method may raise a ServiceError."""
 
@@ -33,7 +59,7 @@ class JobService:
         self._host = url.hostname or ""
         self._port = url.port
         self._prefix = url.path.rstrip("/")
-        self._tls = ssl.create_default_context() if url.scheme == "https" else None
+        self._trust = Trust(settings.ca_file) if url.scheme == "https" else None
         self._local = threading.local()
 
     def lease(self, job_types: list[str], wait: float) -> list[Task]:
@@ -113,8 +139,10 @@ class JobService:
         if connection is not None and connection.sock is not None:
             connection.sock.settimeout(timeout)
             return connection, False
-        if self._tls is not None:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls)
+        if self._trust is not None:
+            connection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=timeout, context=self._trust.context()
+            )
         else:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
         self._local.connection = connection

@@ -17,6 +17,7 @@ class Settings:
     """How the worker gets tasks. Times are in seconds."""
 
     service_url: str
+    ca_file: Path | None  # authorities to trust beside those of the system
     token_file: Path | None
     token: str
     queue: str
@@ -51,15 +52,17 @@ def load(env: Mapping[str, str]) -> Settings:
             problems.append(f"{name} is not set: {remedy}")
         return value
 
-    url = text("JOB_SERVICE_URL", "give the address of the job service, for example http://job-service:8000").rstrip(
+    url = text("JOB_SERVICE_URL", "give the address of the job service, for example https://job-service:8000").rstrip(
         "/"
     )
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
         problems.append(f"JOB_SERVICE_URL is {url!r}, but must begin with http:// or https:// and name a host")
+    ca_file = env.get("JOB_SERVICE_CA_FILE", "").strip()
     token_file = env.get("JOB_SERVICE_TOKEN_FILE", "").strip()
     settings = Settings(
         service_url=url,
+        ca_file=Path(ca_file) if ca_file else None,
         token_file=Path(token_file) if token_file else None,
         token=env.get("JOB_SERVICE_TOKEN", "").strip(),
         queue=text("QUEUE", "give the name of the queue whose tasks to take"),

@@ -1,5 +1,5 @@
-// Package certificate keeps the serving certificate of the admission webhooks where neither OLM nor cert-manager does:
-// self-signed, in a Secret, renewed before it expires, and made known to the API server.
+// Package certificate keeps the serving certificates of the admission webhooks and of the job service where neither OLM nor cert-manager does:
+// self-signed, in a Secret, renewed before they expire, and made known to the API server, or to clients in a ConfigMap.
 package certificate
 
 import (
@@ -17,8 +17,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// caKey is the key of the Secret with the certificates of all authorities that the API server is to trust: the newest
-// first, then the one before it, whose certificate another replica may still be serving.
+// caKey is the key of the Secret, and of the ConfigMap, with the certificates of all authorities that clients are to trust: the newest first,
+// then the one before it, whose certificate may still be served.
 const caKey = "ca.crt"
 
 // tokenKey is the key of the Secret with the token that ends the path of webhooks: only the API server is told it.
@@ -72,7 +72,14 @@ func issue(hosts []string, validity time.Duration, before map[string][]byte, now
 	return map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key, caKey: bundle, tokenKey: token}, nil
 }
 
-// read returns the certificate in the data of a Secret, or why it has to be replaced.
+// dueError is that a certificate, which is good, is to be renewed.
+type dueError struct{ renewal, expiry time.Time }
+
+func (e *dueError) Error() string {
+	return fmt.Sprintf("its certificate is to be renewed from %s on, before it expires on %s", e.renewal.Format(time.RFC3339), e.expiry.Format(time.RFC3339))
+}
+
+// read returns the certificate in the data of a Secret, or why it has to be replaced. With a dueError there is one.
 func read(data map[string][]byte, hosts []string, now time.Time) (*pair, error) {
 	if len(data[corev1.TLSCertKey]) == 0 || len(data[corev1.TLSPrivateKeyKey]) == 0 || len(data[caKey]) == 0 {
 		return nil, errors.New("it has no certificate yet")
@@ -94,11 +101,11 @@ func read(data map[string][]byte, hosts []string, now time.Time) (*pair, error) 
 			return nil, fmt.Errorf("its certificate is not good for %s: %w", host, err)
 		}
 	}
+	good := &pair{serving: &serving, caBundle: data[caKey], token: string(data[tokenKey])}
 	if at := renewal(serving.Leaf); !now.Before(at) {
-		return nil, fmt.Errorf("its certificate is to be renewed from %s on, before it expires on %s",
-			at.Format(time.RFC3339), serving.Leaf.NotAfter.Format(time.RFC3339))
+		return good, &dueError{renewal: at, expiry: serving.Leaf.NotAfter}
 	}
-	return &pair{serving: &serving, caBundle: data[caKey], token: string(data[tokenKey])}, nil
+	return good, nil
 }
 
 // renewal is when two thirds of a certificate's time are over.

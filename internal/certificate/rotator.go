@@ -2,7 +2,6 @@ package certificate
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
@@ -41,13 +40,15 @@ const (
 // retries is when to look again after a failure.
 var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 30 * time.Second}
 
-// Rotator keeps a self-signed serving certificate. Every replica of the manager runs one, the leader or not: all serve
-// webhooks with the certificate of one Secret. The replica that first sees that it is missing or due renews it; the Secret's
+// Rotator keeps a self-signed serving certificate. Every replica of the manager runs one, the leader or not: all use the
+// certificate of one Secret. The replica that first sees that it is missing or due renews it; the Secret's
 // resource version lets only one of them win, and the others take what it wrote.
 //
-// A new certificate is served only after the API server was told to trust its authority, and the authority before it
+// A new certificate is served only after clients were told to trust its authority, and the authority before it
 // stays trusted, so that no call fails for a renewal.
 type Rotator struct {
+	// Name in the log.
+	Name string
 	// Client asks the API server itself: what is in a Secret is kept in no cache.
 	Client client.Client
 	// Clock tells the time.
@@ -55,13 +56,16 @@ type Rotator struct {
 	// Secret is where the certificate is kept; it is created when it is missing.
 	Secret types.NamespacedName
 	// Configuration is the name of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration whose
-	// caBundle, and the paths of Paths, are kept up to date. One that does not exist is passed over until it does.
+	// caBundle, and the paths of Paths, are kept up to date. One that does not exist is passed over until it does. Empty: none is kept.
 	Configuration string
 	// Paths are those of the webhooks, by their names, that the API server is to call at the path, a slash and a token, and which it
 	// is told in the configurations. Others are called at the path that the configurations have.
 	Paths map[string]string
-	// Hosts are the names and addresses under which the API server calls the webhooks, at least one.
+	// Hosts are the names and addresses under which clients reach the server, at least one.
 	Hosts []string
+	// Lead is for how long the Secret has the authority of a new certificate before the certificate takes the place of the one before, where
+	// others than the Rotator tell clients of authorities, or serve. Default: none.
+	Lead time.Duration
 	// Validity is the life of a certificate. Default: one year.
 	Validity time.Duration
 
@@ -89,7 +93,7 @@ func (*Rotator) NeedLeaderElection() bool { return false }
 // Start keeps the certificate until the context ends. It never ends with an error: the manager's other work does not
 // depend on webhooks.
 func (r *Rotator) Start(ctx context.Context) error {
-	logger := log.FromContext(ctx).WithName("webhook-certificate").WithValues("secret", r.Secret)
+	logger := log.FromContext(ctx).WithName(r.Name).WithValues("secret", r.Secret)
 	backoff := retries
 	for {
 		next := checkInterval
@@ -102,7 +106,7 @@ func (r *Rotator) Start(ctx context.Context) error {
 		case ctx.Err() == nil:
 			next = backoff.Step()
 			if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // another replica was faster
-				logger.Error(err, "The webhooks' certificate could not be kept; trying again", "in", next.String())
+				logger.Error(err, "The serving certificate could not be kept; trying again", "in", next.String())
 			}
 		}
 		select {
@@ -122,12 +126,14 @@ func (r *Rotator) look(ctx context.Context, logger logr.Logger) (complete bool, 
 	if err != nil {
 		return false, err
 	}
-	complete, err = r.inject(ctx, good, logger)
-	if err != nil {
-		return false, err
+	complete = true
+	if r.Configuration != "" {
+		if complete, err = r.inject(ctx, good, logger); err != nil {
+			return false, err
+		}
 	}
 	if before := r.current.Swap(good); before == nil || !bytes.Equal(before.serving.Certificate[0], good.serving.Certificate[0]) {
-		logger.Info("Serving webhooks with a certificate", "hosts", r.Hosts,
+		logger.Info("Using a serving certificate", "hosts", r.Hosts,
 			"expires", good.serving.Leaf.NotAfter, "renewal", renewal(good.serving.Leaf))
 	}
 	return complete, nil
@@ -137,16 +143,17 @@ func (r *Rotator) look(ctx context.Context, logger logr.Logger) (complete bool, 
 func (r *Rotator) ensure(ctx context.Context, logger logr.Logger) (good *pair, err error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.Secret.Namespace, Name: r.Secret.Name}}
 	_, err = controllerutil.CreateOrUpdate(ctx, r.Client, secret, func() error {
+		now := r.Clock.Now()
 		var why error
-		if good, why = read(secret.Data, r.Hosts, r.Clock.Now()); why == nil {
+		if good, why = read(secret.Data, r.Hosts, now); why == nil {
 			return nil
+		}
+		data, err := r.replacement(secret.Data, why, now)
+		if err != nil || len(data) == 0 {
+			return err
 		}
 		exists := secret.UID != ""
 		logger.Info("Making a certificate", "exists", exists, "why", why.Error())
-		data, err := issue(r.Hosts, cmp.Or(r.Validity, defaultValidity), secret.Data, r.Clock.Now())
-		if err != nil {
-			return err
-		}
 		if !exists {
 			secret.Type, secret.Labels = corev1.SecretTypeTLS, map[string]string{"app.kubernetes.io/name": "spot-training-operator"}
 		}
@@ -154,7 +161,11 @@ func (r *Rotator) ensure(ctx context.Context, logger logr.Logger) (good *pair, e
 			secret.Data = map[string][]byte{}
 		}
 		maps.Copy(secret.Data, data)
-		good, err = read(data, r.Hosts, r.Clock.Now())
+		maps.DeleteFunc(secret.Data, func(_ string, value []byte) bool { return len(value) == 0 })
+		good, err = read(secret.Data, r.Hosts, now)
+		if due := (*dueError)(nil); r.Lead > 0 && errors.As(err, &due) {
+			return nil // the next one is there
+		}
 		return err
 	})
 	if err != nil {
