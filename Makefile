@@ -48,7 +48,7 @@ export CGO_ENABLED := 0
 export BIN IMG WORKER_IMG VERSION REGISTRY
 
 # What `make generate bundle catalog` writes, and `make verify` compares.
-GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.yaml config/webhook/manifests.yaml \
+GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.yaml config/namespaced/role.yaml config/webhook/manifests.yaml \
   charts config/manifests/bases bundle bundle.Dockerfile catalog docs/reference
 
 ##@ General
@@ -83,6 +83,11 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the manager's role and the we
 	@# Kubernetes' own pattern lets 1e1.5 pass, which no client can read: one such object would break every list.
 	sed -i 's/(\[eE\](\\+|-)?((\[0-9\]+(\\\.\[0-9\]\*)?)|(\\\.\[0-9\]+)))/([eE](\\+|-)?[0-9]{1,3})/' config/crd/bases/*.yaml
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... paths=./internal/... output:rbac:dir=config/rbac
+	@# Of what is in namespaces it makes a Role of the same name. By default it holds in all namespaces.
+	sed -i -e '/^kind: Role$$/,/^rules:/ {s/: Role$$/: ClusterRole/; s/manager-role/manager-namespaces-role/; /^  namespace:/d}' config/rbac/role.yaml
+	@# The part of it that is left to a manager of some namespaces: that of the controllers that it has.
+	$(CONTROLLER_GEN) rbac:roleName=namespaced-manager-role paths=./controllers/trainingjob/... paths=./controllers/spotinstancejob/... \
+	  paths=./controllers/unserved/... paths=./internal/accessreview/... output:rbac:dir=config/namespaced
 	$(CONTROLLER_GEN) webhook paths=./internal/webhook/... output:webhook:dir=config/webhook
 
 .PHONY: reference

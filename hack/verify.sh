@@ -22,7 +22,7 @@ go_mod_is_tidy() {
 
 config_builds() {
   local folder
-  for folder in crd base default chart monitoring checkpoint-agent; do
+  for folder in crd base default chart namespaced monitoring checkpoint-agent; do
     "$BIN/kustomize" build "config/$folder" >/dev/null || die "config/$folder does not build"
   done
   for folder in admission certmanager grafana job-service local network-policy prometheus webhook-olm webhook-self; do component_builds "$folder"; done

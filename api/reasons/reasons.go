@@ -33,6 +33,8 @@ const (
 	SecretNotFound = "SecretNotFound"
 	// PriorityClassNotFound: the cluster has no PriorityClass of the name.
 	PriorityClassNotFound = "PriorityClassNotFound"
+	// ClusterScopeRequired: the object takes an operator of all namespaces, and the one that serves its namespace is limited to some.
+	ClusterScopeRequired = "ClusterScopeRequired"
 )
 
 // Queues and admission.

@@ -46,14 +46,14 @@ type Reconciler struct {
 // maxPlans is how often a job is planned again in one reconciliation after its status was written.
 const maxPlans = 4
 
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs,verbs=list;watch;patch;delete
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/status,verbs=patch
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs,verbs=list;watch;patch;delete,namespace=system
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/status,verbs=patch,namespace=system
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/finalizers,verbs=update,namespace=system
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create,namespace=system
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create,namespace=system
 
 // Reconcile brings one AIJob a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {

@@ -69,7 +69,7 @@ func CachedObjects(namespace string) map[client.Object]cache.ByObject {
 
 // Roles in the operator's own namespace lie in config/rbac.
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=list;watch
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=list;watch,namespace=system
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {

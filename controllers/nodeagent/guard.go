@@ -21,7 +21,7 @@ const guardInterval = 5 * time.Minute
 
 // The policy and its binding have the agent's name.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=spot-training-operator-node-agent,verbs=get
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create,namespace=system
 
 // isGuarded says whether the policy of config/node-agent is in force, which limits the agent to its own Node. OLM cannot install it.
 func isGuarded(ctx context.Context, reader client.Reader) (bool, error) {

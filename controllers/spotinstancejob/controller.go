@@ -37,15 +37,15 @@ type Reconciler struct {
 	requested requestedCheckpoints
 }
 
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs;spotinstancevms,verbs=list;watch
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs/status,verbs=patch
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs/finalizers,verbs=update
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs;spotinstancevms,verbs=list;watch,namespace=system
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs/status,verbs=patch,namespace=system
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs/finalizers,verbs=update,namespace=system
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete,namespace=system
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
-// +kubebuilder:rbac:groups=migration.dcnlab.com,resources=checkpointbackups,verbs=list;watch;create;delete
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get,namespace=system
+// +kubebuilder:rbac:groups=migration.dcnlab.com,resources=checkpointbackups,verbs=list;watch;create;delete,namespace=system
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create,namespace=system
 
 // Reconcile brings one SpotInstanceJob a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {

@@ -96,15 +96,15 @@ type Options struct {
 	Namespaces []string
 }
 
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms/status,verbs=patch
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs,verbs=list;watch
-// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;watch
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get;list;watch;patch,namespace=system
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms/status,verbs=patch,namespace=system
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs,verbs=list;watch,namespace=system
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;watch,namespace=system
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch,namespace=system
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch,namespace=system
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create,namespace=system
 
 // SetupWithManager registers the controller and what it watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {

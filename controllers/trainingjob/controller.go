@@ -80,20 +80,20 @@ type Options struct {
 // gets the rest of its objects.
 const firstStart = 10
 
-// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;watch;delete
-// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/status,verbs=patch
-// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/finalizers,verbs=update
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=serviceaccounts;persistentvolumeclaims,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;watch;delete,namespace=system
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/status,verbs=patch,namespace=system
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/finalizers,verbs=update,namespace=system
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=serviceaccounts;persistentvolumeclaims,verbs=get;list;watch;create;patch,namespace=system
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
-// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
-// +kubebuilder:rbac:groups=scheduling.volcano.sh;scheduling.x-k8s.io;scheduling.k8s.io,resources=podgroups,verbs=get;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=events,verbs=list
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,namespace=system
+// +kubebuilder:rbac:groups=scheduling.volcano.sh;scheduling.x-k8s.io;scheduling.k8s.io,resources=podgroups,verbs=get;create;patch;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=events,verbs=list,namespace=system
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=system
 
 // SetupWithManager registers the controller and what it watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {

@@ -23,7 +23,7 @@ import (
 const urgentStart = 20
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=list;watch
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=list;watch,namespace=system
 
 // observeNotices reads from the cache which nodes go, and which of those in the status are still there although they have no notice any more.
 func (r *Reconciler) observeNotices(ctx context.Context, o *observed) error {

@@ -201,6 +201,9 @@ func (o *observed) queueAdmission(status *mlv1.TrainingJobStatus) (admitted bool
 	}
 	if w := o.decision.Wait; w != nil {
 		message := fmt.Sprintf("position %d in AIJobQueue %s: %s", w.Position, queue, w.Message)
+		if w.Position == 0 {
+			message = fmt.Sprintf("AIJobQueue %s: %s", queue, w.Message)
+		}
 		if w.Reason == reasons.InsufficientCapacity {
 			message += describeRequired(status.Admission)
 		}

@@ -90,10 +90,10 @@ func CachedObjects() map[client.Object]cache.ByObject {
 // rights that it has.
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch;work
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues/status,verbs=patch
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=serviceaccounts;configmaps,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch;create;patch;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=serviceaccounts;configmaps,verbs=get;create;patch;delete,namespace=system
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,verbs=get;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list,namespace=system
 
 // SetupWithManager registers the controller, and what asks the job service.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {

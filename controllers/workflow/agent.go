@@ -29,8 +29,8 @@ type AgentReconciler struct {
 	Clock clock.PassiveClock
 }
 
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agents;agentworkflows,verbs=list;watch
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agents/status,verbs=patch
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agents;agentworkflows,verbs=list;watch,namespace=system
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agents/status,verbs=patch,namespace=system
 
 // SetupWithManager registers the controller and what it watches.
 func (r *AgentReconciler) SetupWithManager(mgr ctrl.Manager) error {

@@ -29,12 +29,12 @@ type Reconciler struct {
 	triggers *triggers
 }
 
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agents;agentworkflows,verbs=list;watch
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agentworkflows/status,verbs=patch
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agentworkflows/finalizers,verbs=update
-// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=events,verbs=list;watch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agents;agentworkflows,verbs=list;watch,namespace=system
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agentworkflows/status,verbs=patch,namespace=system
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=agentworkflows/finalizers,verbs=update,namespace=system
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs,verbs=get;list;watch;create;patch;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=events,verbs=list;watch,namespace=system
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create,namespace=system
 
 // Reconcile brings one AgentWorkflow a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {

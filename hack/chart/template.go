@@ -15,6 +15,8 @@ type object = map[string]any
 const (
 	// namespace is the one of kustomize, which is replaced by that of the release.
 	namespace = "spot-training-operator-system"
+	// served is the namespace of what is there once for each namespace that the release serves.
+	served = "served"
 
 	// Texts that begin with these are expressions, as kustomization.yaml says.
 	expressionPrefix, linesPrefix = "helm: ", "helm:\n"
@@ -22,20 +24,49 @@ const (
 
 // template returns the template of an object.
 func template(o *unstructured.Unstructured) (string, error) {
+	e := &expressions{root: "."}
+	if o.GetNamespace() == served {
+		e.root = "$"
+	}
 	labels := o.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	delete(labels, "app.kubernetes.io/managed-by")
-	labels["app.kubernetes.io/name"] = linesPrefix + `{{- include "spot-training-operator.labels" . | nindent +0 }}`
+	labels["app.kubernetes.io/name"] = linesPrefix + `{{- include "spot-training-operator.labels" ` + e.root + ` | nindent +0 }}`
 	o.SetLabels(labels)
-	e := &expressions{}
-	return e.render(e.replaced(o.Object))
+	nameByRelease(o)
+	text, err := e.render(e.replaced(o.Object))
+	if o.GetNamespace() == served {
+		text = "{{- range $served := .Values.namespaces }}\n" + text + "---\n{{- end }}\n"
+	}
+	return text, err
+}
+
+// perRelease are the names of objects without a namespace that several releases may have, each its own, when each serves some namespaces.
+var perRelease = regexp.MustCompile(`^spot-training-operator-(metrics-auth|metrics-reader|namespaced-manager)`)
+
+// nameByRelease gives such an object, and a reference to it, a name of the release.
+func nameByRelease(o *unstructured.Unstructured) {
+	if o.GetKind() != "ClusterRole" && o.GetKind() != "ClusterRoleBinding" || !perRelease.MatchString(o.GetName()) {
+		return
+	}
+	own := func(name any) string {
+		return fmt.Sprintf("%s%s%s", expressionPrefix, name, `{{ include "spot-training-operator.suffix" . }}`)
+	}
+	if role, ok := o.Object["roleRef"].(object); ok {
+		role["name"] = own(role["name"])
+	}
+	o.SetName(own(o.GetName()))
 }
 
 // expressions replace parts of an object. A template is not YAML, so the object is first written as YAML with a placeholder for
 // each expression, and then the placeholders are replaced.
-type expressions struct{ texts []string }
+type expressions struct {
+	texts []string
+	// root is how expressions name what the whole template is given.
+	root string
+}
 
 func (e *expressions) placeholder(kind, text string) string {
 	e.texts = append(e.texts, text)
@@ -67,11 +98,14 @@ func (e *expressions) replaced(value any) any {
 		if expression, ok := strings.CutPrefix(v, expressionPrefix); ok {
 			return e.placeholder("INLINE", expression)
 		}
-		if v == namespace {
-			return e.placeholder("INLINE", "{{ .Release.Namespace | quote }}") // 2024 is a namespace, and a number
-		}
-		if strings.Contains(v, namespace) {
-			return strings.ReplaceAll(v, namespace, e.placeholder("INLINE", "{{ .Release.Namespace }}"))
+		release := strings.TrimSuffix(e.root, ".") + ".Release.Namespace"
+		switch {
+		case v == namespace:
+			return e.placeholder("INLINE", "{{ "+release+" | quote }}") // 2024 is a namespace, and a number
+		case v == served:
+			return e.placeholder("INLINE", "{{ $served | quote }}")
+		case strings.Contains(v, namespace):
+			return strings.ReplaceAll(v, namespace, e.placeholder("INLINE", "{{ "+release+" }}"))
 		}
 	}
 	return value

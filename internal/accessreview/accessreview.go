@@ -35,6 +35,9 @@ func Token(ctx context.Context, client kubernetes.Interface, token, audience str
 	return review.Status.User, isAccepted, nil
 }
 
+// The right to review tokens lies in config/rbac, for those who serve metrics only.
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
 // Access says whether a user may do what the spec names, whose user it fills in, and the API server's reason, which may be empty.
 // Errors: those of the client, after retries.
 func Access(

@@ -28,7 +28,8 @@ Not empty when the admission policy is to be installed.
 */}}
 {{- define "spot-training-operator.admissionPolicy" -}}
 {{- $served := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
-{{- if or (eq .Values.admissionPolicy.install "always") (and (eq .Values.admissionPolicy.install "auto") $served) -}}
+{{- $wanted := or (eq .Values.admissionPolicy.install "always") (and (eq .Values.admissionPolicy.install "auto") $served) -}}
+{{- if and $wanted (not .Values.namespaces) -}}
 true
 {{- end -}}
 {{- end }}
@@ -40,4 +41,11 @@ Not empty when the manager makes the certificate of the job service.
 {{- if and .Values.jobService.enabled (not .Values.jobService.plainHTTP) (not .Values.jobService.tlsSecret) -}}
 true
 {{- end -}}
+{{- end }}
+
+{{/*
+End of the names of objects without a namespace that each release with namespaces has for itself.
+*/}}
+{{- define "spot-training-operator.suffix" -}}
+{{- if .Values.namespaces }}-{{ .Release.Namespace }}{{ end -}}
 {{- end }}

@@ -21,6 +21,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/aijob"
 	"github.com/dcnlab/spot-training-operator/controllers/certificaterequest"
 	"github.com/dcnlab/spot-training-operator/controllers/nodeagent"
@@ -85,37 +86,54 @@ type setup struct {
 	options
 
 	recorder events.EventRecorder
-	decider  *queueing.Service
+	// admission decides upon the TrainingJobs of queues.
+	admission queueing.Decider
+	// decider is the admission of a manager of all namespaces; nil otherwise.
+	decider *queueing.Service
 }
 
 // addControllers adds the controllers of all kinds.
 func addControllers(ctx context.Context, mgr ctrl.Manager, o options, recorder events.EventRecorder) error {
-	s := setup{
-		Manager: mgr, options: o, recorder: recorder, decider: queueing.New(mgr, metrics.NewAdmission(ctrlmetrics.Registry)),
-	}
-	s.decider.RequireQueue = o.settings.RequireQueue
-	s.decider.Add(aijob.Source())
-	s.decider.Add(trainingjob.Source(o.settings, queueing.PriorityClasses(mgr.GetCache())))
-	for _, controller := range []struct {
-		name string
-		add  func(context.Context) error
-	}{
-		{"TrainingJob", s.addTrainingJobs},
-		{"node agent", s.addNodeAgent},
-		{"node label", s.addNodeLabels},
-		{"SpotInstanceVM", s.addSpotInstanceVMs},
-		{"certificate request", s.addCertificateRequests},
-		{"SpotInstanceJob", s.addSpotInstanceJobs},
-		{"queue", s.addQueues},
-		{"AIJob", s.addAIJobs},
-		{"AgentWorkflow", s.addWorkflows},
-		{"worker pool", s.addWorkerPools},
-	} {
+	s := setup{Manager: mgr, options: o, recorder: recorder}
+	for _, controller := range s.controllersOf() {
 		if err := controller.add(ctx); err != nil {
 			return fmt.Errorf("set up the %s controller: %w", controller.name, err)
 		}
 	}
 	return nil
+}
+
+// named is what adds a controller.
+type named struct {
+	name string
+	add  func(context.Context) error
+}
+
+// controllersOf are the controllers of the manager. One that is limited to namespaces has only those whose work stays in these.
+func (s *setup) controllersOf() []named {
+	jobs := []named{{"TrainingJob", s.addTrainingJobs}, {"SpotInstanceJob", s.addSpotInstanceJobs}}
+	if !s.namespaces.areAll() {
+		s.admission = queueing.Refusal{Reason: reasons.ClusterScopeRequired, Message: "no AIJobQueue is served in this namespace, because the operator is " +
+			"limited to namespaces (--namespaces) and a quota counts the jobs of all of them: use an operator of all namespaces, or create the job " +
+			"again without a queue"}
+		return append(jobs, named{"unserved", s.addUnserved})
+	}
+	s.decider = queueing.New(s.Manager, metrics.NewAdmission(ctrlmetrics.Registry))
+	s.decider.RequireQueue = s.settings.RequireQueue
+	s.decider.Add(aijob.Source())
+	s.decider.Add(trainingjob.Source(s.settings, queueing.PriorityClasses(s.GetCache())))
+	s.admission = s.decider
+	return append(
+		jobs,
+		named{"node agent", s.addNodeAgent},
+		named{"node label", s.addNodeLabels},
+		named{"SpotInstanceVM", s.addSpotInstanceVMs},
+		named{"certificate request", s.addCertificateRequests},
+		named{"queue", s.addQueues},
+		named{"AIJob", s.addAIJobs},
+		named{"AgentWorkflow", s.addWorkflows},
+		named{"worker pool", s.addWorkerPools},
+	)
 }
 
 // register adds collectors of metrics once this replica leads: two replicas must not both report the same objects.
@@ -146,7 +164,7 @@ func (s *setup) addTrainingJobs(ctx context.Context) error {
 	})
 	jobs := &trainingjob.Reconciler{
 		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder,
-		Progress: scraper, Admission: s.decider, Metrics: counters, Settings: s.settings,
+		Progress: scraper, Admission: s.admission, Metrics: counters, Settings: s.settings,
 	}
 	return errors.Join(
 		s.Add(scraper),
@@ -209,7 +227,7 @@ func (s *setup) addSpotInstanceJobs(ctx context.Context) error {
 		Metrics: metrics.NewSpotInstanceJobs(ctrlmetrics.Registry),
 	}
 	return errors.Join(
-		jobs.SetupWithManager(ctx, s.Manager, spotinstancejob.Options{Concurrency: s.concurrency}),
+		jobs.SetupWithManager(ctx, s.Manager, spotinstancejob.Options{Concurrency: s.concurrency, Namespaces: s.namespaces}),
 		s.register(metrics.NewSpotInstanceJobStatus(s.GetCache(), s.metricsMaxJobs)),
 	)
 }

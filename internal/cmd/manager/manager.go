@@ -60,6 +60,7 @@ type options struct {
 	webhooks         webhookOptions
 	controllers      controllerOptions
 	jobService       jobServiceOptions
+	namespaces       namespaces
 }
 
 // workerImageVariable names the default worker image, under the prefix that OLM's tools look for.
@@ -109,6 +110,7 @@ func New() *cobra.Command {
 		"image of TensorBoard beside jobs that ask for it and name none: any with the commands tensorboard and sh (environment: "+
 			tensorBoardImageVariable+")")
 	flags.StringVar(&o.logLevel, "log-level", cmp.Or(os.Getenv("LOG_LEVEL"), "info"), "debug, info, warn or error (environment: LOG_LEVEL)")
+	o.namespaces.addFlags(flags)
 	o.webhooks.addFlags(flags)
 	o.controllers.addFlags(flags)
 	o.jobService.addFlags(flags)
@@ -130,7 +132,7 @@ func run(ctx context.Context, o options) error {
 	if o.migrationQPS <= 0 {
 		return fmt.Errorf("--storage-migration-qps: %g is not above 0: name the number of objects to write per second", o.migrationQPS)
 	}
-	if err := errors.Join(o.controllers.validate(), o.jobService.validate(o.webhooks.namespace)); err != nil {
+	if err := errors.Join(o.controllers.validate(), o.jobService.validate(o.webhooks.namespace), o.namespaces.validate(o)); err != nil {
 		return err
 	}
 	scheme, err := newScheme()
@@ -173,8 +175,10 @@ func run(ctx context.Context, o options) error {
 	if err := hooks.addTo(mgr); err != nil {
 		return err
 	}
-	if err := addStorageMigration(mgr, o, recorder); err != nil {
-		return err
+	if o.namespaces.areAll() { // stored objects are those of all namespaces
+		if err := addStorageMigration(mgr, o, recorder); err != nil {
+			return err
+		}
 	}
 	err = errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping))
 	if err != nil {
@@ -203,10 +207,14 @@ func newScheme() (*runtime.Scheme, error) {
 func cacheOptions(o options) cache.Options {
 	objects := trainingjob.CachedObjects()
 	objects[&corev1.Node{}] = cache.ByObject{Transform: nodenotice.Trim}
-	maps.Copy(objects, certificaterequest.CachedObjects())
-	maps.Copy(objects, nodeagent.CachedObjects(o.webhooks.namespace))
-	maps.Copy(objects, workerpool.CachedObjects())
-	return cache.Options{SyncPeriod: &o.resync, DefaultTransform: cache.TransformStripManagedFields(), ByObject: objects}
+	if o.namespaces.areAll() {
+		maps.Copy(objects, certificaterequest.CachedObjects())
+		maps.Copy(objects, nodeagent.CachedObjects(o.webhooks.namespace))
+		maps.Copy(objects, workerpool.CachedObjects())
+	}
+	return cache.Options{
+		SyncPeriod: &o.resync, DefaultTransform: cache.TransformStripManagedFields(), DefaultNamespaces: o.namespaces.caches(), ByObject: objects,
+	}
 }
 
 func metricsOptions(o options) metricsserver.Options {

@@ -32,8 +32,8 @@ func CRDs() []string {
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=agents.aiplatform.example.com;agentworkflows.aiplatform.example.com;aijobqueues.aiplatform.example.com;aijobs.aiplatform.example.com;computeclusters.aiplatform.example.com;spotinstancejobs.training.training.dcnlab.com;spotinstancevms.training.training.dcnlab.com;trainingjobs.ml.example.com,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions/status,resourceNames=trainingjobs.ml.example.com,verbs=patch
-// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;patch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;patch,namespace=system
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,namespace=system
 
 // need is what a CRD says about the versions of its stored objects.
 type need struct {

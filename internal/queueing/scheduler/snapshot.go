@@ -116,7 +116,7 @@ type Preemption struct {
 // Wait says why a job waits.
 type Wait struct {
 	UID types.UID
-	// Position in its queue, from 1; of jobs without a queue, among those.
+	// Position in its queue, from 1; of jobs without a queue, among those. 0: it is in none.
 	Position int
 	// Reason is one of the condition reasons of api/aiplatform: QueueRequired, NamespaceNotSelected, PriorityTooHigh, QueueNotFound, ClusterNotFound, QueueSuspended, QuotaReached,
 	// InsufficientCapacity, WaitingForPreemption, WaitingBehindGang.

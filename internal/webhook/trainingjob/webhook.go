@@ -64,13 +64,12 @@ type Options struct {
 
 // What is looked up is read by name or by namespace and never watched. The Job is only tried out.
 //
-// +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=list
-// +kubebuilder:rbac:groups="",resources=configmaps;serviceaccounts;persistentvolumeclaims,verbs=get
+// +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=list,namespace=system
+// +kubebuilder:rbac:groups="",resources=configmaps;serviceaccounts;persistentvolumeclaims,verbs=get,namespace=system
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=list
-// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=create
-// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+// +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancevms,verbs=get,namespace=system
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=create,namespace=system
 
 // Register adds the webhooks to a server.
 func Register(server webhook.Server, scheme *runtime.Scheme, o Options) {

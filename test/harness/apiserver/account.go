@@ -35,7 +35,7 @@ func AccountKubeconfig(t testing.TB, admin client.Client, config *rest.Config, f
 	file.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: AccountToken(t, admin, namespace, account, "")}
 	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u", Namespace: namespace}
 	file.CurrentContext = "x"
-	path = filepath.Join(folder, account+".kubeconfig")
+	path = filepath.Join(folder, namespace+"-"+account+".kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(*file, path))
 	return path
 }

@@ -48,7 +48,7 @@ func Bundle(t testing.TB) *Installation {
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	var csv clusterServiceVersion
-	i := &Installation{Namespace: Namespace}
+	i := &Installation{Namespace: Namespace, Lifted: map[string]bool{}}
 	manifests, err := filepath.Glob(filepath.Dir(files[0]) + "/*.yaml")
 	require.NoError(t, err)
 	for _, manifest := range manifests {
@@ -75,11 +75,7 @@ func Bundle(t testing.TB) *Installation {
 		i.Objects = append(i.Objects, definition.configuration())
 	}
 	for _, object := range i.Objects {
-		switch object.(type) {
-		case *corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleBinding:
-			object.SetNamespace(i.Namespace)
-		}
-		if object.GetObjectKind().GroupVersionKind().Kind == "Service" {
+		if _, account := object.(*corev1.ServiceAccount); account || object.GetObjectKind().GroupVersionKind().Kind == "Service" {
 			object.SetNamespace(i.Namespace)
 		}
 	}
@@ -103,11 +99,13 @@ func (i *Installation) addRoles(csv *clusterServiceVersion) {
 			&rbacv1.ClusterRole{ObjectMeta: meta, Rules: p.Rules},
 			&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: i.subjects(p), RoleRef: roleRef("ClusterRole", meta.Name)})
 	}
+	// Of the Roles in its own namespace OLM makes ClusterRoles of the same rules where the operator serves all namespaces.
 	for _, p := range install.Permissions {
 		meta := metav1.ObjectMeta{Name: "permissions-" + p.ServiceAccountName}
+		i.Lifted[meta.Name] = true
 		i.Objects = append(i.Objects,
-			&rbacv1.Role{ObjectMeta: meta, Rules: p.Rules},
-			&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: i.subjects(p), RoleRef: roleRef("Role", meta.Name)})
+			&rbacv1.ClusterRole{ObjectMeta: meta, Rules: p.Rules},
+			&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: i.subjects(p), RoleRef: roleRef("ClusterRole", meta.Name)})
 	}
 }
 

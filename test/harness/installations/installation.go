@@ -39,6 +39,10 @@ type Installation struct {
 	Objects []client.Object
 	// Manager and JobService run the programs. The latter is empty where it is not installed.
 	Manager, JobService appsv1.DeploymentSpec
+	// Served are the namespaces that the manager is limited to; none: it serves all.
+	Served []string
+	// Lifted are the names of the ClusterRoleBindings that OLM makes of RoleBindings.
+	Lifted map[string]bool
 	// ByOLM are what OLM makes for its own purposes, not from rules of ours, and Environment what it adds to the manager's.
 	ByOLM       []client.Object
 	Environment []string

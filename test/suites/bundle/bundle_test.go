@@ -231,7 +231,7 @@ func TestAnnotations(t *testing.T) {
 	assert.Less(t, len(annotations["description"]), 140)
 	assert.Regexp(t, `^\d{4}-\d{2}-\d{2}T00:00:00Z$`, annotations["createdAt"], "the day of the release, not the time of the build")
 	assert.Equal(t, []installMode{
-		{"OwnNamespace", false}, {"SingleNamespace", false}, {"MultiNamespace", false}, {"AllNamespaces", true},
+		{"OwnNamespace", true}, {"SingleNamespace", true}, {"MultiNamespace", true}, {"AllNamespaces", true},
 	}, read.Spec.InstallModes)
 }
 
@@ -340,12 +340,22 @@ func TestUserRolesAreInTheBundle(t *testing.T) {
 	}
 }
 
+// Where OLM installs the operator for some namespaces, it tells the manager which.
+func TestTheManagerKeepsToTheNamespacesOfItsOperatorGroup(t *testing.T) {
+	for _, deployment := range csv(t).Spec.Install.Spec.Deployments {
+		told := slices.ContainsFunc(deployment.Spec.Template.Spec.Containers[0].Env, func(is corev1.EnvVar) bool {
+			return is.Name == "WATCH_NAMESPACE" && is.ValueFrom.FieldRef.FieldPath == "metadata.annotations['olm.targetNamespaces']"
+		})
+		assert.Equal(t, deployment.Name == "spot-training-operator-controller-manager", told, deployment.Name)
+	}
+}
+
 // The service accounts of the manager, of the node agent and of the job service get what config/ gives them, no more and no less.
 func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	install := csv(t).Spec.Install.Spec
-	var generated, metricsAuth, nodeAgent, jobService rbacv1.ClusterRole
+	var metricsAuth, nodeAgent, jobService rbacv1.ClusterRole
 	var leader, runsNodeAgent, joinsNodes, asksJobService, keepsCertificate rbacv1.Role
-	load(t, root+"/config/rbac/role.yaml", &generated)
+	ofCluster, ofNamespaces := generatedRoles(t)
 	load(t, root+"/config/rbac/metrics_auth_role.yaml", &metricsAuth)
 	load(t, root+"/config/rbac/node_agent_role.yaml", &nodeAgent)
 	load(t, root+"/config/job-service/workload/role.yaml", &jobService)
@@ -361,9 +371,23 @@ func TestPermissionsAreThoseOfTheRoles(t *testing.T) {
 	}
 	require.Len(t, byAccount, 3)
 	assert.Equal(t, jobService.Rules, byAccount["spot-training-operator-job-service"])
-	assert.ElementsMatch(t, slices.Concat(generated.Rules, metricsAuth.Rules), byAccount[account])
+	assert.ElementsMatch(t, slices.Concat(ofCluster.Rules, metricsAuth.Rules), byAccount[account])
 	assert.Equal(t, nodeAgent.Rules, byAccount["spot-training-operator-node-agent"])
 	require.Len(t, install.Permissions, 1)
 	assert.Equal(t, account, install.Permissions[0].ServiceAccountName)
-	assert.ElementsMatch(t, slices.Concat(leader.Rules, runsNodeAgent.Rules, joinsNodes.Rules, asksJobService.Rules, keepsCertificate.Rules), install.Permissions[0].Rules)
+	assert.ElementsMatch(t, slices.Concat(ofNamespaces.Rules, leader.Rules, runsNodeAgent.Rules, joinsNodes.Rules, asksJobService.Rules,
+		keepsCertificate.Rules), install.Permissions[0].Rules)
+}
+
+// generatedRoles are those of config/rbac/role.yaml: of what belongs to no namespace, and of what is in namespaces.
+func generatedRoles(t *testing.T) (ofCluster, ofNamespaces rbacv1.ClusterRole) {
+	t.Helper()
+	data, err := os.ReadFile(root + "/config/rbac/role.yaml")
+	require.NoError(t, err)
+	documents := strings.Split(strings.TrimPrefix(string(data), "---\n"), "\n---\n")
+	require.Len(t, documents, 2)
+	require.NoError(t, yaml.UnmarshalStrict([]byte(documents[0]), &ofCluster))
+	require.NoError(t, yaml.UnmarshalStrict([]byte(documents[1]), &ofNamespaces))
+	require.Equal(t, []string{"manager-role", "manager-namespaces-role"}, []string{ofCluster.Name, ofNamespaces.Name})
+	return ofCluster, ofNamespaces
 }

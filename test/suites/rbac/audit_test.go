@@ -14,16 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// auditPolicy has the API server log what one user asks for, without the contents.
-func auditPolicy(user string) []byte {
+// auditPolicy has the API server log what some users ask for, without the contents.
+func auditPolicy(users []string) []byte {
 	return fmt.Appendf(nil, `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
 - level: Metadata
-  users: [%q]
+  users: ["%s"]
 - level: None
-`, user)
+`, strings.Join(users, `", "`))
 }
 
 // auditEvent is the part of an audit.k8s.io/v1 Event that is read here.
@@ -31,7 +31,10 @@ type auditEvent struct {
 	Stage      string `json:"stage"`
 	Verb       string `json:"verb"`
 	RequestURI string `json:"requestURI"`
-	Object     *struct {
+	User       struct {
+		Name string `json:"username"`
+	} `json:"user"`
+	Object *struct {
 		Group       string `json:"apiGroup"`
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
@@ -75,9 +78,9 @@ var deliberate = []string{
 	"because it is being terminated",
 }
 
-// requestsOf counts the requests in an audit log by what allowed them; denied are those that were refused for lack of a
+// requestsOf counts the requests of a user in an audit log by what allowed them; denied are those that were refused for lack of a
 // permission, each once.
-func requestsOf(t *testing.T, log string) (requests map[request]int, denied []string) {
+func requestsOf(t *testing.T, log, user string) (requests map[request]int, denied []string) {
 	t.Helper()
 	file, err := os.Open(log)
 	require.NoError(t, err)
@@ -90,6 +93,9 @@ func requestsOf(t *testing.T, log string) (requests map[request]int, denied []st
 		if len(bytes.TrimSpace(line)) > 0 && err == nil { // a line without an end is still being written
 			var event auditEvent
 			require.NoError(t, json.Unmarshal(line, &event), "%s", line)
+			if event.User.Name != user {
+				continue
+			}
 			if asked := event.anyName(); event.refused() && !seen[asked] {
 				seen[asked] = true
 				denied = append(denied, fmt.Sprintf("%s: %s", asked, event.Response.Message))

@@ -44,13 +44,18 @@ type cluster struct {
 	compute      *fakegce.Server
 }
 
-// startCluster starts a control plane and installs the operator into it, except for its pod.
-func startCluster(t *testing.T, i *installations.Installation) *cluster {
+// startCluster starts a control plane and installs the operator into it, except for its pod. The cluster is that of the first installation;
+// there may be others beside it.
+func startCluster(t *testing.T, all ...*installations.Installation) *cluster {
 	t.Helper()
-	c := &cluster{t: t, folder: t.TempDir(), installation: i, compute: fakegce.Start(t, fakegce.Options{})}
+	c := &cluster{t: t, folder: t.TempDir(), installation: all[0], compute: fakegce.Start(t, fakegce.Options{})}
+	var users []string
+	for _, i := range all {
+		users = append(users, i.User())
+	}
 	c.webhooks = installations.NewWebhooks(t, c.folder)
 	policy := filepath.Join(c.folder, "audit-policy.yaml")
-	require.NoError(t, os.WriteFile(policy, auditPolicy(i.User()), 0o644))
+	require.NoError(t, os.WriteFile(policy, auditPolicy(users), 0o644))
 
 	var env *envtest.Environment
 	server := apiserver.Start(t, func(e *envtest.Environment) { env = e },
@@ -70,9 +75,19 @@ func startCluster(t *testing.T, i *installations.Installation) *cluster {
 	require.NoError(t, err)
 
 	// The garbage collector looks for new kinds only every 30 seconds, so they are there before it.
-	c.install()
+	c.installKinds()
+	for _, i := range all {
+		c.install(i)
+	}
 	c.startControllers(env)
 	return c
+}
+
+// of is the cluster as another installation in it sees it.
+func (c *cluster) of(i *installations.Installation) *cluster {
+	next := *c
+	next.installation = i
+	return &next
 }
 
 // in is the cluster for a part of the test.
@@ -101,10 +116,8 @@ func (c *cluster) startControllers(env *envtest.Environment) {
 		"--feature-gates=GenericWorkload=true", "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=500")
 }
 
-func (c *cluster) install() {
+func (c *cluster) installKinds() {
 	c.t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.installation.Namespace}}
-	require.NoError(c.t, c.Create(c.t.Context(), namespace))
 	backups, err := checkpointbackup.CRD()
 	require.NoError(c.t, err)
 	_, err = envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{
@@ -112,7 +125,14 @@ func (c *cluster) install() {
 		CRDs: []*apiextensionsv1.CustomResourceDefinition{crds.OperatorCondition(), backups},
 	})
 	require.NoError(c.t, err)
-	for _, object := range slices.Concat(c.installation.Objects, c.installation.ByOLM) {
+}
+
+func (c *cluster) install(i *installations.Installation) {
+	c.t.Helper()
+	for _, name := range append([]string{i.Namespace}, i.Served...) {
+		require.NoError(c.t, c.Create(c.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
+	for _, object := range slices.Concat(i.Objects, i.ByOLM) {
 		switch object.GetObjectKind().GroupVersionKind().Kind {
 		case "Namespace", "CustomResourceDefinition": // which are there
 			continue
@@ -161,7 +181,10 @@ func (c *cluster) grants() []grant {
 	require.NoError(c.t, c.List(c.t.Context(), &everywhere))
 	for _, binding := range everywhere.Items {
 		if c.bindsManager(binding.Subjects) {
-			all = append(all, grantsOf(c.rules(binding.RoleRef, ""), binding.Name, "")...)
+			for _, g := range grantsOf(c.rules(binding.RoleRef, ""), binding.Name, "") {
+				g.lifted = c.installation.Lifted[binding.Name]
+				all = append(all, g)
+			}
 		}
 	}
 	var local rbacv1.RoleBindingList

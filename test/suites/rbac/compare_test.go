@@ -35,6 +35,8 @@ type grant struct {
 	binding string
 	// namespace is where it is allowed; empty for everywhere.
 	namespace string
+	// lifted says that the rule was one of a Role, which OLM lets hold everywhere.
+	lifted bool
 }
 
 // request is one that the API server allowed because of a binding.
@@ -57,12 +59,12 @@ func grantsOf(rules []rbacv1.PolicyRule, binding, namespace string) []grant {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, name := range names {
-						all = append(all, grant{access{group, resource, verb, name}, binding, namespace})
+						all = append(all, grant{access: access{group, resource, verb, name}, binding: binding, namespace: namespace})
 					}
 				}
 			}
 			for _, url := range rule.NonResourceURLs {
-				all = append(all, grant{access{resource: url, verb: verb}, binding, namespace})
+				all = append(all, grant{access: access{resource: url, verb: verb}, binding: binding, namespace: namespace})
 			}
 		}
 	}
@@ -117,7 +119,7 @@ func compare(grants []grant, requests map[request]int, exceptions []exception, o
 				"add a scenario that uses it, or give the reason in exceptions_test.go", g.binding, g.access))
 		case used > 0 && reason != "" && !shared:
 			c.findings = append(c.findings, fmt.Sprintf("%s is an exception, but it was used: take it out of exceptions_test.go", g.access))
-		case used > 0 && g.namespace == "" && len(namespaces) == 1 && namespaces[own]:
+		case used > 0 && g.namespace == "" && !g.lifted && len(namespaces) == 1 && namespaces[own]:
 			c.findings = append(c.findings, fmt.Sprintf("%s grants %s everywhere, but it was only used in the manager's own namespace: "+
 				"move it to the Role of config/rbac", g.binding, g.access))
 		}

@@ -75,7 +75,7 @@ func TestTheJobServiceMayDoWhatItNeedsAndNoMore(t *testing.T) {
 	})
 	require.NoError(t, s.Stop(patience))
 
-	requests, denied := requestsOf(t, c.auditLog())
+	requests, denied := requestsOf(t, c.auditLog(), installation.User())
 	result := compare(c.grants(), requests, nil, installation.Namespace)
 	t.Logf("what is granted, and how often it was used:\n%s", result.table)
 	assert.Empty(t, denied, "refused: grant it in config/job-service/workload/role.yaml")

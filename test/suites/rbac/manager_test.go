@@ -108,9 +108,15 @@ func (c *cluster) newNamespace() string {
 	namespace := &corev1.Namespace{}
 	namespace.GenerateName = "team-"
 	require.NoError(c.t, c.Create(c.t.Context(), namespace))
+	c.awaitAccount(namespace.Name)
+	return namespace.Name
+}
+
+// awaitAccount waits for the ServiceAccount that pods of a namespace have when they name none.
+func (c *cluster) awaitAccount(namespace string) {
+	c.t.Helper()
 	c.await("the namespace's default ServiceAccount", func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "default"}, &corev1.ServiceAccount{})
+		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
 		return err == nil, client.IgnoreNotFound(err)
 	})
-	return namespace.Name
 }

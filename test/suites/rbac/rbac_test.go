@@ -1,10 +1,13 @@
 package rbac_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
@@ -22,7 +25,7 @@ func TestTheManagerMayDoWhatItNeedsAndNoMore(t *testing.T) {
 				c := startCluster(t, installation)
 				driveAll(c, program, counters)
 
-				requests, denied := requestsOf(t, c.auditLog())
+				requests, denied := requestsOf(t, c.auditLog(), installation.User())
 				result := compare(c.grants(), requests, exceptions, installation.Namespace)
 				t.Logf("what is granted, and how often it was used:\n%s", result.table)
 				for _, refusal := range denied {
@@ -31,10 +34,36 @@ func TestTheManagerMayDoWhatItNeedsAndNoMore(t *testing.T) {
 				for _, finding := range result.findings {
 					assert.Fail(t, finding)
 				}
+				rulesHaveTheirScope(c)
 			})
 		}
+		t.Run("the chart twice for some namespaces", func(t *testing.T) {
+			t.Parallel()
+			managersOfNamespaces(t, program, counters)
+		})
 	})
 	t.Run("the scenarios drive every call of the API server", func(t *testing.T) { everyCallIsDriven(t, counters) })
+}
+
+// rulesHaveTheirScope checks that the rules of what is in namespaces, which a Role could have, are apart from those of what is not.
+func rulesHaveTheirScope(c *cluster) {
+	c.t.Helper()
+	seen := map[bool]bool{}
+	for _, g := range c.grants() {
+		ofNamespaces := strings.HasSuffix(g.binding, "manager-namespaces-rolebinding") || strings.HasPrefix(g.binding, "permissions-")
+		if !ofNamespaces && !strings.HasSuffix(g.binding, "-manager-rolebinding") && !strings.HasPrefix(g.binding, "cluster-permissions-") {
+			continue
+		}
+		resource, _, _ := strings.Cut(g.resource, "/")
+		kind, err := c.RESTMapper().KindFor(schema.GroupVersionResource{Group: g.group, Resource: resource})
+		require.NoError(c.t, err)
+		mapping, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		require.NoError(c.t, err)
+		assert.Equal(c.t, mapping.Scope.Name() == meta.RESTScopeNameNamespace, ofNamespaces,
+			"%s by %s: the RBAC marker of a kind that is in namespaces, and of no other, has namespace=system", g.access, g.binding)
+		seen[ofNamespaces] = true
+	}
+	assert.Len(c.t, seen, 2, "rules of both are looked at")
 }
 
 // driveAll runs managers through all scenarios.

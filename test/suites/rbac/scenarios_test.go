@@ -136,7 +136,7 @@ func (w *world) mayReadMetrics(name string) {
 	var roles rbacv1.ClusterRoleList
 	require.NoError(w.t, w.List(w.t.Context(), &roles))
 	for _, role := range roles.Items {
-		if strings.HasSuffix(role.Name, "metrics-reader") {
+		if strings.Contains(role.Name, "metrics-reader") {
 			w.bind(role.Name, name)
 			return
 		}
