@@ -26,6 +26,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 	"github.com/dcnlab/spot-training-operator/test/harness/process"
 )
 
@@ -271,12 +272,11 @@ func (c *cluster) makeNodes() {
 
 // install installs what the manager needs: its role and, as an option, the admission policy.
 func (c *cluster) install() {
-	c.create("config", "rbac", "role.yaml")
-	require.NoError(c, c.client.Create(c.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "manager"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "manager-role"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: managerUser}},
-	}))
+	rights, err := installations.ManagerRights(rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: managerUser})
+	require.NoError(c, err)
+	for _, object := range rights {
+		require.NoError(c, c.client.Create(c.Context(), object))
+	}
 	if !c.options.policy {
 		return
 	}

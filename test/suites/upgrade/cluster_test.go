@@ -29,6 +29,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 	"github.com/dcnlab/spot-training-operator/test/harness/etcd"
 	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
@@ -118,17 +119,9 @@ func (c *cluster) grant() {
 	c.kubeconfig = filepath.Join(c.t.TempDir(), "kubeconfig")
 	require.NoError(c.t, os.WriteFile(c.kubeconfig, c.server.KubeconfigOf(c.t, name, "system:authenticated"), 0o600))
 
-	role := &rbacv1.ClusterRole{}
-	read(c.t, filepath.Join(root, "config", "rbac", "role.yaml"), role)
-	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
-		role,
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "manager"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: serviceAccount}},
-		},
-	} {
+	rights, err := installations.ManagerRights(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: serviceAccount})
+	require.NoError(c.t, err)
+	for _, object := range append(rights, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}) {
 		require.NoError(c.t, c.Create(c.t.Context(), object))
 	}
 }

@@ -23,6 +23,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
 
 const (
@@ -66,9 +67,13 @@ func start(ctx context.Context) (err error) {
 
 // grant gives the operator's ServiceAccount the permissions of config/, and no others.
 func grant(ctx context.Context) error {
-	var objects []client.Object
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: operatorNamespace, Name: operatorAccount}
+	objects, err := installations.ManagerRights(account)
+	if err != nil {
+		return err
+	}
 	for _, file := range []string{
-		"rbac/role.yaml", "rbac/leader_election_role.yaml", "rbac/node_agent_manager_role.yaml", "rbac/node_join_role.yaml",
+		"rbac/leader_election_role.yaml", "rbac/node_agent_manager_role.yaml", "rbac/node_join_role.yaml",
 		"webhook-self/role.yaml", "webhook-self/cluster_role.yaml",
 	} {
 		read, err := rbacObjects(filepath.Join(root, "config", file))
@@ -77,16 +82,9 @@ func grant(ctx context.Context) error {
 		}
 		objects = append(objects, read...)
 	}
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: operatorNamespace, Name: operatorAccount}}
-	objects = append(objects,
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "manager"}, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "manager-role"},
-		},
-	)
 	for _, role := range []string{"leader-election-role", "node-agent-manager", "node-join-role"} {
 		objects = append(objects, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: role}, Subjects: subjects,
+			ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: role}, Subjects: []rbacv1.Subject{account},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 		})
 	}
