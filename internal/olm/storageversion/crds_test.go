@@ -11,6 +11,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
 
 var configFolder = filepath.Join("..", "..", "..", "config")
@@ -19,11 +21,17 @@ var configFolder = filepath.Join("..", "..", "..", "config")
 func TestInstalledCRDsCanBeMigrated(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(configFolder, "crd", "bases", "*.yaml"))
 	require.NoError(t, err)
-	role := &rbacv1.ClusterRole{}
-	read(t, filepath.Join(configFolder, "rbac", "role.yaml"), role)
+	rights, err := installations.ManagerRights(rbacv1.Subject{})
+	require.NoError(t, err)
+	var rules []rbacv1.PolicyRule
+	for _, object := range rights {
+		if role, ok := object.(*rbacv1.ClusterRole); ok {
+			rules = append(rules, role.Rules...)
+		}
+	}
 	may := func(verb, group, resource, name string) {
 		t.Helper()
-		assert.True(t, slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+		assert.True(t, slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
 			return slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, verb) &&
 				(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
 		}), "the manager may not %s %s %s.%s: add it to the markers in crds.go", verb, name, resource, group)
