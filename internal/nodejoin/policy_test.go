@@ -66,7 +66,7 @@ func TestTheManagerMayMakeAndRevokeItsTokensAndNoOtherSecrets(t *testing.T) {
 	// The policy and the Role take a moment to be heard of.
 	require.Eventually(t, func() bool {
 		err := manager.Create(ctx, account.DeepCopy(), client.DryRunAll)
-		return err != nil && strings.Contains(err.Error(), "no Secrets of kube-system but bootstrap tokens of its own")
+		return err != nil && strings.Contains(err.Error(), "no Secrets but bootstrap tokens of its own")
 	}, time.Minute, 100*time.Millisecond)
 
 	tokens := nodejoin.Tokens{Client: manager, Reader: api}
@@ -82,6 +82,27 @@ func TestTheManagerMayMakeAndRevokeItsTokensAndNoOtherSecrets(t *testing.T) {
 	require.ErrorContains(t, manager.Create(ctx, foreign.DeepCopy()), "bootstrap tokens of its own")
 	create(t, foreign)
 	require.ErrorContains(t, manager.Delete(ctx, foreign), "bootstrap tokens of its own")
+
+	// OLM makes ClusterRoles of the Roles in the manager's own namespace.
+	everywhere := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "makes-secrets"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "delete"}}},
+	}
+	create(t, everywhere)
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: everywhere.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: everywhere.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: impersonated.Impersonate.UserName}},
+	})
+	in := func(namespace string) *corev1.Secret {
+		return secret(func(s *corev1.Secret) { s.Namespace = namespace })
+	}
+	require.Eventually(t, func() bool {
+		err := manager.Create(ctx, in(metav1.NamespaceDefault), client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "no Secrets but bootstrap tokens of its own")
+	}, time.Minute, 100*time.Millisecond)
+	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "spot-training-operator-system"}}
+	require.NoError(t, client.IgnoreAlreadyExists(api.Create(ctx, own)))
+	require.NoError(t, manager.Create(ctx, in(own.Name), client.DryRunAll))
 }
 
 // The manager keeps Secrets with credentials by a finalizer. RBAC cannot limit it to that; the policy does.

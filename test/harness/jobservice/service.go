@@ -45,9 +45,9 @@ func Start(t testing.TB, program string, env []string, args ...string) *Service 
 }
 
 // StartTLS does the same where the arguments have it serve HTTPS, which the client trusts.
-func StartTLS(t testing.TB, client *http.Client, program string, args ...string) *Service {
+func StartTLS(t testing.TB, client *http.Client, program string, env []string, args ...string) *Service {
 	t.Helper()
-	return start(t, "https://", client, program, nil, args...)
+	return start(t, "https://", client, program, env, args...)
 }
 
 func start(t testing.TB, scheme string, client *http.Client, program string, env []string, args ...string) *Service {

@@ -60,6 +60,8 @@ type cluster struct {
 	manager *process.Server
 	jobs    *jobservice.Service
 	issuer  *issuer
+	// certificate is the folder of what the kubelet mounts for the job service.
+	certificate string
 
 	checkpointAgent []*unstructured.Unstructured
 	waiting         hidden

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
@@ -12,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -26,8 +26,11 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
@@ -94,11 +97,45 @@ func (i *issuer) token(user string) string {
 func (c *cluster) startJobService() {
 	c.t.Helper()
 	c.issuer = newIssuer(c.t, c.folder)
-	c.jobs = jobservice.Start(c.t, operator.Program(c.t), c.jobServiceEnvironment(string(c.issuer.secret)), c.jobServiceArguments()...)
+	trusting := c.mountCertificate()
+	c.jobs = jobservice.StartTLS(c.t, trusting, operator.Program(c.t), c.jobServiceEnvironment(string(c.issuer.secret)), c.jobServiceArguments()...)
+}
+
+// mountCertificate writes what the kubelet mounts for the job service: the certificate that the manager makes. The client trusts the authority
+// that the manager publishes.
+func (c *cluster) mountCertificate() *http.Client {
+	c.t.Helper()
+	c.certificate = filepath.Join(c.folder, "job-service-certificate")
+	require.NoError(c.t, os.Mkdir(c.certificate, 0o700))
+	volumes := c.form.JobService.Template.Spec.Volumes
+	i := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.Name == "certificate" })
+	require.GreaterOrEqual(c.t, i, 0, "the job service has a certificate")
+	var secret corev1.Secret
+	var authorities corev1.ConfigMap
+	c.await("the job service's certificate", func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, types.NamespacedName{Namespace: c.form.Namespace, Name: volumes[i].Secret.SecretName}, &secret)
+		if err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		err = c.Get(ctx, types.NamespacedName{Namespace: c.form.Namespace, Name: installations.JobService + "-ca"}, &authorities)
+		return authorities.Data["ca.crt"] != "", client.IgnoreNotFound(err)
+	})
+	for _, item := range volumes[i].Secret.Items {
+		require.NoError(c.t, os.WriteFile(filepath.Join(c.certificate, item.Path), secret.Data[item.Key], 0o600))
+	}
+	pool := x509.NewCertPool()
+	require.True(c.t, pool.AppendCertsFromPEM([]byte(authorities.Data["ca.crt"])))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}}
+	c.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }
 
 func (c *cluster) jobServiceArguments() []string {
-	return append(slices.Clone(installations.Arguments(&c.form.JobService)[1:]), "--data-dir="+filepath.Join(c.folder, "jobs"), "--shutdown-delay=0",
+	arguments := slices.Clone(installations.Arguments(&c.form.JobService)[1:])
+	for i := range arguments {
+		arguments[i] = strings.Replace(arguments[i], "=/etc/job-service/tls/", "="+c.certificate+"/", 1)
+	}
+	return append(arguments, "--data-dir="+filepath.Join(c.folder, "jobs"), "--shutdown-delay=0",
 		"--jwks="+c.issuer.keys, "--token-audience="+audience, "--token-issuer="+issuedBy)
 }
 
@@ -132,7 +169,7 @@ func (c *cluster) ask(token, method, path string, body any) answer {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := c.jobs.Client.Do(request)
 	require.NoError(c.t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
@@ -312,7 +349,8 @@ func floods(c *cluster) {
 // begins begins a request that does not go on. cutOff waits until the service has ended the connection.
 func (c *cluster) begins() (cutOff func()) {
 	c.t.Helper()
-	connection, err := (&net.Dialer{}).DialContext(c.t.Context(), "tcp", strings.TrimPrefix(c.jobs.URL, "http://"))
+	dialer := tls.Dialer{Config: c.jobs.Client.Transport.(*http.Transport).TLSClientConfig}
+	connection, err := dialer.DialContext(c.t.Context(), "tcp", strings.TrimPrefix(c.jobs.URL, "https://"))
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { _ = connection.Close() })
 	_, err = fmt.Fprint(connection, "POST /api/v1/jobs/ HTTP/1.1\r\nHost: jobs\r\n")

@@ -113,7 +113,7 @@ func (c *cluster) withPolicies() {
 	c.manager.Stop()
 	c.form.policies = true
 	for _, object := range installations.Files(c.t, c.form.Namespace,
-		"node-agent/policy.yaml", "node-agent/role.yaml", "node-binding/policy.yaml", "job-user/policy.yaml") {
+		"node-agent/policy.yaml", "node-agent/role.yaml", "node-binding/policy.yaml", "job-user/policy.yaml", "node-join/policy.yaml") {
 		c.create(object)
 	}
 	managerIsLimited(c)

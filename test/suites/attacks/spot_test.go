@@ -25,7 +25,6 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -65,9 +64,8 @@ func startsMachines(c *cluster) {
 
 // asksForCertificates is attack 2.
 func asksForCertificates(c *cluster) {
-	if !c.mayMakeTokens() { // where OLM installs it, users give tokens of their own
+	if !c.approves() { // where OLM installs it, users give tokens of their own
 		for _, what := range []authorizationv1.ResourceAttributes{
-			{Verb: "create", Resource: "secrets", Namespace: metav1.NamespaceSystem},
 			{Verb: "update", Group: certificatesv1.GroupName, Resource: "certificatesigningrequests", Subresource: "approval"},
 			{Verb: "approve", Group: certificatesv1.GroupName, Resource: "signers", Name: certificatesv1.KubeAPIServerClientKubeletSignerName},
 		} {
@@ -125,8 +123,8 @@ func asksForCertificates(c *cluster) {
 	}
 }
 
-// mayMakeTokens says whether the installation lets the manager make Secrets in kube-system: that of OLM does not.
-func (c *cluster) mayMakeTokens() bool {
+// approves says whether the installation has the manager make tokens, and approve the certificates of who has one: that of OLM does not.
+func (c *cluster) approves() bool {
 	return slices.ContainsFunc(c.form.Objects, func(object client.Object) bool {
 		return object.GetObjectKind().GroupVersionKind().Kind == "Role" && object.GetNamespace() == metav1.NamespaceSystem
 	})
@@ -179,14 +177,14 @@ func plantsAnInstanceElsewhere(c *cluster) {
 		return len(s.ProvisionedInstances) == 1 && theirs.Calls("compute.instances.list", zone) >= 2
 	})
 	assert.NotEqual(c.t, "t4-plant", vm.Status.ProvisionedInstances[0].Name)
-	c.end(vm)
 	for _, request := range theirs.Requests()[calls:] {
 		assert.NotContains(c.t, []string{"compute.instances.insert", "compute.instances.delete"}, request.Method)
 	}
-	for _, gce := range []*fakegce.Server{ours, theirs} {
-		_, exists := gce.Instance("t4-plant")
-		assert.True(c.t, exists, "the one in %s", gce.Project())
-	}
+	_, exists := theirs.Instance("t4-plant")
+	assert.True(c.t, exists, "while there is a SpotInstanceVM with the labels of the one in %s", theirs.Project())
+	c.end(vm)
+	_, exists = ours.Instance("t4-plant")
+	assert.True(c.t, exists, "the one in %s", ours.Project())
 	c.isUntouched(node)
 }
 
@@ -236,6 +234,18 @@ func managerIsLimited(c *cluster) {
 	require.NoError(c.t, patch(foreign, `{"metadata":{"labels":{"training.dcnlab.com/preemption":"true"}}}`)(), "which workers avoid")
 	require.NoError(c.t, patch(ours, taint)())
 	require.NoError(c.t, manager.Delete(c.t.Context(), ours.DeepCopy(), client.DryRunAll))
+
+	// What RBAC refuses by itself needs no policy.
+	for _, namespace := range []string{metav1.NamespaceSystem, c.namespace(nil)} {
+		token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "stolen", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"},
+		}, Type: corev1.SecretTypeServiceAccountToken}
+		if c.may(c.form.User(), authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: namespace}) {
+			c.refusedByPolicy("a token in "+namespace, "no Secrets but bootstrap tokens of its own", func() error {
+				return manager.Create(c.t.Context(), token.DeepCopy(), client.DryRunAll)
+			})
+		}
+	}
 }
 
 // refusedByPolicy waits until a request is refused with the text, where the installation has its policies: one is in force some time after it

@@ -17,6 +17,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -272,10 +273,15 @@ func millisOfTraining(job *mlv1.TrainingJob) (milli int64) {
 }
 
 func millisOfAIJob(job *aiplatformv1alpha1.AIJob) int64 {
-	if job.Status.Phase != aiplatformv1alpha1.AIJobScheduled && job.Status.Phase != aiplatformv1alpha1.AIJobRunning {
+	placed := job.Status.Phase == aiplatformv1alpha1.AIJobScheduled || job.Status.Phase == aiplatformv1alpha1.AIJobRunning
+	if !placed || job.Spec.Resources == nil {
 		return 0
 	}
-	return int64(max(job.Spec.Gang.MinMembers, 1)) * job.Spec.Resources.Requests.Cpu().MilliValue()
+	members := int32(1)
+	if ptr.Deref(job.Spec.Gang.Enabled, false) {
+		members = max(job.Spec.Gang.MinMembers, 1)
+	}
+	return int64(members) * job.Spec.Resources.Requests.Cpu().MilliValue()
 }
 
 // holds notes what a job holds of its queue's quota since its last version.

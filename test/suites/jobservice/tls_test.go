@@ -112,7 +112,7 @@ func TestTheServiceIsReachedByHTTPSThroughARenewal(t *testing.T) {
 	}
 	mountAll()
 	early := c.trusting()
-	s := jobservice.StartTLS(t, early, c.program, "--data-dir="+t.TempDir(), "--kubernetes=false",
+	s := jobservice.StartTLS(t, early, c.program, nil, "--data-dir="+t.TempDir(), "--kubernetes=false",
 		"--tls-cert-file="+filepath.Join(served, "tls.crt"), "--tls-key-file="+filepath.Join(served, "tls.key"))
 	s.Token = s.PrintedToken()
 	worker := startWorkerIn(t, []string{"JOB_SERVICE_CA_FILE=" + filepath.Join(trusted, "ca.crt")}, s, "pool", "-m", "pool_worker")

@@ -29,8 +29,8 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
-	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 	"github.com/dcnlab/spot-training-operator/test/harness/etcd"
+	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 )
 
