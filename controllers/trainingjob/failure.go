@@ -93,6 +93,9 @@ func (f failure) lostTo(reason, detail string) *failure {
 // were stopped then, are not the cause. Known secrets are not repeated.
 func findFailure(workers *batchv1.Job, pods []*corev1.Pod, secrets ...string) *failure {
 	if !slices.ContainsFunc(pods, podend.HasFailed) {
+		if len(only(pods, podend.IsEnded)) < len(pods) {
+			return nil // of a Job that has failed: the Job controller stops these, or what it saw of them is still to be heard of
+		}
 		return jobFailure(workers)
 	}
 	return podFailure(workerProgram.Cause(only(pods, isEnding)), secrets...)

@@ -235,6 +235,22 @@ func TestFindFailureNamesTheCause(t *testing.T) {
 	}
 }
 
+// The Job may be heard of before the pod that made it fail: how the program ended decides whether it is started again.
+func TestAFailedJobIsJudgedByItsPodsOnceTheyAreHeardOf(t *testing.T) {
+	job := runningJob(t, builders.TrainingJob("bert").Workers(2).BackoffLimit(3).Spec(func(spec *mlv1.TrainingJobSpec) {
+		spec.FailurePolicy.NonRetryableExitCodes = []int32{64}
+	}))
+	workers := builders.Workers(job).Condition(batchv1.JobFailureTarget, "PodFailurePolicy", "Container trainer failed with exit code 64").Obj()
+	pod := func(index int) *builders.PodBuilder { return builders.Pod(workers, index).On("n1") }
+
+	early := plan(see(job, workers, pod(0).Running().Obj(), pod(1).Running().Obj())).status
+	assert.Equal(t, mlv1.StateRunning, early.State)
+	assert.Zero(t, early.RestartCount)
+	late := plan(see(job, workers, pod(0).Running().Obj(), pod(1).Failed(64).Obj())).status
+	assert.Equal(t, mlv1.StateFailed, late.State)
+	assert.Equal(t, reasons.NonRetryableExitCode, late.Reason)
+}
+
 // A status with a traceback in it has it once.
 func TestATracebackStandsInTheStatusOnce(t *testing.T) {
 	const traceback = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\nRuntimeError: no GPU with key mysecretvalue"
