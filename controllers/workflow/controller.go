@@ -33,6 +33,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=agentworkflows/status,verbs=patch,namespace=system
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=agentworkflows/finalizers,verbs=update,namespace=system
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs,verbs=get;list;watch;create;patch;delete,namespace=system
+// +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/user,verbs=update
 // +kubebuilder:rbac:groups="",resources=events,verbs=list;watch,namespace=system
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create,namespace=system
 

@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/rest"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 	"github.com/dcnlab/spot-training-operator/test/harness/installations"
@@ -276,6 +277,11 @@ func looksAtOthersJobs(c *cluster) {
 	}
 	pooled, inPods, cancelled := submit(nil), submit(map[string]any{"image": "registry.example.com/model:1"}), submit(nil)
 	require.Equal(c.t, http.StatusOK, c.ask(owner, http.MethodDelete, "/jobs/"+cancelled, nil).status)
+	c.await("the AIJob in the name of its owner", func(ctx context.Context) (bool, error) {
+		var made aiplatformv1alpha1.AIJobList
+		err := c.List(ctx, &made, client.InNamespace(teamA))
+		return len(made.Items) == 1 && made.Items[0].Annotations[aiplatformv1alpha1.AnnotationUser] == "jwt:owner", err
+	})
 
 	var document struct {
 		Paths map[string]map[string]json.RawMessage

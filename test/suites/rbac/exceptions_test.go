@@ -17,6 +17,7 @@ var exceptions = []exception{
 		access: access{group: "aiplatform.example.com", resource: "aijobqueues", verb: "work"},
 		reason: "pooled workers are given it, and no user can grant what it lacks; what is asked for that is not logged",
 	},
+	namesUsers,
 	{
 		access: access{group: "ml.example.com", resource: "trainingjobs/finalizers", verb: "update"},
 		reason: "the admission plugin OwnerReferencesPermissionEnforcement (on in OpenShift) asks for it when a child is created " +
@@ -51,6 +52,12 @@ var exceptions = []exception{
 		access: access{resource: "secrets", verb: "create"},
 		reason: "the Role for the webhooks' certificate gives it, too", shared: "spot-training-operator-node-join-rolebinding/spot-training-operator-system",
 	},
+}
+
+// namesUsers is granted to the job service, too.
+var namesUsers = exception{
+	access: access{group: "aiplatform.example.com", resource: "aijobs/user", verb: "update"},
+	reason: "the policy about the user of a job asks for it; what a policy asks is not logged",
 }
 
 // undriven are calls of the API server that no scenario makes, as METHOD in FUNCTION of FILE, each with its reason.

@@ -120,7 +120,20 @@ func TestTrainingJobsTellTheirUser(t *testing.T) {
 func TestAForgedUserIsRefusedWithoutTheWebhooks(t *testing.T) {
 	ns := namespace(t)
 	applyUserPolicy(t, ns)
-	alice, jobService := as(t, "alice"), as(t, jobServiceUser)
+	alice, jobService := as(t, "alice"), as(t, "the job service")
+	mayName := []rbacv1.PolicyRule{{APIGroups: []string{aiplatformv1alpha1.GroupVersion.Group}, Resources: []string{"aijobs/user"}, Verbs: []string{"update"}}}
+	ofCluster := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "names-users-"}, Rules: mayName}
+	ofNamespace := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "names-users"}, Rules: mayName}
+	require.NoError(t, k8s.Create(t.Context(), ofCluster))
+	require.NoError(t, k8s.Create(t.Context(), ofNamespace))
+	require.NoError(t, k8s.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: ofCluster.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ofCluster.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "the job service"}},
+	}))
+	require.NoError(t, k8s.Create(t.Context(), &rbacv1.RoleBinding{ // which an admin of the namespace can make
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "names-users"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "names-users"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
+	}))
 	told := map[string]string{aiplatformv1alpha1.AnnotationUser: "bob"}
 	forged := map[string]func(name string) client.Object{
 		"an AIJob": func(name string) client.Object {
