@@ -59,9 +59,10 @@ func TestTheCacheHoldsOnlyWhatIsRead(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, cmp.Diff(want, bare))
 
-	full := build.Workers(job, build.Settings{}, 3)
+	full := build.Workers(job, build.Settings{IsolateJobs: true}, 3)
 	stripped, err := bareJob(full.DeepCopy())
 	require.NoError(t, err)
 	assert.Equal(t, int32(3), build.AttemptOf(stripped.(*batchv1.Job)))
+	assert.True(t, build.WasIsolated(stripped.(*batchv1.Job)))
 	assert.False(t, child.HasDrifted(full, stripped.(*batchv1.Job)), "a bare Job must not look changed")
 }
