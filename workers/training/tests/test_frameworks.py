@@ -46,6 +46,16 @@ def codes(ranks: list[Process]) -> list[int]:
     return [rank.exit_code() for rank in ranks]
 
 
+@pytest.mark.parametrize("seconds", [0, 1, 6, 300, 600])
+def test_xgboost_looks_for_its_tracker_as_long_as_ranks_wait_for_each_other(seconds: int) -> None:
+    from training_worker import boosting_ranks
+
+    tries = boosting_ranks._tries(seconds)
+    waits = [2 * before for before in range(1, tries)]
+    assert sum(waits) >= seconds
+    assert sum(waits[:-1]) < max(seconds, 1)
+
+
 @pytest.mark.parametrize("framework", WAYS)
 def test_ranks_train_together(start: Start, tmp_path: Path, framework: dict[str, str]) -> None:
     ranks = start(ranks=2, EPOCHS=4, CHECKPOINT_DIR=tmp_path / "checkpoints", CHECKPOINT_FREQUENCY=2, **framework)

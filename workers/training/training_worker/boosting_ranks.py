@@ -46,7 +46,7 @@ class BoostingRanks(Sharing):
         address = os.environ.get("DMLC_TRACKER_URI") or self.topology.master_addr
         self._wait_for_tracker(address, port)
         with self._peers("joining"):
-            collective.init(**_settings(address, port, self.rank, self.world_size))
+            collective.init(**_settings(address, port, self.topology))
         place = (collective.get_rank(), collective.get_world_size())
         if place != (self.rank, self.world_size):
             raise PeerLostError(
@@ -113,13 +113,25 @@ class BoostingRanks(Sharing):
             threading.Event().wait(POLL_SECONDS)
 
 
-def _settings(address: str, port: int, rank: int, world_size: int) -> dict[str, Any]:
+def _settings(address: str, port: int, topology: Topology) -> dict[str, Any]:
     """What the collective is to know. Ranks are given in the order of the task ids, as text."""
     settings = {
         "dmlc_tracker_uri": socket.gethostbyname(address),
         "dmlc_tracker_port": port,
-        "dmlc_task_id": f"{rank:05d}",
+        "dmlc_task_id": f"{topology.rank:05d}",
     }
+    tries = _tries(topology.rendezvous_timeout_seconds)
     if int(xgboost.__version__.split(".")[0]) > 1:
-        return settings
-    return {name.upper(): value for name, value in {**settings, "dmlc_num_worker": world_size}.items()}
+        return {**settings, "dmlc_retry": tries}
+    settings |= {"dmlc_num_worker": topology.world_size, "dmlc_worker_connect_retry": tries}
+    return {name.upper(): value for name, value in settings.items()}
+
+
+def _tries(seconds: float) -> int:
+    """How often to try to connect to the tracker in a time. XGBoost waits 2, 4, 6, ... seconds between tries, and by default tries only
+    for 6 seconds, in which rank 0 may not have started.
+    """
+    tries = 1
+    while tries * (tries - 1) < seconds:
+        tries += 1
+    return tries
