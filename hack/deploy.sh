@@ -69,16 +69,21 @@ apply() {
   say "deploying the operator"
   # Server-side: the CRDs are longer than the annotation that a client-side apply would keep them in.
   render | kubectl apply --server-side --force-conflicts -f - | awk 'END {print "    " NR " objects applied"}'
-  if ! kubectl -n "$NAMESPACE" rollout status "deployment/$DEPLOYMENT" --timeout=180s | sed 's/^/    /'; then
-    show_manager >&2
-    die "the operator did not become ready within 180 s"
-  fi
+  await "$DEPLOYMENT" "the operator" 180
+  # Its pod starts once the manager has made its certificate.
+  if grep -qw job-service <<<"${DEPLOY_COMPONENTS:-}"; then await "$JOB_SERVICE" "the job service" 300; fi
 }
 
-show_manager() {
-  kubectl -n "$NAMESPACE" get pods -o wide || true
-  kubectl -n "$NAMESPACE" get events --sort-by=.lastTimestamp | tail -n 20 || true
-  kubectl -n "$NAMESPACE" logs "deployment/$DEPLOYMENT" --tail=50 || true
+# await DEPLOYMENT WHAT SECONDS
+await() {
+  if ! kubectl -n "$NAMESPACE" rollout status "deployment/$1" --timeout="$3s" | sed 's/^/    /'; then
+    {
+      kubectl -n "$NAMESPACE" get pods -o wide || true
+      kubectl -n "$NAMESPACE" get events --sort-by=.lastTimestamp | tail -n 20 || true
+      kubectl -n "$NAMESPACE" logs "deployment/$1" --tail=50 || true
+    } >&2
+    die "$2 did not become ready within $3 s"
+  fi
 }
 
 # While the manager runs, its finalizers can do their work.

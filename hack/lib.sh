@@ -15,6 +15,7 @@ VERSION=${VERSION:-dev}
 REGISTRY=${REGISTRY:-registry.example.com}
 NAMESPACE=spot-training-operator-system
 DEPLOYMENT=spot-training-operator-controller-manager
+JOB_SERVICE=spot-training-operator-job-service
 MODULE=github.com/dcnlab/spot-training-operator
 
 # Binaries carry VERSION; a checkout that belongs to another user must not stop the build. What one checkout has compiled serves
@@ -97,7 +98,7 @@ image_patches() {
           value: $manager
 EOF
   } >"$folder/manager.yaml"
-  deployment_patch spot-training-operator-job-service job-service "$manager" "$build" >"$folder/job-service.yaml"
+  deployment_patch "$JOB_SERVICE" job-service "$manager" "$build" >"$folder/job-service.yaml"
 }
 
 # deployment_patch NAME CONTAINER IMAGE BUILD

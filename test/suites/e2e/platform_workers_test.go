@@ -78,6 +78,11 @@ func forwardTo(t *testing.T, deployment string, port int) (address string) {
 	var d appsv1.Deployment
 	key := client.ObjectKey{Namespace: operatorNamespace, Name: deployment}
 	var pod *corev1.Pod
+	defer func() {
+		if pod == nil {
+			dump(t, operatorNamespace)
+		}
+	}()
 	eventually(t, "a pod of "+deployment+" is ready", func(ctx context.Context) (bool, error) {
 		if err := cluster.Get(ctx, key, &d); err != nil {
 			return false, err
