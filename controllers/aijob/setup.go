@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -37,7 +36,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	byLabel := handler.EnqueueRequestsFromMapFunc(reconciling.ByLabel(aiplatformv1alpha1.LabelAIJob))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("aijob").
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
+		WithOptions(reconciling.Options(options.Concurrency)).
 		For(&aiplatformv1alpha1.AIJob{}).
 		WatchesRawSource(source.Kind[client.Object](children, &corev1.Pod{}, byLabel)).
 		WatchesRawSource(source.Kind[client.Object](children, &corev1.Service{}, byLabel)).

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -52,7 +51,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("spotinstancejob").
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
+		WithOptions(reconciling.Options(options.Concurrency)).
 		For(&spotv1alpha1.SpotInstanceJob{}).
 		WatchesRawSource(source.Kind[client.Object](children, &batchv1.Job{}, byLabel)).
 		WatchesRawSource(source.Kind[client.Object](children, &corev1.Pod{}, byLabel)).

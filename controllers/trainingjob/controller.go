@@ -19,7 +19,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -117,7 +116,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	})
 	controller := ctrl.NewControllerManagedBy(mgr).
 		Named("trainingjob").
-		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: options.Concurrency}).
+		WithOptions(reconciling.Options(options.Concurrency)).
 		Watches(&mlv1.TrainingJob{}, &newJobsFirst{}).
 		Watches(&corev1.Pod{}, byLabel, builder.WithPredicates(visibleChange())).
 		Watches(&corev1.Node{}, reconciling.First(urgentStart, r.jobsOnNode), builder.WithPredicates(nodenotice.NoticeChanged())).

@@ -9,7 +9,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -47,7 +46,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agentworkflow").
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Concurrency}).
+		WithOptions(reconciling.Options(options.Concurrency)).
 		For(&aiplatformv1alpha1.AgentWorkflow{}).
 		Owns(&aiplatformv1alpha1.AIJob{}, builder.WithPredicates(reconciling.Changed(jobChanged))).
 		Watches(&aiplatformv1alpha1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.workflowsOf),
