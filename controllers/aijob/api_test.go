@@ -125,7 +125,10 @@ func TestAPIAPodThatCannotBeWrittenIsTold(t *testing.T) {
 func TestAPIAGangStartsTogetherAndEndsTogether(t *testing.T) {
 	c := newCluster(t)
 	m := c.start(nil)
-	run := c.submit(gang().Spec(func(s *aiplatformv1alpha1.AIJobSpec) { s.JobType = aiplatformv1alpha1.JobTraining }).Retries(1, 100*time.Millisecond))
+	run := c.submit(gang().Spec(func(s *aiplatformv1alpha1.AIJobSpec) {
+		s.JobType = aiplatformv1alpha1.JobTraining
+		s.Env = []corev1.EnvVar{{Name: "RANK", Value: "7"}, {Name: "MASTER_ADDR", Value: "localhost"}, {Name: "ATTEMPT", Value: "mine"}}
+	}).Retries(1, 100*time.Millisecond))
 	c.reachPhase(run, aiplatformv1alpha1.AIJobRunning, 0)
 	assert.Equal(t, []string{"a", "b"}, placementOf(&run.Status))
 
@@ -142,7 +145,7 @@ func TestAPIAGangStartsTogetherAndEndsTogether(t *testing.T) {
 			env[variable.Name] = variable.Value
 		}
 		assert.Equal(t, map[string]string{
-			"AIJOB_NAME": "train", "JOB_TYPE": "training", "ATTEMPT": "0", "RANK": []string{"0", "1"}[i],
+			"AIJOB_NAME": "train", "JOB_TYPE": "training", "ATTEMPT": "mine", "RANK": []string{"0", "1"}[i],
 			"JOB_COMPLETION_INDEX": []string{"0", "1"}[i], "WORLD_SIZE": "2", "MASTER_PORT": "29500",
 			"MASTER_ADDR": "train-0.train-members." + c.namespace + ".svc",
 		}, env)

@@ -1,6 +1,7 @@
 package aijob
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -90,11 +91,13 @@ func graceOf(job *aiplatformv1alpha1.AIJob) int64 {
 	return grace
 }
 
-// environment of a member: first what the platform tells it, so that the user's variables can refer to it; one of the same name
-// in the spec replaces it.
+// environment of a member: first what the platform tells it, so that the user's variables can refer to it. One of the same name in the spec
+// replaces it, but for those by which the members of a gang find each other.
 func environment(job *aiplatformv1alpha1.AIJob, member int32) []corev1.EnvVar {
+	ignored := aiplatformv1alpha1.IgnoredVariables(&job.Spec)
+	users := slices.DeleteFunc(slices.Clone(job.Spec.Env), func(v corev1.EnvVar) bool { return slices.Contains(ignored, v.Name) })
 	own := map[string]bool{}
-	for _, variable := range job.Spec.Env {
+	for _, variable := range users {
 		own[variable.Name] = true
 	}
 	var list []corev1.EnvVar
@@ -116,7 +119,7 @@ func environment(job *aiplatformv1alpha1.AIJob, member int32) []corev1.EnvVar {
 		add("MASTER_ADDR", hostName(job.Name, 0)+"."+serviceName(job.Name)+"."+job.Namespace+".svc")
 		add("MASTER_PORT", strconv.Itoa(masterPort))
 	}
-	return append(list, job.Spec.Env...)
+	return append(list, users...)
 }
 
 // buildService publishes every member of a gang under its host name as soon as it has an address, because members look for one

@@ -1,12 +1,17 @@
-// Package aijob has the admission webhook of AIJobs, and of AgentWorkflows, whose AIJobs the operator creates: it notes who creates one.
+// Package aijob has the admission webhook of AIJobs, and of AgentWorkflows, whose AIJobs the operator creates: it notes who creates one, and warns
+// of variables that have no effect.
 package aijob
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/webhook/creator"
 )
 
@@ -26,7 +31,20 @@ func Register(server webhook.Server, trusted []string) {
 			return admission.Allowed("")
 		}
 		patches, warnings := creator.Note(request, trusted)
-		return admission.Patched("", patches...).WithWarnings(warnings...)
+		return admission.Patched("", patches...).WithWarnings(append(warnings, ignored(request)...)...)
 	}
 	server.Register(DefaultingPath, &admission.Webhook{Handler: admission.HandlerFunc(note)})
+}
+
+// ignored warns of variables of a new AIJob that its containers do not get. They cannot be changed afterwards.
+func ignored(request admission.Request) []string {
+	var job aiplatformv1alpha1.AIJob
+	if request.Operation != admissionv1.Create || request.Resource.Resource != "aijobs" || json.Unmarshal(request.Object.Raw, &job) != nil {
+		return nil
+	}
+	var warnings []string
+	for _, name := range aiplatformv1alpha1.IgnoredVariables(&job.Spec) {
+		warnings = append(warnings, fmt.Sprintf("spec.env[%s]: has no effect: the operator sets it, because the members of a gang find each other by it: remove it", name))
+	}
+	return warnings
 }
