@@ -35,7 +35,7 @@ func TestAJobWaitsForItsPlace(t *testing.T) {
 		"Queued": "True InsufficientCapacity", "Scheduled": "False InsufficientCapacity", "Ready": "False InsufficientCapacity",
 	}, conditions(d.status))
 
-	for _, reason := range []string{"QueueNotFound", "ClusterNotFound"} {
+	for _, reason := range []string{"QueueNotFound", "ClusterNotFound", "QueueRequired", "NamespaceNotSelected", "PriorityTooHigh"} {
 		d = plan(w.waits(1, reason, "AIJobQueue gpus does not exist: create it").observed)
 		assert.Equal(t, "False "+reason, conditions(d.status)["Ready"])
 		w.job.Status = d.status

@@ -11,7 +11,11 @@ import (
 
 // isUserProblem says whether what a job waits for is a mistake that a user must correct.
 func isUserProblem(reason string) bool {
-	return reason == reasons.QueueNotFound || reason == reasons.ClusterNotFound
+	switch reason {
+	case reasons.QueueNotFound, reasons.ClusterNotFound, reasons.QueueRequired, reasons.NamespaceNotSelected, reasons.PriorityTooHigh:
+		return true
+	}
+	return false
 }
 
 // isChanged says whether a status has changed in more than figures: those may wait.
