@@ -173,7 +173,7 @@ func (o *observed) evictionReason(why string) string {
 func (p *planner) releaseAdmission() bool {
 	p.setAdmission()
 	was := p.job.Status.Admission
-	if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.workerPods()) {
+	if p.isDone() {
 		p.complete() // before it could be stopped
 		return true
 	}

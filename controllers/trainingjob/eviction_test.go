@@ -1,6 +1,8 @@
 package trainingjob
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -133,6 +135,35 @@ func TestAJobIsEvictedWhenTheJobOfItsWorkersIsRefused(t *testing.T) {
 	o.job.Status = d.status
 	again := refused(o, reasons.ResourceQuotaExceeded, "exceeded quota", false)
 	assert.EqualValues(t, 1, again.status.Admission.FailedStarts, "once")
+}
+
+// An API server or a webhook that does not answer once costs no job its place.
+func TestAJobKeepsItsPlaceWhileAWriteFails(t *testing.T) {
+	away := errors.New("the server is currently unable to handle the request")
+	job := admittedJob(inQueue("bert"), "a", "b")
+	o := see(job, nil)
+	for _, after := range []time.Duration{0, time.Minute, 5*time.Minute - time.Second} {
+		o := o.after(after)
+		d := afterApply(o, plan(o), away)
+		assert.Empty(t, d.status.Admission.Releasing)
+		assert.Equal(t, "False WriteFailed", outlineOf(d).Conditions["ChildrenApplied"])
+		job.Status = d.status
+	}
+	o = o.after(5 * time.Minute)
+	d := afterApply(o, plan(o), away)
+	assert.Contains(t, d.status.Admission.Releasing, "the job is evicted from AIJobQueue research")
+}
+
+func TestAnEvictionTellsNoSecret(t *testing.T) {
+	job := admittedJob(inQueue("bert").Spec(func(spec *mlv1.TrainingJobSpec) {
+		spec.Env = []corev1.EnvVar{{Name: "API_KEY", Value: "mysecretvalue"}}
+	}), "a", "b")
+	o := see(job, nil)
+	d := refused(o, reasons.ResourceQuotaExceeded, "a webhook denied API_KEY mysecretvalue and https://bob:hunter2@registry.example.com", false)
+	require.Contains(t, d.status.Admission.Releasing, "mysecretvalue")
+	hideSecrets(o.job, &d.status)
+	assert.NotContains(t, fmt.Sprintf("%+v", d.status.Admission), "mysecretvalue")
+	assert.NotContains(t, fmt.Sprintf("%+v", d.status.Admission), "hunter2")
 }
 
 func TestAChangeOfTheSpecEndsThePause(t *testing.T) {

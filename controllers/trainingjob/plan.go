@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,7 +75,7 @@ func plan(o observed) desired {
 	if o.workers != nil { // that they were started is in the status before they are ever replaced
 		p.status.StartCount = max(p.status.StartCount, build.StartOf(o.workers)+1)
 	}
-	suspend := ptr.Deref(o.job.Spec.Suspend, false)
+	suspend := ptr.Deref(o.job.Spec.Suspend, false) && !p.isDone() // before it could be stopped
 	if !suspend && !p.isEvicted() {
 		p.setResumed()
 	}
@@ -184,7 +185,7 @@ func refused(o observed, reason, message string, permanent bool) desired {
 	case permanent:
 		p.fail(reason, message)
 		return p.desired
-	case p.mayEvict():
+	case p.mayEvict() && p.isOver(&delay{eviction{reason, message, true}, o.refusedSince()}):
 		p.evict(&eviction{reason, message, true})
 	case o.workers == nil:
 		p.setPending(reason, message)
@@ -193,6 +194,15 @@ func refused(o observed, reason, message string, permanent bool) desired {
 	}
 	p.lookAgain(retryRefused)
 	return p.desired
+}
+
+// refusedSince is when the first of the writes failed that have failed in a row.
+func (o *observed) refusedSince() time.Time {
+	told := meta.FindStatusCondition(o.job.Status.Conditions, reasons.ConditionChildrenApplied)
+	if told == nil || told.Status != metav1.ConditionFalse {
+		return o.now
+	}
+	return told.LastTransitionTime.Time
 }
 
 // planStart makes the children, once no worker of an earlier attempt runs any more and the backoff is over.
@@ -395,6 +405,11 @@ func jobCondition(workers *batchv1.Job, kind batchv1.JobConditionType) *batchv1.
 
 func isTrue(condition *batchv1.JobCondition) bool {
 	return condition != nil && condition.Status == corev1.ConditionTrue
+}
+
+// isDone says whether the workers have ended well, so that there is nothing left to stop or to start again.
+func (o *observed) isDone() bool {
+	return o.workers != nil && o.workers.DeletionTimestamp == nil && hasSucceeded(o.workers, o.workerPods())
 }
 
 // hasSucceeded says whether every worker ended with exit code 0. The pods tell before the Job controller does, which

@@ -61,6 +61,18 @@ func TestSuspendStopsTheWorkersAndThenSaysSo(t *testing.T) {
 	}, plan(see(job, nil)))
 }
 
+// A job that was resumed would otherwise train again.
+func TestAJobWhoseWorkersHaveEndedWellIsCompletedThoughItIsSuspended(t *testing.T) {
+	job := runningJob(t, builders.TrainingJob("bert").Workers(2))
+	job.Spec.Suspend = ptr.To(true)
+	workers := builders.Workers(job).Obj()
+
+	d := plan(see(job, workers, builders.Pod(workers, 0).Succeeded("").Obj(), builders.Pod(workers, 1).Succeeded("").Obj()))
+
+	assert.Equal(t, mlv1.StateCompleted, d.status.State)
+	assert.Empty(t, outlineOf(d).Delete)
+}
+
 func TestResumeStartsTheWorkersAgain(t *testing.T) {
 	job := suspendedJob(t, builders.TrainingJob("bert"))
 	job.Spec.Suspend = ptr.To(false)

@@ -13,6 +13,9 @@ func hideSecrets(job *mlv1.TrainingJob, status *mlv1.TrainingJobStatus) {
 	if status.FailureReason != job.Status.FailureReason {
 		status.FailureReason = redact.Text(status.FailureReason, known...)
 	}
+	if of := status.Admission; of != nil && (job.Status.Admission == nil || of.Releasing != job.Status.Admission.Releasing) {
+		of.Releasing = redact.Text(of.Releasing, known...)
+	}
 	said := map[string]bool{}
 	for _, condition := range job.Status.Conditions {
 		said[condition.Message] = true

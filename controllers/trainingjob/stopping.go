@@ -22,7 +22,7 @@ func (p *planner) planEnd() bool {
 	if (met == nil || met.Reason == reasons.DeadlineExceeded) && deadline != nil && !p.now.Before(*deadline) {
 		limit := *p.job.Spec.FailurePolicy.ActiveDeadlineSeconds
 		message := fmt.Sprintf("ran longer than activeDeadlineSeconds %d", limit)
-		if p.workers != nil && p.workers.DeletionTimestamp == nil && hasSucceeded(p.workers, p.workerPods()) {
+		if p.isDone() {
 			return false // it was done in time
 		}
 		if p.stop(reasons.DeadlineExceeded, message) {

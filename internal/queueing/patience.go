@@ -17,8 +17,8 @@ var patience = map[string]time.Duration{
 	reasons.Unschedulable: time.Minute,
 	// What a container needs, such as a Secret, may appear.
 	reasons.ContainerConfigError: 2 * time.Minute, reasons.ContainerStartFailed: 2 * time.Minute,
-	// A registry or a webhook may be away.
-	reasons.ImagePullFailed: 5 * time.Minute, reasons.PodCreationFailed: 5 * time.Minute,
+	// A registry, a webhook or the API server may be away.
+	reasons.ImagePullFailed: 5 * time.Minute, reasons.PodCreationFailed: 5 * time.Minute, reasons.WriteFailed: 5 * time.Minute,
 	// A volume is being made and bound; kube-scheduler gives up after as long.
 	reasons.ClaimPending: 10 * time.Minute,
 	// All together: large images take long.
