@@ -171,14 +171,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	case vm == nil:
 		r.inventories.Forget(request.NamespacedName)
-		r.memory.forget(request.NamespacedName)
-		return reconciling.Result(r.sweep(ctx, request.NamespacedName, ""))
+		// One whose finalizer was removed by hand leaves that of its Secret.
+		kept := r.releaseSecrets(ctx, request.NamespacedName, r.memory.secretsOf(request.NamespacedName))
+		if kept == nil {
+			r.memory.forget(request.NamespacedName)
+		}
+		orphans, unswept := r.sweep(ctx, request.NamespacedName, "")
+		return reconciling.Result(orphans, errors.Join(kept, unswept))
 	}
 	return reconciling.Result(r.reconcile(ctx, vm))
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) (time.Duration, error) {
 	if vm.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(vm, spotv1alpha1.FinalizerInstances) {
+		if secret := vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret]; secret != "" { // the finalizer was removed by hand
+			return 0, r.releaseSecret(ctx, client.ObjectKeyFromObject(vm), secret)
+		}
 		return 0, nil
 	}
 	orphans, unswept := r.sweep(ctx, client.ObjectKeyFromObject(vm), vm.UID) // an orphan that stays must not hold up the others

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,6 +92,7 @@ func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedNam
 			"Secret %s with the credentials does not exist in namespace %s: create it with the key %s, or correct the reference to it",
 			secret.Name, secret.Namespace, credentialsKey)}
 	case len(is.Data[credentialsKey]) == 0:
+		known.finalizers = is.Finalizers
 		known.problem = problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"Secret %s has no key %s: put the JSON key of a service account there", secret.Name, credentialsKey)}
 	default:
@@ -100,14 +103,30 @@ func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedNam
 					"or name another one", secret.Name)}
 		}
 	}
+	for _, finalizer := range known.finalizers {
+		if name, ours := strings.CutPrefix(finalizer, spotv1alpha1.FinalizerCredentials); ours {
+			if err := r.releaseFromGone(ctx, secret, name); err != nil {
+				return known, err
+			}
+		}
+	}
 	r.secrets.Set(secret, known, secretAge)
 	return known, nil
 }
 
-// finalizerOf is the finalizer that keeps the Secret of a SpotInstanceVM.
-func finalizerOf(vm *spotv1alpha1.SpotInstanceVM) string {
-	return spotv1alpha1.FinalizerCredentials + vm.Name
+// releaseFromGone lets a Secret go that has the finalizer of a SpotInstanceVM which no longer exists: whoever removed the
+// finalizer of that may have done so while no manager ran.
+func (r *Reconciler) releaseFromGone(ctx context.Context, secret types.NamespacedName, vm string) error {
+	for _, reader := range []client.Reader{r, r.Direct} { // the cache may be late
+		if is, err := reconciling.Get[spotv1alpha1.SpotInstanceVM](ctx, reader, secret.Namespace, vm); is != nil || err != nil {
+			return err
+		}
+	}
+	return r.releaseSecret(ctx, types.NamespacedName{Namespace: secret.Namespace, Name: vm}, secret.Name)
 }
+
+// finalizerOf is the finalizer that keeps the Secret of a SpotInstanceVM.
+func finalizerOf(vm string) string { return spotv1alpha1.FinalizerCredentials + vm }
 
 // secretToKeep is the Secret without which the instances could not be deleted; empty when there are none, or they need none.
 func (p *planner) secretToKeep() string {
@@ -122,18 +141,27 @@ func (p *planner) secretToKeep() string {
 }
 
 // keepSecret has a Secret stay until it is released.
-func (r *Reconciler) keepSecret(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) error {
+func (r *Reconciler) keepSecret(ctx context.Context, vm types.NamespacedName, name string) error {
 	return r.patchFinalizers(ctx, vm, name, "finalizers")
 }
 
 // releaseSecret lets a Secret go. It is no error when it has gone.
-func (r *Reconciler) releaseSecret(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name string) error {
+func (r *Reconciler) releaseSecret(ctx context.Context, vm types.NamespacedName, name string) error {
 	return client.IgnoreNotFound(r.patchFinalizers(ctx, vm, name, "$deleteFromPrimitiveList/finalizers"))
 }
 
+// releaseSecrets lets several go, each whether or not another can.
+func (r *Reconciler) releaseSecrets(ctx context.Context, vm types.NamespacedName, names []string) error {
+	var failed []error
+	for _, name := range names {
+		failed = append(failed, r.releaseSecret(ctx, vm, name))
+	}
+	return errors.Join(failed...)
+}
+
 // patchFinalizers adds or removes one by a strategic merge, which leaves those of other SpotInstanceVMs alone.
-func (r *Reconciler) patchFinalizers(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, name, directive string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{directive: []string{finalizerOf(vm)}}})
+func (r *Reconciler) patchFinalizers(ctx context.Context, vm types.NamespacedName, name, directive string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{directive: []string{finalizerOf(vm.Name)}}})
 	if err != nil {
 		return fmt.Errorf("write a patch: %w", err)
 	}

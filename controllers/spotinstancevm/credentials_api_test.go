@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
@@ -116,4 +117,61 @@ func TestAPIWithoutTheSecretTheConditionSaysHowToLetGo(t *testing.T) {
 	c.start(newFuse(0))
 	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
 	assert.Empty(t, c.gce.Instances())
+}
+
+// lose takes the key out of a Secret, so that nothing can be asked of the cloud with it.
+func (c *cluster) lose(name string) {
+	c.t.Helper()
+	secret := c.secret(name)
+	secret.Data = nil
+	require.NoError(c.t, c.Update(c.t.Context(), secret))
+}
+
+// letGo removes a SpotInstanceVM with its finalizer, as its message says. Its instances do not matter here.
+func (c *cluster) letGo(vm *spotv1alpha1.SpotInstanceVM) {
+	c.t.Helper()
+	require.NoError(c.t, c.Delete(c.t.Context(), vm))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	require.NoError(c.t, c.Patch(c.t.Context(), vm, patch))
+	eventually(c.t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })
+}
+
+func TestAPIASecretIsReleasedWithASpotInstanceVMThatIsLetGoByHand(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	m := c.start(newFuse(0))
+	vm := c.vm("t4")
+	c.pod("t4", "bert", 0)
+	c.await(vm, "a ready instance", c.agree(1))
+	m.stop()
+	c.lose("gcp")
+
+	c.start(newFuse(0))
+	c.await(vm, "the condition", says("remove the finalizer training.dcnlab.com/instances, and training.dcnlab.com/instances-of-t4 of Secret gcp"))
+	c.letGo(vm)
+	eventually(t, "the Secret to be released", func() bool { return len(c.secret("gcp").Finalizers) == 0 })
+}
+
+// No manager saw the end: it is found when the Secret is read for another SpotInstanceVM, and for a new one of the same name.
+func TestAPIASecretIsReleasedAfterASpotInstanceVMWasLetGoWithoutAManager(t *testing.T) {
+	t.Parallel()
+	for _, next := range []string{"l4", "t4"} {
+		t.Run(next, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			m := c.start(newFuse(0))
+			vm := c.vm("t4")
+			c.pod("t4", "bert", 0)
+			c.await(vm, "a ready instance", c.agree(1))
+			m.stop()
+			c.lose("gcp")
+			c.letGo(vm)
+			require.Len(t, c.secret("gcp").Finalizers, 1)
+			require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(c.namespace)))
+
+			c.vm(next)
+			c.start(newFuse(0))
+			eventually(t, "the Secret to be released", func() bool { return len(c.secret("gcp").Finalizers) == 0 })
+		})
+	}
 }

@@ -2,6 +2,7 @@ package spotinstancevm
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,6 +85,8 @@ type vmMemo struct {
 	shape knownShape
 	// name of the SpotInstanceVM.
 	name types.NamespacedName
+	// secret that has the finalizer of the SpotInstanceVM; empty for none.
+	secret string
 }
 
 // knownShape is what a machine type offers, which does not change.
@@ -166,12 +169,25 @@ func (m *memory) copyOf(vm types.UID) (copied vmMemo) {
 // settle takes over what the plan decided of the memory.
 func (m *memory) settle(vm *spotv1alpha1.SpotInstanceVM, d desired, now time.Time) {
 	m.edit(vm.UID, func(known *vmMemo) {
-		known.hold, known.name = d.hold, client.ObjectKeyFromObject(vm)
+		known.hold, known.name, known.secret = d.hold, client.ObjectKeyFromObject(vm), d.secret
 		for _, edit := range d.memory {
 			edit(known)
 		}
 		maps.DeleteFunc(known.ended, func(_ string, at time.Time) bool { return now.Sub(at) > time.Hour })
 	})
+}
+
+// secretsOf are the Secrets that have the finalizer of a SpotInstanceVM, of all that have had the name.
+func (m *memory) secretsOf(vm types.NamespacedName) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for _, known := range m.vms {
+		if known.name == vm && known.secret != "" && !slices.Contains(names, known.secret) {
+			names = append(names, known.secret)
+		}
+	}
+	return names
 }
 
 func (m *memory) forget(vm types.NamespacedName) {

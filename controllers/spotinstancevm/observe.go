@@ -117,9 +117,12 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 			return nil, err
 		}
 		account.Credentials, o.access = secret.content, secret.problem
-		o.kept = slices.Contains(secret.finalizers, finalizerOf(o.vm))
+		o.kept = slices.Contains(secret.finalizers, finalizerOf(o.vm.Name))
 		if o.access.exists() && len(account.Credentials) == 0 && o.mayHaveInstances() {
 			o.access.message += ", or delete the instances in project " + account.Project + " by hand and then remove the finalizer " + spotv1alpha1.FinalizerInstances
+			if kept := o.vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret]; kept != "" {
+				o.access.message += ", and " + finalizerOf(o.vm.Name) + " of Secret " + kept + " where the operator does not"
+			}
 		}
 	}
 	if !o.access.exists() || len(account.Credentials) > 0 {

@@ -41,10 +41,15 @@ func (r *Reconciler) report(ctx context.Context, o observed, d *desired) (*spotv
 // SpotInstanceVM before, so that it is removed when another one takes over.
 func (r *Reconciler) writeFinalizers(ctx context.Context, o observed, d *desired) (*spotv1alpha1.SpotInstanceVM, error) {
 	vm, before := o.vm, o.vm.Annotations[spotv1alpha1.AnnotationCredentialsSecret]
+	name, unneeded := client.ObjectKeyFromObject(vm), []string{}
 	if before != "" && before != d.secret {
-		if err := r.releaseSecret(ctx, vm, before); err != nil {
-			return nil, err
-		}
+		unneeded = append(unneeded, before)
+	}
+	if o.kept && o.secret != before && o.secret != d.secret { // one of the same name left it
+		unneeded = append(unneeded, o.secret)
+	}
+	if err := r.releaseSecrets(ctx, name, unneeded); err != nil {
+		return nil, err
 	}
 	next, changed := vm.DeepCopy(), before != d.secret
 	if d.secret == "" {
@@ -64,7 +69,7 @@ func (r *Reconciler) writeFinalizers(ctx context.Context, o observed, d *desired
 	if d.secret == "" || o.kept || o.access.exists() {
 		return vm, nil
 	}
-	return vm, r.keepSecret(ctx, vm, d.secret)
+	return vm, r.keepSecret(ctx, name, d.secret)
 }
 
 // release lets a SpotInstanceVM go that has no more instances.
