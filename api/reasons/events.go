@@ -71,7 +71,8 @@ const (
 	// EventInstanceDeleting: an instance is being deleted.
 	EventInstanceDeleting = "InstanceDeleting"
 
-	// EventNodeAgentUnguarded: no policy limits the node agent to its own Node, so that it does not run.
+	// EventNodeAgentUnguarded: the node agent lacks the right to mark its own Node, or the policy that limits the right to that, so that it
+	// does not run.
 	EventNodeAgentUnguarded = "NodeAgentUnguarded"
 
 	// EventScheduled: an AIJob has resources reserved for all its pods.

@@ -1,5 +1,6 @@
 // Package nodeagent puts the node agent on spot nodes: a DaemonSet in the operator's own namespace, which is there as long
-// as the cluster has a SpotInstanceVM or a spot node, and an admission policy that limits the agent to its own Node; else it is not.
+// as the cluster has a SpotInstanceVM or a spot node, and the agent the right to patch Nodes with an admission policy that limits it to its
+// own Node; else it is not.
 package nodeagent
 
 import (
@@ -105,8 +106,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err := r.apply(ctx, o, plan(o, r.Settings)); err != nil || !o.isWanted() {
 		return ctrl.Result{}, err
 	}
-	if o.unguarded {
-		r.tellUnguarded(ctx, o.manager)
+	if o.lack != "" {
+		r.tellUnguarded(ctx, o.manager, o.lack)
 	}
 	return ctrl.Result{RequeueAfter: guardInterval}, nil
 }
@@ -135,8 +136,7 @@ func (r *Reconciler) observe(ctx context.Context) (o observed, err error) {
 	if o.manager, err = reconciling.Get[appsv1.Deployment](ctx, r.Direct, r.Settings.Namespace, ManagerName); err != nil {
 		return o, err
 	}
-	guarded, err := isGuarded(ctx, r.Direct)
-	o.unguarded = !guarded
+	o.lack, err = r.lack(ctx)
 	return o, err
 }
 
@@ -146,7 +146,7 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
 	case d.remove != nil:
 		reason := "the cluster has neither a SpotInstanceVM nor a spot node"
 		if o.isWanted() {
-			reason = "no admission policy limits the node agent to its own Node"
+			reason = o.lack
 		}
 		logger := log.FromContext(ctx).WithValues("reason", reason)
 		return writer.Delete(log.IntoContext(ctx, logger), d.remove)

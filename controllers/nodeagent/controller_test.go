@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,23 +47,50 @@ func newWorld(t *testing.T, labels map[string]string) *world {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "operator-", Labels: labels}}
 	require.NoError(t, c.Create(t.Context(), namespace))
 	w := &world{c, t, namespace.Name}
-	for _, object := range guard(t) {
+	for _, object := range slices.Concat(guard(t), w.right()) {
 		w.create(object)
 	}
+	w.awaitRight(true)
 	return w
 }
 
 // guard are the objects that limit the agent to its own Node.
 func guard(t *testing.T) []client.Object {
 	t.Helper()
-	file, err := os.Open(filepath.Join(apiserver.Root(), "config", "node-agent", "policy.yaml"))
+	policy, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	decode(t, "policy.yaml", policy, binding)
+	return []client.Object{policy, binding}
+}
+
+// right are the objects that let the agent patch Nodes.
+func (w *world) right() []client.Object {
+	w.t.Helper()
+	role, binding := &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}
+	decode(w.t, "role.yaml", role, binding)
+	binding.Subjects[0].Namespace = w.namespace
+	return []client.Object{role, binding}
+}
+
+// decode the documents of a file of config/node-agent.
+func decode(t *testing.T, name string, into ...client.Object) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(apiserver.Root(), "config", "node-agent", name))
 	require.NoError(t, err)
 	defer file.Close()
-	policy, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 	documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
-	require.NoError(t, documents.Decode(policy))
-	require.NoError(t, documents.Decode(binding))
-	return []client.Object{policy, binding}
+	for _, object := range into {
+		require.NoError(t, documents.Decode(object))
+	}
+}
+
+// awaitRight waits until the API server has heard that the agent may patch Nodes, or may not.
+func (w *world) awaitRight(may bool) {
+	w.t.Helper()
+	r := &Reconciler{Client: w.Client, Settings: Settings{Namespace: w.namespace}}
+	require.Eventually(w.t, func() bool {
+		is, err := r.mayMark(w.t.Context())
+		return err == nil && is == may
+	}, patience, 20*time.Millisecond)
 }
 
 // create an object that is deleted after the test.
@@ -177,7 +206,6 @@ func TestTheAgentFollowsTheManager(t *testing.T) {
 }
 
 func TestThereIsNoAgentWhereNothingLimitsItToItsNode(t *testing.T) {
-	const warning = "Warning NodeAgentUnguarded no node agent runs on spot nodes: the ValidatingAdmissionPolicy spot-training-operator-node-agent"
 	for name, lift := range map[string]func(*world){
 		"without the policy":  func(w *world) { require.NoError(t, w.Delete(t.Context(), guard(t)[0])) },
 		"without its binding": func(w *world) { require.NoError(t, w.Delete(t.Context(), guard(t)[1])) },
@@ -193,40 +221,74 @@ func TestThereIsNoAgentWhereNothingLimitsItToItsNode(t *testing.T) {
 			patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"failurePolicy":"Ignore"}}`))
 			require.NoError(t, w.Patch(t.Context(), guard(t)[0], patch))
 		},
+		"it is for the agent of another namespace": func(w *world) { w.matchUser("spot-training-operator-system") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
-			w.create(&appsv1.Deployment{
-				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: ManagerName},
-				Spec: appsv1.DeploymentSpec{
-					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-					Template: corev1.PodTemplateSpec{
-						ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
-						Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "operator:1"}}},
-					},
-				},
-			})
-			w.vm()
-			recorder := events.NewFakeRecorder(10)
-			r := &Reconciler{Client: w.Client, Direct: w.Client, Recorder: recorder, Settings: Settings{Namespace: w.namespace, Image: "operator:1"}}
-			look := func() {
-				t.Helper()
-				result, err := r.Reconcile(t.Context(), ctrl.Request{})
-				require.NoError(t, err)
-				assert.Equal(t, guardInterval, result.RequeueAfter, "the policy may come and go")
-			}
-			look()
-			w.set("it is made", is)
-			assert.Empty(t, recorder.Events)
-
-			lift(w)
-			look()
-			w.noSet()
-			assert.Contains(t, <-recorder.Events, warning)
-			look()
-			w.noSet()
+			isHeldBack(t, lift, "the ValidatingAdmissionPolicy spot-training-operator-node-agent, which limits it to its own Node, is not installed")
 		})
 	}
+}
+
+// As after an upgrade by OLM from a version whose bundle had the right: the administrator had applied the policy alone.
+func TestThereIsNoAgentThatMayNotMarkItsNode(t *testing.T) {
+	isHeldBack(t, func(w *world) {
+		require.NoError(t, w.Delete(t.Context(), w.right()[1]))
+		w.awaitRight(false)
+	}, "may not patch Nodes: apply config/node-agent/role.yaml")
+}
+
+func TestAPolicyForTheAgentOfThisNamespaceIsAGuard(t *testing.T) {
+	w := newWorld(t, nil)
+	w.matchUser(w.namespace)
+	w.vm()
+	w.start("operator:1")
+	w.set("it is made", is)
+}
+
+// matchUser has the policy match the agent of one namespace, as that of version 0.3 did.
+func (w *world) matchUser(namespace string) {
+	w.t.Helper()
+	policy := guard(w.t)[0].(*admissionregistrationv1.ValidatingAdmissionPolicy)
+	require.NoError(w.t, w.Get(w.t.Context(), client.ObjectKeyFromObject(policy), policy))
+	policy.Spec.MatchConditions[0].Expression = `request.userInfo.username == "system:serviceaccount:` + namespace + `:` + Name + `"`
+	require.NoError(w.t, w.Update(w.t.Context(), policy))
+}
+
+// isHeldBack checks that an agent goes when something is lifted that it needs, and that an event says so.
+func isHeldBack(t *testing.T, lift func(*world), warning string) {
+	t.Helper()
+	w := newWorld(t, nil)
+	w.create(&appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: ManagerName},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "operator:1"}}},
+			},
+		},
+	})
+	w.vm()
+	recorder := events.NewFakeRecorder(10)
+	r := &Reconciler{Client: w.Client, Direct: w.Client, Recorder: recorder, Settings: Settings{Namespace: w.namespace, Image: "operator:1"}}
+	look := func() {
+		t.Helper()
+		result, err := r.Reconcile(t.Context(), ctrl.Request{})
+		require.NoError(t, err)
+		assert.Equal(t, guardInterval, result.RequeueAfter, "the policy may come and go")
+	}
+	look()
+	w.set("it is made", is)
+	assert.Empty(t, recorder.Events)
+
+	lift(w)
+	look()
+	w.noSet()
+	event := <-recorder.Events
+	assert.Contains(t, event, "Warning NodeAgentUnguarded no node agent runs on spot nodes: ")
+	assert.Contains(t, event, warning)
+	look()
+	w.noSet()
 }
 
 func TestNothingIsWrittenWithoutNeed(t *testing.T) {

@@ -22,8 +22,8 @@ type observed struct {
 	written int64
 	// manager is the Deployment of the operator, or nil where it runs without one.
 	manager *appsv1.Deployment
-	// unguarded says that nothing limits the agent to its own Node.
-	unguarded bool
+	// lack is what the agent lacks to mark its own Node and no other; empty for nothing.
+	lack string
 }
 
 // isWanted says whether there is, or may soon be, a node for the agent.
@@ -39,7 +39,7 @@ func plan(o observed, s Settings) desired {
 	switch {
 	case o.existing != nil && o.existing.DeletionTimestamp != nil: // its end will be told
 		return desired{}
-	case !o.isWanted(), o.unguarded:
+	case !o.isWanted(), o.lack != "":
 		return desired{remove: o.existing}
 	}
 	set := daemonSet(s, o.manager)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,9 +27,18 @@ func nodeAgents(w *world) {
 	agents.Namespace, agents.Name = w.installation.Namespace, "spot-training-operator-node-agent"
 	w.awaitEnd(agents)
 
-	for _, object := range installations.Files(w.t, w.installation.Namespace, "node-agent/policy.yaml") { // which OLM cannot install
+	// OLM cannot install the policy, and does not install the right.
+	for _, object := range installations.Files(w.t, w.installation.Namespace, "node-agent/policy.yaml", "node-agent/role.yaml") {
 		require.NoError(w.t, client.IgnoreAlreadyExists(w.Create(w.t.Context(), object)))
 	}
+	w.await("the API server to know the right", func(ctx context.Context) (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + agents.Namespace + ":" + agents.Name,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"},
+		}}
+		err := w.Create(ctx, review)
+		return review.Status.Allowed, err
+	})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "spot-", Labels: map[string]string{"cloud.google.com/gke-spot": "true"},
 	}}
