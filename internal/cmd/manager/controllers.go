@@ -90,6 +90,8 @@ type setup struct {
 	admission queueing.Decider
 	// decider is the admission of a manager of all namespaces; nil otherwise.
 	decider *queueing.Service
+	// authorities of the job service's certificate; nil: there are none beside those of the system.
+	authorities func() (bundle string, known bool)
 }
 
 // addControllers adds the controllers of all kinds.
@@ -111,7 +113,12 @@ type named struct {
 
 // controllersOf are the controllers of the manager. One that is limited to namespaces has only those whose work stays in these.
 func (s *setup) controllersOf() []named {
-	jobs := []named{{"TrainingJob", s.addTrainingJobs}, {"SpotInstanceJob", s.addSpotInstanceJobs}}
+	jobs := []named{
+		{"TrainingJob", s.addTrainingJobs},
+		{"SpotInstanceJob", s.addSpotInstanceJobs},
+		// Its pods mount it wherever they are installed: by OLM also beside a manager of some namespaces.
+		{"job service certificate", s.addJobServiceCertificate},
+	}
 	if !s.namespaces.areAll() {
 		s.admission = queueing.Refusal{Reason: reasons.ClusterScopeRequired, Message: "no AIJobQueue is served in this namespace, because the operator is " +
 			"limited to namespaces (--namespaces) and a quota counts the jobs of all of them: use an operator of all namespaces, or create the job " +
@@ -255,6 +262,12 @@ func (s *setup) addWorkflows(ctx context.Context) error {
 	return errors.Join(agents.SetupWithManager(s.Manager), workflows.SetupWithManager(ctx, s.Manager, workflow.Options{Concurrency: s.concurrency}))
 }
 
+// addJobServiceCertificate has the job service's certificate kept. It comes before the worker pools, which trust it.
+func (s *setup) addJobServiceCertificate(context.Context) (err error) {
+	s.authorities, err = s.jobService.addCertificate(s.Manager, s.webhooks.namespace)
+	return err
+}
+
 // addWorkerPools has queues get the workers that they ask for. A manager that does not know its namespace has neither a place for them nor
 // an address of the job service.
 func (s *setup) addWorkerPools(context.Context) error {
@@ -262,15 +275,11 @@ func (s *setup) addWorkerPools(context.Context) error {
 		s.GetLogger().Info("--namespace is not set: queues get no pooled workers", "environment", namespaceVariable)
 		return nil
 	}
-	authorities, err := s.jobService.addCertificate(s.Manager, s.webhooks.namespace)
-	if err != nil {
-		return err
-	}
 	pools := &workerpool.Reconciler{
 		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{},
 		Settings: workerpool.Settings{
 			Namespace: s.webhooks.namespace, WorkerImage: s.settings.WorkerImage,
-			JobServiceURL: s.jobService.address(s.webhooks.namespace), Authorities: authorities,
+			JobServiceURL: s.jobService.address(s.webhooks.namespace), Authorities: s.authorities,
 		},
 	}
 	return pools.SetupWithManager(s.Manager)

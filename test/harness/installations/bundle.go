@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,14 +42,14 @@ type clusterServiceVersion struct {
 	} `json:"spec"`
 }
 
-// Bundle is what OLM makes of the bundle in AllNamespaces mode: the manifests, and roles of the rules.
-func Bundle(t testing.TB) *Installation {
+// Bundle is what OLM makes of the bundle: the manifests, and roles of the rules. Without served namespaces it is in AllNamespaces mode.
+func Bundle(t testing.TB, served ...string) *Installation {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(apiserver.Root(), "bundle", "manifests", "*.clusterserviceversion.yaml"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	var csv clusterServiceVersion
-	i := &Installation{Namespace: Namespace, Lifted: map[string]bool{}}
+	i := &Installation{Namespace: Namespace, Served: served, Lifted: map[string]bool{}}
 	manifests, err := filepath.Glob(filepath.Dir(files[0]) + "/*.yaml")
 	require.NoError(t, err)
 	for _, manifest := range manifests {
@@ -99,9 +100,17 @@ func (i *Installation) addRoles(csv *clusterServiceVersion) {
 			&rbacv1.ClusterRole{ObjectMeta: meta, Rules: p.Rules},
 			&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: i.subjects(p), RoleRef: roleRef("ClusterRole", meta.Name)})
 	}
-	// Of the Roles in its own namespace OLM makes ClusterRoles of the same rules where the operator serves all namespaces.
 	for _, p := range install.Permissions {
 		meta := metav1.ObjectMeta{Name: "permissions-" + p.ServiceAccountName}
+		// OLM makes Roles in the operator's own namespace and in those that it serves, and ClusterRoles of the same rules where it serves all.
+		if len(i.Served) > 0 {
+			for _, meta.Namespace = range slices.Compact(slices.Sorted(slices.Values(append([]string{i.Namespace}, i.Served...)))) {
+				i.Objects = append(i.Objects,
+					&rbacv1.Role{ObjectMeta: meta, Rules: p.Rules},
+					&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: i.subjects(p), RoleRef: roleRef("Role", meta.Name)})
+			}
+			continue
+		}
 		i.Lifted[meta.Name] = true
 		i.Objects = append(i.Objects,
 			&rbacv1.ClusterRole{ObjectMeta: meta, Rules: p.Rules},
@@ -127,7 +136,7 @@ func (i *Installation) addOperatorCondition() {
 			ObjectMeta: meta, RoleRef: roleRef("Role", name), Subjects: i.subjects(permissions{ServiceAccountName: i.Account()}),
 		},
 	}
-	i.Environment = []string{"OPERATOR_CONDITION_NAME=" + name}
+	i.Environment = []string{"OPERATOR_CONDITION_NAME=" + name, "WATCH_NAMESPACE=" + strings.Join(i.Served, ",")}
 }
 
 // IsByOLM says whether OLM made an object for its own purposes.

@@ -124,6 +124,35 @@ func managersOfNamespaces(t *testing.T, program, counters string) {
 	}
 }
 
+// bundleOfOneNamespace runs the manager as OLM does in the modes other than AllNamespaces. The job service is installed there too: OLM waits for
+// its pods, and these for the certificate.
+func bundleOfOneNamespace(t *testing.T, program, counters string) {
+	i := installations.Bundle(t, "team")
+	c := startCluster(t, i)
+	m := c.startManager(program, "manager", counters)
+	w := &world{cluster: c, manager: m, namespace: "team"}
+	w.awaitAccount(w.namespace)
+	for name, object := range map[string]client.Object{
+		installations.JobService + "-certificate": &corev1.Secret{}, installations.JobService + "-ca": &corev1.ConfigMap{},
+	} {
+		w.await("the "+name, func(ctx context.Context) (bool, error) {
+			err := w.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: name}, object)
+			return err == nil, client.IgnoreNotFound(err)
+		})
+	}
+	w.trains("bert")
+
+	w.spoilCertificates()
+	next := *c
+	next.webhooks = installations.NewWebhooks(t, t.TempDir())
+	other := next.startManager(program, "next-manager", counters)
+	m.end()
+	w.awaitCertificates()
+	other.end()
+	_, denied := requestsOf(t, c.auditLog(), i.User())
+	assert.Empty(t, denied, "refused to the manager")
+}
+
 // readsTheCluster checks that all that a manager may do everywhere is to read what belongs to no namespace, and to ask who a client is that
 // wants its metrics.
 func readsTheCluster(t *testing.T, c *cluster) {

@@ -41,6 +41,10 @@ func TestTheManagerMayDoWhatItNeedsAndNoMore(t *testing.T) {
 			t.Parallel()
 			managersOfNamespaces(t, program, counters)
 		})
+		t.Run("the bundle for one namespace", func(t *testing.T) {
+			t.Parallel()
+			bundleOfOneNamespace(t, program, counters)
+		})
 	})
 	t.Run("the scenarios drive every call of the API server", func(t *testing.T) { everyCallIsDriven(t, counters) })
 }
