@@ -13,7 +13,7 @@ import (
 )
 
 // mayStart asks again whether the user of a job may create AIJobs in its namespace: the right may have been taken away while the job waited. A
-// job whose AIJob exists has started before. Errors: *refusal.
+// job whose AIJob exists has started before. Errors: *auth.Forbidden, for as long as the right is missing.
 func (d *Dispatcher) mayStart(ctx context.Context, job *jobs.Job) error {
 	if d.settings.Access == nil || job.SubmitterGroups == nil {
 		return nil
@@ -26,7 +26,7 @@ func (d *Dispatcher) mayStart(ctx context.Context, job *jobs.Job) error {
 	}
 	err = d.cluster.direct.Get(ctx, nameOf(job), &aiplatformv1alpha1.AIJob{})
 	if apierrors.IsNotFound(err) {
-		return &refusal{fmt.Errorf("the job was not started: %w", forbidden)}
+		return fmt.Errorf("the job was not started: %w", forbidden)
 	}
 	if err != nil {
 		return fmt.Errorf("read the AIJob: %w", err)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/jobservice/auth"
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
 
@@ -103,8 +104,8 @@ func (d *Dispatcher) end(t task, err error) error {
 	return nil
 }
 
-// forbiddenFor is how long a quota or a missing right may keep the AIJob of a job from being created until that counts as a failed try. After its
-// last try the job goes to dead_letter with the API server's message.
+// forbiddenFor is how long a quota, or a right that the service or the job's user lacks, may keep the AIJob of a job from being created. After that
+// the job goes to dead_letter with what is forbidden.
 const forbiddenFor = time.Hour
 
 // ensure makes the AIJob of a task, or finds the one that was made before.
@@ -118,6 +119,9 @@ func (d *Dispatcher) ensure(ctx context.Context, t task) error {
 		return &refusal{err}
 	}
 	if err := d.mayStart(ctx, &t.job); err != nil {
+		if forbidden := (*auth.Forbidden)(nil); errors.As(err, &forbidden) && time.Since(t.since) > forbiddenFor {
+			return d.fail(ctx, t, jobs.Failure{Message: err.Error(), Retryable: true})
+		}
 		return err
 	}
 	err = d.cluster.direct.Create(ctx, aijob)
