@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -126,6 +127,9 @@ func TestTheManagerMayChangeNothingOfSecretsButItsFinalizers(t *testing.T) {
 	require.NoError(t, err)
 	credentials := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "credentials", Finalizers: []string{"example.com/other"}}}
 	credentials.StringData = map[string]string{"credentials.json": "{}"}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner-of-credentials"}}
+	create(t, owner)
+	credentials.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
 	create(t, credentials)
 	patch := func(how types.PatchType, text string, options ...client.PatchOption) error {
 		return manager.Patch(ctx, credentials.DeepCopy(), client.RawPatch(how, []byte(text)), options...)
@@ -140,9 +144,11 @@ func TestTheManagerMayChangeNothingOfSecretsButItsFinalizers(t *testing.T) {
 	require.NoError(t, patch(types.StrategicMergePatchType, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["training.dcnlab.com/instances-of-t4"]}}`))
 	for _, refused := range []string{
 		`{"metadata":{"finalizers":null}}`, `{"metadata":{"finalizers":["example.com/other","example.com/more"]}}`, `{"metadata":{"labels":{"a":"b"}}}`,
-		`{"metadata":{"annotations":{"a":"b"}}}`, `{"data":null}`,
+		`{"metadata":{"annotations":{"a":"b"}}}`, `{"data":null}`, `{"immutable":true}`, `{"metadata":{"ownerReferences":null}}`,
+		// The garbage collector deletes what all owners of are gone.
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"gone"}]}}`,
 	} {
-		require.ErrorContains(t, patch(types.MergePatchType, refused), "nothing in Secrets but its own finalizers", refused)
+		assert.ErrorContains(t, patch(types.MergePatchType, refused, client.DryRunAll), "nothing in Secrets but its own finalizers", refused)
 	}
 	require.NoError(t, api.Patch(ctx, credentials, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }

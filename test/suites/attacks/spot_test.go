@@ -227,7 +227,10 @@ func managerIsLimited(c *cluster) {
 		"a deletion":    {only, func() error { return manager.Delete(c.t.Context(), foreign.DeepCopy(), client.DryRunAll) }},
 		"a label":       {only, patch(foreign, `{"metadata":{"labels":{"training.dcnlab.com/spot-instance-vm-namespace":"team"}}}`)},
 		"another label": {labels, patch(ours, `{"metadata":{"labels":{"training.dcnlab.com/spot-instance-vm":"v100"}}}`)},
-		"a label less":  {labels, patch(ours, `{"metadata":{"labels":{"training.dcnlab.com/spot-instance-vm":null}}}`)},
+		// The garbage collector deletes what all owners of are gone.
+		"an owner":     {only, patch(foreign, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"gone","uid":"gone"}]}}`)},
+		"a finalizer":  {only, patch(foreign, `{"metadata":{"finalizers":["training.dcnlab.com/kept"]}}`)},
+		"a label less": {labels, patch(ours, `{"metadata":{"labels":{"training.dcnlab.com/spot-instance-vm":null}}}`)},
 	} {
 		c.refusedByPolicy(what, try.says, try.do)
 	}
