@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -51,12 +50,16 @@ func (s *service) createJob(c *call) ([]byte, error) {
 	return nil, nil
 }
 
-// submit jobs, as far as the limits of the client, and of open jobs, go.
-func (s *service) submit(c *call, batch []*jobs.Job) (positions []int, err error) {
+// admit jobs of a user, as far as the limits of the client, and of open jobs, go. They are to be settled.
+func (s *service) admit(c *call, user string, batch []*jobs.Job) (admitted, error) {
 	if err := c.countJobs(len(batch)); err != nil {
 		return nil, err
 	}
-	admitted, err := s.open.admit(c.Context(), c.identity.User.Username, batch)
+	return s.open.admit(c.Context(), user, batch)
+}
+
+func (s *service) submit(c *call, batch []*jobs.Job) (positions []int, err error) {
+	admitted, err := s.admit(c, c.identity.User.Username, batch)
 	if err != nil {
 		return nil, err
 	}
@@ -169,18 +172,27 @@ func (s *service) getJob(c *call) ([]byte, error) {
 }
 
 func (s *service) cancelJob(c *call) ([]byte, error) {
-	job, err := c.change("jobs.cancel", "delete", s.Store.Cancel)
+	job, err := c.change("jobs.cancel", "delete", func(job *jobs.Job) (jobs.Job, error) { return s.Store.Cancel(c.Context(), job.ID, c.user()) })
 	return begin(nil).text("id", job.ID).text("status", string(job.Status)).time("cancelled_at", job.CompletedAt).end(), err
 }
 
-// requeueJob needs the right to create: it makes the cluster work as a new job does.
+// requeueJob needs the right to create, and is limited as a submission is: it makes the cluster work as a new job does.
 func (s *service) requeueJob(c *call) ([]byte, error) {
-	job, err := c.change("jobs.requeue", "create", s.Store.Requeue)
+	job, err := c.change("jobs.requeue", "create", func(job *jobs.Job) (jobs.Job, error) {
+		if job.Status == jobs.DeadLetter { // the store refuses others
+			admitted, err := s.admit(c, job.Submitter, []*jobs.Job{job})
+			if err != nil {
+				return *job, err
+			}
+			defer admitted.settle()
+		}
+		return s.Store.Requeue(c.Context(), job.ID, c.user())
+	})
 	return appendJob(make([]byte, 0, 1024+len(job.Config)), &job, true), err
 }
 
 // change the job of the path, for who may read it and has the right to verb.
-func (c *call) change(action, verb string, do func(ctx context.Context, id, by string) (jobs.Job, error)) (jobs.Job, error) {
+func (c *call) change(action, verb string, do func(*jobs.Job) (jobs.Job, error)) (jobs.Job, error) {
 	job, err := c.readable()
 	if err != nil {
 		return job, err
@@ -188,7 +200,7 @@ func (c *call) change(action, verb string, do func(ctx context.Context, id, by s
 	if err := c.mayDo(verb, &job); err != nil {
 		return job, err
 	}
-	if job, err = do(c.Context(), job.ID, c.user()); err == nil {
+	if job, err = do(&job); err == nil {
 		c.audit(action, job.Namespace, job.ID, http.StatusOK, "")
 	}
 	return job, err

@@ -13,7 +13,7 @@ import (
 type Limits struct {
 	// Create is for POST /jobs/ and /jobs/batch, each counted as one; List for GET /jobs/; Tasks for what workers send.
 	Create, List, Tasks, Other int
-	// Jobs is for the jobs in POST /jobs/ and /jobs/batch, each counted.
+	// Jobs is for the jobs in POST /jobs/ and /jobs/batch, and those that are requeued, each counted.
 	Jobs int
 }
 

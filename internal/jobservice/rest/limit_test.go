@@ -211,6 +211,41 @@ func TestAUserHasNoMoreOpenJobsThanItMay(t *testing.T) {
 	assert.Equal(t, http.StatusCreated, one(admin, "team-c").status, "one was cancelled")
 }
 
+// A job that is requeued is open again.
+func TestARequeueIsLimitedAsASubmissionIs(t *testing.T) {
+	const body = `{"job_type":"inference","retry_policy":{"max_retries":0}}`
+	for name, test := range map[string]struct {
+		limit   func(*rest.Options)
+		user    string // who requeues
+		message string
+	}{
+		"open jobs of the namespace": {func(o *rest.Options) { o.MaxOpenJobs = 1 }, all, "namespace team-a has 1 jobs that have not ended, and may have 1"},
+		"open jobs of its submitter": {
+			func(o *rest.Options) { o.MaxOpenJobsPerUser = 1 }, admin, "user " + all + " has 1 jobs that have not ended, and may have 1",
+		},
+		"jobs in a minute": {func(o *rest.Options) { o.Limits.Jobs = 2 }, all, "more than 2 jobs in a minute"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := &clock{now: time.Date(2026, 3, 1, 12, 0, 7, 0, time.UTC)}
+			s := newService(t, newMemory(), func(o *rest.Options) { o.Limits, o.Now = rest.DefaultLimits, now.Now }, test.limit)
+			requeue := func(id string) answer { return s.send(t, "POST", "/api/v1/jobs/"+id+"/requeue", test.user, "") }
+			dead := s.submit(t, all, body)
+			_, lease := s.lease(t, "inference")
+			failure := fmt.Sprintf(`{"lease_token":%d,"message":"out of memory"}`, lease)
+			require.Equal(t, http.StatusOK, s.send(t, "POST", "/api/v1/tasks/"+dead+"/fail", worker, failure).status)
+			open := s.submit(t, all, body)
+			refused := requeue(dead)
+			require.Equal(t, http.StatusTooManyRequests, refused.status, "%s", refused.body)
+			_, _, message := refused.problem(t)
+			assert.Contains(t, message, test.message)
+			assert.Equal(t, http.StatusConflict, requeue(open).status, "it is not in dead_letter, whatever the limits are")
+			require.Equal(t, http.StatusOK, s.send(t, "DELETE", "/api/v1/jobs/"+open, all, "").status)
+			now.Add(time.Minute)
+			assert.Equal(t, http.StatusOK, requeue(dead).status)
+		})
+	}
+}
+
 // Neither more nor fewer are accepted than may be open, whichever store has them, and however often the count of a moment ago ends meanwhile.
 func TestOpenJobsAreCountedWhenAllComeAtOnce(t *testing.T) {
 	const most, clients = 20, 60
