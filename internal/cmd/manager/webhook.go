@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,8 +72,8 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 			"self (made and renewed by the manager, kept in --webhook-cert-secret), or off (no webhooks are served)")
 	flags.StringVar(&o.certDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory of tls.crt and tls.key in mode files")
 	flags.StringVar(&o.clientCA, "webhook-client-ca", os.Getenv(clientCAVariable),
-		"file of the authorities that sign the certificate by which the API server shows itself to webhooks, and no other certificates: the webhooks look "+
-			"up what a job names for the API server only. Mode self knows it without (environment: "+clientCAVariable+")")
+		"file of the authorities that sign the certificate by which the API server shows itself to webhooks, and no other certificates, read again when it "+
+			"changes: the webhooks look up what a job names for the API server only. Mode self knows it without (environment: "+clientCAVariable+")")
 	flags.StringVar(&o.certSecret, "webhook-cert-secret", "spot-training-operator-webhook-certificate",
 		"Secret in the manager's namespace that keeps the certificate in mode self")
 	flags.StringSliceVar(&o.certHosts, "webhook-cert-hosts", nil,
@@ -150,12 +149,12 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 		return &pair, err
 	}
 	options := webhook.Options{Host: o.host, Port: o.port, CertDir: o.certDir, TLSOpts: []func(*tls.Config){withoutHTTP2}}
+	var clients *clientAuthorities
 	if o.clientCA != "" {
-		authorities, err := certutil.NewPool(o.clientCA)
-		if err != nil {
-			return w, fmt.Errorf("--webhook-client-ca: %w: name a file of certificates in PEM", err)
+		if clients, err = newClientAuthorities(o.clientCA, ctrl.Log.WithName("webhook-client-ca")); err != nil {
+			return w, err
 		}
-		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, authorities })
+		options.TLSOpts = append(options.TLSOpts, clients.ask)
 	}
 	if o.certMode == certificateSelf {
 		inCluster := fmt.Sprintf("%s.%s.svc", o.service, o.namespace)
@@ -175,7 +174,7 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      cluster,
 		FromAPIServer: func(request *http.Request) bool {
-			return len(request.TLS.VerifiedChains) > 0 || w.rotator != nil && w.rotator.KnowsToken(request)
+			return clients.signed(request) || w.rotator != nil && w.rotator.KnowsToken(request)
 		},
 		May: func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
 			may, _, err := accessreview.Access(ctx, reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
