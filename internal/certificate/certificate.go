@@ -24,7 +24,7 @@ const caKey = "ca.crt"
 // tokenKey is the key of the Secret with the token that ends the path of webhooks: only the API server is told it.
 const tokenKey = "path-token"
 
-// formerAuthorities is how many authorities before the newest one are still trusted.
+// formerAuthorities is how many authorities before the newest one are still trusted, beside that of the certificate which is served.
 const formerAuthorities = 1
 
 // pair is a serving certificate with the authorities to trust it by, and the token of the paths at which it is served.
@@ -55,8 +55,11 @@ func issue(hosts []string, validity time.Duration, before map[string][]byte, now
 	}
 	authorities := certificates[len(certificates)-1:]
 	if former, err := certutil.ParseCertsPEM(before[caKey]); err == nil {
+		served, _ := certutil.ParseCertsPEM(before[corev1.TLSCertKey]) // none, where it is spoilt
 		for _, authority := range former {
-			if len(authorities) <= formerAuthorities && now.Before(authority.NotAfter) {
+			// What is served need not be of the newest: the next certificate has its authority there before it is served.
+			isServed := len(served) > 0 && served[0].CheckSignatureFrom(authority) == nil
+			if (isServed || len(authorities) <= formerAuthorities) && now.Before(authority.NotAfter) {
 				authorities = append(authorities, authority)
 			}
 		}
