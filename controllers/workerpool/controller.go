@@ -41,8 +41,9 @@ const (
 	// figuresInterval is how long figures of tasks may be late in the status when nothing else changes.
 	figuresInterval = 10 * time.Second
 	// authoritiesInterval is how often it is looked whether the job service's certificate has other authorities, unknownInterval how often
-	// while there are none. New ones are known for days before they are needed.
-	authoritiesInterval, unknownInterval = time.Hour, time.Second
+	// while there are none. Those of a renewal are known for days before they are needed; others, as after a change of its names, at once. A look asks
+	// no one.
+	authoritiesInterval, unknownInterval = time.Minute, time.Second
 )
 
 // Settings of the workers.

@@ -137,6 +137,7 @@ func TestWorkersTrustTheAuthoritiesOfTheJobService(t *testing.T) {
 	assert.Contains(t, pod.Containers[0].Env, corev1.EnvVar{Name: "JOB_SERVICE_CA_FILE", Value: tokenFolder + "/ca.crt"})
 	assert.Equal(t, "digits-workers", pod.Volumes[0].Projected.Sources[1].ConfigMap.Name)
 	assert.Equal(t, authoritiesInterval, d.again)
+	assert.LessOrEqual(t, d.again, time.Minute, "those that are needed at once")
 	o.trust.bundle = "more certificates"
 	assert.Equal(t, d.deployment, plan(o, settings).deployment, "the kubelet gives them to pods that run")
 	assert.Len(t, rights(queue, settings, o.trust), 4)
