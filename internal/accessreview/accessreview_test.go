@@ -2,9 +2,11 @@ package accessreview_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/assert"
@@ -140,4 +142,46 @@ func TestMetricsNeedATokenThatMay(t *testing.T) {
 	s.failures, s.failure = 1, http.StatusForbidden
 	assert.Equal(t, http.StatusInternalServerError, get("Bearer other"))
 	assert.Equal(t, http.StatusUnauthorized, get("Bearer other"), "failures are not cached")
+}
+
+// Made-up tokens, and tokens without the right, do not take the API server away from who reads the metrics.
+func TestAFloodOfTokensIsNotReviewed(t *testing.T) {
+	s := newServer(t)
+	now := time.Date(2026, 3, 1, 12, 0, 7, 0, time.UTC)
+	filter, err := accessreview.MetricsFilterAt(s.config, http.DefaultClient, func() time.Time { return now })
+	require.NoError(t, err)
+	handler, err := filter(testr.New(t), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	require.NoError(t, err)
+	get := func(from, method, token string) int {
+		request := httptest.NewRequest(method, "/metrics", http.NoBody)
+		request.RemoteAddr = from
+		request.Header.Set("Authorization", "Bearer "+token)
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, request)
+		return recorder.Code
+	}
+	const here, there = "10.0.0.1:4711", "10.0.0.2:4711"
+	flood := func(from func(int) string) {
+		reviewed := s.tokens
+		answers := map[int]int{}
+		for i := range 100 {
+			answers[get(from(i), "GET", fmt.Sprint("made up ", i))]++
+			answers[get(from(i), fmt.Sprint("GET", i), "bob-token")]++
+		}
+		assert.Equal(t, map[int]int{http.StatusUnauthorized: 15, http.StatusForbidden: 15, http.StatusTooManyRequests: 170}, answers)
+		assert.Equal(t, reviewed+30, s.tokens)
+	}
+	require.Equal(t, http.StatusOK, get(here, "GET", "ann-token"))
+	now = now.Add(2 * time.Minute)
+	flood(func(int) string { return here })
+	assert.Equal(t, http.StatusOK, get(here, "GET", "ann-token"), "it was good, and is reviewed again")
+	assert.Equal(t, http.StatusUnauthorized, get(there, "GET", "x"), "another address")
+	now = now.Add(time.Minute)
+	flood(func(i int) string { return fmt.Sprintf("[2001:db8::%x]:4711", i) })
+	now = now.Add(time.Minute)
+	for range 100 {
+		s.failures, s.failure = 1, http.StatusForbidden
+		require.Equal(t, http.StatusInternalServerError, get(there, "GET", "other"))
+	}
+	assert.Equal(t, http.StatusUnauthorized, get(there, "GET", "other"), "what the API server did not answer is not counted")
 }

@@ -33,27 +33,48 @@ type answer struct {
 	message string
 }
 
+var unauthorized = answer{http.StatusUnauthorized, "Unauthorized"}
+
 // MetricsFilter lets requests pass whose bearer token the API server accepts and whose user may get the path (nonResourceURLs). Unlike
 // controller-runtime's filter it does not link k8s.io/apiserver.
 func MetricsFilter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
+	return metricsFilter(config, httpClient, time.Now)
+}
+
+func metricsFilter(config *rest.Config, httpClient *http.Client, now func() time.Time) (metricsserver.Filter, error) {
 	client, err := kubernetes.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("set up the client for access reviews: %w", err)
 	}
-	answers := cache.NewLRUExpireCache(maxAnswers)
+	answers := cache.NewLRUExpireCacheWithClock(maxAnswers, clock(now))
+	strangers := newStrangers(now)
 	return func(log logr.Logger, handler http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			token := bearer(r)
+			if token == "" {
+				http.Error(w, unauthorized.message, unauthorized.status)
+				return
+			}
 			key := request{sha256.Sum256([]byte(token)), r.Method, r.URL.Path}
 			cached, ok := answers.Get(key)
 			found, _ := cached.(answer)
 			if !ok {
+				counted, ok := strangers.enter(r, key.token)
+				if !ok {
+					w.Header().Set("Retry-After", "60")
+					http.Error(w, "Too many requests without the right to read metrics", http.StatusTooManyRequests)
+					return
+				}
 				var err error
-				if found, err = review(r, client, token); err != nil {
+				switch found, err = review(r, client, token); {
+				case err != nil:
 					log.Error(err, "Cannot review access to metrics")
-				} else if found.status == http.StatusOK {
+					strangers.leave(counted)
+				case found.status == http.StatusOK:
 					answers.Add(key, found, allowedFor)
-				} else {
+					strangers.good.Add(key.token, nil, goodFor)
+					strangers.leave(counted)
+				default:
 					answers.Add(key, found, refusedFor)
 				}
 			}
@@ -75,15 +96,12 @@ func bearer(r *http.Request) string {
 }
 
 func review(r *http.Request, client kubernetes.Interface, token string) (answer, error) {
-	if token == "" {
-		return answer{http.StatusUnauthorized, "Unauthorized"}, nil
-	}
 	user, ok, err := Token(r.Context(), client, token, "")
 	switch {
 	case err != nil:
 		return answer{http.StatusInternalServerError, "Authentication failed"}, err
 	case !ok:
-		return answer{http.StatusUnauthorized, "Unauthorized"}, nil
+		return unauthorized, nil
 	}
 	allowed, _, err := Access(r.Context(), client, user, authorizationv1.SubjectAccessReviewSpec{
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: strings.ToLower(r.Method)},

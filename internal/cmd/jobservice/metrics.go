@@ -18,8 +18,12 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 )
 
-// closeTimeout bounds the shutdown of the metrics server.
-const closeTimeout = 3 * time.Second
+const (
+	// closeTimeout bounds the shutdown of the metrics server.
+	closeTimeout = 3 * time.Second
+	// reviewQPS and reviewBurst are the requests per second, and at once above that, by which it is asked who may read metrics.
+	reviewQPS, reviewBurst = 50, 100
+)
 
 // serveMetrics for Prometheus until the context ends, and the service's health for the kubelet, however the REST interface is served.
 func (o *options) serveMetrics(ctx context.Context, registry *prometheus.Registry, health http.Handler, log logr.Logger) error {
@@ -39,12 +43,20 @@ func (o *options) serveMetrics(ctx context.Context, registry *prometheus.Registr
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", metrics)
 	mux.Handle(healthPath, health)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := metricsServer(mux)
 	timeout := closeTimeout
 	if err := (&manager.Server{Name: "metrics", Server: server, Listener: listener, ShutdownTimeout: &timeout}).Start(ctx); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	return nil
+}
+
+// metricsServer has limits on how long a client may take. Between two scrapes the connection of Prometheus stays.
+func metricsServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+	}
 }
 
 // reviewed lets only those through whom Kubernetes allows it.
@@ -53,6 +65,11 @@ func (o *options) reviewed(handler http.Handler, log logr.Logger) (http.Handler,
 	if err != nil {
 		return nil, err
 	}
+	return reviewedBy(config, handler, log)
+}
+
+func reviewedBy(config *clientrest.Config, handler http.Handler, log logr.Logger) (http.Handler, error) {
+	config.QPS, config.Burst = reviewQPS, reviewBurst
 	client, err := clientrest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err

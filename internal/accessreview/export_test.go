@@ -1,0 +1,4 @@
+package accessreview
+
+// MetricsFilterAt is MetricsFilter with a clock.
+var MetricsFilterAt = metricsFilter

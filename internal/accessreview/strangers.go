@@ -1,0 +1,85 @@
+package accessreview
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/cache"
+)
+
+const (
+	// maxRefused is how many requests of one address the API server is asked about in a minute and refuses. After that only tokens that were good
+	// are reviewed: made-up ones would take the reviews away from whoever reads the metrics.
+	maxRefused = 30
+	// goodFor is how long a token counts as one that was good.
+	goodFor = time.Hour
+	// maxAddresses that are counted apart within a minute; further ones are counted together.
+	maxAddresses = 1 << 12
+)
+
+// strangers counts what is refused, by address. All counts of a minute are forgotten together.
+type strangers struct {
+	now  func() time.Time
+	good *cache.LRUExpireCache
+
+	mu      sync.Mutex
+	minute  int64
+	refused map[string]int
+}
+
+func newStrangers(now func() time.Time) *strangers {
+	return &strangers{now: now, good: cache.NewLRUExpireCacheWithClock(maxAnswers, clock(now))}
+}
+
+// enter counts a request as refused, unless its token was good. The error is that it is one too many: false.
+func (s *strangers) enter(r *http.Request, token [sha256.Size]byte) (counted string, ok bool) {
+	if _, good := s.good.Get(token); good {
+		return "", true
+	}
+	address := addressOf(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if minute := s.now().Unix() / 60; s.refused == nil || minute != s.minute {
+		s.minute, s.refused = minute, map[string]int{}
+	}
+	if _, known := s.refused[address]; !known && len(s.refused) >= maxAddresses {
+		address = "others"
+	}
+	if s.refused[address] >= maxRefused {
+		return "", false
+	}
+	s.refused[address]++
+	return address, true
+}
+
+// leave takes the count back: the request was not refused.
+func (s *strangers) leave(counted string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused[counted] > 0 {
+		s.refused[counted]--
+	}
+}
+
+// addressOf the client; of IPv6 the network, because a client has all of its addresses.
+func addressOf(r *http.Request) string {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "unknown"
+	}
+	address := from.Addr().Unmap().WithZone("")
+	if address.Is6() {
+		prefix, _ := address.Prefix(64)
+		return prefix.String()
+	}
+	return address.String()
+}
+
+// clock of a cache.
+type clock func() time.Time
+
+// Now implements the clock of a cache.
+func (c clock) Now() time.Time { return c() }
