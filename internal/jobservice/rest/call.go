@@ -230,8 +230,13 @@ func (c *call) count(class class, client string) error {
 	return c.counted(class, c.service.limiter.take(class, client, 1, c.start))
 }
 
-// countJobs counts the jobs of a request. The headers have their limit only when they are too many.
+// countJobs counts the jobs of a request. The headers have their limit only when they are too many. What no minute has room for is no matter of
+// waiting.
 func (c *call) countJobs(n int) error {
+	if limit := c.service.Limits.Jobs; limit > 0 && n > limit {
+		return invalid(fmt.Sprintf("the request has %d jobs, and a client may submit %d in a minute: send smaller batches, or ask the administrator for a "+
+			"higher --rate-limit-jobs", n, limit))
+	}
 	taken := c.service.limiter.take(classJobs, c.identity.User.Username, n, c.start)
 	if taken.ok {
 		return nil

@@ -141,6 +141,12 @@ func TestTheJobsOfABatchAreCounted(t *testing.T) {
 		one := `{"job_type":"inference"}`
 		return s.send(t, "POST", "/api/v1/jobs/batch", user, `{"jobs":[`+strings.Repeat(one+",", n-1)+one+`]}`)
 	}
+	never := batch(all, 6)
+	require.Equal(t, http.StatusBadRequest, never.status, "whenever it comes")
+	assert.Empty(t, never.header.Get("Retry-After"))
+	_, _, why := never.problem(t)
+	assert.Contains(t, why, "the request has 6 jobs, and a client may submit 5 in a minute")
+	assert.Contains(t, why, "--rate-limit-jobs")
 	require.Equal(t, http.StatusCreated, batch(all, 4).status)
 	refused := batch(all, 2)
 	require.Equal(t, http.StatusTooManyRequests, refused.status, "all of a batch or nothing")
