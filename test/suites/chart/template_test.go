@@ -399,6 +399,12 @@ func TestTheJobServiceIsServedByHTTPSUnlessAskedOtherwise(t *testing.T) {
 			"jobService.enabled=true,jobService.tlsSecret=own", cert,
 			[]string{"--job-service-cert-mode=secret", "--job-service-cert-secret=own"}, "own", "https", false,
 		},
+		// As helm upgrade --reuse-values has it, which knows no values that are new.
+		"by the values of 0.3.0": {
+			"jobService.enabled=true,jobService.plainHTTP=null,jobService.tlsSecret=null,jobService.maxOpenJobs=null,jobService.maxOpenJobsPerUser=null," +
+				"manager.requireQueue=null,namespaces=null",
+			cert, []string{"--job-service-cert-mode=self"}, "spot-training-operator-job-service-certificate", "https", true,
+		},
 		"plain HTTP": {"jobService.enabled=true,jobService.plainHTTP=true", []string{"--plain-http"}, nil, "", "http", false},
 	} {
 		t.Run(name, func(t *testing.T) {
