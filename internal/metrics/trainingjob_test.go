@@ -1,6 +1,9 @@
 package metrics
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -147,11 +150,17 @@ trainingjob_time_to_running_seconds_count{namespace="a"} 1
 	assert.Equal(t, 1, scrapes, "one histogram for all jobs")
 }
 
+// untilNoon is a certificate.
+func untilNoon(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return &tls.Certificate{Leaf: &x509.Certificate{NotAfter: builders.Noon}}, nil
+}
+
 func TestCertificateExpiry(t *testing.T) {
-	none := NewCertificateExpiry(func() (time.Time, bool) { return time.Time{}, false })
-	assert.Zero(t, testutil.CollectAndCount(none))
-	some := NewCertificateExpiry(func() (time.Time, bool) { return builders.Noon, true })
-	assert.InDelta(t, float64(builders.Noon.Unix()), testutil.ToFloat64(some), 0)
+	for _, of := range []func(Serving) prometheus.Collector{NewCertificateExpiry, NewJobServiceCertificateExpiry} {
+		none := of(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("there is none yet") })
+		assert.Zero(t, testutil.CollectAndCount(none))
+		assert.InDelta(t, float64(builders.Noon.Unix()), testutil.ToFloat64(of(untilNoon)), 0)
+	}
 }
 
 func TestMetricNamesFollowPrometheusConventions(t *testing.T) {
@@ -163,7 +172,7 @@ func TestMetricNamesFollowPrometheusConventions(t *testing.T) {
 	m.Admitted("a", time.Second)
 	m.Running("a", time.Second)
 	m.Scraped("a", "b", time.Second, true)
-	registry.MustRegister(NewCertificateExpiry(func() (time.Time, bool) { return builders.Noon, true }))
+	registry.MustRegister(NewCertificateExpiry(untilNoon), NewJobServiceCertificateExpiry(untilNoon))
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	assert.Empty(t, problems)

@@ -66,6 +66,13 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	certificate, err := o.certificate()
+	if err != nil {
+		return err
+	}
+	if certificate != nil {
+		registry.MustRegister(metrics.NewJobServiceCertificateExpiry(certificate.GetCertificate))
+	}
 	// What works in the background goes on until the last request has been answered.
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -104,7 +111,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	group.Go(func() error {
 		defer end()
-		return o.serve(failed, listener, tracing.Handler(handler, healthPath), endStreams, log)
+		return o.serve(failed, listener, certificate, tracing.Handler(handler, healthPath), endStreams, log)
 	})
 	if !o.trial && !o.encrypted() && !o.plainHTTP {
 		log.Warn("Tokens come by plain HTTP: set --tls-cert-file and --tls-key-file, or --plain-http where a proxy ends TLS")

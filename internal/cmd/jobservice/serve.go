@@ -19,26 +19,36 @@ import (
 // silence is how long a connection may have been opened without a request when the service ends.
 const silence = time.Second
 
+// certificate that the REST interface is served with; nil: it is served by plain HTTP.
+func (o *options) certificate() (*certwatcher.CertWatcher, error) {
+	if !o.encrypted() {
+		return nil, nil
+	}
+	watcher, err := certwatcher.New(o.certFile, o.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert-file, --tls-key-file: %w", err)
+	}
+	return watcher, nil
+}
+
 // serve the REST interface until the context ends; then requests that are under way may end. endStreams ends those that would go on,
 // which are workers that wait for tasks and logs that are followed.
-func (o *options) serve(ctx context.Context, listener net.Listener, handler http.Handler, endStreams func(), log *slog.Logger) error {
+func (o *options) serve(
+	ctx context.Context, listener net.Listener, certificate *certwatcher.CertWatcher, handler http.Handler, endStreams func(), log *slog.Logger,
+) error {
 	server := rest.Server(handler)
 	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	server.RegisterOnShutdown(endStreams)
 	closeSilent(server)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if o.encrypted() {
-		watcher, err := certwatcher.New(o.certFile, o.keyFile)
-		if err != nil {
-			return fmt.Errorf("--tls-cert-file, --tls-key-file: %w", err)
-		}
+	if certificate != nil {
 		go func() {
-			if err := watcher.Start(serving); err != nil {
+			if err := certificate.Start(serving); err != nil {
 				log.Error("Cannot watch the certificate", "error", err)
 			}
 		}()
-		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
 		listener = tls.NewListener(listener, server.TLSConfig)
 	}
 	defer context.AfterFunc(ctx, func() {

@@ -79,6 +79,7 @@ func TestHealthIsToldByPlainHTTPBesideAnInterfaceByTLS(t *testing.T) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport}
+	body := "" // of the last answer
 	get := func(url string) int {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 		require.NoError(t, err)
@@ -87,11 +88,15 @@ func TestHealthIsToldByPlainHTTPBesideAnInterfaceByTLS(t *testing.T) {
 			return 0
 		}
 		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		body = string(text)
 		return response.StatusCode
 	}
 	require.Eventually(t, func() bool { return get("http://"+metricsAddress+"/api/v1/health/ready") == http.StatusOK }, time.Minute, 20*time.Millisecond)
 	assert.Equal(t, http.StatusOK, get("http://"+metricsAddress+"/api/v1/health/live"))
 	assert.Equal(t, http.StatusOK, get("http://"+metricsAddress+"/metrics"))
+	assert.Contains(t, body, "\naijob_service_certificate_expiry_timestamp_seconds ", "of the certificate in use")
 	assert.Equal(t, http.StatusNotFound, get("http://"+metricsAddress+"/api/v1/jobs/"), "nothing else is served there")
 	assert.Equal(t, http.StatusOK, get("https://"+address+"/api/v1/health/ready"))
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -183,13 +182,7 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 	})
 	aijobwebhook.Register(w.server, o.trusted())
 	agentworkflowwebhook.Register(w.server, scheme)
-	return w, ctrlmetrics.Registry.Register(metrics.NewCertificateExpiry(func() (time.Time, bool) {
-		pair, err := serving(nil)
-		if err != nil || pair.Leaf == nil {
-			return time.Time{}, false
-		}
-		return pair.Leaf.NotAfter, true
-	}))
+	return w, ctrlmetrics.Registry.Register(metrics.NewCertificateExpiry(serving))
 }
 
 // addTo has every replica of the manager serve the webhooks, the leader or not. A replica is ready once its server
