@@ -114,7 +114,7 @@ func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedNam
 	return known, nil
 }
 
-// releaseFromGone lets a Secret go that has the finalizer of a SpotInstanceVM which no longer exists: whoever removed the
+// releaseFromGone lets a Secret go that has the finalizer of a SpotInstanceVM which no longer exists: the user that removed the
 // finalizer of that may have done so while no manager ran.
 func (r *Reconciler) releaseFromGone(ctx context.Context, secret types.NamespacedName, vm string) error {
 	for _, reader := range []client.Reader{r, r.Direct} { // the cache may be late

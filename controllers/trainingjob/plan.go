@@ -407,7 +407,7 @@ func isTrue(condition *batchv1.JobCondition) bool {
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
-// isDone says whether the workers have ended well, so that there is nothing left to stop or to start again.
+// isDone says whether the workers have succeeded, so that there is nothing left to stop or to start again.
 func (o *observed) isDone() bool {
 	return o.workers != nil && o.workers.DeletionTimestamp == nil && hasSucceeded(o.workers, o.workerPods())
 }

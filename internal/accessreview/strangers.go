@@ -12,7 +12,7 @@ import (
 
 const (
 	// maxRefused is how many requests of one address the API server is asked about in a minute and refuses. After that only tokens that were good
-	// are reviewed: made-up ones would take the reviews away from whoever reads the metrics.
+	// are reviewed: made-up ones would take the reviews away from those that read the metrics.
 	maxRefused = 30
 	// goodFor is how long a token counts as one that was good.
 	goodFor = time.Hour

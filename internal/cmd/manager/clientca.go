@@ -13,7 +13,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// clientAuthorities are those in the file of --webhook-client-ca, which is read again for each request: whoever keeps it may renew it at any time.
+// clientAuthorities are those in the file of --webhook-client-ca, which is read again for each request: it may be renewed at any time.
 type clientAuthorities struct {
 	file string
 	log  logr.Logger
