@@ -68,7 +68,7 @@ func isGuarded(ctx context.Context, reader client.Reader, namespace string) (boo
 func conditionsFor(namespace string) []string {
 	return []string{
 		fmt.Sprintf(`request.userInfo.username.startsWith("system:serviceaccount:") && request.userInfo.username.endsWith(":%s")`, Name),
-		fmt.Sprintf(`request.userInfo.username == "%s"`, accountIn(namespace)),
+		fmt.Sprintf("request.userInfo.username == %q", accountIn(namespace)),
 	}
 }
 
