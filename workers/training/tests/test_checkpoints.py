@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import itertools
 import json
 import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from types import FrameType
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -16,6 +25,10 @@ from training_worker.errors import CheckpointWriteError, DataError
 from training_worker.logs import Log
 
 LOG = Log()
+# Calls before and after which all is the same on the disk.
+READING = {"access", "fileno", "fspath", "fstat", "listdir", "lstat", "readable", "readinto", "scandir", "stat", "urandom"}
+# Exit statuses of a process: the other thing was done in it or not, or its work failed.
+ENDED, ENDED_BEFORE, FAILED = 0, 1, 2
 
 
 def save(directory: CheckpointDirectory, epoch: int, step: int | None = None, name: str | None = None) -> Path:
@@ -66,10 +79,141 @@ def test_a_crash_before_the_rename_is_invisible_and_cleaned_up(
         patched.setattr(os, "rename", crash)
         with pytest.raises(Crash):
             save(directory, epoch=1)
-    assert names(directory.path) == [".writing-checkpoint-epoch-1"]
+    [left] = names(directory.path)
+    assert left.startswith(".writing-checkpoint-epoch-1-")
     assert directory.newest_valid() is None
     directory.clean()
     assert names(directory.path) == []
+
+
+def ends(work: Callable[[], object], call: int, at: Callable[[], object]) -> int:
+    """The exit status of a process that does ``work``, and ``at`` before its call number ``call`` that may write."""
+    pid = os.fork()
+    if pid == 0:
+        left = call
+
+        def count(_: FrameType, event: str, function: Any) -> None:
+            nonlocal left
+            if event != "c_call" or function.__name__ in READING:
+                return
+            on_a_file = isinstance(getattr(function, "__self__", None), io.IOBase)
+            if on_a_file or function is open or getattr(function, "__module__", "") == "posix":
+                left -= 1
+                if left == -1:
+                    at()
+
+        code = FAILED
+        try:
+            sys.setprofile(count)
+            work()
+            code = ENDED if left < 0 else ENDED_BEFORE
+        finally:
+            sys.setprofile(None)
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def kill() -> None:
+    """Kill this process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_writer_killed_between_any_two_calls_leaves_whole_checkpoints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # of use when the machine dies, and slow
+    before = CheckpointDirectory(tmp_path / "before", retention=2, log=LOG)
+    old, _, bad = save(before, epoch=1), save(before, epoch=2), save(before, epoch=3)
+    (bad / "state.pt").write_text("garbage")
+    older = save(before, epoch=0, step=5, name=checkpoints.step_name(5))
+    (older / "state.pt").unlink()
+    os.utime(older, (1, 1))
+
+    def write(path: Path) -> None:
+        """Replaces the damaged epoch 3, adds epoch 4, and removes all before them."""
+        directory = CheckpointDirectory(path, retention=2, log=LOG)
+        for epoch in (3, 4):
+            save(directory, epoch)
+        directory.prune()
+
+    seen: set[str] = set()
+    for call in itertools.count():
+        path = tmp_path / "killed"
+        shutil.copytree(before.path, path)
+        ended = ends(partial(write, path), call, kill)
+        assert ended in (-signal.SIGKILL, ENDED_BEFORE), f"the work failed before call {call}"
+        seen.update(names(path))
+
+        damaged = [path / older.name]
+        if (path / bad.name / "state.pt").exists() and (path / bad.name / "state.pt").read_text() == "garbage":
+            damaged.append(path / bad.name)
+        capsys.readouterr()
+        reader = CheckpointDirectory(path, retention=2, log=LOG)
+        found = reader.newest_valid()
+        assert found is not None and found.epoch >= 2, f"the newest whole one is lost before call {call}"
+        told = [line for line in capsys.readouterr().out.splitlines() if "is skipped" in line]
+        assert all(any(str(one) in line for one in damaged) for line in told), f"before call {call}: {told}"
+        for one in path.glob("checkpoint-*"):
+            if one not in damaged:
+                checkpoints.verify(one)
+
+        reader.clean()
+        for epoch in range(found.epoch + 1, 5):
+            save(reader, epoch)
+        reader.prune()
+        assert names(path) == ["checkpoint-epoch-3", "checkpoint-epoch-4"], f"before call {call}"
+        shutil.rmtree(path)
+        if ended == ENDED_BEFORE:
+            break
+    for hidden in (f".writing-{bad.name}-", f".deleting-{bad.name}", f".deleting-{old.name}"):
+        assert any(name.startswith(hidden) for name in seen), f"it was not killed while there was {hidden}"
+
+
+def test_a_writer_that_goes_on_beside_its_successor_leaves_whole_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker on a node that does not answer lives until it hears of its end, and its successor runs meanwhile."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    path = tmp_path / "shared"
+
+    def succeed() -> None:
+        successor = CheckpointDirectory(path, retention=1, log=LOG)
+        successor.clean()
+        save(successor, epoch=2)
+        successor.prune()
+
+    for call in itertools.count():
+        save(CheckpointDirectory(path, retention=1, log=LOG), epoch=1)
+        ended = ends(partial(save, CheckpointDirectory(path, retention=1, log=LOG), epoch=2), call, succeed)
+        assert ended in (ENDED, FAILED, ENDED_BEFORE)
+        for one in path.glob("checkpoint-*"):
+            checkpoints.verify(one)
+        found = CheckpointDirectory(path, retention=1, log=LOG).newest_valid()
+        assert found is not None and found.epoch == 2, f"all are lost before call {call}"
+        shutil.rmtree(path)
+        if ended == ENDED_BEFORE:
+            break
+
+
+def test_a_predecessor_cannot_make_visible_what_its_successor_removes(tmp_path: Path) -> None:
+    before = tmp_path / "before"
+    hidden = ".writing-checkpoint-epoch-1-0"
+    save(CheckpointDirectory(before, retention=0, log=LOG), epoch=1).rename(before / hidden)
+    path = tmp_path / "shared"
+
+    def finish() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(path / hidden, path / "checkpoint-epoch-1")
+
+    for call in itertools.count():
+        shutil.copytree(before, path)
+        ended = ends(CheckpointDirectory(path, retention=0, log=LOG).clean, call, finish)
+        assert ended in (ENDED, ENDED_BEFORE)
+        for one in path.glob("checkpoint-*"):
+            checkpoints.verify(one)
+        shutil.rmtree(path)
+        if ended == ENDED_BEFORE:
+            break
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "file missing", "manifest broken", "manifest missing"])
@@ -147,6 +291,26 @@ def test_retention_never_deletes_the_one_being_restored(tmp_path: Path) -> None:
     save(directory, epoch=3)
     directory.prune(protected=[restored])
     assert names(tmp_path) == ["checkpoint-epoch-1", "checkpoint-epoch-3"]
+
+
+def test_what_the_agent_deletes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = CheckpointDirectory(tmp_path, retention=1, log=LOG)
+    for epoch in (1, 2, 3):
+        save(directory, epoch)
+    rename = os.rename
+
+    def delete_first(source: Path, target: Path) -> None:
+        if source.name == "checkpoint-epoch-2":
+            shutil.rmtree(source)
+        rename(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", delete_first)
+        removed = directory.prune()
+        assert [path.name for path in removed] == ["checkpoint-epoch-1"]
+        assert names(tmp_path) == ["checkpoint-epoch-3"]
+        (save(directory, epoch=2) / "state.pt").write_text("garbage")
+        assert checkpoints.verify(save(directory, epoch=2)).epoch == 2
 
 
 def test_retention_removes_damaged_checkpoints_that_are_older_than_all_kept(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ renamed. Readers therefore never see a checkpoint that is still being written, a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -146,10 +147,15 @@ class CheckpointDirectory:
             raise DataError(f"CHECKPOINT_DIR {path} cannot be used: {error}") from error
 
     def clean(self) -> None:
-        """Remove what a killed predecessor left half written or half deleted."""
-        for prefix in (WRITING_PREFIX, DELETING_PREFIX):
-            for leftover in self.path.glob(prefix + "*"):
-                shutil.rmtree(leftover, ignore_errors=True)
+        """Remove what a predecessor left half written or half deleted.
+
+        One that is not dead yet cannot make it visible any more: it is renamed before the first file goes.
+        """
+        for leftover in self.path.glob(WRITING_PREFIX + "*"):
+            with contextlib.suppress(OSError):
+                os.rename(leftover, leftover.with_name(DELETING_PREFIX + leftover.name.removeprefix(WRITING_PREFIX)))
+        for leftover in self.path.glob(DELETING_PREFIX + "*"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
     def newest_valid(self) -> Checkpoint | None:
         """The newest checkpoint that passes verification, or None."""
@@ -161,10 +167,9 @@ class CheckpointDirectory:
         ``manifest`` must have ``epoch`` and ``step``; version, name, createdTime, files and sizeBytes are added. A
         damaged checkpoint of the same name is replaced. Raises CheckpointWriteError; nothing is then visible.
         """
-        writing = self.path / f"{WRITING_PREFIX}{name}"
+        writing = self.path / f"{WRITING_PREFIX}{name}-{os.urandom(4).hex()}"  # a predecessor may be at the same one
         target = self.path / name
         try:
-            shutil.rmtree(writing, ignore_errors=True)
             writing.mkdir(parents=True)
             entries = [_write_file(writing / file, write) for file, write in files.items()]
             document = {
@@ -178,9 +183,7 @@ class CheckpointDirectory:
             text = json.dumps(document, indent=2, allow_nan=False).encode()
             _write_file(writing / MANIFEST, lambda stream: stream.write(text))
             _sync_directory(writing)
-            if target.exists():
-                self._discard(target)
-            os.rename(writing, target)
+            self._put(writing, target)
             _sync_directory(self.path)
             self._written = target
             return read(target)
@@ -211,9 +214,7 @@ class CheckpointDirectory:
             doomed += [path for path in damaged if _modified(path) < oldest]
         spared = {path.resolve() for path in protected}
         doomed = [path for path in doomed if path.resolve() not in spared]
-        for path in doomed:
-            self._discard(path)
-        return doomed
+        return [path for path in doomed if self._discard(path)]
 
     def _split_kept(self, valid: list[Checkpoint]) -> tuple[list[Checkpoint], list[Checkpoint]]:
         """Split newest-first checkpoints into those to keep and the rest.
@@ -238,12 +239,34 @@ class CheckpointDirectory:
             return False
         return True
 
-    def _discard(self, path: Path) -> None:
-        """Make ``path`` vanish at once, then free its space."""
+    def _put(self, writing: Path, target: Path) -> None:
+        """Make ``writing`` visible as ``target``, in the place of what is there."""
+        replaced = self._hide(target)
+        try:
+            os.rename(writing, target)
+        except OSError:  # a successor has removed it, and what is there may be the successor's
+            if replaced:
+                os.rename(replaced, target)
+            raise
+        if replaced:
+            shutil.rmtree(replaced, ignore_errors=True)
+
+    def _discard(self, path: Path) -> bool:
+        """Make ``path`` vanish at once, then free its space; False when it was gone: the agent deletes old ones, too."""
+        hidden = self._hide(path)
+        if hidden:
+            shutil.rmtree(hidden, ignore_errors=True)
+        return hidden is not None
+
+    def _hide(self, path: Path) -> Path | None:
+        """Rename ``path`` so that no reader takes it for a checkpoint; None when it does not exist."""
         hidden = path.with_name(DELETING_PREFIX + path.name)
         shutil.rmtree(hidden, ignore_errors=True)
-        os.rename(path, hidden)
-        shutil.rmtree(hidden, ignore_errors=True)
+        try:
+            os.rename(path, hidden)
+        except FileNotFoundError:
+            return None
+        return hidden
 
 
 def _candidates(directories: Iterable[Path], log: Log) -> list[Checkpoint]:
