@@ -19,6 +19,9 @@ import (
 // FileName is the name of the manifest in the directory of its checkpoint.
 const FileName = "manifest.json"
 
+// Unfinished is the name that a file has until it is written whole.
+func Unfinished(name string) string { return "." + name + ".tmp" }
+
 // MaxBytes bounds the text of a manifest. It holds some hundred thousand files.
 const MaxBytes = 64 << 20
 

@@ -103,7 +103,7 @@ func Make(ctx context.Context, dir *os.Root, name string) (*Manifest, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir():
+		case entry.IsDir(), file == Unfinished(FileName): // left by an agent that was killed, and soon overwritten
 			return nil
 		case !entry.Type().IsRegular():
 			return Invalid("%s is neither a file nor a directory, which a checkpoint without %s cannot hold", file, FileName)

@@ -71,6 +71,9 @@ func Sync(ctx context.Context, s Settings) error {
 			s.Log.Warn("the termination message cannot be written", "error", err.Error())
 		}
 	})()
+	if err := s.Directory.Clean(); err != nil {
+		s.Log.Warn("what is left of deleted checkpoints cannot be removed", "error", err.Error())
+	}
 	y.untilStopped(ctx, work)
 	y.finish(work)
 	y.status.change(func(r *report.Report) { r.Phase = report.PhaseDone })

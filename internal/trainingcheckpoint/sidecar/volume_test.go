@@ -75,6 +75,18 @@ func TestOnAVolumeCheckpointsAreVerifiedAndPruned(t *testing.T) {
 	assert.Nil(t, got.Problem)
 }
 
+// An agent was killed while it deleted a checkpoint, whose name does not come again.
+func TestWhatIsLeftOfARemovalIsDeleted(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "uid-1")
+	left := filepath.Join(directory, ".deleting-checkpoint-step-7")
+	lay(t, left, epoch(1))
+	start(t, sidecar.Sync, in(t, directory))
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(left)
+		return os.IsNotExist(err)
+	}, patience, 20*time.Millisecond)
+}
+
 func TestACheckpointWithoutManifestGetsOne(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "uid-1")
 	hidden := filepath.Join(directory, ".writing")

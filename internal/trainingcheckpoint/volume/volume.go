@@ -22,7 +22,7 @@ import (
 const (
 	// corruptPrefix is for checkpoints that are damaged. They are kept for a human to look at.
 	corruptPrefix = ".corrupt-"
-	// deletingPrefix is for checkpoints that are being deleted. Workers remove what is left of them.
+	// deletingPrefix is for checkpoints that are being deleted.
 	deletingPrefix = ".deleting-"
 	// RestoringPrefix is for checkpoints that are being brought back from an object store.
 	RestoringPrefix = ".restoring-"
@@ -190,6 +190,20 @@ func (d Directory) Remove(name string) error {
 		return err
 	}
 	return os.RemoveAll(hidden)
+}
+
+// Clean deletes what is left of checkpoints whose removal was cut off.
+func (d Directory) Clean() error {
+	entries, err := os.ReadDir(d.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), deletingPrefix) {
+			err = errors.Join(err, os.RemoveAll(d.Join(entry.Name())))
+		}
+	}
+	return err
 }
 
 // Free is the space that is left for the training, in bytes.

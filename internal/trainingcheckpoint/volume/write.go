@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/manifest"
 )
 
 // WriteFile writes a file that appears whole, and only once it is on the disk.
 func WriteFile(dir, name string, content []byte) error {
-	temporary := filepath.Join(dir, "."+name+".tmp")
+	temporary := filepath.Join(dir, manifest.Unfinished(name))
 	file, err := os.Create(temporary)
 	if err != nil {
 		return err
