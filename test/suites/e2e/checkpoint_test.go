@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net"
 	"path"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,55 @@ func TestRetentionKeepsExactlyTheNewestCheckpoints(t *testing.T) {
 
 	assert.Equal(t, int32(2), done.Status.Checkpoint.Kept)
 	assert.ElementsMatch(t, []string{"checkpoint-epoch-7", "checkpoint-epoch-8"}, storedCheckpoints(server, done))
+}
+
+// nextCheckpoints waits in a worker until it has seen five checkpoints, and prints the newest.
+const nextCheckpoints = `seen=; i=0; n=0; while [ $n -lt 5 ] && [ $i -lt 600 ]; do
+	newest=$(basename "$(ls -td $CHECKPOINT_DIR/checkpoint-* 2>/dev/null | head -n 1)")
+	[ "$newest" = "$seen" ] || { seen=$newest; n=$((n+1)); }
+	i=$((i+1)); sleep 0.05
+done; echo $seen`
+
+// A worker that dies while it and its agent delete old checkpoints leaves none that looks damaged.
+func TestAForceDeletedWorkerLeavesNoDamagedCheckpoint(t *testing.T) {
+	t.Parallel()
+	const epochs = 100
+	job := digits(namespace(t), "forced").alone().pace(50e6).epochs(epochs).obj()
+	job.Spec.Hyperparameters.BatchSize = ptr.To[int32](2048) // an epoch is one step, and saves a checkpoint
+	job.Spec.Checkpoint.Retention = 1
+	require.NoError(t, cluster.Create(t.Context(), job))
+	isWhole := func(job *mlv1.TrainingJob) {
+		ready := meta.FindStatusCondition(job.Status.Conditions, reasons.ConditionCheckpointReady)
+		require.False(t, ready != nil && ready.Reason == "CorruptCheckpoint", "%+v", ready)
+	}
+
+	var epoch int64
+	for kill := range int32(3) {
+		reaches(t, job, "it runs again", func(job *mlv1.TrainingJob) bool {
+			isWhole(job)
+			return job.Status.State == mlv1.StateRunning && job.Status.RestartCount == kill
+		})
+		victim := workers(t, job)["0"]
+		newest := execute(t, &victim, nextCheckpoints)
+		var err error
+		epoch, err = strconv.ParseInt(strings.TrimPrefix(newest, "checkpoint-epoch-"), 10, 64)
+		require.NoError(t, err)
+		require.Less(t, epoch, int64(epochs), "it trains still")
+		require.NoError(t, cluster.Delete(t.Context(), &victim, client.GracePeriodSeconds(0)))
+	}
+
+	done := completes(t, job)
+	isWhole(done)
+	assert.Equal(t, int32(3), done.Status.RestartCount)
+	assert.Equal(t, int32(epochs), done.Status.Checkpoint.Epoch)
+	assert.GreaterOrEqual(t, restoredStep(t, job), epoch, "nothing before the checkpoint is trained again")
+	assert.Empty(t, done.Status.Checkpoint.Skipped)
+	events, err := cluster.typed.EventsV1().Events(job.Namespace).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, event := range events.Items {
+		assert.NotEqual(t, reasons.EventCheckpointSkipped, event.Reason, event.Note)
+		assert.NotContains(t, event.Note, "CorruptCheckpoint")
+	}
 }
 
 func TestACorruptNewestCheckpointOnAClaimIsSkipped(t *testing.T) {
