@@ -3,15 +3,18 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -233,18 +236,11 @@ func TestARefusedAIJobFailsItsJob(t *testing.T) {
 		}
 		require.NoError(t, w.admin.Create(t.Context(), policy))
 		require.NoError(t, w.admin.Create(t.Context(), binding))
-		create := func(c *assert.CollectT) error {
-			probe := w.job()
-			probe.ID = "probe"
-			aijob, err := newAIJob(probe, "")
-			require.NoError(c, err)
-			return w.cluster.direct.Create(t.Context(), aijob, client.DryRunAll)
-		}
-		w.eventually("the policy holds", func(c *assert.CollectT) { assert.ErrorContains(c, create(c), "no jobs today") })
+		w.eventually("the policy holds", func(c *assert.CollectT) { assert.ErrorContains(c, w.dryRun(w.namespace), "no jobs today") })
 		assert.Contains(t, w.awaitStatus(w.submit(), jobs.Failed).Error, "no jobs today")
 		require.NoError(t, w.admin.Delete(t.Context(), binding))
 		require.NoError(t, w.admin.Delete(t.Context(), policy))
-		w.eventually("the policy is gone", func(c *assert.CollectT) { assert.NoError(c, create(c)) })
+		w.eventually("the policy is gone", func(c *assert.CollectT) { assert.NoError(c, w.dryRun(w.namespace)) })
 	})
 	for id, change := range map[string]func(*aiplatformv1alpha1.AIJob){
 		"taken": func(other *aiplatformv1alpha1.AIJob) { other.Labels = nil },
@@ -309,6 +305,72 @@ func TestAJobWaitsForAQuota(t *testing.T) {
 	w.aijob(id)
 }
 
+// So does one whose namespace lets the service create nothing for a while, for example while its ClusterRoleBinding is made again.
+func TestAJobWaitsForARight(t *testing.T) {
+	w := newWorld(t)
+	user := "service-of-" + w.namespace
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{aiplatformv1alpha1.GroupName}, Resources: []string{"aijobs", "aijobs/status", "aijobqueues"}, Verbs: []string{"*"},
+	}}}
+	binding := func() *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}
+	}
+	require.NoError(t, w.admin.Create(t.Context(), role))
+	require.NoError(t, w.admin.Create(t.Context(), binding()))
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		assert.NoError(t, w.admin.Delete(ctx, role))
+		assert.NoError(t, client.IgnoreNotFound(w.admin.Delete(ctx, binding())))
+	})
+	config := api.Config(t)
+	config.Impersonate.UserName = user
+	w.cluster = newCluster(t, config)
+	d, _ := w.replica()
+	w.aijob(w.submit())
+
+	require.NoError(t, w.admin.Delete(t.Context(), binding()))
+	w.eventually("the right is gone", func(c *assert.CollectT) {
+		assert.True(c, apierrors.IsForbidden(w.dryRun(w.namespace)))
+	})
+	waits, late := w.submit(), w.submit()
+	w.eventually("it is tried several times", func(c *assert.CollectT) {
+		assert.Greater(c, testutil.ToFloat64(d.metrics.requests.WithLabelValues("create", "error")), 5.0)
+	})
+	for _, id := range []string{waits, late} {
+		job, err := w.store.Get(t.Context(), id)
+		require.NoError(t, err)
+		assert.False(t, job.Status.Ended(), job.Error)
+		assert.EqualValues(t, 1, job.Fence, "its lease is kept")
+	}
+	d.change(late, 1, func(t *task) { t.since = time.Now().Add(-2 * forbiddenFor) })
+	assert.Contains(t, w.awaitStatus(late, jobs.DeadLetter).Error, `cannot create resource "aijobs"`)
+
+	require.NoError(t, w.admin.Create(t.Context(), binding()))
+	w.aijob(waits)
+	w.reaches(waits, aiplatformv1alpha1.AIJobRunning)
+	w.awaitStatus(waits, jobs.Running)
+	w.reaches(waits, aiplatformv1alpha1.AIJobSucceeded)
+	w.awaitStatus(waits, jobs.Succeeded)
+}
+
+func TestANamespaceThatIsBeingDeletedFailsItsJobs(t *testing.T) {
+	w := newWorld(t)
+	w.replica()
+	going := w.newNamespace()
+	// No controller empties it here, so that it stays as it is.
+	require.NoError(t, w.admin.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: going}}))
+	w.eventually("nothing can be created there", func(c *assert.CollectT) {
+		assert.True(c, apierrors.HasStatusCause(w.dryRun(going), corev1.NamespaceTerminatingCause))
+	})
+	job := w.awaitStatus(w.submit(func(job *jobs.Job) { job.Namespace = going }), jobs.Failed)
+	assert.Contains(t, job.Error, "because it is being terminated")
+	assert.EqualValues(t, 1, job.Fence, "at the first try")
+}
+
 func TestARequeuedJobRunsAgain(t *testing.T) {
 	inItsAIJob := func(t *testing.T, ended time.Duration) {
 		w := newWorld(t)
@@ -370,6 +432,62 @@ func TestAIJobsAreDeletedSomeTimeAfterTheirEnd(t *testing.T) {
 	})
 	w.aijob(running)
 	w.aijob("foreign")
+}
+
+// between is a store that has something happen once it was asked for a job.
+type between struct {
+	*store
+
+	meanwhile map[string]func()
+}
+
+func (b *between) Get(ctx context.Context, id string) (jobs.Job, error) {
+	job, err := b.store.Get(ctx, id)
+	if then := b.meanwhile[id]; then != nil {
+		delete(b.meanwhile, id)
+		then()
+	}
+	return job, err
+}
+
+func TestTheSweepSparesAnAIJobThatIsQueuedAgainMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	_, end := w.replica()
+	id, other := w.submit(), w.submit()
+	for _, id := range []string{id, other} {
+		w.aijob(id)
+		w.reaches(id, aiplatformv1alpha1.AIJobDeadLetter)
+		w.awaitStatus(id, jobs.DeadLetter)
+	}
+	end()
+	before := w.aijob(id)
+	for _, id := range []string{id, other} {
+		w.eventually("it is known", func(c *assert.CollectT) {
+			aijob := &aiplatformv1alpha1.AIJob{}
+			require.NoError(c, w.cluster.cached.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: namePrefix + id}, aijob))
+			assert.Equal(c, aiplatformv1alpha1.AIJobDeadLetter, aijob.Status.Phase)
+		})
+	}
+
+	store := &between{store: w.store, meanwhile: map[string]func(){id: func() {
+		_, err := w.store.Requeue(t.Context(), id, "alice")
+		require.NoError(t, err)
+		w.replica()
+		w.eventually("another replica requeues the AIJob", func(c *assert.CollectT) {
+			assert.Contains(c, w.aijob(id).Annotations, aiplatformv1alpha1.AnnotationRequeue)
+		})
+	}}}
+	s := settings()
+	s.TTL = 0
+	sweeping := NewDispatcher(w.cluster, store, s, NewMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	require.NoError(t, sweeping.sweepOnce(t.Context()))
+
+	require.Empty(t, store.meanwhile)
+	after := w.aijob(id)
+	assert.Equal(t, before.UID, after.UID)
+	assert.Nil(t, after.DeletionTimestamp)
+	err := w.cluster.direct.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: namePrefix + other}, &aiplatformv1alpha1.AIJob{})
+	assert.True(t, apierrors.IsNotFound(err), "the sweep deletes the others: %v", err)
 }
 
 func TestNoMoreWaitInTheClusterThanMay(t *testing.T) {

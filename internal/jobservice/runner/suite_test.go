@@ -141,6 +141,16 @@ func (w *world) aijob(id string) *aiplatformv1alpha1.AIJob {
 	return aijob
 }
 
+// dryRun is the API server's answer to an AIJob in a namespace, which it does not keep.
+func (w *world) dryRun(namespace string) error {
+	probe := w.job(func(job *jobs.Job) { job.ID, job.Namespace = "probe", namespace })
+	aijob, err := newAIJob(probe, "")
+	if err != nil {
+		return err
+	}
+	return w.cluster.direct.Create(w.t.Context(), aijob, client.DryRunAll)
+}
+
 // reaches writes the status of an AIJob as its controller would.
 func (w *world) reaches(id string, phase aiplatformv1alpha1.AIJobPhase, change ...func(*aiplatformv1alpha1.AIJobStatus)) {
 	w.t.Helper()
