@@ -240,7 +240,29 @@ func TestEndsOfATry(t *testing.T) {
 		},
 		"its pod is not placed": {
 			job: job(), pending: true, end: func(w *world) { w.pods[0].Spec.NodeName = "" }, after: time.Minute,
-			want: want{status: "Retrying Unschedulable", preemptions: 1, pause: true, place: true},
+			want: want{
+				status: "Retrying Unschedulable", preemptions: 1, pause: true, place: true,
+				message: "was not bound to its node within 1m0s: scheduler default-scheduler has not looked at it for 1m0s: see whether it runs",
+			},
+		},
+		"its pod is for a scheduler that is not there": {
+			job: job(), pending: true, end: func(w *world) { w.pods[0].Spec = corev1.PodSpec{SchedulerName: "no-such"} }, after: time.Minute,
+			want: want{
+				status: "Retrying Unschedulable", preemptions: 1, pause: true, place: true,
+				message: "scheduler no-such has not looked at it for 1m0s: see whether it runs",
+			},
+		},
+		"its pod is refused by the scheduler": {
+			job: job(), pending: true, end: func(w *world) {
+				w.pods[0].Spec.NodeName = ""
+				w.pods[0].Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available.",
+				}}
+			}, after: time.Minute,
+			want: want{
+				status: "Retrying Unschedulable", preemptions: 1, pause: true, place: true,
+				message: "was not bound to its node within 1m0s: 0/1 nodes are available",
+			},
 		},
 		"its pod does not start": {
 			job: job(), pending: true, end: func(w *world) { hung(w.pods[0], "ContainerCreating", "") }, after: 30 * time.Minute,

@@ -3,11 +3,13 @@ package spotinstancejob
 import (
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -171,6 +173,40 @@ func TestCapacity(t *testing.T) {
 			assert.Equal(t, test.capacity, conditionsOf(status)["CapacityAvailable"])
 			assert.Equal(t, test.ready, conditionsOf(status)["Ready"])
 			assert.Equal(t, test.phase, status.Phase)
+		})
+	}
+}
+
+func TestAPodThatNoSchedulerLooksAtIsToldInTime(t *testing.T) {
+	silent := func(name string) string {
+		return "pod bert-1-pod of replica 1: scheduler " + name + " has not looked at it for 1m0s: see whether it runs, or correct schedulerName in spec.jobTemplate"
+	}
+	for title, test := range map[string]struct {
+		job             *builders.SpotInstanceJobBuilder
+		after           time.Duration
+		scheduler, node string
+		capacity        string
+		message         string
+	}{
+		"at first":                        {spotJob(), 59 * time.Second, "no-such", "", "False ReplicasStarting", "the pod of replica 1 is not placed yet"},
+		"after a minute":                  {spotJob(), time.Minute, "no-such", "", "False SchedulerSilent", silent("no-such")},
+		"after a minute, the default one": {spotJob(), time.Minute, "", "", "False SchedulerSilent", silent("default-scheduler")},
+		"where instances are created":     {spotJob().On("t4"), time.Minute, "no-such", "", "False SchedulerSilent", silent("no-such")},
+		"once it has a node":              {spotJob(), time.Hour, "no-such", "b", "True ReplicasPlaced", "every replica has a node"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			w := worldOf(test.job)
+			w.vm = &spotv1alpha1.SpotInstanceVM{}
+			w.runs(0, 0, "a")
+			pod := w.pod(w.attempt(1, 0), test.node)
+			pod.Spec.SchedulerName, pod.Status.Phase = test.scheduler, corev1.PodPending
+
+			d := plan(w.at(test.after).observed)
+			assert.Equal(t, test.capacity, conditionsOf(d.status)["CapacityAvailable"])
+			assert.Equal(t, test.message, meta.FindStatusCondition(d.status.Conditions, "CapacityAvailable").Message)
+			if test.after < time.Minute {
+				assert.Equal(t, time.Minute-test.after, d.again, "then it is told")
+			}
 		})
 	}
 }
