@@ -122,6 +122,24 @@ func TestAPIAPodThatCannotBeWrittenIsTold(t *testing.T) {
 	})
 }
 
+// Pods of earlier attempts that have ended are deleted when the next one starts.
+func TestAPIAPodThatCannotBeDeletedHoldsUpNoAttempt(t *testing.T) {
+	c := newCluster(t)
+	m := c.start(&crash.Cut{Method: http.MethodDelete, Path: "/infer-0-0", Refused: true})
+	run := c.submit(job().Retries(3, 100*time.Millisecond))
+	for retry := range int32(2) {
+		c.reachPhase(run, aiplatformv1alpha1.AIJobRunning, retry)
+		c.exit(fmt.Sprintf("infer-0-%d", retry), 1, "")
+	}
+	c.reachPhase(run, aiplatformv1alpha1.AIJobRunning, 2)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: "infer-0-0"}, &corev1.Pod{}))
+
+	m.Heal() // the next attempt deletes both
+	c.exit("infer-0-2", 1, "")
+	c.reachPhase(run, aiplatformv1alpha1.AIJobRunning, 3)
+	c.until("earlier pods to be gone", func() bool { return len(c.pods()) == 2 })
+}
+
 func TestAPIAGangStartsTogetherAndEndsTogether(t *testing.T) {
 	c := newCluster(t)
 	m := c.start(nil)

@@ -17,32 +17,41 @@ import (
 // parallelCreates is how many pods of a gang are created at the same time.
 const parallelCreates = 32
 
-// apply does what the plan wants. Every step can be done again: a crash after any of them leads to the same. It returns what the
-// API server refuses.
+// apply does what the plan wants. Every step can be done again: a crash after any of them leads to the same. A step that fails holds up
+// those only that need it. It returns what the API server refuses.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (*failure, error) {
-	var failed []error
-	for _, pod := range append(d.stop, d.prune...) {
-		failed = append(failed, r.stopPod(ctx, pod))
+	var left, live []error
+	for _, pod := range d.prune { // which have ended: nothing waits for them
+		left = append(left, r.stopPod(ctx, pod))
+	}
+	for _, pod := range d.stop {
+		live = append(live, r.stopPod(ctx, pod))
 	}
 	for _, pod := range d.force {
-		failed = append(failed, r.stopPod(ctx, pod, client.GracePeriodSeconds(0)))
+		live = append(live, r.stopPod(ctx, pod, client.GracePeriodSeconds(0)))
 	}
-	switch err := errors.Join(failed...); {
-	case err != nil:
-		return nil, err
+	var problem *failure
+	err := errors.Join(live...)
+	switch {
 	case d.requeued:
-		return nil, r.forgetRequeue(ctx, o.job)
+		err = errors.Join(err, r.forgetRequeue(ctx, o.job))
+	case err != nil: // a pod that may still run
 	case d.remove: // its pods go with it
-		return nil, r.jobs().Delete(ctx, o.job)
-	case len(d.members) == 0:
-		return nil, nil
+		err = r.jobs().Delete(ctx, o.job)
+	case len(d.members) > 0:
+		problem, err = r.createMembers(ctx, o.job, d)
 	}
+	return problem, errors.Join(append(left, err)...)
+}
+
+// createMembers creates the pods of an attempt, and before them the Service by which those of a gang find each other.
+func (r *Reconciler) createMembers(ctx context.Context, job *aiplatformv1alpha1.AIJob, d desired) (*failure, error) {
 	if d.service {
-		if problem, err := r.create(ctx, o.job, buildService(o.job), 1); problem != nil || err != nil {
+		if problem, err := r.create(ctx, job, buildService(job), 1); problem != nil || err != nil {
 			return problem, err
 		}
 	}
-	return r.createPods(ctx, o.job, d.members)
+	return r.createPods(ctx, job, d.members)
 }
 
 // createPods creates the pods of an attempt in parallel.
@@ -68,7 +77,10 @@ func (r *Reconciler) createPods(ctx context.Context, job *aiplatformv1alpha1.AIJ
 			return err
 		})
 	}
-	return first, group.Wait()
+	if err := group.Wait(); err != nil { // what the others were refused for is seen at the next try
+		return nil, err
+	}
+	return first, nil
 }
 
 // create creates an object; count is how many of them the job needs.

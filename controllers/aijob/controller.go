@@ -95,7 +95,7 @@ func (r *Reconciler) reconcile(ctx context.Context, job *aiplatformv1alpha1.AIJo
 		if !changed {
 			var problem *failure
 			problem, failed = r.apply(ctx, o, d)
-			if failed == nil && problem != nil {
+			if problem != nil {
 				if o, err = r.observe(ctx, job); err != nil {
 					return 0, err
 				}

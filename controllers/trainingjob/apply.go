@@ -19,27 +19,31 @@ import (
 )
 
 // apply makes what exists what should be. Every step can be done again: a crash after any of them leads to the same. An object that cannot
-// be written holds up those only that need it.
+// be written, or removed, holds up those only that need it.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
-	if err := r.remove(ctx, o.now, d); err != nil {
-		return err
-	}
 	var failed []error
+	kept := r.remove(ctx, o.now, d)
 	for _, object := range d.apply {
-		if _, workers := object.(*batchv1.Job); workers && errors.Join(failed...) != nil {
-			continue // pods need what comes before their Job
+		live := o.children[childKey(object)]
+		if _, workers := object.(*batchv1.Job); workers {
+			if errors.Join(failed...) != nil {
+				continue // pods need what comes before their Job
+			}
+			if live == nil && kept != nil {
+				continue // those of an earlier attempt would have the same host names, and write the same checkpoints
+			}
 		}
 		writer := r.writer()
 		if _, group := object.(*unstructured.Unstructured); group {
 			writer = r.groups()
 		}
-		failed = append(failed, writer.Ensure(ctx, o.job, object, o.children[childKey(object)]))
+		failed = append(failed, writer.Ensure(ctx, o.job, object, live))
 	}
 	for _, pod := range d.label {
 		// Where the admission policy of config/admission is installed the label is there from the start.
 		failed = append(failed, r.writer().Merge(ctx, pod, child.Labels(map[string]string{mlv1.LabelReplicaID: replicaOf(pod)})))
 	}
-	return errors.Join(failed...)
+	return errors.Join(append(failed, kept)...)
 }
 
 // remove deletes what should go.
