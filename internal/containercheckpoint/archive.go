@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
@@ -46,37 +47,49 @@ func recorded(object *unstructured.Unstructured) map[string]archive {
 	return files
 }
 
-// own leaves the archives that are of this pod and still there: who may write the status could name another's.
+// own leaves the archives that are of pods of this name and still there: who may write the status could name another's.
 func (w *work) own(files map[string]archive) map[string]archive {
 	maps.DeleteFunc(files, func(container string, file archive) bool {
-		of, err := subjectOf(filepath.Join(w.agent.Directory, file.name))
+		of, _, err := subjectOf(filepath.Join(w.agent.Directory, file.name))
 		return err != nil || of != subject{w.backup.Key.Namespace, w.backup.Spec.Pod.Name, container}
 	})
 	return files
 }
 
+// current leaves those of the pod itself, and not of an earlier one of its name.
+func (w *work) current(files map[string]archive) map[string]archive {
+	maps.DeleteFunc(files, func(_ string, file archive) bool {
+		_, uid, err := subjectOf(filepath.Join(w.agent.Directory, file.name))
+		return err != nil || w.isOther(uid)
+	})
+	return files
+}
+
+// isOther says whether the UID in an archive is that of another pod. Old runtimes write none.
+func (w *work) isOther(uid types.UID) bool { return uid != "" && uid != w.pod.UID }
+
 // subject is what an archive is of. Its name does not say it: checkpoint-bert_a-b-c-... may be of container c of namespace a-b, or of
 // container b-c of namespace a.
 type subject struct{ namespace, pod, container string }
 
-// subjectOf reads what the container runtime wrote into an archive of whose it is.
-func subjectOf(path string) (subject, error) {
+// subjectOf reads what the container runtime wrote into an archive of whose it is, and the UID of the pod.
+func subjectOf(path string) (subject, types.UID, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return subject{}, err
+		return subject{}, "", err
 	}
 	defer func() { _ = file.Close() }()
 	for reader := tar.NewReader(file); ; {
 		header, err := reader.Next()
 		if err != nil {
-			return subject{}, fmt.Errorf("look for spec.dump in %s: %w", filepath.Base(path), err)
+			return subject{}, "", fmt.Errorf("look for spec.dump in %s: %w", filepath.Base(path), err)
 		}
 		if strings.TrimPrefix(header.Name, "./") != "spec.dump" {
 			continue
 		}
 		var spec struct{ Annotations map[string]string }
 		if err := json.NewDecoder(io.LimitReader(reader, maxSpecBytes)).Decode(&spec); err != nil {
-			return subject{}, fmt.Errorf("read spec.dump of %s: %w", filepath.Base(path), err)
+			return subject{}, "", fmt.Errorf("read spec.dump of %s: %w", filepath.Base(path), err)
 		}
 		of := func(containerd, crio string) string {
 			return cmp.Or(spec.Annotations[containerd], spec.Annotations[crio])
@@ -85,14 +98,14 @@ func subjectOf(path string) (subject, error) {
 			namespace: of("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace"),
 			pod:       of("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"),
 			container: of("io.kubernetes.cri.container-name", "io.kubernetes.container.name"),
-		}, nil
+		}, types.UID(of("io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid")), nil
 	}
 }
 
 // maxSpecBytes is more than any specification of a container has.
 const maxSpecBytes = 16 << 20
 
-// checkArchive reads the table of contents of a container's archive, passing over the contents.
+// checkArchive holds that a container's archive is of the pod, which may have been replaced meanwhile, and complete by its table of contents.
 func (w *work) checkArchive(container string) error {
 	file, err := os.Open(w.path(container))
 	if err != nil {
@@ -114,6 +127,11 @@ func (w *work) checkArchive(container string) error {
 		if !found[name] {
 			return fmt.Errorf("the archive %s has no %s, so that nothing could be restored from it", filepath.Base(file.Name()), name)
 		}
+	}
+	if _, uid, err := subjectOf(file.Name()); err != nil {
+		return err
+	} else if w.isOther(uid) {
+		return fmt.Errorf("the archive %s is of another pod %s, with the UID %s in place of %s", filepath.Base(file.Name()), w.pod.Name, uid, w.pod.UID)
 	}
 	return nil
 }
@@ -145,7 +163,7 @@ func removeStrays(directory string, pod *corev1.Pod, container string, now time.
 		return fmt.Errorf("look for older archives: %w", err)
 	}
 	for _, stray := range strays {
-		if of, err := subjectOf(stray); err != nil {
+		if of, _, err := subjectOf(stray); err != nil {
 			if known, err := os.Stat(stray); err != nil || now.Sub(known.ModTime()) < unreadableFor {
 				continue
 			}

@@ -225,3 +225,22 @@ func TestOnlyThePodsOwnArchivesAreTouched(t *testing.T) {
 
 	assert.Equal(t, map[string]archive{"train": {name: "checkpoint-bert-0_team-train-2026-03-01T12:00:00Z.tar"}}, own)
 }
+
+// The next pod of a name, as a StatefulSet makes it, is another program.
+func TestAnArchiveOfAnEarlierPodOfTheNameIsNotStored(t *testing.T) {
+	folder := t.TempDir()
+	pod := runningPod(func(pod *corev1.Pod) { pod.UID = "new" })
+	w := &work{agent: &Agent{Settings: Settings{Directory: folder}}, backup: asked().backup, pod: pod}
+	files := func() map[string]archive {
+		return map[string]archive{"train": {name: "earlier.tar"}, "log": {name: "own.tar"}, "side": {name: "unknown.tar"}}
+	}
+	archiveOf(t, filepath.Join(folder, "earlier.tar"), subject{"team", "bert-0", "train"}, "old")
+	archiveOf(t, filepath.Join(folder, "own.tar"), subject{"team", "bert-0", "log"}, "new")
+	archiveOf(t, filepath.Join(folder, "unknown.tar"), subject{"team", "bert-0", "side"})
+
+	assert.Equal(t, map[string]archive{"log": {name: "own.tar"}, "side": {name: "unknown.tar"}}, w.current(w.own(files())), "a checkpoint is taken anew")
+	w.files = files() // as when the pod is replaced while the kubelet takes it
+	require.ErrorContains(t, w.checkArchive("train"), "the archive earlier.tar is of another pod bert-0, with the UID old in place of new")
+	require.NoError(t, w.checkArchive("log"))
+	require.NoError(t, w.checkArchive("side"))
+}

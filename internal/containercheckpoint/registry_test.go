@@ -110,19 +110,25 @@ func TestARegistryDoesNotSendACheckpointElsewhere(t *testing.T) {
 	assert.False(t, reached)
 }
 
-// archiveOf writes an archive as containerd does, from which only its owner can be read.
-func archiveOf(t *testing.T, path string, of subject) {
+// archiveOf writes an archive as containerd does, from which only its owner can be read; the UID of the pod may be left out.
+func archiveOf(t *testing.T, path string, of subject, uid ...string) {
 	t.Helper()
 	file, err := os.Create(path)
 	require.NoError(t, err)
-	spec, err := json.Marshal(map[string]any{"annotations": map[string]string{
+	annotations := map[string]string{
 		"io.kubernetes.cri.sandbox-namespace": of.namespace, "io.kubernetes.cri.sandbox-name": of.pod, "io.kubernetes.cri.container-name": of.container,
-	}})
+	}
+	for _, is := range uid {
+		annotations["io.kubernetes.cri.sandbox-uid"] = is
+	}
+	spec, err := json.Marshal(map[string]any{"annotations": annotations})
 	require.NoError(t, err)
 	archive := tar.NewWriter(file)
-	require.NoError(t, archive.WriteHeader(&tar.Header{Name: "spec.dump", Mode: 0o600, Size: int64(len(spec))}))
-	_, err = archive.Write(spec)
-	require.NoError(t, err)
+	for _, name := range mustHave {
+		require.NoError(t, archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(spec))}))
+		_, err = archive.Write(spec)
+		require.NoError(t, err)
+	}
 	require.NoError(t, errors.Join(archive.Close(), file.Close()))
 }
 

@@ -42,7 +42,7 @@ var errStatusNotWritten = errors.New("the status of the checkpoint could not be 
 func (w *work) run(ctx context.Context, mine claim) error {
 	logger := log.FromContext(ctx).WithValues("pod", w.pod.Name, "attempt", mine.attempt)
 	began := w.agent.Clock.Now()
-	w.files, w.images = w.own(recorded(w.object)), slices.Clone(w.backup.Status.Images)
+	w.files, w.images = w.current(w.own(recorded(w.object))), slices.Clone(w.backup.Status.Images)
 	err := w.claim(ctx, mine, checkpointbackup.Status{
 		Phase: checkpointbackup.Checkpointing, Message: "the kubelet is asked for a checkpoint", Images: w.images,
 	})
