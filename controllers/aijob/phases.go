@@ -83,7 +83,7 @@ func (p *planner) run(status *aiplatformv1alpha1.AIJobStatus) {
 	if total := membersOf(p.job); total > 1 {
 		message = fmt.Sprintf("all %d pods run", total)
 	}
-	status.StartTime = at(p.now)
+	status.StartTime, status.FailedStarts = at(p.now), 0
 	p.enter(status, aiplatformv1alpha1.AIJobRunning, reasons.Running, message)
 }
 
@@ -148,6 +148,9 @@ func (p *planner) preempt(status *aiplatformv1alpha1.AIJobStatus) {
 // fail ends an attempt.
 func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, members []*corev1.Pod) {
 	status.ExitCode, status.Outputs = found.exitCode, outputsOf(members)
+	if found.kind == counted && found.exitCode != nil { // its program ran, whether or not that was reported
+		status.FailedStarts = 0
+	}
 	used, allowed := retriesUsed(p.job), ptr.Deref(p.job.Spec.RetryPolicy.MaxRetries, defaultRetries)
 	changeUnsettled(status, func(list *podend.Unsettled) {
 		if found.kind != counted {
@@ -159,8 +162,9 @@ func (p *planner) fail(status *aiplatformv1alpha1.AIJobStatus, found *failure, m
 	switch {
 	case found.kind == refused, found.kind == lost && status.Phase == aiplatformv1alpha1.AIJobScheduled:
 		// The job may never be able to start, and keeps resources from others at every attempt.
-		p.pause(status, found, jittered(p.job, queueing.RetryPause(int(status.PreemptionCount))))
+		p.pause(status, found, jittered(p.job, queueing.RetryPause(int(status.FailedStarts))))
 		status.PreemptionCount++
+		status.FailedStarts++
 	case found.kind == lost:
 		status.PreemptionCount++
 		p.queue(status, found.reason, found.message+"; the job is queued again, which does not count as a retry")

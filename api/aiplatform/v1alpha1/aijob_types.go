@@ -347,6 +347,10 @@ type AIJobStatus struct {
 	// preemptionCount is the number of times that the job lost its place. These are no retries.
 	PreemptionCount int32 `json:"preemptionCount,omitempty"`
 
+	// failedStarts is how often in a row the job lost its place because its pods could not be started. The pause before it is queued
+	// again is 30 seconds, doubled each time, and 30 minutes at most. It is 0 once the job runs.
+	FailedStarts int32 `json:"failedStarts,omitempty"`
+
 	// unsettledFailures are failures that may still turn out to be losses of a node, which are no retries. Each is settled within a
 	// minute. At most 32.
 	// +listType=atomic
