@@ -238,7 +238,7 @@ func TestAnArchiveOfAnEarlierPodOfTheNameIsNotStored(t *testing.T) {
 	archiveOf(t, filepath.Join(folder, "own.tar"), subject{"team", "bert-0", "log"}, "new")
 	archiveOf(t, filepath.Join(folder, "unknown.tar"), subject{"team", "bert-0", "side"})
 
-	assert.Equal(t, map[string]archive{"log": {name: "own.tar"}, "side": {name: "unknown.tar"}}, w.current(w.own(files())), "a checkpoint is taken anew")
+	assert.Equal(t, map[string]archive{"log": {name: "own.tar"}, "side": {name: "unknown.tar"}}, w.current(w.own(files())), "a checkpoint is taken again")
 	w.files = files() // as when the pod is replaced while the kubelet takes it
 	require.ErrorContains(t, w.checkArchive("train"), "the archive earlier.tar is of another pod bert-0, with the UID old in place of new")
 	require.NoError(t, w.checkArchive("log"))
