@@ -9,7 +9,9 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,26 +22,32 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
-// counts compares the counts in statuses with what happened.
-func (l *workload) counts(ctx context.Context) {
+// account compares ends and counts in statuses with what happened.
+func (l *workload) account(ctx context.Context) {
 	var trainings mlv1.TrainingJobList
 	var tries aiplatformv1alpha1.AIJobList
+	var workflows aiplatformv1alpha1.AgentWorkflowList
 	var spots spotv1alpha1.SpotInstanceJobList
-	for _, list := range []client.ObjectList{&trainings, &tries, &spots} {
+	var read []client.Object
+	for _, list := range []client.ObjectList{&trainings, &tries, &workflows, &spots} {
 		if err := l.List(ctx, list, client.InNamespace(l.namespace)); err != nil {
 			l.note("list %T: %v", list, err)
+			return
 		}
+		_ = meta.EachListItem(list, func(object runtime.Object) error {
+			read = append(read, object.(client.Object))
+			return nil
+		})
 	}
+	l.watcher.catchUp(ctx, read...)
+	l.checks.addN(countsAgree, len(read))
 	for i := range trainings.Items {
-		l.checks.add(countsAgree)
 		l.countsOfTraining(&trainings.Items[i])
 	}
 	for i := range tries.Items {
-		l.checks.add(countsAgree)
 		l.countsOfAIJob(&tries.Items[i])
 	}
 	for i := range spots.Items {
-		l.checks.add(countsAgree)
 		l.countsOfSpot(&spots.Items[i])
 	}
 }

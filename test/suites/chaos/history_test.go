@@ -46,10 +46,12 @@ type outcome struct {
 	failures, untold map[types.UID]bool
 	// losses are pods that were evicted, refused or deleted.
 	losses map[types.UID]bool
+	// succeeded are the places of programs that ended with exit code 0, whether their nodes have told so or not.
+	succeeded map[string]bool
 	// deaths of nodes under a program.
 	deaths []*death
-	// evicted by the queue while the attempt lived.
-	evicted bool
+	// open says that its end may be counted either way: the queue evicted the job meanwhile, or a node that lived was taken for dead.
+	open bool
 }
 
 // death of a node. It ends when the node returns.
@@ -61,7 +63,9 @@ func (h *history) ofAttempt(of attempt, change func(*outcome)) {
 	defer h.mu.Unlock()
 	f := h.outcomes[of]
 	if f == nil {
-		f = &outcome{failures: map[types.UID]bool{}, untold: map[types.UID]bool{}, losses: map[types.UID]bool{}}
+		f = &outcome{
+			failures: map[types.UID]bool{}, untold: map[types.UID]bool{}, losses: map[types.UID]bool{}, succeeded: map[string]bool{},
+		}
 		h.outcomes[of] = f
 	}
 	change(f)
@@ -69,6 +73,47 @@ func (h *history) ofAttempt(of attempt, change func(*outcome)) {
 
 func (h *history) lost(pod *corev1.Pod) {
 	h.ofAttempt(attemptOf(pod), func(f *outcome) { f.losses[pod.UID] = true })
+}
+
+// ends is the end of a death.
+func (h *history) ends(d *death) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d.ended = time.Now()
+}
+
+// endOf is when a death ended; zero while it lasts.
+func (h *history) endOf(d *death) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return d.ended
+}
+
+// hasSucceeded says whether a program ended with exit code 0 that had a place in an attempt.
+func (h *history) hasSucceeded(of attempt, place string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.outcomes[of]
+	return f != nil && f.succeeded[place]
+}
+
+// anySucceeded says whether a program of an attempt ended with exit code 0.
+func (h *history) anySucceeded(of attempt) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.outcomes[of]
+	return f != nil && len(f.succeeded) > 0
+}
+
+// troubles is how many programs of an attempt failed or were lost.
+func (h *history) troubles(of attempt) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.outcomes[of]
+	if f == nil {
+		return 0
+	}
+	return len(f.failures) + len(f.untold) + len(f.losses) + len(f.deaths)
 }
 
 // mustCount says how the end of an attempt is to be counted.
@@ -90,7 +135,7 @@ func (h *history) judged(of attempt, jobEnded time.Time) (count mustCount, faile
 	if f == nil {
 		return asLoss, 0 // no program failed
 	}
-	lost, open := len(f.losses) > 0, len(f.untold) > 0 || f.evicted
+	lost, open := len(f.losses) > 0, len(f.untold) > 0 || f.open
 	for _, d := range f.deaths {
 		if d.wasSeenBefore(jobEnded) {
 			lost = true
@@ -110,7 +155,7 @@ func (h *history) judged(of attempt, jobEnded time.Time) (count mustCount, faile
 
 const (
 	// nodeSilent is how long a node is silent at most before Kubernetes says that it is not ready, on a busy machine.
-	nodeSilent = 15 * time.Second
+	nodeSilent = nodeGrace + 5*time.Second
 	// settling is how long the manager takes at most to look at a node again, also when it has to be started first.
 	settling = 20 * time.Second
 )

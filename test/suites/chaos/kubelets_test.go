@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,16 +35,20 @@ const (
 	podDeleted     = "pod deleted by a user"
 	podSlow        = "pod whose image cannot be pulled for a while"
 	nodeDies       = "node dies"
-	nodeDiesLong   = "node dies for longer than its pods have to end"
+	nodeIsSilent   = "node dies for longer than it takes Kubernetes to see it"
+	nodeStaysDead  = "node stays dead until all else has ended"
 	nodeReturns    = "node returns"
 	nodeClockOff   = "clock of a node jumps"
 )
 
-var nodeFaults = []string{podFails, podOutOfMemory, podEvicted, podRefused, podDeleted, podSlow, nodeDies, nodeDiesLong, nodeReturns, nodeClockOff}
+var nodeFaults = []string{
+	podFails, podOutOfMemory, podEvicted, podRefused, podDeleted, podSlow, nodeDies, nodeIsSilent, nodeStaysDead, nodeReturns, nodeClockOff,
+}
 
 // kubelets are those of all nodes. They look at the pods several times a second.
 type kubelets struct {
 	client client.Client
+	cached client.Reader // has all pods and nodes, and may be a moment late
 	faults *tally
 	checks *tally
 	wrong  func(format string, arguments ...any)
@@ -50,25 +56,30 @@ type kubelets struct {
 	history *history
 
 	mu       sync.Mutex
-	random   *rand.Rand
+	seed     uint64
+	options  options
 	on       bool
-	long     bool // the next node that dies does so for long
-	slow     bool // programs that work together run long enough for the count of each failure to be settled
+	stays    bool // the node that stays dead has died
 	nodes    map[string]*node
 	programs map[types.UID]*program
+	runs     map[string]int // how many programs each rank had
 }
 
 type node struct {
-	dead  bool
-	long  bool          // dead for longer than the faults last
-	back  time.Time     // when it returns
-	skew  time.Duration // of its clock
-	boots int           // how often it was started
-	death *death        // the last one
+	random *rand.Rand
+	spot   bool // an instance of the provider, which comes and goes
+	dead   bool
+	silent bool          // for longer than it takes Kubernetes to see it, though the faults are over
+	stays  bool          // dead until it is revived
+	back   time.Time     // when it returns
+	skew   time.Duration // of its clock
+	boots  int           // how often it was started
+	death  *death        // the last one
 }
 
 // program is what runs in a pod.
 type program struct {
+	random  *rand.Rand
 	pod     types.NamespacedName
 	uid     types.UID
 	rank    string // the job and the pod in it; no two of the same run at a time
@@ -77,6 +88,7 @@ type program struct {
 	node    string
 	state   programState
 	due     time.Time // of its next state
+	befalls string    // what happens then in place of its end
 	code    int32
 	reason  string
 	evicted bool
@@ -98,42 +110,69 @@ func (p *program) alive() bool { return p.state == running || p.state == stoppin
 
 func newKubelets(c client.Client, faults, checks *tally, history *history, wrong func(string, ...any)) *kubelets {
 	return &kubelets{
-		client: c, faults: faults, checks: checks, wrong: wrong, history: history, random: rand.New(rand.NewPCG(0, 0)),
-		nodes: map[string]*node{}, programs: map[types.UID]*program{},
+		client: c, faults: faults, checks: checks, wrong: wrong, history: history,
+		nodes: map[string]*node{}, programs: map[types.UID]*program{}, runs: map[string]int{},
 	}
 }
 
-func (k *kubelets) begin(seed uint64) {
+// begin lets a seed decide what befalls each node and each program.
+func (k *kubelets) begin(seed uint64, o options) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.random, k.on = rand.New(rand.NewPCG(seed, 2)), true
-	k.long, k.slow = k.random.Float64() < 0.15, k.random.Float64() < 0.25
+	k.seed, k.options, k.on, k.stays = seed, o, true, false
+	clear(k.runs)
+	for name, n := range k.nodes {
+		n.random = source(seed, "node "+name)
+	}
 }
 
-// end has all nodes return, but for one that is dead for long, and all programs succeed from now on.
+// end has the nodes return, but for those that are dead for long, and all programs succeed from now on.
 func (k *kubelets) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.on = false
 	for _, n := range k.nodes {
 		n.skew = 0
-		if !n.long {
+		if !n.stays && !n.silent {
+			n.back = time.Now()
+		}
+	}
+}
+
+// staysDead says whether a node is dead that returns only when it is revived.
+func (k *kubelets) staysDead() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, n := range k.nodes {
+		if n.stays {
+			return true
+		}
+	}
+	return false
+}
+
+// revive has the node return that stayed dead.
+func (k *kubelets) revive() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, n := range k.nodes {
+		if n.stays {
 			n.back = time.Now()
 		}
 	}
 }
 
 // chance is for faults.
-func (k *kubelets) chance(probability float64, fault string) bool {
-	if !k.on || k.random.Float64() >= probability {
+func (k *kubelets) chance(random *rand.Rand, probability float64, fault string) bool {
+	if !k.on || random.Float64() >= probability {
 		return false
 	}
 	k.faults.add(fault)
 	return true
 }
 
-func (k *kubelets) within(least, most time.Duration) time.Duration {
-	return least + time.Duration(k.random.Int64N(int64(most-least)))
+func within(random *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(random.Int64N(int64(most-least)))
 }
 
 // join makes a node that these kubelets play.
@@ -156,7 +195,7 @@ func (k *kubelets) join(ctx context.Context, object *corev1.Node) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.nodes[name] = &node{}
+	k.nodes[name] = &node{random: source(k.seed, "node "+name), spot: object.Labels[spotv1alpha1.LabelSpotInstanceVM] != ""}
 	return nil
 }
 
@@ -182,7 +221,7 @@ func (k *kubelets) die(name string, n *node) {
 		}
 		k.history.ofAttempt(p.of, func(f *outcome) { f.deaths = append(f.deaths, n.death) })
 		if p.alive() {
-			p.state, p.code, p.reason = over, 255, "Unknown"
+			p.state, p.failed, p.code, p.reason = over, false, 255, "Unknown"
 			k.peersEnd(p)
 		}
 	}
@@ -191,76 +230,135 @@ func (k *kubelets) die(name string, n *node) {
 // peersEnd has the other programs of a training end soon, as they do when the connection to one of them breaks.
 func (k *kubelets) peersEnd(lost *program) {
 	for _, p := range k.programs {
-		if p != lost && p.of == lost.of && p.state == running && !p.failed && k.random.Float64() < 0.7 {
-			p.code, p.reason = 75, "Error"
-			p.due = time.Now().Add(k.within(100*time.Millisecond, time.Second))
+		if p != lost && p.of == lost.of && p.state == running && !p.failed && p.random.Float64() < 0.7 {
+			p.befalls, p.code, p.reason = "", 75, "Error"
+			p.due = time.Now().Add(within(p.random, 100*time.Millisecond, time.Second))
 		}
 	}
 }
 
-// run plays the kubelets until the context ends.
+// run plays the kubelets until the context ends. Leases are renewed beside all else: what takes long for a pod must make no node silent.
 func (k *kubelets) run(ctx context.Context) {
-	for beat := 0; ctx.Err() == nil; beat++ {
-		var pods corev1.PodList
-		if err := k.client.List(ctx, &pods); err == nil {
-			k.look(ctx, pods.Items)
-		}
-		if beat%10 == 0 {
-			k.renew(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { k.repeat(ctx, time.Second, newLeases(k).renew) })
+	running.Go(func() {
+		k.repeat(ctx, 2*time.Second, func(ctx context.Context) {
 			k.nodesDie()
 			k.nodesReturn(ctx)
+		})
+	})
+	k.repeat(ctx, 200*time.Millisecond, func(ctx context.Context) {
+		var pods corev1.PodList
+		if err := k.cached.List(ctx, &pods); err == nil {
+			k.look(ctx, pods.Items)
 		}
+	})
+}
+
+func (k *kubelets) repeat(ctx context.Context, pause time.Duration, do func(context.Context)) {
+	for ctx.Err() == nil {
+		do(ctx)
 		select {
 		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }
 
-// renew renews the leases of the nodes that live, by which Kubernetes knows that they do.
-func (k *kubelets) renew(ctx context.Context) {
-	k.mu.Lock()
+// leases are those of the nodes, by which Kubernetes knows that they live.
+type leases struct {
+	*kubelets
+
+	known map[string]*coordinationv1.Lease
+}
+
+func newLeases(k *kubelets) *leases { return &leases{k, map[string]*coordinationv1.Lease{}} }
+
+// renew renews those of the nodes that live.
+func (l *leases) renew(ctx context.Context) {
+	l.mu.Lock()
 	skews := map[string]time.Duration{}
-	for name, n := range k.nodes {
+	for name, n := range l.nodes {
 		if !n.dead {
 			skews[name] = n.skew
 		}
 	}
-	k.mu.Unlock()
+	l.mu.Unlock()
 	for name, skew := range skews {
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
-		spec := coordinationv1.LeaseSpec{
-			HolderIdentity: &name, LeaseDurationSeconds: ptr.To[int32](40), RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(skew))),
+		lease := l.known[name]
+		if lease == nil {
+			lease = l.find(ctx, name)
 		}
-		err := k.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)
-		switch {
-		case apierrors.IsNotFound(err):
-			object := &corev1.Node{}
-			if k.client.Get(ctx, client.ObjectKey{Name: name}, object) == nil {
-				lease.Spec = spec
-				lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: object.UID}} // it goes with the node
-				_ = k.client.Create(ctx, lease)
-			}
-		case err == nil:
-			lease.Spec = spec
-			_ = k.client.Update(ctx, lease)
+		if lease == nil {
+			continue
 		}
-		k.ready(ctx, name)
+		lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(skew)))
+		if l.client.Update(ctx, lease) != nil {
+			lease = nil // it is read again
+		}
+		l.known[name] = lease
+		l.ready(ctx, name)
 	}
+}
+
+// find reads the lease of a node, and makes it when there is none; nil when neither can be done.
+func (l *leases) find(ctx context.Context, name string) *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
+	err := l.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)
+	if err == nil {
+		return lease
+	}
+	object := &corev1.Node{}
+	if !apierrors.IsNotFound(err) || l.client.Get(ctx, client.ObjectKey{Name: name}, object) != nil {
+		return nil
+	}
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: ptr.To[int32](40)}
+	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: object.UID}} // it goes with the node
+	if l.client.Create(ctx, lease) != nil {
+		return nil
+	}
+	return lease
 }
 
 // ready takes back what the node controller wrote on a node that had died.
 func (k *kubelets) ready(ctx context.Context, name string) {
 	object := &corev1.Node{}
-	if err := k.client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
+	if k.cached.Get(ctx, client.ObjectKey{Name: name}, object) != nil || readyOf(object) == nil {
 		return
 	}
+	if k.client.Get(ctx, client.ObjectKey{Name: name}, object) != nil {
+		return
+	}
+	if condition := readyOf(object); condition != nil {
+		k.wasTakenForDead(name, condition.LastTransitionTime.Time)
+		condition.Status, condition.Reason, condition.LastTransitionTime = corev1.ConditionTrue, "KubeletReady", metav1.Now()
+		_ = k.client.Status().Update(ctx, object)
+	}
+}
+
+// readyOf is the condition of a node that is not ready; nil when it is.
+func readyOf(object *corev1.Node) *corev1.NodeCondition {
 	for i := range object.Status.Conditions {
-		condition := &object.Status.Conditions[i]
-		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
-			condition.Status, condition.Reason, condition.LastTransitionTime = corev1.ConditionTrue, "KubeletReady", metav1.Now()
-			_ = k.client.Status().Update(ctx, object)
-			return
+		if condition := &object.Status.Conditions[i]; condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return condition
+		}
+	}
+	return nil
+}
+
+// wasTakenForDead notes that Kubernetes took a node for dead since a time, because this machine is busy, for example: if it lived then, the
+// manager is right to count what it saw of the pods there, and right not to.
+func (k *kubelets) wasTakenForDead(name string, since time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := k.nodes[name]
+	if n == nil || n.death != nil && !k.history.endOf(n.death).Before(since) {
+		return
+	}
+	for _, p := range k.programs {
+		if p.node == name {
+			k.history.ofAttempt(p.of, func(f *outcome) { f.open = true })
 		}
 	}
 }
@@ -272,27 +370,33 @@ func (k *kubelets) nodesDie() {
 	for _, name := range slices.Sorted(maps.Keys(k.nodes)) {
 		n := k.nodes[name]
 		switch {
-		case n.dead:
-		case k.long && k.runsMembers(name) && k.chance(0.5, nodeDiesLong): // and its pods are given up in the meantime
+		case n.dead || !k.on:
+		case k.options.nodeStays && !k.stays && !n.spot && k.runsMembers(name):
+			k.faults.add(nodeStaysDead)
 			k.die(name, n)
-			k.long, n.long, n.back = false, true, time.Now().Add(k.within(95*time.Second, 105*time.Second))
-		case k.chance(0.08, nodeDies):
+			k.stays, n.stays = true, true
+		case k.chance(n.random, 0.02, nodeIsSilent):
 			k.die(name, n)
-			n.back = time.Now().Add(k.within(2*time.Second, 30*time.Second))
-		case k.chance(0.05, nodeClockOff):
-			n.skew = k.within(-5*time.Second, 5*time.Second)
+			n.silent, n.back = true, time.Now().Add(within(n.random, nodeGrace+2*time.Second, nodeGrace+10*time.Second))
+		case k.chance(n.random, 0.06, nodeDies):
+			k.die(name, n)
+			n.back = time.Now().Add(within(n.random, 2*time.Second, nodeGrace))
+		case k.chance(n.random, 0.05, nodeClockOff):
+			n.skew = within(n.random, -5*time.Second, 5*time.Second)
 		}
 	}
 }
 
-// runsMembers says whether programs run on a node whose pods have host names.
-func (k *kubelets) runsMembers(node string) bool {
+// runsMembers says whether programs run on a node whose pods have host names, and none of a SpotInstanceJob: its replica waits for the
+// return of a node that may still run it.
+func (k *kubelets) runsMembers(node string) (runs bool) {
 	for _, p := range k.programs {
-		if p.node == node && p.host != "" && p.state == running {
-			return true
+		if p.node == node && p.state != over && strings.Contains(p.rank, "/"+spotv1alpha1.LabelSpotInstanceJob+"/") {
+			return false
 		}
+		runs = runs || p.node == node && p.host != "" && p.state == running
 	}
-	return false
+	return runs
 }
 
 // nodesReturn lets nodes return whose time has come. First they tell that they were started again.
@@ -316,10 +420,8 @@ func (k *kubelets) nodesReturn(ctx context.Context) {
 		}
 		k.mu.Lock()
 		n.boots++
-		n.dead, n.long = false, false
-		k.history.mu.Lock()
-		n.death.ended = time.Now()
-		k.history.mu.Unlock()
+		n.dead, n.silent, n.stays = false, false, false
+		k.history.ends(n.death)
 		k.faults.add(nodeReturns)
 		k.mu.Unlock()
 	}
@@ -337,13 +439,11 @@ func (k *kubelets) look(ctx context.Context, pods []corev1.Pod) {
 		if present[uid] {
 			continue
 		}
-		if p.state == running && !k.nodes[p.node].isDead() { // removed by force: the kubelet stops it when it sees that
+		if p.alive() { // removed by force: the kubelet stops it when it sees that
 			p.state = over
 			continue
 		}
-		if p.state == over || p.state == starting {
-			delete(k.programs, uid)
-		}
+		delete(k.programs, uid)
 	}
 	for i := range pods {
 		pod := &pods[i]
@@ -379,29 +479,9 @@ func (k *kubelets) lookAt(ctx context.Context, pod *corev1.Pod, n *node, pods []
 		k.answersAlone(pod, pods)
 		k.start(ctx, pod, p, n)
 	case running:
-		if k.chance(0.006, podEvicted) {
-			p.evicted, p.failed, p.state, p.code, p.reason = true, false, over, 137, "Error"
-			k.history.lost(pod)
-			k.peersEnd(p)
-			k.report(ctx, pod, p, n)
-			return
+		if !now.Before(p.due) {
+			k.finish(ctx, pod, p, n)
 		}
-		if k.chance(0.006, podDeleted) {
-			k.history.lost(pod)
-			_ = k.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
-			return
-		}
-		if now.Before(p.due) {
-			return
-		}
-		p.state = over
-		if p.failed {
-			k.history.ofAttempt(p.of, func(f *outcome) { f.untold[p.uid] = true })
-		}
-		if p.code != 0 {
-			k.peersEnd(p)
-		}
-		k.report(ctx, pod, p, n)
 	case over:
 		if !ended {
 			k.report(ctx, pod, p, n)
@@ -410,20 +490,50 @@ func (k *kubelets) lookAt(ctx context.Context, pod *corev1.Pod, n *node, pods []
 	}
 }
 
+// finish lets happen what is due to a program that runs.
+func (k *kubelets) finish(ctx context.Context, pod *corev1.Pod, p *program, n *node) {
+	befalls := p.befalls
+	p.befalls = ""
+	switch {
+	case befalls == podDeleted && k.on:
+		k.faults.add(podDeleted)
+		k.history.lost(pod)
+		p.due = time.Now().Add(5 * time.Second) // it is stopped before
+		_ = k.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+		return
+	case befalls == podEvicted && k.on:
+		k.faults.add(podEvicted)
+		k.history.lost(pod)
+		p.evicted, p.code, p.reason = true, 137, "Error"
+	case p.failed:
+		k.history.ofAttempt(p.of, func(f *outcome) { f.untold[p.uid] = true })
+	case p.code == 0:
+		k.history.ofAttempt(p.of, func(f *outcome) { f.succeeded[placeOf(pod)] = true })
+	}
+	p.state = over
+	if p.code != 0 {
+		k.peersEnd(p)
+	}
+	k.report(ctx, pod, p, n)
+}
+
 // accept takes a new pod on.
 func (k *kubelets) accept(ctx context.Context, pod *corev1.Pod) {
 	p := &program{
 		pod: client.ObjectKeyFromObject(pod), uid: pod.UID, rank: rankOf(pod), host: hostOf(pod), of: attemptOf(pod), node: pod.Spec.NodeName,
-		due: time.Now().Add(k.within(100*time.Millisecond, 1500*time.Millisecond)),
 	}
+	_, rank, _ := strings.Cut(p.rank, "/") // the namespace has another name each time
+	p.random = source(k.seed, fmt.Sprintf("program %d of %s", k.runs[rank], rank))
+	k.runs[rank]++
+	p.due = time.Now().Add(within(p.random, 100*time.Millisecond, 1500*time.Millisecond))
 	k.programs[pod.UID] = p
 	switch {
-	case k.chance(0.04, podRefused):
+	case k.chance(p.random, 0.04, podRefused):
 		p.state, p.refused = over, true
 		k.history.lost(pod)
 		k.refuse(ctx, pod)
-	case k.chance(0.03, podSlow):
-		p.due = time.Now().Add(k.within(2*time.Second, 8*time.Second))
+	case k.chance(p.random, 0.03, podSlow):
+		p.due = time.Now().Add(within(p.random, 2*time.Second, 8*time.Second))
 		status := pod.Status
 		status.ContainerStatuses = containers(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
 			Reason: "ErrImagePull", Message: "failed to pull the image: connection reset",
@@ -463,17 +573,21 @@ func (k *kubelets) start(ctx context.Context, pod *corev1.Pod, p *program, n *no
 			k.wrong("pod %s starts as %s while %s, which is the same, runs", p.pod, p.rank, other.pod)
 		}
 	}
-	p.state, p.started, p.due = running, time.Now(), time.Now().Add(k.within(time.Second, 6*time.Second))
-	if k.slow && p.host != "" {
+	p.state, p.started, p.due = running, time.Now(), time.Now().Add(within(p.random, time.Second, 6*time.Second))
+	if k.options.slow && p.host != "" && k.on {
 		p.due = p.due.Add(nodeSilent + settling)
 	}
-	switch {
-	case k.chance(0.08, podFails):
+	p.code, p.reason = 0, "Completed"
+	switch early := p.random.Float64(); {
+	case k.chance(p.random, 0.08, podFails):
 		p.failed, p.code, p.reason = true, 1, "Error"
-	case k.chance(0.04, podOutOfMemory):
+	case k.chance(p.random, 0.04, podOutOfMemory):
 		p.failed, p.code, p.reason = true, 137, "OOMKilled"
-	default:
-		p.code, p.reason = 0, "Completed"
+	case early < 0.2 && k.on:
+		p.befalls, p.due = podEvicted, time.Now().Add(within(p.random, 200*time.Millisecond, 6*time.Second))
+		if early < 0.1 {
+			p.befalls = podDeleted
+		}
 	}
 	at := metav1.NewTime(p.started.Add(n.skew))
 	k.write(ctx, pod, corev1.PodStatus{
@@ -519,7 +633,7 @@ func (k *kubelets) stop(ctx context.Context, pod *corev1.Pod, p *program, n *nod
 	case p.state == starting:
 		p.state = over
 	case p.state == running:
-		p.state, p.due = stopping, time.Now().Add(k.within(100*time.Millisecond, time.Second))
+		p.state, p.due = stopping, time.Now().Add(within(p.random, 100*time.Millisecond, time.Second))
 		return
 	case p.state == stopping && time.Now().Before(p.due):
 		return
@@ -571,6 +685,11 @@ func rankOf(pod *corev1.Pod) string {
 		}
 	}
 	return pod.Namespace + "/" + pod.Name
+}
+
+// placeOf is the number of a pod in its job; empty where a job has one pod.
+func placeOf(pod *corev1.Pod) string {
+	return cmp.Or(pod.Labels[batchv1.JobCompletionIndexAnnotation], pod.Labels[aiplatformv1alpha1.LabelMember])
 }
 
 // hostOf is the name by which the others of a job find a pod; empty for a pod without one.

@@ -15,6 +15,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -43,18 +44,23 @@ const (
 	rests           = "a manager with nothing to do writes nothing"
 	noPanic         = "no manager panics"
 	explainsWaiting = "an object has a condition that says where it stands"
+	endsWithoutNode = "all ends though a node stays dead"
+	noChildLeft     = "no child is left of objects that are deleted"
 )
 
 var invariants = []string{
 	oneOfARank, oneOfAHost, neverBack, withinQuota, noSecret, endsExplained, countsAgree, queueFree, placeGivenBack, nothingLeft, noInstanceLeft, rests,
-	noPanic, explainsWaiting,
+	noPanic, explainsWaiting, endsWithoutNode, noChildLeft,
 }
 
 // watcher sees each version of each object, by a watch of its own that no fault reaches.
 type watcher struct {
 	*world
 
+	objects cache.Cache
+
 	mu    sync.Mutex
+	seen  map[string]uint64 // the last revision of each kind
 	held  map[string][]holding
 	jobs  map[types.UID]*batchv1.Job    // all there ever were of the namespace
 	ended map[types.UID]time.Time       // when an object was seen to have ended
@@ -71,13 +77,14 @@ type holding struct {
 }
 
 func startWatcher(w *world) *watcher {
-	v := &watcher{world: w}
-	v.forget()
 	objects, err := cache.New(w.config, cache.Options{Scheme: scheme})
 	require.NoError(w.t, err)
+	v := &watcher{world: w, objects: objects, seen: map[string]uint64{}}
+	v.forget()
 	for _, kind := range []client.Object{
 		&mlv1.TrainingJob{}, &aiplatformv1alpha1.AIJob{}, &aiplatformv1alpha1.AIJobQueue{}, &aiplatformv1alpha1.AgentWorkflow{},
 		&spotv1alpha1.SpotInstanceJob{}, &spotv1alpha1.SpotInstanceVM{}, &batchv1.Job{}, &corev1.Pod{}, &eventsv1.Event{},
+		&corev1.Node{}, &corev1.ConfigMap{},
 	} {
 		informer, err := objects.GetInformer(w.t.Context(), kind, cache.BlockUntilSynced(false))
 		require.NoError(w.t, err)
@@ -99,12 +106,11 @@ func startWatcher(w *world) *watcher {
 // saw checks one version of an object, and that it follows on the one before.
 func (v *watcher) saw(before, after client.Object) {
 	v.tellsNoSecret(after)
-	if before != nil && before.GetUID() != after.GetUID() {
+	if before != nil && before.GetUID() != after.GetUID() { // it was deleted and created again
 		before = nil
 	}
-	if before != nil {
+	if was, is := figuresOf(before), figuresOf(after); len(was.grow) > 0 && len(is.grow) > 0 {
 		v.checks.add(neverBack)
-		was, is := figuresOf(before), figuresOf(after)
 		for i := range is.grow {
 			if is.grow[i] < was.grow[i] {
 				v.note("%T %s: its counts went from %v to %v", after, client.ObjectKeyFromObject(after), was.grow, is.grow)
@@ -143,6 +149,7 @@ func (v *watcher) goesOn(before, after client.Object) {
 func (v *watcher) remember(before, after client.Object) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.seen[kindOf(after)] = max(v.seen[kindOf(after)], revisionOf(after))
 	if _, known := v.ended[after.GetUID()]; !known && figuresOf(after).end != "" {
 		v.ended[after.GetUID()] = time.Now()
 	}
@@ -172,7 +179,7 @@ func (v *watcher) remember(before, after client.Object) {
 		v.holds(o, o.Spec.QueueName, millisOfAIJob(o))
 		was, ok := before.(*aiplatformv1alpha1.AIJob)
 		if ok && was != nil && o.Status.PreemptionCount > was.Status.PreemptionCount && o.Status.Reason == reasons.Preempted {
-			v.nodes.history.ofAttempt(attempt{o.UID, fmt.Sprint(triesOf(was))}, func(f *outcome) { f.evicted = true })
+			v.nodes.history.ofAttempt(attempt{o.UID, fmt.Sprint(triesOf(was))}, func(f *outcome) { f.open = true })
 		}
 	}
 }
@@ -191,6 +198,9 @@ func (v *watcher) gone(object any) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if last, ok := object.(client.Object); ok {
+		v.seen[kindOf(last)] = max(v.seen[kindOf(last)], revisionOf(last))
+	}
 	switch o := object.(type) {
 	case *mlv1.TrainingJob:
 		if o.Spec.Scheduling != nil {
@@ -272,16 +282,15 @@ func millisOfTraining(job *mlv1.TrainingJob) (milli int64) {
 	return milli
 }
 
-func millisOfAIJob(job *aiplatformv1alpha1.AIJob) int64 {
-	placed := job.Status.Phase == aiplatformv1alpha1.AIJobScheduled || job.Status.Phase == aiplatformv1alpha1.AIJobRunning
-	if !placed || job.Spec.Resources == nil {
+// An AIJob keeps its place until its pods have stopped.
+func millisOfAIJob(job *aiplatformv1alpha1.AIJob) (milli int64) {
+	if job.Spec.Resources == nil {
 		return 0
 	}
-	members := int32(1)
-	if ptr.Deref(job.Spec.Gang.Enabled, false) {
-		members = max(job.Spec.Gang.MinMembers, 1)
+	for _, place := range job.Status.Assignments {
+		milli += int64(place.Members) * job.Spec.Resources.Requests.Cpu().MilliValue()
 	}
-	return int64(members) * job.Spec.Resources.Requests.Cpu().MilliValue()
+	return milli
 }
 
 // holds notes what a job holds of its queue's quota since its last version.
@@ -289,12 +298,66 @@ func (v *watcher) holds(job client.Object, queue string, milli int64) {
 	if queue == "" {
 		return
 	}
-	revision, err := strconv.ParseUint(job.GetResourceVersion(), 10, 64)
+	v.held[queue] = append(v.held[queue], holding{revisionOf(job), job.GetUID(), job.GetName(), milli})
+}
+
+// hasHeld says whether a job ever had a place in a queue.
+func (v *watcher) hasHeld(job types.UID, queue string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(v.held[queue], func(h holding) bool { return h.job == job && h.milli > 0 })
+}
+
+func kindOf(object client.Object) string { return fmt.Sprintf("%T", object) }
+
+// revisionOf is that of the database at which an object was written last.
+func revisionOf(object client.Object) uint64 {
+	revision, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	if err != nil {
-		v.note("%s: %v", job.GetName(), err)
-		return
+		panic(fmt.Sprintf("%T %s: %v", object, object.GetName(), err))
 	}
-	v.held[queue] = append(v.held[queue], holding{revision, job.GetUID(), job.GetName(), milli})
+	return revision
+}
+
+// marks are changed to learn how far the watches are that tell of objects which are gone again. Nobody runs them.
+func marks() []client.Object {
+	named := metav1.ObjectMeta{Name: "mark", Namespace: metav1.NamespaceDefault}
+	pod := corev1.PodSpec{
+		SchedulerName: "nobody", RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "registry.example.com/none:1"}},
+	}
+	return []client.Object{
+		&corev1.Pod{ObjectMeta: named, Spec: pod},
+		&batchv1.Job{ObjectMeta: named, Spec: batchv1.JobSpec{Suspend: ptr.To(true), Template: corev1.PodTemplateSpec{Spec: pod}}},
+	}
+}
+
+// catchUp waits until all has been seen that has happened to Jobs and pods so far, and to objects that were read.
+func (v *watcher) catchUp(ctx context.Context, read ...client.Object) {
+	for _, mark := range marks() {
+		if err := client.IgnoreAlreadyExists(v.Create(ctx, mark)); err != nil {
+			v.note("create %T: %v", mark, err)
+			return
+		}
+		change := fmt.Appendf(nil, `{"metadata":{"annotations":{"at":"%d"}}}`, time.Now().UnixNano())
+		if err := v.Patch(ctx, mark, client.RawPatch(types.MergePatchType, change)); err != nil {
+			v.note("patch %T: %v", mark, err)
+			return
+		}
+		read = append(read, mark)
+	}
+	missing := v.await(func(context.Context) (string, error) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for _, object := range read {
+			if v.seen[kindOf(object)] < revisionOf(object) {
+				return fmt.Sprintf("%T %s at revision %s", object, object.GetName(), object.GetResourceVersion()), nil
+			}
+		}
+		return "", nil
+	})
+	if missing != "" {
+		v.note("the watches of this test did not show %s", missing)
+	}
 }
 
 // keptQuota adds up, at each revision of the database, what the jobs of a queue held.

@@ -3,8 +3,10 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -58,16 +60,66 @@ var userFaults = []string{
 type workload struct {
 	*world
 
-	random    *rand.Rand
+	options
+
+	seed      uint64
+	sources   map[string]*rand.Rand
 	namespace string
 	objects   []client.Object   // as they are created
 	hindered  *mlv1.TrainingJob // is one whose pods cannot be created before all else has ended; nil in most seeds
+
+	laps []string // how long each part took
+	lap  time.Time
+
+	acting    sync.Mutex
+	deleted   map[string]bool    // by users, and not created again yet
+	cancelled map[types.UID]bool // by users
+}
+
+// options are drawn before anything happens, so that they are the same whenever a seed is run.
+type options struct {
+	hinders   bool // there is a job whose pods no quota allows
+	nodeStays bool // a node dies that does not return before all else has ended
+	slow      bool // programs that work together run long enough for the count of each failure to be settled
+	leaves    bool // the namespace is deleted while all is at work
+	rests     bool // it is awaited that the manager writes nothing more
+}
+
+func optionsOf(seed uint64) options {
+	random := source(seed, "options")
+	drawn := func(probability float64) bool { return random.Float64() < probability }
+	return options{hinders: drawn(0.3), nodeStays: drawn(0.15), slow: drawn(0.15), leaves: drawn(0.2), rests: drawn(0.4)}
+}
+
+// source is the generator of one kind of decisions. Each kind has its own, so that what happens to one thing does not depend on how often
+// others were asked for.
+func source(seed uint64, name string) *rand.Rand {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(name))
+	return rand.New(rand.NewPCG(seed, hash.Sum64()))
 }
 
 func newWorkload(w *world, seed uint64) *workload {
 	w.watcher.forget()
 	w.nodes.history.forget()
-	return &workload{world: w, random: rand.New(rand.NewPCG(seed, 3)), namespace: fmt.Sprintf("seed-%d-%d", seed, time.Now().UnixNano()%1e6)}
+	return &workload{
+		world: w, options: optionsOf(seed), seed: seed, sources: map[string]*rand.Rand{}, deleted: map[string]bool{},
+		cancelled: map[types.UID]bool{}, namespace: fmt.Sprintf("seed-%d-%d", seed, time.Now().UnixNano()%1e6), lap: time.Now(),
+	}
+}
+
+// took notes how long a part of the seed took.
+func (l *workload) took(part string) {
+	l.laps = append(l.laps, fmt.Sprintf("%s %.0fs", part, time.Since(l.lap).Seconds()))
+	l.lap = time.Now()
+}
+
+// random is the generator of a kind of decisions of users and of the provider.
+func (l *workload) random(kind string) *rand.Rand {
+	if l.sources[kind] == nil {
+		l.sources[kind] = source(l.seed, kind)
+	}
+	return l.sources[kind]
 }
 
 func (l *workload) queue() string { return l.namespace }
@@ -104,7 +156,7 @@ func (l *workload) create(ctx context.Context) error {
 		l.aiJob("alone", "").ToCreate(), l.aiJob("low", l.queue()).Priority(10).ToCreate(), l.aiJob("high", l.queue()).Priority(90).ToCreate(),
 		l.aiJob("gang", l.queue()).Gang(2).ToCreate(), l.workflow(), l.spotVM(), l.spotJob(),
 	)
-	if l.random.Float64() < 0.3 {
+	if l.hinders {
 		l.hindered = l.training("hindered", 3).Spec(func(s *mlv1.TrainingJobSpec) {
 			s.Scheduling = &mlv1.Scheduling{QueueName: l.queue()}
 			s.Resources.Requests[corev1.ResourceEphemeralStorage] = resource.MustParse("1Gi")
@@ -112,7 +164,7 @@ func (l *workload) create(ctx context.Context) error {
 		l.objects = append(l.objects, l.hindered)
 		l.faults.add(userHinders)
 	}
-	l.random.Shuffle(len(l.objects), func(i, j int) { l.objects[i], l.objects[j] = l.objects[j], l.objects[i] })
+	l.random("objects").Shuffle(len(l.objects), func(i, j int) { l.objects[i], l.objects[j] = l.objects[j], l.objects[i] })
 	return nil
 }
 
@@ -150,7 +202,7 @@ func (l *workload) credentials() *corev1.Secret {
 }
 
 func (l *workload) training(name string, workers int32) *builders.TrainingJobBuilder {
-	return builders.TrainingJob(name).Namespace(l.namespace).Workers(workers).BackoffLimit(1 + l.random.Int32N(5)).Spec(func(s *mlv1.TrainingJobSpec) {
+	return builders.TrainingJob(name).Namespace(l.namespace).Workers(workers).BackoffLimit(1 + l.random("objects").Int32N(5)).Spec(func(s *mlv1.TrainingJobSpec) {
 		s.Image = "registry.example.com/train:1"
 		s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}
 		s.Env = []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
@@ -160,7 +212,7 @@ func (l *workload) training(name string, workers int32) *builders.TrainingJobBui
 }
 
 func (l *workload) aiJob(name, queue string) *builders.AIJobBuilder {
-	return builders.AIJob(name).Namespace(l.namespace).Queue(queue).Request(corev1.ResourceCPU, "500m").Retries(1+l.random.Int32N(4), time.Second)
+	return builders.AIJob(name).Namespace(l.namespace).Queue(queue).Request(corev1.ResourceCPU, "500m").Retries(1+l.random("objects").Int32N(4), time.Second)
 }
 
 func (l *workload) agent(name string) *aiplatformv1alpha1.Agent {
@@ -198,37 +250,37 @@ func (l *workload) spotJob() *spotv1alpha1.SpotInstanceJob {
 
 // live creates the objects and does what users do, for as long as there are faults.
 func (l *workload) live(ctx context.Context, length time.Duration) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	end := time.Now().Add(length)
 	waiting := l.objects
-	for time.Now().Before(end) || len(waiting) > 0 {
-		if len(waiting) > 0 && l.random.Float64() < 0.5 {
+	random := l.random("users")
+	for ctx.Err() == nil && (time.Now().Before(end) || len(waiting) > 0) {
+		if len(waiting) > 0 && random.Float64() < 0.5 {
 			l.add(ctx, waiting[0].DeepCopyObject().(client.Object))
 			waiting = waiting[1:]
 		} else {
-			l.act(ctx)
+			l.act(ctx, random.IntN(14))
 		}
-		l.pause(time.Duration(100+l.random.Int64N(400)) * time.Millisecond)
+		l.pause(time.Duration(100+random.Int64N(400)) * time.Millisecond)
 	}
 }
 
 // act does one thing. What does not exist yet is left alone.
-func (l *workload) act(ctx context.Context) {
-	switch l.random.IntN(14) {
+func (l *workload) act(ctx context.Context, what int) {
+	switch what {
 	case 0, 1:
 		l.changeTraining(ctx, userSuspends, []string{"plain", "elastic", "queued"}, func(job *mlv1.TrainingJob) {
 			job.Spec.Suspend = ptr.To(!ptr.Deref(job.Spec.Suspend, false))
 		})
 	case 2, 3:
-		workers := 1 + l.random.Int32N(3)
+		workers := 1 + l.random(userScales).Int32N(3)
 		l.changeTraining(ctx, userScales, []string{"elastic"}, func(job *mlv1.TrainingJob) { job.Spec.NumWorkers = workers })
 	case 4:
-		l.recreate(ctx, l.objects[l.random.IntN(len(l.objects))])
+		l.recreate(ctx, l.objects[l.random(userRecreates).IntN(len(l.objects))])
 	case 5:
-		if l.random.Float64() < 0.3 {
-			job := &aiplatformv1alpha1.AIJob{ObjectMeta: l.named("low")}
-			if l.patch(ctx, job, func() { job.Spec.Cancel = ptr.To(true) }) {
-				l.faults.add(userCancels)
-			}
+		if l.random(userCancels).Float64() < 0.3 {
+			l.cancel(ctx, "low")
 		}
 	case 6:
 		queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: l.queue()}}
@@ -236,16 +288,17 @@ func (l *workload) act(ctx context.Context) {
 			l.faults.add(userHoldsQueue)
 		}
 	case 7:
-		if l.random.Float64() < 0.3 {
+		if l.random(twoManagers).Float64() < 0.3 {
 			l.twoManagers()
 		}
 	case 8:
-		if l.random.Float64() < 0.5 && l.Delete(ctx, l.credentials()) == nil {
+		if secret := l.credentials(); l.random(userTakesSecret).Float64() < 0.5 && l.Delete(ctx, secret) == nil {
+			l.isDeleted(secret, true)
 			l.faults.add(userTakesSecret)
 		}
 	case 9:
 		if wantsClock() {
-			l.jump(time.Duration(l.random.Int64N(2*int64(farthestJump))) - farthestJump)
+			l.jump(time.Duration(l.random(clockJumps).Int64N(2*int64(farthestJump))) - farthestJump)
 			l.faults.add(clockJumps)
 		}
 	default:
@@ -254,8 +307,8 @@ func (l *workload) act(ctx context.Context) {
 }
 
 // farthestJump is less than pods have to end: a manager whose clock is further ahead takes a kubelet for dead that is not, as Kubernetes' own
-// controllers do.
-const farthestJump = 40 * time.Second
+// controllers do. And twice as far is less than the time within which the loss of a node must be seen.
+const farthestJump = 20 * time.Second
 
 func (l *workload) jump(to time.Duration) {
 	if err := l.clock.jump(to); err != nil {
@@ -270,9 +323,10 @@ func (l *workload) cloud() {
 		cloudLosesAnswer: {Method: "compute.instances.insert", Times: 1, LoseAnswer: true},
 		cloudTwice:       {Method: "compute.instances.insert", Times: 1, Twice: true},
 	}
-	switch kind := []string{cloudRefuses, cloudLosesAnswer, cloudTwice, cloudPreempts}[l.random.IntN(4)]; kind {
+	random := l.random("provider")
+	switch kind := []string{cloudRefuses, cloudLosesAnswer, cloudTwice, cloudPreempts}[random.IntN(4)]; kind {
 	case cloudPreempts:
-		if instances := l.compute.Instances(); len(instances) > 0 && l.compute.Preempt(instances[l.random.IntN(len(instances))].Name) == nil {
+		if instances := l.compute.Instances(); len(instances) > 0 && l.compute.Preempt(instances[random.IntN(len(instances))].Name) == nil {
 			l.faults.add(kind)
 		}
 	default:
@@ -282,9 +336,19 @@ func (l *workload) cloud() {
 }
 
 func (l *workload) changeTraining(ctx context.Context, kind string, of []string, change func(*mlv1.TrainingJob)) {
-	job := &mlv1.TrainingJob{ObjectMeta: l.named(of[l.random.IntN(len(of))])}
+	job := &mlv1.TrainingJob{ObjectMeta: l.named(of[l.random(kind+" of").IntN(len(of))])}
 	if l.patch(ctx, job, func() { change(job) }) {
 		l.faults.add(kind)
+	}
+}
+
+func (l *workload) cancel(ctx context.Context, name string) {
+	job := &aiplatformv1alpha1.AIJob{ObjectMeta: l.named(name)}
+	if l.patch(ctx, job, func() { job.Spec.Cancel = ptr.To(true) }) {
+		l.faults.add(userCancels)
+		l.acting.Lock()
+		defer l.acting.Unlock()
+		l.cancelled[job.UID] = true
 	}
 }
 
@@ -298,22 +362,48 @@ func (l *workload) patch(ctx context.Context, object client.Object, change func(
 	return l.Patch(ctx, object, client.MergeFrom(before)) == nil
 }
 
-// recreate deletes an object, and creates one of the same name as soon as it is gone.
+// recreate deletes an object, and has one of the same name created as soon as it is gone.
 func (l *workload) recreate(ctx context.Context, object client.Object) {
 	current := object.DeepCopyObject().(client.Object)
-	if l.Get(ctx, client.ObjectKeyFromObject(object), current) != nil || l.Delete(ctx, current) != nil {
+	if l.Get(ctx, client.ObjectKeyFromObject(object), current) != nil {
+		return
+	}
+	l.isDeleted(object, true)
+	if l.Delete(ctx, current) != nil {
 		return
 	}
 	l.faults.add(userRecreates)
-	for range 100 {
-		if err := l.Create(ctx, object.DeepCopyObject().(client.Object)); err == nil {
-			return
-		} else if !apierrors.IsAlreadyExists(err) {
-			break
+	go func() {
+		for ctx.Err() == nil { // what takes longer to end is created when the faults are over
+			if l.Create(ctx, object.DeepCopyObject().(client.Object)) == nil {
+				l.isDeleted(object, false)
+				return
+			}
+			l.pause(100 * time.Millisecond)
 		}
-		l.pause(100 * time.Millisecond)
+	}()
+}
+
+// isDeleted notes that a user deleted an object, or created it again.
+func (l *workload) isDeleted(object client.Object, is bool) {
+	l.acting.Lock()
+	defer l.acting.Unlock()
+	l.deleted[fmt.Sprintf("%T %s", object, object.GetName())] = is
+}
+
+// restore creates an object that is missing. Nobody but a user may have deleted it.
+func (l *workload) restore(ctx context.Context, object client.Object) error {
+	l.acting.Lock()
+	by := l.deleted[fmt.Sprintf("%T %s", object, object.GetName())]
+	l.acting.Unlock()
+	if !by {
+		l.note("%T %s/%s is gone, and no user deleted it", object, l.namespace, object.GetName())
 	}
-	// It takes longer to end: it is created when the faults are over.
+	err := l.Create(ctx, object.DeepCopyObject().(client.Object))
+	if err == nil {
+		l.isDeleted(object, false)
+	}
+	return err
 }
 
 // settle takes back what keeps objects from their end: they are resumed, the queue is released, and what is missing is created.
@@ -331,7 +421,7 @@ func (l *workload) settle(ctx context.Context) (string, error) {
 		err := l.Get(ctx, client.ObjectKeyFromObject(object), current)
 		switch _, isSecret := object.(*corev1.Secret); {
 		case apierrors.IsNotFound(err):
-			err = l.Create(ctx, object.DeepCopyObject().(client.Object))
+			err = l.restore(ctx, object)
 		case err == nil && current.GetDeletionTimestamp() != nil && !isSecret:
 			return fmt.Sprintf("the end of %T %s", object, object.GetName()), nil
 		}
@@ -359,17 +449,24 @@ func (l *workload) unhinder(ctx context.Context) {
 	l.hindered = nil
 }
 
-// leave deletes all while faults go on and everything is at work, instances too if there are some soon, and has the manager forget what it knew.
+// leave deletes all while faults go on and everything is at work, instances too if there are some soon. The manager forgets what it knew once
+// it can no longer learn the credentials of the provider from a Secret that stays.
 func (l *workload) leave(ctx context.Context) {
 	l.faults.add(userLeaves)
-	for range 20 {
-		if len(l.compute.Instances()) > 0 {
-			break
+	l.awaitWithin(10*time.Second, func(context.Context) (string, error) {
+		if len(l.instances()) == 0 {
+			return "an instance", nil
 		}
-		l.pause(500 * time.Millisecond)
-	}
+		return "", nil
+	})
 	l.delete(ctx)
-	l.pause(time.Duration(l.random.Int64N(500)) * time.Millisecond)
+	l.awaitWithin(20*time.Second, func(ctx context.Context) (string, error) { // Kubernetes waits five seconds first
+		secret := l.credentials()
+		if err := l.Get(ctx, client.ObjectKeyFromObject(secret), secret); err == nil && secret.DeletionTimestamp == nil {
+			return "the deletion of the Secret", nil
+		}
+		return "", nil
+	})
 	l.killManager()
-	l.pause(2 * time.Second)
+	l.pause(3 * time.Second)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -44,8 +45,14 @@ const (
 	// patience bounds every wait. Restarts wait up to five minutes after many failures.
 	patience = 8 * time.Minute
 
+	// report is the time that is left to tell what failed before go test ends all.
+	report = 30 * time.Second
+
 	// steadyNodes are there all the time.
 	steadyNodes = 3
+
+	// nodeGrace is how long a node is silent before it is not ready.
+	nodeGrace = 20 * time.Second
 )
 
 var scheme = apiserver.Scheme(mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme)
@@ -74,7 +81,15 @@ type world struct {
 	mu       sync.Mutex // held while the manager is stopped or started
 	manager  *process.Server
 	down     bool
+	closed   bool // no manager is started any more
 	restarts sync.WaitGroup
+
+	beside  *process.Server // a second manager
+	alone   sync.Mutex      // not held while it runs
+	leaving sync.WaitGroup  // namespaces whose end is awaited
+
+	lastWrite atomic.Int64     // of the manager, in Unix nanoseconds
+	read      map[string]int64 // how far the log files were read
 
 	noting sync.Mutex
 	wrong  []string
@@ -82,7 +97,9 @@ type world struct {
 
 func newWorld(t *testing.T, faults, checks *tally) *world {
 	t.Helper()
-	w := &world{t: t, folder: t.TempDir(), faults: faults, checks: checks, metrics: process.FreePort(t, process.AnyPort)}
+	w := &world{
+		t: t, folder: t.TempDir(), faults: faults, checks: checks, metrics: process.FreePort(t, process.AnyPort), read: map[string]int64{},
+	}
 	w.webhooks = installations.NewWebhooks(t, w.folder)
 	w.clock = newClock(t, w.folder)
 	if wantsClock() {
@@ -106,16 +123,17 @@ func newWorld(t *testing.T, faults, checks *tally) *world {
 	w.startKubernetes(server)
 	w.proxy = newProxy(t, w.config, w.token(), faults, w.killManager)
 	w.watcher = startWatcher(w)
+	w.nodes.cached = w.watcher.objects
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { w.nodes.run(ctx) })
+	running.Go(func() { w.followWrites(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	for i := range steadyNodes {
 		require.NoError(t, w.nodes.join(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}}))
 	}
-	w.startManager()
-	running.Go(func() { w.supervise(ctx) })
+	w.startManagers()
 	return w
 }
 
@@ -145,6 +163,9 @@ func (w *world) install() {
 		w.webhooks.Redirect(t, object)
 		require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), object)), "%s", object.GetName())
 	}
+	for _, object := range installations.Decode(t, gracePolicy()) {
+		require.NoError(t, w.Create(t.Context(), object))
+	}
 	info := clientcmdapi.NewConfig()
 	info.Clusters[""] = &clientcmdapi.Cluster{Server: "https://10.0.0.1:6443", CertificateAuthorityData: w.config.CAData}
 	text, err := clientcmd.Write(*info)
@@ -160,12 +181,44 @@ func (w *world) install() {
 	}
 }
 
-// startKubernetes starts Kubernetes' own controllers and scheduler. A node that is silent for eight seconds is not ready.
+// gracePolicy shortens the time that pods have to end, since the pods of a dead node are given up only after that. The manager whose clock is
+// ahead must not take a kubelet for dead that is not, as Kubernetes' own controllers would.
+func gracePolicy() string {
+	seconds := 5
+	if wantsClock() {
+		seconds = 15
+	}
+	return fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: short-grace}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/terminationGracePeriodSeconds", value: %d}]'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: short-grace}
+spec: {policyName: short-grace}
+`, seconds)
+}
+
+// controllers are those of Kubernetes that this workload needs.
+const controllers = "clusterrole-aggregation-controller,garbage-collector-controller,job-controller,namespace-controller," +
+	"node-lifecycle-controller,pod-garbage-collector-controller,resourcequota-controller,root-ca-certificate-publisher-controller," +
+	"serviceaccount-controller,taint-eviction-controller,token-cleaner-controller,ttl-after-finished-controller"
+
+// startKubernetes starts Kubernetes' own controllers and scheduler.
 func (w *world) startKubernetes(server *apiserver.Server) {
 	for program, arguments := range map[string][]string{
 		"kube-controller-manager": {
-			"--controllers=*,-node-ipam-controller", "--node-monitor-grace-period=8s", "--node-monitor-period=1s", "--node-startup-grace-period=8s",
-			"--use-service-account-credentials=false",
+			"--controllers=" + controllers, "--node-monitor-grace-period=" + nodeGrace.String(), "--node-monitor-period=1s",
+			"--node-startup-grace-period=" + nodeGrace.String(), "--use-service-account-credentials=false",
 		},
 		"kube-scheduler": nil,
 	} {
@@ -182,11 +235,25 @@ func (w *world) startKubernetes(server *apiserver.Server) {
 	}
 }
 
-// startManager starts the manager as its ServiceAccount.
-func (w *world) startManager() {
+// startManagers starts the manager as its ServiceAccount. The one beside it is only made ready.
+func (w *world) startManagers() {
 	w.kubeconfig = w.writeKubeconfig()
+	w.beside = w.launch("manager-beside", process.FreePort(w.t, process.AnyPort), "0")
+	w.beside.Kill()
 	w.manager = w.launch("manager", w.webhooks.Address, w.metrics)
-	w.t.Cleanup(w.restarts.Wait)
+	ctx, cancel := context.WithCancel(context.Background())
+	var supervised sync.WaitGroup
+	supervised.Go(func() { w.supervise(ctx) })
+	w.t.Cleanup(func() { // before that of the manager, which nobody is to start again
+		cancel()
+		supervised.Wait()
+		w.mu.Lock()
+		w.closed = true
+		w.mu.Unlock()
+		w.restarts.Wait()
+		w.leaving.Wait()
+		w.alone.Lock()
+	})
 }
 
 // launch starts a manager, with the settings of an installation that do not take minutes.
@@ -208,7 +275,7 @@ func (w *world) launch(name, webhook, metrics string) *process.Server {
 func (w *world) killManager() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.down {
+	if w.down || w.closed {
 		return
 	}
 	w.down = true
@@ -216,6 +283,9 @@ func (w *world) killManager() {
 	w.restarts.Go(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if w.closed {
+			return
+		}
 		w.proxy.restarted()
 		if err := w.manager.TryStart(); err != nil {
 			w.note("%v", err)
@@ -224,13 +294,17 @@ func (w *world) killManager() {
 	})
 }
 
-// supervise starts a manager again that ended by itself, as the kubelet of its node does.
+// supervise starts a manager again that ended by itself, as the kubelet of its node does. It may do so only while it starts and faults keep
+// it from reading what it needs first.
 func (w *world) supervise(ctx context.Context) {
 	for ctx.Err() == nil {
 		w.mu.Lock()
 		ended := !w.down && w.manager.Ended()
 		w.mu.Unlock()
 		if ended {
+			if last := w.endOfLog(); !w.proxy.on.Load() || !strings.HasPrefix(last, "spot-training-operator: set up ") {
+				w.note("the manager ended by itself; its log ends with %s", last)
+			}
 			w.killManager()
 		}
 		select {
@@ -240,13 +314,46 @@ func (w *world) supervise(ctx context.Context) {
 	}
 }
 
+// endOfLog is the last line of the manager.
+func (w *world) endOfLog() string {
+	text, _ := os.ReadFile(filepath.Join(w.folder, "manager.log"))
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
+}
+
 // twoManagers has a second manager work beside the first for a while, as after a lease that was lost without notice.
 func (w *world) twoManagers() {
+	if !w.alone.TryLock() {
+		return
+	}
 	w.faults.add(twoManagers)
-	second := w.launch("manager-beside", process.FreePort(w.t, process.AnyPort), "0")
-	w.pause(4 * time.Second)
-	second.Kill()
+	go func() {
+		defer w.alone.Unlock()
+		if err := w.beside.TryStart(); err != nil {
+			w.note("%v", err)
+		}
+		w.pause(4 * time.Second)
+		w.beside.Kill()
+	}()
 }
+
+// followWrites notes when the manager last wrote.
+func (w *world) followWrites(ctx context.Context) {
+	last := int64(-1)
+	for ctx.Err() == nil {
+		if writes := w.proxy.writes.Load(); writes != last {
+			last = writes
+			w.lastWrite.Store(time.Now().UnixNano())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// quiet is how long the manager has not written.
+func (w *world) quiet() time.Duration { return time.Since(time.Unix(0, w.lastWrite.Load())) }
 
 // pause lets the world go on.
 func (w *world) pause(d time.Duration) {
@@ -287,7 +394,12 @@ func (w *world) instanceRuns(i fakegce.Instance) {
 			Taints:     []corev1.Taint{{Key: spotv1alpha1.TaintUnverified, Effect: corev1.TaintEffectNoSchedule}},
 		},
 	}
-	if err := w.nodes.join(context.Background(), node); err != nil {
+	err := w.nodes.join(context.Background(), node)
+	if _, lives := w.compute.Instance(i.Name); !lives { // nobody deletes a node that comes after the end of its instance
+		w.nodes.leave(i.Name)
+		err = client.IgnoreNotFound(w.Delete(context.Background(), node))
+	}
+	if err != nil {
 		w.note("join %s: %v", i.Name, err)
 	}
 }
@@ -296,8 +408,16 @@ func (w *world) instanceGone(i fakegce.Instance) { w.nodes.leave(i.Name) }
 
 // await waits until nothing is said to be missing, and returns what still is when patience ends.
 func (w *world) await(missing func(context.Context) (string, error)) string {
-	last := ""
-	_ = wait.PollUntilContextTimeout(w.t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	return w.awaitWithin(patience, missing)
+}
+
+// awaitWithin is await with another limit. Each leaves the time to say what is missing before go test ends all.
+func (w *world) awaitWithin(limit time.Duration, missing func(context.Context) (string, error)) string {
+	if deadline, ok := w.t.Deadline(); ok {
+		limit = max(min(limit, time.Until(deadline)-report), time.Millisecond)
+	}
+	last := "what was not looked at"
+	_ = wait.PollUntilContextTimeout(w.t.Context(), 250*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 		text, err := missing(ctx)
 		switch {
 		case ctx.Err() != nil: // what was missing before tells more
