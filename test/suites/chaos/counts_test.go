@@ -41,13 +41,20 @@ func (l *workload) account(ctx context.Context) {
 	}
 	l.watcher.catchUp(ctx, read...)
 	l.checks.addN(countsAgree, len(read))
+	l.checks.addN(endsExplained, len(read))
 	for i := range trainings.Items {
+		l.endOfTraining(&trainings.Items[i])
 		l.countsOfTraining(&trainings.Items[i])
 	}
 	for i := range tries.Items {
+		l.endOfAIJob(&tries.Items[i], workflows.Items)
 		l.countsOfAIJob(&tries.Items[i])
 	}
+	for i := range workflows.Items {
+		l.endOfWorkflow(&workflows.Items[i], tries.Items)
+	}
 	for i := range spots.Items {
+		l.endOfSpot(&spots.Items[i])
 		l.countsOfSpot(&spots.Items[i])
 	}
 }
