@@ -62,6 +62,7 @@ func plan(o observed) desired {
 	p := &planner{observed: o, replicas: o.replicas()}
 	if isEnded(&o.job.Status) {
 		p.desired.status = *o.job.Status.DeepCopy()
+		p.desired.status.ObservedGeneration = o.job.Generation
 		p.cleanUp()
 		return p.desired
 	}

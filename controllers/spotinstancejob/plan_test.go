@@ -526,6 +526,18 @@ func TestAnEndedJobIsCleanedUp(t *testing.T) {
 	assert.Empty(t, cmp.Diff(w.job.Status, early.status))
 }
 
+func TestAnEndedJobSpeaksOfItsNewestSpec(t *testing.T) {
+	for _, phase := range []spotv1alpha1.JobPhase{spotv1alpha1.JobSucceeded, spotv1alpha1.JobFailed} {
+		w := worldOf(spotJob())
+		w.job.Generation = 4
+		w.job.Status = spotv1alpha1.SpotInstanceJobStatus{Phase: phase, ObservedGeneration: 3, CompletionTime: ptr.To(metav1.NewTime(builders.Noon))}
+		is := plan(w.observed).status
+		assert.Equal(t, int64(4), is.ObservedGeneration, "tools take an older one for a job that is at work")
+		is.ObservedGeneration = 3
+		assert.Empty(t, cmp.Diff(w.job.Status, is), "nothing else changes")
+	}
+}
+
 func TestAPlanIsMadeOnce(t *testing.T) {
 	w := worldOf(spotJob().Checkpoints(hour).On("t4"))
 	w.vm = &spotv1alpha1.SpotInstanceVM{}
