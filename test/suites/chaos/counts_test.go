@@ -180,7 +180,11 @@ func (l *workload) countsOfSpot(job *spotv1alpha1.SpotInstanceJob) {
 	l.watcher.mu.Lock()
 	taken := len(l.watcher.taken[job.UID])
 	l.watcher.mu.Unlock()
-	if int(job.Status.PreemptionCount) != taken {
+	unseen := 0 // those that were stopped when another succeeded leave the status, with what befell them
+	if job.Status.Phase == spotv1alpha1.JobSucceeded {
+		unseen = max(int(ptr.Deref(job.Spec.Replicas, 0))-len(job.Status.JobStatuses), 0)
+	}
+	if counted := int(job.Status.PreemptionCount); counted < taken || counted > taken+unseen {
 		l.note("SpotInstanceJob %s: it counts %d preemptions, and %d of its Jobs were called preempted; %s", job.Name, job.Status.PreemptionCount, taken, describe(job))
 	}
 	for _, replica := range job.Status.JobStatuses {

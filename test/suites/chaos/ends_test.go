@@ -18,8 +18,11 @@ import (
 // isInvalid says whether the proxy told that what was made for an object is invalid, which no other answer takes back. Nothing in this
 // workload is invalid.
 func isInvalid(reason, status string) bool {
-	return reason == reasons.InvalidSpec && strings.Contains(status, "Invalid value: chaos")
+	return reason == reasons.InvalidSpec && strings.Contains(status, toldInvalid)
 }
+
+// toldInvalid is what the proxy says of what it calls invalid.
+const toldInvalid = "Invalid value: chaos"
 
 // endOfTraining checks that a TrainingJob has succeeded only if all its programs did, and failed only for the limit that countsOfTraining
 // holds against what happened.
@@ -103,7 +106,7 @@ func (l *workload) endOfWorkflow(workflow *aiplatformv1alpha1.AgentWorkflow, job
 		l.note("AgentWorkflow %s: it is started once, and counts %d runs; %s", workflow.Name, s.Run, describe(workflow))
 	case s.Phase == aiplatformv1alpha1.WorkflowSucceeded && succeeded != stages:
 		l.note("AgentWorkflow %s: it succeeded, and %d of its %d stages did; %s", workflow.Name, succeeded, stages, describe(workflow))
-	case s.Phase == aiplatformv1alpha1.WorkflowFailed && failed == 0:
+	case s.Phase == aiplatformv1alpha1.WorkflowFailed && failed == 0 && !strings.Contains(describe(workflow), toldInvalid):
 		l.note("AgentWorkflow %s: it failed, and no AIJob of its stages did; %s", workflow.Name, describe(workflow))
 	}
 }

@@ -155,7 +155,7 @@ func (h *history) judged(of attempt, jobEnded time.Time) (count mustCount, faile
 
 const (
 	// nodeSilent is how long a node is silent at most before Kubernetes says that it is not ready, on a busy machine.
-	nodeSilent = nodeGrace + 5*time.Second
+	nodeSilent = graceOfMany + 5*time.Second
 	// settling is how long the manager takes at most to look at a node again, also when it has to be started first.
 	settling = 20 * time.Second
 )

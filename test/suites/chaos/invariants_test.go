@@ -46,11 +46,11 @@ func (l *workload) verdict(ctx context.Context) {
 	if l.nodes.staysDead() {
 		l.checks.add(endsWithoutNode)
 		l.mustCome("the end, without a node, of ", l.unendedWithout(func(o client.Object) bool { return o == l.hindered || dependsOnInstances(o) }))
-		l.took("ends without a node")
+		l.took("ends without a node" + l.last)
 	}
 	l.nodes.revive()
 	ended := l.mustCome("the end of ", l.unendedWithout(func(o client.Object) bool { return o == l.hindered }))
-	l.took("ends")
+	l.took("ends" + l.last)
 	if l.hindered != nil {
 		l.checks.add(placeGivenBack)
 		l.mustCome("", l.keepsPlace)
@@ -132,6 +132,7 @@ func (l *workload) unendedWithout(leftOut func(client.Object) bool) func(context
 				return "", err
 			}
 			if !hasEnded(current) {
+				l.last = fmt.Sprintf(" (%T %s)", object, object.GetName())
 				return describe(current), nil
 			}
 		}

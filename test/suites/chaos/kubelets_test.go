@@ -59,6 +59,7 @@ type kubelets struct {
 	seed     uint64
 	options  options
 	on       bool
+	began    time.Time
 	stays    bool // the node that stays dead has died
 	nodes    map[string]*node
 	programs map[types.UID]*program
@@ -119,7 +120,7 @@ func newKubelets(c client.Client, faults, checks *tally, history *history, wrong
 func (k *kubelets) begin(seed uint64, o options) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.seed, k.options, k.on, k.stays = seed, o, true, false
+	k.seed, k.options, k.on, k.stays, k.began = seed, o, true, false, time.Now()
 	clear(k.runs)
 	for name, n := range k.nodes {
 		n.random = source(seed, "node "+name)
@@ -183,8 +184,12 @@ func (k *kubelets) join(ctx context.Context, object *corev1.Node) error {
 		return err
 	}
 	before := object.DeepCopy()
+	spot, processors := object.Labels[spotv1alpha1.LabelSpotInstanceVM] != "", "3"
+	if spot { // on which alone there is room for a SpotInstanceJob
+		processors = "4"
+	}
 	room := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse(processors), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 	}
 	object.Status = corev1.NodeStatus{Capacity: room, Allocatable: room, NodeInfo: corev1.NodeSystemInfo{BootID: bootID(0)}, Conditions: []corev1.NodeCondition{{
@@ -195,7 +200,7 @@ func (k *kubelets) join(ctx context.Context, object *corev1.Node) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.nodes[name] = &node{random: source(k.seed, "node "+name), spot: object.Labels[spotv1alpha1.LabelSpotInstanceVM] != ""}
+	k.nodes[name] = &node{random: source(k.seed, "node "+name), spot: spot}
 	return nil
 }
 
@@ -371,32 +376,32 @@ func (k *kubelets) nodesDie() {
 		n := k.nodes[name]
 		switch {
 		case n.dead || !k.on:
-		case k.options.nodeStays && !k.stays && !n.spot && k.runsMembers(name):
+		case k.options.nodeStays && !k.stays && !n.spot && k.mayStayDead(name):
 			k.faults.add(nodeStaysDead)
 			k.die(name, n)
 			k.stays, n.stays = true, true
 		case k.chance(n.random, 0.02, nodeIsSilent):
 			k.die(name, n)
-			n.silent, n.back = true, time.Now().Add(within(n.random, nodeGrace+2*time.Second, nodeGrace+10*time.Second))
+			n.silent, n.back = true, time.Now().Add(within(n.random, nodeGrace()+2*time.Second, nodeGrace()+10*time.Second))
 		case k.chance(n.random, 0.06, nodeDies):
 			k.die(name, n)
-			n.back = time.Now().Add(within(n.random, 2*time.Second, nodeGrace))
+			n.back = time.Now().Add(within(n.random, 2*time.Second, nodeGrace()))
 		case k.chance(n.random, 0.05, nodeClockOff):
 			n.skew = within(n.random, -5*time.Second, 5*time.Second)
 		}
 	}
 }
 
-// runsMembers says whether programs run on a node whose pods have host names, and none of a SpotInstanceJob: its replica waits for the
-// return of a node that may still run it.
-func (k *kubelets) runsMembers(node string) (runs bool) {
+// mayStayDead says whether programs run on a node that others work with. Those of an elastic job are looked for first, of which Kubernetes
+// replaces none that has not failed.
+func (k *kubelets) mayStayDead(node string) bool {
 	for _, p := range k.programs {
-		if p.node == node && p.state != over && strings.Contains(p.rank, "/"+spotv1alpha1.LabelSpotInstanceJob+"/") {
-			return false
+		isElastic := strings.Contains(p.rank, "/elastic/")
+		if p.node == node && p.host != "" && p.state == running && (isElastic || time.Since(k.began) > faultsLast*2/3) {
+			return true
 		}
-		runs = runs || p.node == node && p.host != "" && p.state == running
 	}
-	return runs
+	return false
 }
 
 // nodesReturn lets nodes return whose time has come. First they tell that they were started again.

@@ -62,6 +62,7 @@ type watcher struct {
 	mu    sync.Mutex
 	seen  map[string]uint64 // the last revision of each kind
 	held  map[string][]holding
+	quota map[string][]holding          // of each queue: what it allowed in all
 	jobs  map[types.UID]*batchv1.Job    // all there ever were of the namespace
 	ended map[types.UID]time.Time       // when an object was seen to have ended
 	taken map[types.UID]map[string]bool // the Jobs of a SpotInstanceJob that were called preempted
@@ -171,6 +172,10 @@ func (v *watcher) remember(before, after client.Object) {
 				v.taken[o.UID][replica.Name] = true
 			}
 		}
+	case *aiplatformv1alpha1.AIJobQueue:
+		if o.Spec.Quotas != nil && o.Spec.Quotas.CPU != nil {
+			v.quota[o.Name] = append(v.quota[o.Name], holding{revision: revisionOf(o), milli: o.Spec.Quotas.CPU.MilliValue()})
+		}
 	case *mlv1.TrainingJob:
 		if o.Spec.Scheduling != nil {
 			v.holds(o, o.Spec.Scheduling.QueueName, millisOfTraining(o))
@@ -189,7 +194,17 @@ func (v *watcher) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.held, v.jobs, v.ended = map[string][]holding{}, map[types.UID]*batchv1.Job{}, map[types.UID]time.Time{}
-	v.taken = map[types.UID]map[string]bool{}
+	v.taken, v.quota = map[types.UID]map[string]bool{}, map[string][]holding{}
+}
+
+// allowed is what the jobs of a queue might hold at a revision. Quotas are only raised.
+func (v *watcher) allowed(queue string, revision uint64) (milli int64) {
+	for _, quota := range v.quota[queue] {
+		if quota.revision < revision {
+			milli = max(milli, quota.milli)
+		}
+	}
+	return milli
 }
 
 func (v *watcher) gone(object any) {
@@ -370,14 +385,14 @@ func (v *watcher) keptQuota(queue string) {
 		v.checks.add(withinQuota)
 		total += next.milli - held[next.job].milli
 		held[next.job] = next
-		if total > 1000*queueCPU {
+		if allowed := v.allowed(queue, next.revision); total > allowed {
 			var names []string
 			for _, holds := range held {
 				if holds.milli > 0 {
 					names = append(names, fmt.Sprintf("%s %dm since revision %d", holds.name, holds.milli, holds.revision))
 				}
 			}
-			v.note("queue %s has a quota of %d CPUs, and its jobs held %dm at revision %d: %s", queue, queueCPU, total, next.revision, strings.Join(names, ", "))
+			v.note("queue %s has a quota of %dm, and its jobs held %dm at revision %d: %s", queue, allowed, total, next.revision, strings.Join(names, ", "))
 			return
 		}
 	}

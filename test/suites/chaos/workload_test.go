@@ -39,12 +39,15 @@ const (
 	cloudLosesAnswer = "answer of the provider lost"
 	cloudTwice       = "call of the provider done twice"
 	cloudPreempts    = "instance taken back by the provider"
+	nodeNoticed      = "notice that a node is taken back"
 	userSuspends     = "job suspended or resumed"
 	userScales       = "job scaled"
 	userRecreates    = "job deleted and created again"
 	userCancels      = "job cancelled"
 	userHoldsQueue   = "queue held or released"
 	userTakesSecret  = "credentials of the provider deleted"
+	userEdits        = "spec of what others use edited"
+	userRaisesQuota  = "quota of a queue raised"
 	userHinders      = "job whose pods no quota allows"
 	userLeaves       = "namespace deleted while all is at work"
 	webhooksAway     = "webhooks away while a user writes"
@@ -53,7 +56,7 @@ const (
 
 var userFaults = []string{
 	twoManagers, cloudRefuses, cloudLosesAnswer, cloudTwice, cloudPreempts, userSuspends, userScales, userRecreates, userCancels, userHoldsQueue,
-	userTakesSecret, userHinders, userLeaves, webhooksAway,
+	userTakesSecret, userEdits, userRaisesQuota, userHinders, userLeaves, webhooksAway, nodeNoticed,
 }
 
 // workload is what users do in the time of one seed, in a namespace of its own.
@@ -70,6 +73,7 @@ type workload struct {
 
 	laps []string // how long each part took
 	lap  time.Time
+	last string // the object whose end was awaited last
 
 	acting    sync.Mutex
 	deleted   map[string]bool    // by users, and not created again yet
@@ -243,7 +247,7 @@ func (l *workload) spotVM() *spotv1alpha1.SpotInstanceVM {
 
 func (l *workload) spotJob() *spotv1alpha1.SpotInstanceJob {
 	return builders.SpotInstanceJob("spot").Namespace(l.namespace).Replicas(2).On("vm").Template(func(s *batchv1.JobSpec) {
-		// More than is free on the other nodes, so that an instance is needed.
+		// More than the other nodes have, so that an instance is needed.
 		s.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3500m")}
 	}).ToCreate()
 }
@@ -260,7 +264,7 @@ func (l *workload) live(ctx context.Context, length time.Duration) {
 			l.add(ctx, waiting[0].DeepCopyObject().(client.Object))
 			waiting = waiting[1:]
 		} else {
-			l.act(ctx, random.IntN(14))
+			l.act(ctx, random.IntN(19))
 		}
 		l.pause(time.Duration(100+random.Int64N(400)) * time.Millisecond)
 	}
@@ -301,8 +305,49 @@ func (l *workload) act(ctx context.Context, what int) {
 			l.jump(time.Duration(l.random(clockJumps).Int64N(2*int64(farthestJump))) - farthestJump)
 			l.faults.add(clockJumps)
 		}
+	case 10, 11:
+		l.edit(ctx, l.random(userEdits))
+	case 12:
+		l.raiseQuota(ctx)
 	default:
 		l.cloud()
+	}
+}
+
+// edit changes what may change while it is at work, and decides nothing about the end.
+func (l *workload) edit(ctx context.Context, random *rand.Rand) {
+	n := random.Int32N(3)
+	var object client.Object
+	var change func()
+	switch random.IntN(4) {
+	case 0:
+		workflow := &aiplatformv1alpha1.AgentWorkflow{ObjectMeta: l.named("workflow")}
+		object, change = workflow, func() { workflow.Spec.Priority = ptr.To(40 + n) }
+	case 1:
+		agent := &aiplatformv1alpha1.Agent{ObjectMeta: l.named("second")}
+		object, change = agent, func() { agent.Spec.Description = fmt.Sprintf("edited %d", n) }
+	case 2:
+		vm := &spotv1alpha1.SpotInstanceVM{ObjectMeta: l.named("vm")}
+		object, change = vm, func() { vm.Spec.MaxInstances = 3 + n }
+	default:
+		job := &spotv1alpha1.SpotInstanceJob{ObjectMeta: l.named("spot")}
+		object, change = job, func() {
+			metav1.SetMetaDataAnnotation(&job.Spec.JobTemplate.Spec.Template.ObjectMeta, "edited", fmt.Sprint(n))
+		}
+	}
+	if l.patch(ctx, object, change) {
+		l.faults.add(userEdits)
+	}
+}
+
+// raiseQuota raises that of the queue once. It is never lowered: jobs that hold more keep it.
+func (l *workload) raiseQuota(ctx context.Context) {
+	if l.random(userRaisesQuota).Float64() >= 0.3 {
+		return
+	}
+	queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: l.queue()}}
+	if l.patch(ctx, queue, func() { queue.Spec.Quotas.CPU = ptr.To(resource.MustParse(fmt.Sprint(queueCPU + 1))) }) {
+		l.faults.add(userRaisesQuota)
 	}
 }
 
@@ -449,8 +494,8 @@ func (l *workload) unhinder(ctx context.Context) {
 	l.hindered = nil
 }
 
-// leave deletes all while faults go on and everything is at work, instances too if there are some soon. The manager forgets what it knew once
-// it can no longer learn the credentials of the provider from a Secret that stays.
+// leave deletes all while faults go on and everything is at work, instances too if there are some soon. The provider deletes none of these
+// before the manager has forgotten what it knew, and can no longer learn the credentials from a Secret that stays.
 func (l *workload) leave(ctx context.Context) {
 	l.faults.add(userLeaves)
 	l.awaitWithin(10*time.Second, func(context.Context) (string, error) {
@@ -459,6 +504,8 @@ func (l *workload) leave(ctx context.Context) {
 		}
 		return "", nil
 	})
+	l.took(fmt.Sprintf("%d instances", len(l.instances())))
+	again := l.compute.Inject(fakegce.Fault{Method: "compute.instances.delete", Status: 503, Reason: "backendError", Message: "Backend Error"})
 	l.delete(ctx)
 	l.awaitWithin(20*time.Second, func(ctx context.Context) (string, error) { // Kubernetes waits five seconds first
 		secret := l.credentials()
@@ -468,5 +515,6 @@ func (l *workload) leave(ctx context.Context) {
 		return "", nil
 	})
 	l.killManager()
+	again()
 	l.pause(3 * time.Second)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -30,6 +31,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/test/fakes/fakegce"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 	"github.com/dcnlab/spot-training-operator/test/harness/installations"
@@ -51,9 +53,17 @@ const (
 	// steadyNodes are there all the time.
 	steadyNodes = 3
 
-	// nodeGrace is how long a node is silent before it is not ready.
-	nodeGrace = 20 * time.Second
+	// graceOfMany is how long a node is silent before it is not ready where many seeds make the machine slow.
+	graceOfMany = 20 * time.Second
 )
+
+// nodeGrace is how long a node is silent before it is not ready. For a single seed of make test half of it will do.
+func nodeGrace() time.Duration {
+	if os.Getenv("CHAOS_SEEDS") == "" {
+		return graceOfMany / 2
+	}
+	return graceOfMany
+}
 
 var scheme = apiserver.Scheme(mlv1.AddToScheme, spotv1alpha1.AddToScheme, aiplatformv1alpha1.AddToScheme)
 
@@ -117,7 +127,10 @@ func newWorld(t *testing.T, faults, checks *tally) *world {
 	var err error
 	w.Client, err = client.New(w.config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	w.compute = fakegce.Start(t, fakegce.Options{Hooks: fakegce.Hooks{OnRunning: w.instanceRuns, OnGone: w.instanceGone}})
+	w.compute = fakegce.Start(t, fakegce.Options{
+		Latency: fakegce.Latency{Notice: 4 * time.Second, Jitter: 0.9},
+		Hooks:   fakegce.Hooks{OnRunning: w.instanceRuns, OnPreempted: w.instanceNoticed, OnGone: w.instanceGone},
+	})
 	w.nodes = newKubelets(w.Client, faults, checks, newHistory(), w.note)
 	w.install()
 	w.startKubernetes(server)
@@ -217,8 +230,8 @@ const controllers = "clusterrole-aggregation-controller,garbage-collector-contro
 func (w *world) startKubernetes(server *apiserver.Server) {
 	for program, arguments := range map[string][]string{
 		"kube-controller-manager": {
-			"--controllers=" + controllers, "--node-monitor-grace-period=" + nodeGrace.String(), "--node-monitor-period=1s",
-			"--node-startup-grace-period=" + nodeGrace.String(), "--use-service-account-credentials=false",
+			"--controllers=" + controllers, "--node-monitor-grace-period=" + nodeGrace().String(), "--node-monitor-period=1s",
+			"--node-startup-grace-period=" + nodeGrace().String(), "--use-service-account-credentials=false",
 		},
 		"kube-scheduler": nil,
 	} {
@@ -401,6 +414,17 @@ func (w *world) instanceRuns(i fakegce.Instance) {
 	}
 	if err != nil {
 		w.note("join %s: %v", i.Name, err)
+	}
+}
+
+// instanceNoticed marks the node as the agent on it does, which the metadata server tells of a preemption.
+func (w *world) instanceNoticed(i fakegce.Instance) {
+	notice := nodenotice.Notice{Node: i.Name, Source: nodenotice.MetadataServer, Time: time.Now()}
+	switch err := nodenotice.Mark(context.Background(), w.Client, i.Name, notice); {
+	case err == nil:
+		w.faults.add(nodeNoticed)
+	case !apierrors.IsNotFound(err):
+		w.note("%v", err)
 	}
 }
 
