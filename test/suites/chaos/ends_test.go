@@ -59,7 +59,7 @@ func (l *workload) endOfAIJob(job *aiplatformv1alpha1.AIJob, workflows []aiplatf
 		}
 	case aiplatformv1alpha1.AIJobCancelled:
 		if !l.isCancelled(job.UID) && !isGivenUp(job, workflows) {
-			l.note("AIJob %s: nobody cancelled it; %s", job.Name, describe(job))
+			l.note("AIJob %s: no user and no workflow cancelled it; %s", job.Name, describe(job))
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (l *workload) endOfSpot(job *spotv1alpha1.SpotInstanceJob) {
 	for _, replica := range l.watcher.jobsOf(job.UID) {
 		of := attempt{owner: replica.UID}
 		succeeded = succeeded || l.nodes.history.anySucceeded(of)
-		if l.nodes.history.troubles(of) > 0 {
+		if l.nodes.history.problems(of) > 0 {
 			troubled[replica.Labels[spotv1alpha1.LabelReplica]] = true
 		}
 	}

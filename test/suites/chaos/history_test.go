@@ -105,8 +105,8 @@ func (h *history) anySucceeded(of attempt) bool {
 	return f != nil && len(f.succeeded) > 0
 }
 
-// troubles is how many programs of an attempt failed or were lost.
-func (h *history) troubles(of attempt) int {
+// problems is how many programs of an attempt failed or were lost.
+func (h *history) problems(of attempt) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := h.outcomes[of]

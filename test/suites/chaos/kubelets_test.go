@@ -392,8 +392,8 @@ func (k *kubelets) nodesDie() {
 	}
 }
 
-// mayStayDead says whether programs run on a node that others work with. Those of an elastic job are looked for first, of which Kubernetes
-// replaces none that has not failed.
+// mayStayDead says whether programs run on a node that others work with. Those of an elastic job are looked for first: Kubernetes
+// replaces none of its pods that has not failed.
 func (k *kubelets) mayStayDead(node string) bool {
 	for _, p := range k.programs {
 		isElastic := strings.Contains(p.rank, "/elastic/")

@@ -334,11 +334,11 @@ func revisionOf(object client.Object) uint64 {
 	return revision
 }
 
-// marks are changed to learn how far the watches are that tell of objects which are gone again. Nobody runs them.
+// marks are changed to learn how far the watches are that report objects which are gone again. No kubelet runs them.
 func marks() []client.Object {
 	named := metav1.ObjectMeta{Name: "mark", Namespace: metav1.NamespaceDefault}
 	pod := corev1.PodSpec{
-		SchedulerName: "nobody", RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "registry.example.com/none:1"}},
+		SchedulerName: "none", RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "registry.example.com/none:1"}},
 	}
 	return []client.Object{
 		&corev1.Pod{ObjectMeta: named, Spec: pod},

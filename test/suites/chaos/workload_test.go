@@ -436,7 +436,7 @@ func (l *workload) isDeleted(object client.Object, is bool) {
 	l.deleted[fmt.Sprintf("%T %s", object, object.GetName())] = is
 }
 
-// restore creates an object that is missing. Nobody but a user may have deleted it.
+// restore creates an object that is missing. Only a user may have deleted it.
 func (l *workload) restore(ctx context.Context, object client.Object) error {
 	l.acting.Lock()
 	by := l.deleted[fmt.Sprintf("%T %s", object, object.GetName())]

@@ -257,7 +257,7 @@ func (w *world) startManagers() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var supervised sync.WaitGroup
 	supervised.Go(func() { w.supervise(ctx) })
-	w.t.Cleanup(func() { // before that of the manager, which nobody is to start again
+	w.t.Cleanup(func() { // before that of the manager, which is not to be started again
 		cancel()
 		supervised.Wait()
 		w.mu.Lock()
@@ -408,7 +408,7 @@ func (w *world) instanceRuns(i fakegce.Instance) {
 		},
 	}
 	err := w.nodes.join(context.Background(), node)
-	if _, lives := w.compute.Instance(i.Name); !lives { // nobody deletes a node that comes after the end of its instance
+	if _, lives := w.compute.Instance(i.Name); !lives { // the manager deletes no node that comes after the end of its instance
 		w.nodes.leave(i.Name)
 		err = client.IgnoreNotFound(w.Delete(context.Background(), node))
 	}
@@ -417,7 +417,7 @@ func (w *world) instanceRuns(i fakegce.Instance) {
 	}
 }
 
-// instanceNoticed marks the node as the agent on it does, which the metadata server tells of a preemption.
+// instanceNoticed marks the node as the agent on it does, to which the metadata server reports a preemption.
 func (w *world) instanceNoticed(i fakegce.Instance) {
 	notice := nodenotice.Notice{Node: i.Name, Source: nodenotice.MetadataServer, Time: time.Now()}
 	switch err := nodenotice.Mark(context.Background(), w.Client, i.Name, notice); {
