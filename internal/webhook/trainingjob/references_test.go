@@ -119,18 +119,21 @@ func TestRefusalsInTermsOfTheJob(t *testing.T) {
 		s.Env = []corev1.EnvVar{{Name: "MINE", Value: "1"}, {Name: "1 2", Value: "x"}}
 	}).Obj()
 	workers := among[*batchv1.Job](childrenOf(job))
+	worker := &workers.Spec.Template.Spec.Containers[0]
+	worker.Env = append(worker.Env, fromSecret("WANDB_API_KEY", "wandb"))
 	for field, want := range map[string]string{
-		"spec.template.spec.containers[0].env[2].name":                  "spec.env[1].name",
-		"spec.template.spec.containers[0].env[0].name":                  "the workers' environment variable RANK.name",
-		"spec.template.spec.containers[0].env[9].name":                  "the workers' Job: spec.template.spec.containers[0].env[9].name",
-		"spec.template.spec.containers[0].resources.limits[foo]":        "spec.resources.limits[foo]",
-		"spec.template.spec.containers[0].image":                        "spec.image",
-		"spec.template.spec.containers[0].imagePullPolicy":              "the workers' Job: spec.template.spec.containers[0].imagePullPolicy",
-		"spec.template.spec.affinity.podAffinity":                       "spec.scheduling.affinity.podAffinity",
-		"spec.template.spec.tolerations[1].operator":                    "spec.scheduling.tolerations[1].operator",
-		"spec.template.spec.nodeSelector":                               "spec.scheduling.nodeSelector",
-		"spec.template.spec.securityContext.supplementalGroups[0]":      "spec.securityContext.supplementalGroups[0]",
-		"spec.template.spec.containers[0].securityContext.capabilities": "the workers' Job: spec.template.spec.containers[0].securityContext.capabilities",
+		"spec.template.spec.containers[0].env[3].valueFrom.secretKeyRef.key": "spec.monitoring.wandbSecretRef.key",
+		"spec.template.spec.containers[0].env[2].name":                       "spec.env[1].name",
+		"spec.template.spec.containers[0].env[0].name":                       "the workers' environment variable RANK.name",
+		"spec.template.spec.containers[0].env[9].name":                       "the workers' Job: spec.template.spec.containers[0].env[9].name",
+		"spec.template.spec.containers[0].resources.limits[foo]":             "spec.resources.limits[foo]",
+		"spec.template.spec.containers[0].image":                             "spec.image",
+		"spec.template.spec.containers[0].imagePullPolicy":                   "the workers' Job: spec.template.spec.containers[0].imagePullPolicy",
+		"spec.template.spec.affinity.podAffinity":                            "spec.scheduling.affinity.podAffinity",
+		"spec.template.spec.tolerations[1].operator":                         "spec.scheduling.tolerations[1].operator",
+		"spec.template.spec.nodeSelector":                                    "spec.scheduling.nodeSelector",
+		"spec.template.spec.securityContext.supplementalGroups[0]":           "spec.securityContext.supplementalGroups[0]",
+		"spec.template.spec.containers[0].securityContext.capabilities":      "the workers' Job: spec.template.spec.containers[0].securityContext.capabilities",
 		"spec.completions": "the workers' Job: spec.completions",
 	} {
 		got := inTermsOf(job, workers, []metav1.StatusCause{{Field: field, Message: "Invalid value: 1"}})

@@ -62,6 +62,9 @@ func source(job *mlv1.TrainingJob, workers *batchv1.Job, field string) string {
 			if n := slices.IndexFunc(job.Spec.Env, func(v corev1.EnvVar) bool { return v.Name == name }); n >= 0 {
 				return fmt.Sprintf("spec.env[%d]%s", n, match[2])
 			}
+			if rest, ok := strings.CutPrefix(match[2], ".valueFrom.secretKeyRef"); ok && name == "WANDB_API_KEY" {
+				return "spec.monitoring.wandbSecretRef" + rest
+			}
 			return fmt.Sprintf("the workers' environment variable %s%s", name, match[2])
 		}
 	}
