@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make chaos, make fuzz and make soak: the random workloads of test/suites/chaos, in full.
 # CHAOS_SEEDS: how many, or which (17,18). CHAOS_WORLDS: how many clusters at once. CHAOS_CLOCK: none, and the manager's clock does not jump,
-# for which all is compiled once more. FUZZ_OBJECTS, FUZZ_SEED: how many objects, and which.
+# for which all is compiled once more. FUZZ_OBJECTS, FUZZ_SEED, FUZZ_FIRST: how many objects, and which.
 # SOAK_MINUTES: how long.
 #
 #   hack/chaos.sh chaos|fuzz|soak

@@ -289,7 +289,7 @@ func stage(job *aiplatformv1alpha1.AIJob) int {
 
 // millisOfTraining and millisOfAIJob are what a job holds that has its place, in CPU, milli-units.
 func millisOfTraining(job *mlv1.TrainingJob) (milli int64) {
-	if admission := job.Status.Admission; admission != nil && figuresOf(job).end == "" {
+	if admission := job.Status.Admission; admission != nil && job.Spec.Resources != nil && figuresOf(job).end == "" {
 		for _, place := range admission.Assignments {
 			milli += int64(place.Workers) * job.Spec.Resources.Requests.Cpu().MilliValue()
 		}
