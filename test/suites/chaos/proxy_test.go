@@ -27,9 +27,11 @@ const (
 	refusedForbidden   = "write refused with 403"
 	refusedInvalid     = "write refused with 422"
 	refusedTooMany     = "write refused with 429"
+	refusedTooManyBare = "write refused with 429 that no client repeats"
 	refusedInternal    = "write refused with 500"
 	lostRequest        = "write lost before the API server got it"
 	lostAnswer         = "answer of a write lost"
+	answerHangs        = "answer of a write hangs"
 	readRefused        = "read refused with 500"
 	killedBeforeWrite  = "manager killed before a write"
 	killedAfterWrite   = "manager killed after a write"
@@ -38,16 +40,20 @@ const (
 	listOfEarlierTimes = "list of an earlier time"
 )
 
-var proxyFaults = []string{
-	refusedConflict, refusedForbidden, refusedInvalid, refusedTooMany, refusedInternal, lostRequest, lostAnswer, readRefused, killedBeforeWrite,
-	killedAfterWrite, watchClosed, watchLate, listOfEarlierTimes,
-}
+var proxyFaults = append([]string{
+	refusedConflict, refusedForbidden, refusedInvalid, refusedTooMany, refusedTooManyBare, refusedInternal, lostRequest, lostAnswer, answerHangs, readRefused,
+	killedBeforeWrite, killedAfterWrite, watchClosed, watchLate, listOfEarlierTimes,
+}, webhookFaults...)
+
+// hangsFor is when a load balancer between them ends a request that the client has not given up.
+const hangsFor = 8 * time.Second
 
 // proxy passes requests of the manager on to the API server, and lets some of them fail while faults are on.
 type proxy struct {
 	server  *httptest.Server
 	reverse *httputil.ReverseProxy
 	faults  *tally
+	front   *front // of the webhooks
 	kill    func() // the manager, and returns once it is dead
 
 	on     atomic.Bool
@@ -65,7 +71,8 @@ type stored struct {
 	content []byte
 }
 
-func newProxy(t *testing.T, api *rest.Config, token string, faults *tally, kill func()) *proxy {
+// newProxy makes one, and a front at the address by which the API server calls the webhooks.
+func newProxy(t *testing.T, api *rest.Config, token, webhooks string, faults *tally, kill func()) *proxy {
 	t.Helper()
 	base, err := rest.TransportFor(&rest.Config{Host: api.Host, TLSClientConfig: rest.TLSClientConfig{CAData: api.CAData}})
 	require.NoError(t, err)
@@ -89,6 +96,7 @@ func newProxy(t *testing.T, api *rest.Config, token string, faults *tally, kill 
 	}
 	p.server = httptest.NewServer(p)
 	t.Cleanup(p.server.Close)
+	p.front = newFront(t, api, webhooks, faults)
 	return p
 }
 
@@ -98,10 +106,14 @@ func (p *proxy) begin(seed uint64) {
 	defer p.mu.Unlock()
 	p.random = rand.New(rand.NewPCG(seed, 1))
 	p.on.Store(true)
+	p.front.begin(seed)
 }
 
 // end lets all requests pass.
-func (p *proxy) end() { p.on.Store(false) }
+func (p *proxy) end() {
+	p.on.Store(false)
+	p.front.end()
+}
 
 // restarted is called for each new manager.
 func (p *proxy) restarted() {
@@ -155,9 +167,11 @@ func (p *proxy) write(w http.ResponseWriter, r *http.Request) {
 		p.pass(w, r)
 		return
 	}
-	fault := p.pick([]string{refusedConflict, refusedForbidden, refusedInvalid, refusedTooMany, refusedInternal, lostRequest, lostAnswer})
-	if fault == refusedInvalid && r.Method != http.MethodPost {
-		fault = refusedInternal // only what is created can be invalid for a reason that lasts
+	fault := p.pick([]string{
+		refusedConflict, refusedForbidden, refusedInvalid, refusedTooMany, refusedTooManyBare, refusedInternal, lostRequest, lostAnswer, answerHangs,
+	})
+	if fault == refusedInvalid && r.Method == http.MethodDelete {
+		fault = refusedInternal // a deletion has no fields
 	}
 	p.faults.add(fault)
 	switch fault {
@@ -165,6 +179,13 @@ func (p *proxy) write(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case lostAnswer:
 		p.pass(discard{header: http.Header{}}, r)
+		panic(http.ErrAbortHandler)
+	case answerHangs:
+		p.pass(discard{header: http.Header{}}, r)
+		select {
+		case <-r.Context().Done():
+		case <-time.After(hangsFor):
+		}
 		panic(http.ErrAbortHandler)
 	default:
 		refuse(w, fault)
@@ -256,15 +277,17 @@ func refuse(w http.ResponseWriter, fault string) {
 			Message: "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again"},
 		refusedForbidden: {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
 			Message: `jobs.batch is forbidden: User "system:serviceaccount:chaos:manager" cannot create resource "jobs" in API group "batch"`},
-		refusedInvalid: {Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "spec: Invalid value: chaos"},
+		refusedInvalid: {Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "spec: Invalid value: chaos",
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Message: "Invalid value: chaos", Field: "spec"}}}},
 		refusedTooMany: {Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests, please try again later",
 			Details: &metav1.StatusDetails{RetryAfterSeconds: 1}},
-		refusedInternal: {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: chaos"},
-		readRefused:     {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: chaos"},
+		refusedTooManyBare: {Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests, please try again later"},
+		refusedInternal:    {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: chaos"},
+		readRefused:        {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: chaos"},
 	}[fault]
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	status.Status = metav1.StatusFailure
-	if status.Code == http.StatusTooManyRequests {
+	if fault == refusedTooMany { // without this header the client gives the answer to its caller
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -134,7 +134,7 @@ func newWorld(t *testing.T, faults, checks *tally) *world {
 	w.nodes = newKubelets(w.Client, faults, checks, newHistory(), w.note)
 	w.install()
 	w.startKubernetes(server)
-	w.proxy = newProxy(t, w.config, w.token(), faults, w.killManager)
+	w.proxy = newProxy(t, w.config, w.token(), w.webhooks.Address, faults, w.killManager)
 	w.watcher = startWatcher(w)
 	w.nodes.cached = w.watcher.objects
 
@@ -253,7 +253,7 @@ func (w *world) startManagers() {
 	w.kubeconfig = w.writeKubeconfig()
 	w.beside = w.launch("manager-beside", process.FreePort(w.t, process.AnyPort), "0")
 	w.beside.Kill()
-	w.manager = w.launch("manager", w.webhooks.Address, w.metrics)
+	w.manager = w.launch("manager", w.proxy.front.manager, w.metrics)
 	ctx, cancel := context.WithCancel(context.Background())
 	var supervised sync.WaitGroup
 	supervised.Go(func() { w.supervise(ctx) })
