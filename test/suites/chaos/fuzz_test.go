@@ -185,7 +185,19 @@ func inParallel(all []*fuzzed, do func(*fuzzed)) {
 
 func (f *fuzz) create(o *fuzzed) {
 	sent := o.object.DeepCopy()
-	f.answered(o, f.Create(f.t.Context(), sent, client.FieldValidation("Strict")), sent, refused)
+	err := f.Create(f.t.Context(), sent, client.FieldValidation("Strict"))
+	for try := 0; try < 50 && isBusy(err); try++ {
+		sent = o.object.DeepCopy()
+		if err = f.Create(f.t.Context(), sent, client.FieldValidation("Strict")); apierrors.IsAlreadyExists(err) {
+			err = f.Get(f.t.Context(), client.ObjectKeyFromObject(sent), sent)
+		}
+	}
+	f.answered(o, err, sent, refused)
+}
+
+// isBusy says whether the API server had no time for a request, which is no answer.
+func isBusy(err error) bool {
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
 // answered judges the answer to a write.
@@ -220,7 +232,7 @@ func (f *fuzz) update(o *fuzzed) {
 		case apierrors.IsNotFound(err):
 			f.isGone(o)
 			return
-		case !apierrors.IsConflict(err):
+		case !apierrors.IsConflict(err) && !isBusy(err):
 			f.answered(o, err, is, updateRefused)
 			return
 		}
