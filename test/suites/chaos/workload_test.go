@@ -50,13 +50,12 @@ const (
 	userRaisesQuota  = "quota of a queue raised"
 	userHinders      = "job whose pods no quota allows"
 	userLeaves       = "namespace deleted while all is at work"
-	webhooksAway     = "webhooks away while a user writes"
 	clockJumps       = "clock of the manager jumps"
 )
 
 var userFaults = []string{
 	twoManagers, cloudRefuses, cloudLosesAnswer, cloudTwice, cloudPreempts, userSuspends, userScales, userRecreates, userCancels, userHoldsQueue,
-	userTakesSecret, userEdits, userRaisesQuota, userHinders, userLeaves, webhooksAway, nodeNoticed,
+	userTakesSecret, userEdits, userRaisesQuota, userHinders, userLeaves, nodeNoticed,
 }
 
 // workload is what users do in the time of one seed, in a namespace of its own.
@@ -186,12 +185,6 @@ func (l *workload) insist(ctx context.Context, object client.Object) error {
 
 // add creates an object as a user does, who tries again when the API server refuses.
 func (l *workload) add(ctx context.Context, object client.Object) {
-	l.mu.Lock()
-	down := l.down
-	l.mu.Unlock()
-	if down {
-		l.faults.add(webhooksAway)
-	}
 	if err := l.insist(ctx, object); err != nil {
 		l.note("%v", err)
 	}
