@@ -2,7 +2,6 @@ package aijob
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -12,6 +11,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
@@ -54,7 +54,16 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 		if err != nil {
 			return err
 		}
-		o.pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, o.job) })
+		o.pods, o.former = nil, nil
+		for _, pod := range pods {
+			switch owner := metav1.GetControllerOf(pod); {
+			case owner == nil:
+			case owner.UID == o.job.UID:
+				o.pods = append(o.pods, pod)
+			case owner.Kind == kindAIJob && !podend.IsEnded(pod):
+				o.former = append(o.former, pod)
+			}
+		}
 		if o.job.Status.Phase != aiplatformv1alpha1.AIJobScheduled {
 			return nil
 		}

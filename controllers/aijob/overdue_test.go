@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -63,4 +64,24 @@ func TestPodsAreForcedAwayOnce(t *testing.T) {
 	w.pods = w.pods[:1]
 	w.job.Status = plan(w.at(time.Hour).observed).status
 	assert.Empty(t, steps(plan(w.observed)))
+}
+
+// An AIJob that is created again finds the pods of the one before it, whose node may be dead.
+func TestAGangWaitsForThePodsOfAnEarlierJobOfItsName(t *testing.T) {
+	w := worldOf(gang()).scheduled("a", "b")
+	former := deleted(w.pod(1, "c", corev1.PodRunning), 0)
+	w.pods, w.former = nil, []*corev1.Pod{former}
+	overdue := former.DeletionTimestamp.Add(podend.Overdue).Sub(builders.Noon)
+
+	early := plan(w.at(overdue - time.Second).observed)
+	assert.Empty(t, early.members)
+	assert.Equal(t, time.Second, early.again)
+
+	d := plan(w.at(overdue).observed)
+	assert.Equal(t, []*corev1.Pod{former}, d.force)
+	assert.Len(t, d.members, 2)
+
+	single := worldOf(job()).scheduled("a")
+	single.former = []*corev1.Pod{former}
+	assert.Len(t, plan(single.observed).members, 1, "it has no host name")
 }

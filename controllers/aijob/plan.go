@@ -32,6 +32,8 @@ type observed struct {
 	busy, spare bool
 	// nodes of pods that reported no end, and of failures that are not settled, by name; nil for one that is gone.
 	nodes map[string]*corev1.Node
+	// former are pods that have not ended of an earlier AIJob of the name.
+	former []*corev1.Pod
 	// hidden says that some of the pods are not in the cache, which reports no change of theirs.
 	hidden bool
 	// seen is when this manager first saw the job.
@@ -348,6 +350,9 @@ func (p *planner) describeGone(members []*corev1.Pod, cleared int) string {
 
 // create creates the missing pods, all at once, and deletes those of attempts before the last one.
 func (p *planner) create(members []*corev1.Pod) {
+	if p.awaitsFormer() {
+		return
+	}
 	nodes := placementOf(&p.job.Status)
 	for member, pod := range members {
 		if pod == nil && member < len(nodes) {
