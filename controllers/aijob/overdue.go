@@ -17,11 +17,14 @@ func (p *planner) isOverdue(pod *corev1.Pod) bool {
 	return ends && left <= 0
 }
 
-// forceOverdue deletes overdue pods of a gang without waiting for their kubelet: its Service would publish them under the host names of
-// the members that come after them, also those of an earlier AIJob of the name.
+// forceOverdue deletes overdue pods without waiting for their kubelet where others take their place: of a gang, whose Service would publish
+// them under the host names of the members that come after them, and of an earlier AIJob of the name, which may have the names of the pods to be created.
 func (p *planner) forceOverdue() {
-	if isGang(p.job) {
+	switch {
+	case isGang(p.job):
 		p.desired.force = podend.ToForce(p.now, slices.Concat(p.pods, p.former))
+	case len(p.desired.members) > 0:
+		p.desired.force = podend.ToForce(p.now, p.former)
 	}
 }
 

@@ -83,5 +83,8 @@ func TestAGangWaitsForThePodsOfAnEarlierJobOfItsName(t *testing.T) {
 
 	single := worldOf(job()).scheduled("a")
 	single.former = []*corev1.Pod{former}
-	assert.Len(t, plan(single.observed).members, 1, "it has no host name")
+	early = plan(single.at(overdue - time.Second).observed)
+	assert.Len(t, early.members, 1, "it has no host name")
+	assert.Empty(t, early.force)
+	assert.Equal(t, []*corev1.Pod{former}, plan(single.at(overdue).observed).force, "it may have the name of the pod")
 }
