@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -102,6 +103,44 @@ func refuseForeignNetwork(options Options) error {
 		}
 	}
 	return nil
+}
+
+// removeStrayDevices removes the devices of pods whose node was killed, and whose state folder may be gone. Their routes would take the packets
+// for pods of this node that get the same addresses.
+func removeStrayDevices(ctx context.Context, pods string) error {
+	routes, err := host.Output(exec.CommandContext(ctx, "ip", "-json", "route", "show", "root", pods))
+	if err != nil {
+		return fmt.Errorf("list the routes to pods: %w", err)
+	}
+	devices, err := podDevices([]byte(routes))
+	if err != nil {
+		return fmt.Errorf("read the routes to pods: %w", err)
+	}
+	for _, device := range devices {
+		err = errors.Join(err, host.Run(ctx, "ip", "link", "delete", device))
+	}
+	return err
+}
+
+// podDevices are the devices behind the routes to single pods, as ip prints these in JSON.
+func podDevices(routes []byte) ([]string, error) {
+	var list []struct {
+		Destination string `json:"dst"`
+		Device      string `json:"dev"`
+	}
+	if len(routes) == 0 { // of a network that was never routed
+		return nil, nil
+	}
+	if err := json.Unmarshal(routes, &list); err != nil {
+		return nil, err
+	}
+	var devices []string
+	for _, route := range list {
+		if strings.HasPrefix(route.Device, "veth") && !strings.Contains(route.Destination, "/") && !slices.Contains(devices, route.Device) {
+			devices = append(devices, route.Device)
+		}
+	}
+	return devices, nil
 }
 
 // tearDownNetwork removes what setUpNetwork, kube-proxy, kubelet and the CNI plugins left on the host.

@@ -144,6 +144,11 @@ func (c Cluster) prepare(ctx context.Context, fresh bool, missing []daemon) erro
 		if err := host.Install(ctx, host.NodePackages(), c.Out); err != nil {
 			return err
 		}
+		if fresh {
+			if err := removeStrayDevices(ctx, c.Options.PodCIDR); err != nil {
+				return err
+			}
+		}
 		if err := setUpNetwork(ctx, c.Layout, c.Options); err != nil {
 			return err
 		}
