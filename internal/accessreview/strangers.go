@@ -3,11 +3,12 @@ package accessreview
 import (
 	"crypto/sha256"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/cache"
+
+	"github.com/dcnlab/spot-training-operator/internal/clientaddress"
 )
 
 const (
@@ -34,12 +35,15 @@ func newStrangers(now func() time.Time) *strangers {
 	return &strangers{now: now, good: cache.NewLRUExpireCacheWithClock(maxAnswers, clock(now))}
 }
 
-// enter counts a request as refused, unless its token was good. The error is that it is one too many: false.
+// enter counts a request as refused, unless its token was good; false when it is one too many.
 func (s *strangers) enter(r *http.Request, token [sha256.Size]byte) (counted string, ok bool) {
 	if _, good := s.good.Get(token); good {
 		return "", true
 	}
-	address := addressOf(r)
+	address := "unknown"
+	if from, ok := clientaddress.Parse(r.RemoteAddr); ok {
+		address = clientaddress.Of(from)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if minute := s.now().Unix() / 60; s.refused == nil || minute != s.minute {
@@ -62,20 +66,6 @@ func (s *strangers) leave(counted string) {
 	if s.refused[counted] > 0 {
 		s.refused[counted]--
 	}
-}
-
-// addressOf the client; of IPv6 the network, because a client has all of its addresses.
-func addressOf(r *http.Request) string {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return "unknown"
-	}
-	address := from.Addr().Unmap().WithZone("")
-	if address.Is6() {
-		prefix, _ := address.Prefix(64)
-		return prefix.String()
-	}
-	return address.String()
 }
 
 // clock of a cache.
