@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -39,7 +40,9 @@ type Reconciler struct {
 	// Client reads from the cache.
 	client.Client
 	// Direct reads from the API server.
-	Direct   client.Reader
+	Direct client.Reader
+	// Reviews asks the API server what the agent may do.
+	Reviews  kubernetes.Interface
 	Recorder events.EventRecorder
 	// Settings of the agent.
 	Settings Settings

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -83,10 +84,18 @@ func decode(t *testing.T, name string, into ...client.Object) {
 	}
 }
 
+// reviews is a client that asks what the agent may do.
+func (w *world) reviews() kubernetes.Interface {
+	w.t.Helper()
+	reviews, err := kubernetes.NewForConfig(api.Config(w.t))
+	require.NoError(w.t, err)
+	return reviews
+}
+
 // awaitRight waits until the API server has heard that the agent may patch Nodes, or may not.
 func (w *world) awaitRight(may bool) {
 	w.t.Helper()
-	r := &Reconciler{Client: w.Client, Settings: Settings{Namespace: w.namespace}}
+	r := &Reconciler{Reviews: w.reviews(), Settings: Settings{Namespace: w.namespace}}
 	require.Eventually(w.t, func() bool {
 		is, err := r.mayMark(w.t.Context())
 		return err == nil && is == may
@@ -114,7 +123,7 @@ func (w *world) start(image string) (stop func()) {
 	w.t.Helper()
 	mgr := managers.New(w.t, api.Config(w.t), scheme, cache.Options{ByObject: CachedObjects(w.namespace)})
 	r := &Reconciler{
-		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("spot-training-operator"),
+		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Reviews: w.reviews(), Recorder: mgr.GetEventRecorder("spot-training-operator"),
 		Settings: Settings{Namespace: w.namespace, Image: image},
 	}
 	require.NoError(w.t, r.SetupWithManager(mgr))
@@ -270,7 +279,7 @@ func isHeldBack(t *testing.T, lift func(*world), warning string) {
 	})
 	w.vm()
 	recorder := events.NewFakeRecorder(10)
-	r := &Reconciler{Client: w.Client, Direct: w.Client, Recorder: recorder, Settings: Settings{Namespace: w.namespace, Image: "operator:1"}}
+	r := &Reconciler{Client: w.Client, Direct: w.Client, Reviews: w.reviews(), Recorder: recorder, Settings: Settings{Namespace: w.namespace, Image: "operator:1"}}
 	look := func() {
 		t.Helper()
 		result, err := r.Reconcile(t.Context(), ctrl.Request{})
@@ -305,7 +314,7 @@ func TestNothingIsWrittenWithoutNeed(t *testing.T) {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})
-	r := &Reconciler{Client: counted, Direct: w.Client, Settings: Settings{Namespace: w.namespace, Image: "operator:1"}}
+	r := &Reconciler{Client: counted, Direct: w.Client, Reviews: w.reviews(), Settings: Settings{Namespace: w.namespace, Image: "operator:1"}}
 	for range 3 {
 		_, err := r.Reconcile(t.Context(), ctrl.Request{})
 		require.NoError(t, err)

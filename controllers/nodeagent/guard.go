@@ -9,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
@@ -24,7 +26,6 @@ const guardInterval = 5 * time.Minute
 
 // The policy and its binding have the agent's name.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=spot-training-operator-node-agent,verbs=get
-// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create,namespace=system
 
 // lack says what the agent lacks of config/node-agent, and what to do; empty when it has all. OLM can install none of it, and one half
@@ -77,16 +78,17 @@ func accountIn(namespace string) string { return "system:serviceaccount:" + name
 
 // mayMark asks the API server whether the agent may patch Nodes.
 func (r *Reconciler) mayMark(ctx context.Context) (bool, error) {
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:               accountIn(r.Settings.Namespace),
-		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + r.Settings.Namespace, "system:authenticated"},
+	agent := authenticationv1.UserInfo{
+		Username: accountIn(r.Settings.Namespace),
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + r.Settings.Namespace, "system:authenticated"},
+	}
+	may, _, err := accessreview.Access(ctx, r.Reviews, agent, authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"},
-	}}
-	// It is not stored, so that the cache cannot wait for it.
-	if err := r.Create(ctx, review, client.DisableReadYourWritesConsistency); err != nil {
+	})
+	if err != nil {
 		return false, fmt.Errorf("ask whether the node agent may patch Nodes: %w", err)
 	}
-	return review.Status.Allowed && !review.Status.Denied, nil
+	return may, nil
 }
 
 // tellUnguarded says in the log and by an event of the operator's Deployment, if there is one, why there is no agent.

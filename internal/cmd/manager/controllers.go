@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -187,8 +188,12 @@ func (s *setup) addNodeAgent(context.Context) error {
 		return nil
 	}
 	s.controllers.nodeAgent.Namespace = s.webhooks.namespace
+	reviews, err := kubernetes.NewForConfigAndClient(s.GetConfig(), s.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("set up the client for access reviews: %w", err)
+	}
 	agents := &nodeagent.Reconciler{
-		Client: s.GetClient(), Direct: s.GetAPIReader(), Recorder: s.recorder, Settings: s.controllers.nodeAgent,
+		Client: s.GetClient(), Direct: s.GetAPIReader(), Reviews: reviews, Recorder: s.recorder, Settings: s.controllers.nodeAgent,
 	}
 	return agents.SetupWithManager(s.Manager)
 }
