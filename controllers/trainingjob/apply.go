@@ -25,13 +25,9 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
 	kept := r.remove(ctx, o.now, d)
 	for _, object := range d.apply {
 		live := o.children[childKey(object)]
-		if _, workers := object.(*batchv1.Job); workers {
-			if errors.Join(failed...) != nil {
-				continue // pods need what comes before their Job
-			}
-			if live == nil && kept != nil {
-				continue // those of an earlier attempt would have the same host names, and write the same checkpoints
-			}
+		// Pods need what comes before their Job. Those of an earlier attempt would have the same host names, and write the same checkpoints.
+		if _, workers := object.(*batchv1.Job); workers && (errors.Join(failed...) != nil || live == nil && kept != nil) {
+			continue
 		}
 		writer := r.writer()
 		if _, group := object.(*unstructured.Unstructured); group {

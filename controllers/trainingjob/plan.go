@@ -181,12 +181,13 @@ func afterApply(o observed, d desired, failed error) desired {
 func refused(o observed, reason, message string, permanent bool) desired {
 	p := newPlanner(o)
 	p.setResumed()
+	found := &delay{eviction{reason, message, true}, o.refusedSince()}
 	switch {
 	case permanent:
 		p.fail(reason, message)
 		return p.desired
-	case p.mayEvict() && p.isOver(&delay{eviction{reason, message, true}, o.refusedSince()}):
-		p.evict(&eviction{reason, message, true})
+	case p.mayEvict() && p.isOver(found):
+		p.evict(&found.eviction)
 	case o.workers == nil:
 		p.setPending(reason, message)
 	default:
