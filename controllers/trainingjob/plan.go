@@ -462,8 +462,15 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// remove deletes an object.
-func (d *desired) remove(object client.Object) { d.delete = append(d.delete, object) }
+// remove deletes an object. The Job of the workers stays until its start is counted in the status: a manager that is killed in between would
+// give the number to the next one too.
+func (p *planner) remove(object client.Object) {
+	if p.workers != nil && object == client.Object(p.workers) && !isFinished(&p.job.Status) && p.job.Status.StartCount <= build.StartOf(p.workers) {
+		p.lookAgain(time.Millisecond)
+		return
+	}
+	p.delete = append(p.delete, object)
+}
 
 // lookAgain asks for another look after the time, or before when another asked for less.
 func (d *desired) lookAgain(after time.Duration) {

@@ -131,6 +131,18 @@ func TestAResumptionHasANumberOfItsOwn(t *testing.T) {
 	assert.EqualValues(t, 4, plan(see(job, builders.Workers(job).Attempt(3).Obj())).status.StartCount)
 }
 
+func TestTheJobOfAStartStaysUntilTheStartIsCounted(t *testing.T) {
+	job := builders.TrainingJob("bert").Obj()
+	workers := builders.Workers(job).Obj()
+	job.Spec.Suspend = ptr.To(true)
+	seen := plan(see(job, workers)) // the manager was killed after it had made the Job
+	assert.Empty(t, seen.delete, "another one would take the same number if this manager is killed too")
+	assert.NotZero(t, seen.again)
+	assert.EqualValues(t, 1, seen.status.StartCount)
+	job.Status = seen.status
+	assert.Contains(t, plan(see(job, workers)).delete, workers)
+}
+
 func TestARestartThatIsSuspendedIsNoLongerRestarting(t *testing.T) {
 	job := failingJob(t, builders.TrainingJob("bert"), 3)
 	job.Spec.Suspend = ptr.To(true)
