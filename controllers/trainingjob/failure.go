@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,14 +132,30 @@ func podFailure(pod *corev1.Pod, secrets ...string) *failure {
 func jobFailure(workers *batchv1.Job) *failure {
 	for _, condition := range workers.Status.Conditions {
 		if (condition.Type == batchv1.JobFailed || condition.Type == batchv1.JobFailureTarget) && condition.Status == corev1.ConditionTrue {
-			end := podend.End{Reason: reasons.ProgramFailed, Message: condition.Reason + ": " + condition.Message}
-			if strings.Contains(condition.Message, string(corev1.DisruptionTarget)) {
+			end := podend.End{Reason: reasons.ProgramFailed, Message: condition.Reason + ": " + condition.Message, ExitCode: exitCodeIn(condition.Message)}
+			switch {
+			case strings.Contains(condition.Message, string(corev1.DisruptionTarget)):
 				end.Reason, end.Lost = reasons.Disrupted, true
+			case end.ExitCode == podend.ExitTerminated, end.ExitCode == podend.ExitKilled: // one that is killed but not deleted is still there
+				end = workerProgram.LossOf(reasons.PodDeleted, "a worker", condition.Message)
 			}
 			return &failure{End: end}
 		}
 	}
 	return nil
+}
+
+// exitCode is how the Job controller says that a container ended by which a rule of the pod failure policy was met.
+var exitCode = regexp.MustCompile(`failed with exit code (\d+)`)
+
+// exitCodeIn is the exit code in the message of a Job's condition; 0 for none.
+func exitCodeIn(message string) int32 {
+	found := exitCode.FindStringSubmatch(message)
+	if found == nil {
+		return 0
+	}
+	code, _ := strconv.ParseInt(found[1], 10, 32)
+	return int32(code)
 }
 
 func replicaOf(pod *corev1.Pod) string {

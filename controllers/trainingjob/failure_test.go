@@ -251,6 +251,25 @@ func TestAFailedJobIsJudgedByItsPodsOnceTheyAreHeardOf(t *testing.T) {
 	assert.Equal(t, reasons.NonRetryableExitCode, late.Reason)
 }
 
+// The Job controller leaves a pod that ended by itself: one of which only the Job tells was deleted, before its end where a signal was that.
+func TestAWorkerThatIsGoneWasDeletedIfASignalEndedIt(t *testing.T) {
+	for code, want := range map[int32]struct {
+		reason  string
+		counted bool
+	}{
+		1: {reasons.ProgramFailed, true}, 64: {reasons.ProgramFailed, true}, 137: {reasons.PodDeleted, false}, 143: {reasons.PodDeleted, false},
+	} {
+		job := runningJob(t, builders.TrainingJob("bert").Workers(2).BackoffLimit(3).Spec(func(spec *mlv1.TrainingJobSpec) {
+			spec.FailurePolicy.NonRetryableExitCodes = []int32{64}
+		}))
+		message := fmt.Sprintf("Container trainer for pod default/bert-training-0-x7k2p failed with exit code %d matching FailJob rule at index 1", code)
+		status := plan(see(job, builders.Workers(job).Condition(batchv1.JobFailed, "PodFailurePolicy", message).Obj())).status
+		assert.Equal(t, want.reason, status.LastFailure.Reason, "exit code %d", code)
+		assert.Equal(t, want.counted, status.LastFailure.Counted, "exit code %d", code)
+		assert.Equal(t, code == 64, status.State == mlv1.StateFailed, "exit code %d", code)
+	}
+}
+
 // A status with a traceback in it has it once.
 func TestATracebackStandsInTheStatusOnce(t *testing.T) {
 	const traceback = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\nRuntimeError: no GPU with key mysecretvalue"
