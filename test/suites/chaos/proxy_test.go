@@ -61,7 +61,7 @@ type proxy struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
-	lists  map[string]stored // the first list of each kind that the manager of before got
+	lists  map[string]stored // the first answer to each list that the manager of before got
 	next   map[string]stored // that of this one
 }
 
@@ -209,9 +209,10 @@ func (p *proxy) read(w http.ResponseWriter, r *http.Request) {
 		p.reverse.ServeHTTP(w, r)
 		return
 	}
+	what := r.URL.RequestURI() + " " + r.Header.Get("Accept") // several caches hold objects of a kind, each with its own labels
 	p.mu.Lock()
-	earlier, known := p.lists[r.URL.Path]
-	_, again := p.next[r.URL.Path]
+	earlier, known := p.lists[what]
+	_, again := p.next[what]
 	p.mu.Unlock()
 	if known && !again && p.chance(0.5) {
 		p.faults.add(listOfEarlierTimes)
@@ -224,7 +225,7 @@ func (p *proxy) read(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !again && recorder.code == http.StatusOK {
-		p.next[r.URL.Path] = stored{w.Header().Clone(), recorder.content.Bytes()}
+		p.next[what] = stored{w.Header().Clone(), recorder.content.Bytes()}
 	}
 }
 
