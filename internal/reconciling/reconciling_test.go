@@ -32,6 +32,17 @@ func deleted(is *corev1.Pod) {
 	is.DeletionTimestamp, is.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.com/stays"}
 }
 
+func TestWhatFailsIsTriedAgainAfterHalfAMinuteAtTheLatest(t *testing.T) {
+	limiter, request := Options(1).RateLimiter, reconcile.Request{NamespacedName: types.NamespacedName{Name: "job"}}
+	var waits []time.Duration
+	for range 100 {
+		waits = append(waits, limiter.When(request))
+	}
+	assert.Equal(t, 5*time.Millisecond, waits[0])
+	assert.Equal(t, 10*time.Millisecond, waits[1])
+	assert.Equal(t, 30*time.Second, waits[99])
+}
+
 func TestObject(t *testing.T) {
 	reader := fake.NewClientBuilder().WithObjects(pod("is"), pod("ends", deleted)).Build()
 	broken := errors.New("broken")

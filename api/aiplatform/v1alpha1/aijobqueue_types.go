@@ -212,6 +212,8 @@ type WorkerPool struct {
 	// tolerations of node taints, at most 64.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Exists', 'Equal', 'Lt', 'Gt'])",message="spec.workers.tolerations: has an unknown operator: use Exists, or Equal with a value"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="spec.workers.tolerations: has an unknown effect: use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all of them"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 

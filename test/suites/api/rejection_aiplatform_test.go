@@ -119,6 +119,8 @@ func TestAIJobQueueRejections(t *testing.T) {
 		{"a limit of borrowing without a cohort to borrow from", `spec: {quotas: {gpus: 1}, borrowingLimits: {gpus: 1}}`, "spec.borrowingLimits", "name one in spec.cohort, or remove borrowingLimits"},
 		{"a cohort without anything to lend", `spec: {cohort: c}`, "spec.cohort", "set spec.quotas, or remove cohort"},
 		{"a limit of borrowing what is not limited", `spec: {cohort: c, quotas: {gpus: 1}, borrowingLimits: {cpu: 1}}`, "spec.borrowingLimits", "add it to spec.quotas, or remove it here"},
+		{"an unknown operator of a toleration", `spec: {workers: {image: pool:v1, tolerations: [{key: gpu, operator: Exist}]}}`, "spec.workers.tolerations", "use Exists, or Equal with a value"},
+		{"an unknown effect of a toleration", `spec: {workers: {image: pool:v1, tolerations: [{key: gpu, effect: Never}]}}`, "spec.workers.tolerations", "use NoSchedule, PreferNoSchedule or NoExecute"},
 		{"a cohort in capitals", `spec: {cohort: C, quotas: {gpus: 1}}`, "spec.cohort", "should match"},
 	})
 }
