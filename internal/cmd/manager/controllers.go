@@ -14,9 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -155,6 +157,23 @@ func (s *setup) register(collectors ...prometheus.Collector) error {
 	}))
 }
 
+// lastWords is how long after the end of a namespace its objects may still be heard of: each kind has a watch of its own.
+const lastWords = 10 * time.Second
+
+// onNamespaceGone has the metrics of a namespace dropped that no longer exists.
+func (s *setup) onNamespaceGone(ctx context.Context, forget func(namespace string)) error {
+	namespaces, err := s.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch namespaces: %w", err)
+	}
+	_, err = namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
+		if namespace, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+			time.AfterFunc(lastWords, func() { forget(namespace) })
+		}
+	}})
+	return err
+}
+
 func (s *setup) addTrainingJobs(ctx context.Context) error {
 	reported := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
 	counters := metrics.NewTrainingJobs(ctrlmetrics.Registry, s.metricsMaxJobs)
@@ -177,6 +196,7 @@ func (s *setup) addTrainingJobs(ctx context.Context) error {
 	return errors.Join(
 		s.Add(scraper),
 		jobs.SetupWithManager(ctx, s.Manager, trainingjob.Options{Concurrency: s.concurrency, Reported: reported}),
+		s.onNamespaceGone(ctx, counters.ForgetNamespace),
 		s.register(metrics.NewTrainingJobStatus(s.GetCache(), s.metricsMaxJobs, clock.RealClock{})),
 	)
 }
@@ -234,11 +254,12 @@ func (s *setup) addCertificateRequests(context.Context) error {
 }
 
 func (s *setup) addSpotInstanceJobs(ctx context.Context) error {
+	counters := metrics.NewSpotInstanceJobs(ctrlmetrics.Registry)
 	jobs := &spotinstancejob.Reconciler{
-		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder,
-		Metrics: metrics.NewSpotInstanceJobs(ctrlmetrics.Registry),
+		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder, Metrics: counters,
 	}
 	return errors.Join(
+		s.onNamespaceGone(ctx, counters.ForgetNamespace),
 		jobs.SetupWithManager(ctx, s.Manager, spotinstancejob.Options{Concurrency: s.concurrency, Namespaces: s.namespaces}),
 		s.register(metrics.NewSpotInstanceJobStatus(s.GetCache(), s.metricsMaxJobs)),
 	)

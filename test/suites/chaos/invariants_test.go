@@ -314,10 +314,22 @@ func (l *workload) left(ctx context.Context) (string, error) {
 		return "AIJobQueue " + l.queue(), err
 	}
 	missing, err := l.outside(ctx)
-	if missing != "" {
-		missing += " of namespace " + l.namespace
+	if missing != "" || err != nil {
+		return missing + " of namespace " + l.namespace, err
 	}
-	return missing, err
+	return l.series(ctx)
+}
+
+// series names a metric that still tells of the namespace. A manager that is not there is asked when it is.
+func (l *workload) series(ctx context.Context) (string, error) {
+	l.checks.add(noSeriesLeft)
+	text, err := metricsOf(ctx, "http://"+l.metrics+"/metrics")
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, `namespace="`+l.namespace+`"`) {
+			return "series " + line, nil
+		}
+	}
+	return "", err
 }
 
 // logs looks for panics and for secrets in what the managers logged since it was last called.

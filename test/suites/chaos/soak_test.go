@@ -135,8 +135,17 @@ func (w *world) sums(url string) map[string]float64 {
 	return sums
 }
 
-// sumsOf reads the metrics of a program.
+// sumsOf reads the sums of the metrics of a program.
 func sumsOf(ctx context.Context, url string) (map[string]float64, error) {
+	text, err := metricsOf(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return sumsIn(text)
+}
+
+// metricsOf reads the metrics of a program.
+func metricsOf(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -146,11 +155,7 @@ func sumsOf(ctx context.Context, url string) (map[string]float64, error) {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return nil, err
-	}
-	return sumsIn(text)
+	return io.ReadAll(answer.Body)
 }
 
 // sumsIn are the sums of the series of each gauge and counter in metrics.

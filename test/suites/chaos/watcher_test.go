@@ -40,6 +40,7 @@ const (
 	queueFree       = "a queue whose jobs have ended is free"
 	placeGivenBack  = "a job that cannot start is evicted from its queue"
 	nothingLeft     = "nothing is left of a namespace that is deleted"
+	noSeriesLeft    = "no metric tells of a namespace that is gone"
 	noInstanceLeft  = "no instance is left"
 	rests           = "a manager with nothing to do writes nothing"
 	noPanic         = "no manager panics"
@@ -49,7 +50,7 @@ const (
 )
 
 var invariants = []string{
-	oneOfARank, oneOfAHost, neverBack, withinQuota, noSecret, endsExplained, countsAgree, queueFree, placeGivenBack, nothingLeft, noInstanceLeft, rests,
+	oneOfARank, oneOfAHost, neverBack, withinQuota, noSecret, endsExplained, countsAgree, queueFree, placeGivenBack, nothingLeft, noSeriesLeft, noInstanceLeft, rests,
 	noPanic, explainsWaiting, endsWithoutNode, noChildLeft,
 }
 
