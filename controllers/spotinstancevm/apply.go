@@ -98,6 +98,7 @@ var acts = map[actionKind]struct {
 	actTaint:    {(*Reconciler).taintNode, false, false},
 	actUntaint:  {(*Reconciler).taintNode, false, false},
 	actDropNode: {(*Reconciler).dropNode, false, false},
+	actFindNode: {(*Reconciler).findNode, false, true},
 }
 
 // do one action. It tells whether the plan should see the result at once.
@@ -376,4 +377,18 @@ func (r *Reconciler) dropNode(ctx context.Context, one step) error {
 		return err
 	}
 	return child.Writer{Client: r.Client, Direct: r.Direct}.Delete(ctx, node)
+}
+
+// findNode asks the API server whether an instance that is gone has a Node. The cache of a manager that has just started may be older, and
+// nothing would look for the Node once the instance is off the status.
+func (r *Reconciler) findNode(ctx context.Context, one step) error {
+	node, err := reconciling.Get[corev1.Node](ctx, r.Direct, "", one.name)
+	switch {
+	case err != nil:
+		return err
+	case node != nil && isNodeOf(node, one.vm, one.entry):
+		return child.ErrLeftover // the cache will show it
+	}
+	r.remember(one, func(m *memo) { m.nodeless = true })
+	return nil
 }

@@ -86,6 +86,8 @@ func (p *planner) leave(i *instance) {
 		p.do(actDropNode, i.Name)
 	case i.node != nil:
 		p.d.lookAgain(time.Second)
+	case !i.memo.nodeless:
+		p.do(actFindNode, i.Name)
 	case !i.memo.revoked:
 		p.do(actRevoke, i.Name)
 	default:

@@ -31,6 +31,8 @@ type memo struct {
 	emptySince time.Time
 	// revoked says that what the instance joined with is no longer valid.
 	revoked bool
+	// nodeless says that the API server has no Node of the instance.
+	nodeless bool
 	// joining is the login of method SSH.
 	joining request
 }

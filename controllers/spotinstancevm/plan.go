@@ -33,6 +33,7 @@ const (
 	actTaint    actionKind = "taint"    // keep pods off its idle node
 	actUntaint  actionKind = "untaint"  // let pods onto it again
 	actDropNode actionKind = "dropNode" // delete the Node of an instance that is gone
+	actFindNode actionKind = "findNode" // ask the API server whether there is one that the cache does not show
 	actLogin    actionKind = "login"    // join it over SSH
 	actRevoke   actionKind = "revoke"   // revoke what it joined with
 )
@@ -190,9 +191,10 @@ func (p *planner) isGranted(i *instance) bool {
 
 // confirm notes that an instance exists.
 func (p *planner) confirm(i *instance) {
-	created := p.now
-	if i.seen != nil && !i.seen.Created.IsZero() {
-		created = i.seen.Created
+	// By the provider's clock where it tells: the Node of the instance is not older, whatever the manager's says.
+	created := cmp.Or(i.memo.create.operation.Began, p.now)
+	if i.seen != nil {
+		created = cmp.Or(i.seen.Created, created)
 	}
 	i.CreationTime = &metav1.Time{Time: created}
 	i.State = spotv1alpha1.InstanceProvisioning

@@ -95,7 +95,18 @@ func TestAnOperationThatMayNotBeReadDoesNotKeepAnInstance(t *testing.T) {
 	s := aScene(has("t4-x", spotv1alpha1.InstanceDeleting, exists("RUNNING"), remembers(memo{create: unreadable})))
 	assert.Equal(t, []string{"delete t4-x"}, outlineOf(plan(s.observed)).Acts)
 
-	s = aScene(has("t4-x", spotv1alpha1.InstanceDeleting, unlisted, remembers(memo{create: unreadable, remove: unreadable, revoked: true})))
+	s = aScene(has("t4-x", spotv1alpha1.InstanceDeleting, unlisted, remembers(memo{create: unreadable, remove: unreadable, nodeless: true, revoked: true})))
 	s.listed["a"] = noon
 	assert.Empty(t, outlineOf(plan(s.observed)).Instances, "the list says that it is gone")
+}
+
+// The clock of the manager may be ahead: the Node that joined meanwhile is the instance's all the same.
+func TestAnInstanceIsAsOldAsItsProviderSays(t *testing.T) {
+	began := noon.Add(-20 * time.Second)
+	granted := done()
+	granted.operation = cloud.Operation{Name: "op", Zone: "a", Done: true, Began: began}
+	s := aScene(waiting("0"), has("t4-x", spotv1alpha1.InstancePlanned, remembers(memo{create: granted})))
+	entry := plan(s.observed).status.ProvisionedInstances[0]
+	assert.Equal(t, began, entry.CreationTime.Time)
+	assert.True(t, isNodeOf(aNode("t4-x", func(node *corev1.Node) { node.CreationTimestamp = metav1.NewTime(began.Add(time.Second)) }), s.vm, &entry))
 }

@@ -99,11 +99,11 @@ func TestPlan(t *testing.T) {
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"refresh a"}},
 		},
 		"then what it would have joined with is revoked": {
-			aScene(has("t4-x", deleting, remembers(memo{lookedAt: noon.Add(-time.Hour)}))),
+			aScene(has("t4-x", deleting, remembers(memo{lookedAt: noon.Add(-time.Hour), nodeless: true}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
 		},
 		"and it goes": {
-			aScene(has("t4-x", deleting, remembers(memo{lookedAt: noon.Add(-time.Hour), revoked: true}))), outline{},
+			aScene(has("t4-x", deleting, remembers(memo{lookedAt: noon.Add(-time.Hour), nodeless: true, revoked: true}))), outline{},
 		},
 		"the provider shows it before it has granted it": {
 			aScene(waiting("0"), has("t4-x", planned, exists("PROVISIONING"), func(_ *scene, i *instance) { i.CreationTime = nil },
@@ -121,7 +121,7 @@ func TestPlan(t *testing.T) {
 		"no zone has one": {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota),
 				has("t4-x", planned, remembers(memo{create: failed(cloud.Stockout)}))),
-			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"findNode t4-x"}},
 		},
 		"then at full price, if the user allows it": {
 			aScene(waiting("0"), exhaust("a", spot, cloud.Stockout), exhaust("b", spot, cloud.Quota),
@@ -130,7 +130,7 @@ func TestPlan(t *testing.T) {
 		},
 		"an invalid request is not repeated": {
 			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.Invalid)}))),
-			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"findNode t4-x"}},
 		},
 		"a lost answer is asked for again": {
 			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: request{sentAt: noon, tries: 1, err: &cloud.Error{Class: cloud.Transient}}}))),
@@ -142,7 +142,7 @@ func TestPlan(t *testing.T) {
 		},
 		"and left to whose it is": {
 			aScene(waiting("0"), has("t4-x", planned, remembers(memo{create: failed(cloud.AlreadyExists), lookedAt: noon.Add(time.Second)}))),
-			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"findNode t4-x"}},
 		},
 		"a node gets its price and is ready": {
 			aScene(waiting("0"), func(s *scene) { s.vm.Spec.Prices = []spotv1alpha1.Price{{PerHour: "0.4"}} },
@@ -179,7 +179,7 @@ func TestPlan(t *testing.T) {
 		},
 		"nor in the next zone": {
 			aScene(waiting("0"), notAllowed, exhaust("a", spot, cloud.Stockout), has("t4-x", planned, remembers(memo{create: failed(cloud.Stockout)}))),
-			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"findNode t4-x"}},
 		},
 		"the Node of another machine that has the instance's name is not its node": {
 			aScene(waiting("0"), has("t4-x", running, isNode(ofAnotherMachine))), outline{Instances: []string{"t4-x a SPOT RUNNING"}},
@@ -197,7 +197,7 @@ func TestPlan(t *testing.T) {
 			outline{Instances: []string{"t4-x a SPOT TERMINATED"}, Acts: []string{"why t4-x"}},
 		},
 		"nor deleted with it": {
-			aScene(has("t4-x", deleting, unlisted, isNode(ofAnotherMachine), remembers(memo{remove: done(), revoked: true}))), outline{},
+			aScene(has("t4-x", deleting, unlisted, isNode(ofAnotherMachine), remembers(memo{remove: done(), nodeless: true, revoked: true}))), outline{},
 		},
 		"an instance that does not join in time": {
 			aScene(waiting("0"), has("t4-x", running, func(_ *scene, i *instance) { i.CreationTime.Time = noon.Add(-time.Hour) })),
@@ -297,19 +297,23 @@ func TestPlan(t *testing.T) {
 			aScene(has("t4-x", deleting, exists("STOPPING"), isNode(), remembers(memo{remove: done()}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"dropNode t4-x"}},
 		},
-		"then what it joined with": {
+		"and one that the cache may not show": {
 			aScene(has("t4-x", deleting, unlisted, remembers(memo{remove: done()}))),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"findNode t4-x"}},
+		},
+		"then what it joined with": {
+			aScene(has("t4-x", deleting, unlisted, remembers(memo{remove: done(), nodeless: true}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"revoke t4-x"}},
 		},
 		"then the entry": {
-			aScene(has("t4-x", deleting, unlisted, remembers(memo{remove: done(), revoked: true}))), outline{},
+			aScene(has("t4-x", deleting, unlisted, remembers(memo{remove: done(), nodeless: true, revoked: true}))), outline{},
 		},
 		"an entry that may never have been is gone when a later list says so": {
 			aScene(has("t4-x", deleting, remembers(memo{remove: failed(cloud.NotFound)}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"refresh a"}},
 		},
 		"which it does": {
-			aScene(func(s *scene) { s.listed["a"] = noon.Add(time.Second) }, has("t4-x", deleting, remembers(memo{remove: failed(cloud.NotFound), revoked: true}))),
+			aScene(func(s *scene) { s.listed["a"] = noon.Add(time.Second) }, has("t4-x", deleting, remembers(memo{remove: failed(cloud.NotFound), nodeless: true, revoked: true}))),
 			outline{},
 		},
 		"a deletion that may not be is tried again": {

@@ -95,6 +95,8 @@ type Instance struct {
 type Operation struct {
 	// Name by which the provider knows it, in Zone.
 	Name, Zone string
+	// Began is when the provider took it up, by the provider's clock; zero when that is not known.
+	Began time.Time
 	// Done says that it has ended; Err is why it failed, nil when it did not.
 	Done bool
 	Err  error

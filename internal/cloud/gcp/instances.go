@@ -20,7 +20,7 @@ import (
 const (
 	instanceFields = "id,name,zone,status,statusMessage,creationTimestamp,machineType,labels,scheduling(provisioningModel)," +
 		"networkInterfaces(networkIP,accessConfigs(natIP))"
-	operationFields = "name,zone,status,error,httpErrorStatusCode,httpErrorMessage"
+	operationFields = "name,zone,insertTime,status,error,httpErrorStatusCode,httpErrorMessage"
 )
 
 // Create asks for an instance.
@@ -136,7 +136,7 @@ func operationOf(zone string, op *compute.Operation) cloud.Operation {
 	if op == nil {
 		return cloud.Operation{Zone: zone}
 	}
-	result := cloud.Operation{Name: op.Name, Zone: zone, Done: op.Status == "DONE"}
+	result := cloud.Operation{Name: op.Name, Zone: zone, Began: parseTime(op.InsertTime), Done: op.Status == "DONE"}
 	if result.Done {
 		result.Err = classifyOperation(op)
 	}
