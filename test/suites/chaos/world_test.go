@@ -441,7 +441,7 @@ func (w *world) awaitWithin(limit time.Duration, missing func(context.Context) (
 		limit = max(min(limit, time.Until(deadline)-report), time.Millisecond)
 	}
 	last := "what was not looked at"
-	_ = wait.PollUntilContextTimeout(w.t.Context(), 250*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(w.t.Context(), time.Second, limit, true, func(ctx context.Context) (bool, error) {
 		text, err := missing(ctx)
 		switch {
 		case ctx.Err() != nil: // what was missing before tells more
