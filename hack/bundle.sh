@@ -6,7 +6,8 @@
 #   hack/bundle.sh validate-images   the same for the check that looks at the published images
 #
 # REGISTRY: the registry that the images' names begin with. A bundle for another registry than the default one is for
-# use, not for a commit.
+# use, not for a commit. DIGESTS: those of images, as NAME=sha256:..., separated by blanks. Such an image is named by its digest as well,
+# so that what a cluster runs does not change with the tag.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -35,8 +36,14 @@ generate() {
 
 value_of() { sed -n "s/^$1=//p" <<<"$2"; }
 
-# The operator's own images in the registry, as IMAGE:vVERSION.
-image() { printf '%s/dcnlab/%s:v%s' "$REGISTRY" "$1" "$2"; }
+# The operator's own images in the registry, as IMAGE:vVERSION, with @DIGEST where it is known.
+image() {
+  local known digest=
+  for known in ${DIGESTS:-}; do
+    if [[ $known == "$1="sha256:* ]]; then digest=@${known#*=}; fi
+  done
+  printf '%s/dcnlab/%s:v%s%s' "$REGISTRY" "$1" "$2" "$digest"
+}
 
 # The descriptors come from the markers in the API types.
 update_descriptors() { "$SDK" generate kustomize manifests --quiet --interactive=false --apis-dir api; }
@@ -91,7 +98,7 @@ complete() {
   grep -q '^    name: agents$' "$CSV" || die "$CSV: cannot find the related image of the agents"
   grep -q '^    name: manager$' "$CSV" || die "$CSV: cannot find relatedImages"
   sed -i -e "s#image: registry\.example\.com/#image: $REGISTRY/#" \
-    -e "s#/spot-training-operator-scorecard:v0\.0\.0\$#/spot-training-operator-scorecard:v$(value_of version "$1")#" \
+    -e "s#image: .*/spot-training-operator-scorecard:v0\.0\.0\$#image: $(image spot-training-operator-scorecard "$(value_of version "$1")")#" \
     bundle/tests/scorecard/config.yaml
   # operator-sdk reads the webhooks' port from their Service, and leaves it in the bundle. OLM makes one of its own.
   rm bundle/manifests/spot-training-operator-webhook_v1_service.yaml
