@@ -79,7 +79,7 @@ type Options struct {
 // gets the rest of its objects.
 const firstStart = 10
 
-// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=list;watch;delete,namespace=system
+// +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs,verbs=get;list;watch;delete,namespace=system
 // +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/status,verbs=patch,namespace=system
 // +kubebuilder:rbac:groups=ml.example.com,resources=trainingjobs/finalizers,verbs=update,namespace=system
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete,namespace=system
@@ -159,6 +159,11 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (agai
 	r.Progress.Follow(client.ObjectKeyFromObject(job), progress.Target{
 		Metrics: d.scrape, Agent: d.agent, Request: cmp.Or(d.urgent, d.ask), Urgent: d.urgent != "",
 	})
+	if o.workers == nil && d.hasWorkers() {
+		if err := r.confirm(ctx, job); err != nil {
+			return 0, false, err
+		}
+	}
 	if o.lacksServices() {
 		defer r.takeTurn(ctx)()
 	}

@@ -2,10 +2,12 @@ package trainingjob
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,6 +68,19 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 	o.final = r.finalMessages.of(client.ObjectKeyFromObject(job))
 	o.read = r.Progress.Latest(client.ObjectKeyFromObject(job))
 	return o, nil
+}
+
+// confirm returns a conflict if a job whose workers are about to be started has changed since it was read. A manager that has just started may
+// read it, from a cache that is behind, as it was before its last start; once it has written the status it has read it since.
+func (r *Reconciler) confirm(ctx context.Context, job *mlv1.TrainingJob) error {
+	if !r.pacer.Last(client.ObjectKeyFromObject(job)).IsZero() {
+		return nil
+	}
+	is, err := reconciling.Get[mlv1.TrainingJob](ctx, r.Direct, job.Namespace, job.Name)
+	if err == nil && (is == nil || is.ResourceVersion != job.ResourceVersion) {
+		err = apierrors.NewConflict(mlv1.GroupVersion.WithResource("trainingjobs").GroupResource(), job.Name, errors.New("the cache is behind"))
+	}
+	return err
 }
 
 // observeLostWorkers reads the Job of a running training from the API server when it is not in the cache: it was deleted, or only lost the

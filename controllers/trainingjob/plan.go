@@ -462,6 +462,14 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
+// hasWorkers says whether the workers are among what should exist.
+func (d *desired) hasWorkers() bool {
+	return slices.ContainsFunc(d.apply, func(object client.Object) bool {
+		_, is := object.(*batchv1.Job)
+		return is
+	})
+}
+
 // remove deletes an object. The Job of the workers stays until its start is counted in the status: a manager that is killed in between would
 // give the number to the next one too.
 func (p *planner) remove(object client.Object) {

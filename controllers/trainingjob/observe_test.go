@@ -1,0 +1,39 @@
+package trainingjob
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/test/harness/builders"
+)
+
+// What a cache that is behind shows was started once more, under the number of a start that there had been.
+func TestAJobIsStartedOnlyAsItIsNow(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, mlv1.AddToScheme(scheme))
+	job := builders.TrainingJob("bert").Obj()
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).WithStatusSubresource(job).Build()
+	r := &Reconciler{Direct: api}
+	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+	assert.NoError(t, r.confirm(t.Context(), job))
+
+	behind := job.DeepCopy()
+	job.Status.StartCount = 1 // written by the manager before this one
+	require.NoError(t, api.Status().Update(t.Context(), job))
+	assert.True(t, apierrors.IsConflict(r.confirm(t.Context(), behind)), "it is looked at again once the cache shows the newer one")
+	assert.NoError(t, r.confirm(t.Context(), job))
+
+	r.pacer.Wrote(client.ObjectKeyFromObject(job), builders.Noon)
+	assert.NoError(t, r.confirm(t.Context(), behind), "what this manager has written is not behind")
+
+	r.pacer.Forget(client.ObjectKeyFromObject(job))
+	require.NoError(t, api.Delete(t.Context(), job))
+	assert.True(t, apierrors.IsConflict(r.confirm(t.Context(), job)), "it was deleted")
+}
