@@ -5,7 +5,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
@@ -54,4 +61,37 @@ func TestSecretOf(t *testing.T) {
 			assert.Contains(t, problem.message, test.not)
 		})
 	}
+}
+
+// A manager that had just started put its finalizer on a Secret again from what a cache showed that was behind. The SpotInstanceVM was gone,
+// and so nothing took it away: the namespace of both could not be deleted.
+func TestASecretIsKeptOnlyForASpotInstanceVMAsItIsNow(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, spotv1alpha1.AddToScheme(scheme))
+	require.NoError(t, corev1.AddToScheme(scheme))
+	vm := &spotv1alpha1.SpotInstanceVM{ObjectMeta: metav1.ObjectMeta{
+		Name: "t4", Namespace: "team", UID: "vm", Finalizers: []string{spotv1alpha1.FinalizerInstances},
+		Annotations: map[string]string{spotv1alpha1.AnnotationCredentialsSecret: "gcp"},
+	}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "gcp", Namespace: "team"}}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm, secret).Build()
+	r := &Reconciler{Client: api, Direct: api, Secrets: api, secrets: utilcache.NewExpiring()}
+	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(vm), vm))
+	finalizers := func() []string {
+		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
+		return secret.Finalizers
+	}
+	keeps := desired{finalizer: true, secret: "gcp"}
+
+	behind := vm.DeepCopy()
+	vm.Finalizers, vm.Annotations = nil, nil // by the manager before this one
+	require.NoError(t, api.Update(t.Context(), vm))
+	_, err := r.writeFinalizers(t.Context(), observed{vm: behind, secret: "gcp"}, &keeps)
+	assert.True(t, apierrors.IsConflict(err), err)
+	assert.Empty(t, finalizers())
+
+	_, err = r.writeFinalizers(t.Context(), observed{vm: vm, secret: "gcp"}, &keeps)
+	require.NoError(t, err)
+	assert.Equal(t, []string{finalizerOf("t4")}, finalizers())
+	assert.Equal(t, []string{"gcp"}, r.memory.secretsOf(client.ObjectKeyFromObject(vm)), "which is released also when the status was never written")
 }

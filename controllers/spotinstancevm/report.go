@@ -11,6 +11,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
@@ -69,6 +70,13 @@ func (r *Reconciler) writeFinalizers(ctx context.Context, o observed, d *desired
 	if d.secret == "" || o.kept || o.access.exists() {
 		return vm, nil
 	}
+	if !changed {
+		// One that has just started may read it from a cache that is behind, and its instances may be gone: nothing would let the Secret go.
+		if err := reconciling.Confirm(ctx, r.Direct, vm); err != nil {
+			return nil, err
+		}
+	}
+	r.memory.edit(vm.UID, func(m *vmMemo) { m.name, m.secret = name, d.secret }) // nothing else tells once the SpotInstanceVM is gone
 	return vm, r.keepSecret(ctx, name, d.secret)
 }
 

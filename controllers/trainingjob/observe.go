@@ -2,12 +2,10 @@ package trainingjob
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,11 +74,7 @@ func (r *Reconciler) confirm(ctx context.Context, job *mlv1.TrainingJob) error {
 	if !r.pacer.Last(client.ObjectKeyFromObject(job)).IsZero() {
 		return nil
 	}
-	is, err := reconciling.Get[mlv1.TrainingJob](ctx, r.Direct, job.Namespace, job.Name)
-	if err == nil && (is == nil || is.ResourceVersion != job.ResourceVersion) {
-		err = apierrors.NewConflict(mlv1.GroupVersion.WithResource("trainingjobs").GroupResource(), job.Name, errors.New("the cache is behind"))
-	}
-	return err
+	return reconciling.Confirm(ctx, r.Direct, job)
 }
 
 // observeLostWorkers reads the Job of a running training from the API server when it is not in the cache: it was deleted, or only lost the

@@ -2,12 +2,15 @@ package reconciling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/internal/child"
@@ -65,4 +68,17 @@ func Find[T any](list []T, matches func(*T) bool) *T {
 		}
 	}
 	return nil
+}
+
+// Confirm returns a conflict, which passes by itself, if an object has changed since it was read. A program that has just started may have
+// a cache that is behind, as has one whose API server is: what must not be decided from that asks the API server first.
+func Confirm[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, direct client.Reader, read P) error {
+	is, err := Get[T, P](ctx, direct, read.GetNamespace(), read.GetName())
+	if err == nil && (is == nil || is.GetResourceVersion() != read.GetResourceVersion()) {
+		err = apierrors.NewConflict(schema.GroupResource{Resource: reflect.TypeOf(read).Elem().Name()}, read.GetName(), errors.New("the cache is behind"))
+	}
+	return err
 }
