@@ -1,6 +1,8 @@
 package spotinstancevm
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -11,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
@@ -94,4 +98,43 @@ func TestASecretIsKeptOnlyForASpotInstanceVMAsItIsNow(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{finalizerOf("t4")}, finalizers())
 	assert.Equal(t, []string{"gcp"}, r.memory.secretsOf(client.ObjectKeyFromObject(vm)), "which is released also when the status was never written")
+}
+
+// A manager that was killed in between left an instance in the status that nobody could ask for, since the Secret was gone.
+func TestASecretIsLetGoAfterTheLastInstanceIsOffTheStatus(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, spotv1alpha1.AddToScheme(scheme))
+	require.NoError(t, corev1.AddToScheme(scheme))
+	vm := &spotv1alpha1.SpotInstanceVM{
+		ObjectMeta: metav1.ObjectMeta{Name: "t4", Namespace: "team", UID: "vm", Annotations: map[string]string{spotv1alpha1.AnnotationCredentialsSecret: "gcp"}},
+		Status: spotv1alpha1.SpotInstanceVMStatus{ProvisionedInstances: []spotv1alpha1.ProvisionedInstance{
+			{Name: "t4-x", Zone: "a", State: spotv1alpha1.InstanceDeleting},
+		}},
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "gcp", Namespace: "team", Finalizers: []string{finalizerOf("t4")}}}
+	dies := true
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm, secret).WithStatusSubresource(vm).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+			if dies {
+				return errors.New("killed")
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, options...)
+		},
+	}).Build()
+	r := &Reconciler{Client: api, Direct: api, Secrets: api, Recorder: events.NewFakeRecorder(10), secrets: utilcache.NewExpiring()}
+	finalizers := func() []string {
+		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
+		return secret.Finalizers
+	}
+	for _, release := range []bool{false, true} {
+		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(vm), vm))
+		dies = true
+		_, err := r.report(t.Context(), observed{vm: vm, secret: "gcp", kept: true}, &desired{release: release})
+		require.Error(t, err)
+		assert.Equal(t, []string{finalizerOf("t4")}, finalizers(), "release: %t", release)
+	}
+	dies = false
+	_, err := r.report(t.Context(), observed{vm: vm, secret: "gcp", kept: true}, &desired{release: true})
+	require.NoError(t, err)
+	assert.Empty(t, finalizers())
 }

@@ -16,14 +16,28 @@ import (
 )
 
 // report writes what the plan intends before anything is asked of the provider: first the finalizers, so that the
-// SpotInstanceVM and the Secret of its credentials stay while it has instances, then the status, which names each of them. It returns the
-// object as it is then.
+// SpotInstanceVM and the Secret of its credentials stay while it has instances, then the status, which names each of them. In the end it is
+// the other way round: with an instance in the status and no credentials nothing could be found out any more. It returns the object as it
+// is then.
 func (r *Reconciler) report(ctx context.Context, o observed, d *desired) (*spotv1alpha1.SpotInstanceVM, error) {
+	if !d.finalizer {
+		vm, err := r.writeStatus(ctx, o.vm, d)
+		if err != nil {
+			return nil, err
+		}
+		o.vm = vm
+		return r.writeFinalizers(ctx, o, d)
+	}
 	vm, err := r.writeFinalizers(ctx, o, d)
 	if err != nil {
 		return nil, err
 	}
-	if d.release || equality.Semantic.DeepEqual(&o.vm.Status, &d.status) {
+	return r.writeStatus(ctx, vm, d)
+}
+
+// writeStatus writes the status if it has changed; of one that goes, only that there are no instances.
+func (r *Reconciler) writeStatus(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM, d *desired) (*spotv1alpha1.SpotInstanceVM, error) {
+	if d.release && len(vm.Status.ProvisionedInstances) == 0 || equality.Semantic.DeepEqual(&vm.Status, &d.status) {
 		return vm, nil
 	}
 	next := vm.DeepCopy()
