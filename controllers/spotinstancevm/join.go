@@ -75,7 +75,7 @@ func (p *planner) becomeReady(i *instance) {
 	if p.d.hold.problem.reason == reasons.JoinFailed {
 		p.d.hold = hold{}
 	}
-	took := p.now.Sub(i.CreationTime.Time)
+	took := max(p.now.Sub(i.CreationTime.Time), 0) // the clocks of manager and provider may differ
 	zone, model := i.Zone, string(i.ProvisioningModel)
 	p.emit(reporting.Normal(reasons.EventInstanceReady, "Join", "instance %s is a ready node after %s", i.Name, took.Round(time.Second)))
 	p.count(func(m *metrics.SpotInstances) { m.Ready(zone, model, took) })
