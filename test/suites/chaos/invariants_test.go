@@ -78,6 +78,7 @@ func (l *workload) mustCome(what string, missing func(context.Context) (string, 
 	is := l.await(missing)
 	if is != "" {
 		l.note("waited %s for %s%s", patience, what, is)
+		l.keepState()
 	}
 	return is == ""
 }
