@@ -307,6 +307,7 @@ func (l *workload) left(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		l.releaseForgotten(ctx)
 		rest, _ := l.children(ctx)
 		return fmt.Sprintf("namespace %s: %s; %v", l.namespace, rest, namespace.Status.Conditions), nil
 	}
@@ -319,6 +320,28 @@ func (l *workload) left(ctx context.Context) (string, error) {
 		return missing + " of namespace " + l.namespace, err
 	}
 	return l.series(ctx)
+}
+
+// releaseForgotten lets pods go as an administrator does whose Job is gone, and from which the Job controller of Kubernetes has not taken its
+// finalizer for long: that happens, seldom, to pods that were created while their Job was deleted.
+func (l *workload) releaseForgotten(ctx context.Context) {
+	var pods corev1.PodList
+	if err := l.List(ctx, &pods, client.InNamespace(l.namespace)); err != nil {
+		return
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		isKept := slices.Equal(pod.Finalizers, []string{batchv1.JobTrackingFinalizer})
+		if pod.DeletionTimestamp == nil || !isKept || time.Since(pod.DeletionTimestamp.Time) < patience/4 {
+			continue
+		}
+		owner, job := metav1.GetControllerOf(pod), &batchv1.Job{}
+		err := l.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: owner.Name}, job)
+		if apierrors.IsNotFound(err) || err == nil && job.UID != owner.UID {
+			l.t.Logf("the Job controller forgot pod %s/%s", l.namespace, pod.Name)
+			_ = l.Patch(ctx, pod, client.RawPatch(types.JSONPatchType, []byte(`[{"op": "remove", "path": "/metadata/finalizers"}]`)))
+		}
+	}
 }
 
 // series names a metric that still tells of the namespace. A manager that is not there is asked when it is.
