@@ -100,7 +100,7 @@ func TestASecretIsKeptOnlyForASpotInstanceVMAsItIsNow(t *testing.T) {
 	assert.Equal(t, []string{"gcp"}, r.memory.secretsOf(client.ObjectKeyFromObject(vm)), "which is released also when the status was never written")
 }
 
-// A manager that was killed in between left an instance in the status that nobody could ask for, since the Secret was gone.
+// A manager that was killed in between left an instance in the status that could not be asked for any more, since the Secret was gone.
 func TestASecretIsLetGoAfterTheLastInstanceIsOffTheStatus(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, spotv1alpha1.AddToScheme(scheme))

@@ -251,7 +251,7 @@ func TestAFailedJobIsJudgedByItsPodsOnceTheyAreHeardOf(t *testing.T) {
 	assert.Equal(t, reasons.NonRetryableExitCode, late.Reason)
 }
 
-// The Job controller leaves a pod that ended by itself: one of which only the Job tells was deleted, before its end where a signal was that.
+// The Job controller leaves a pod that ended by itself: a pod that only the Job describes was deleted, before its end where a signal was that.
 func TestAWorkerThatIsGoneWasDeletedIfASignalEndedIt(t *testing.T) {
 	for code, want := range map[int32]struct {
 		reason  string

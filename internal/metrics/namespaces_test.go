@@ -22,7 +22,7 @@ func TestOnlyTheSeriesOfANamespaceThatIsGoneAreDropped(t *testing.T) {
 	}
 	empty := count()
 	happen := func(namespace string) {
-		for _, job := range []string{"bert", "gpt"} { // of which one has no series of its own
+		for _, job := range []string{"bert", "gpt"} { // the second has no series of its own
 			trainings.Reconciled(namespace, job, time.Second, "Conflict")
 			trainings.Scraped(namespace, job, time.Second, true)
 		}

@@ -17,7 +17,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 )
 
-// A manager that had just started admitted a job to what two others had, of which its cache did not know yet.
+// A manager that had just started admitted a job to what two others had: its cache did not have them yet.
 func TestNothingIsDecidedBeforeTheCacheHasCaughtUp(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, aiplatformv1alpha1.AddToScheme(scheme))

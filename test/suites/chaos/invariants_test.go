@@ -344,7 +344,7 @@ func (l *workload) releaseForgotten(ctx context.Context) {
 	}
 }
 
-// series names a metric that still tells of the namespace. A manager that is not there is asked when it is.
+// series names a metric that still describes the namespace. A manager that is not there is asked when it is.
 func (l *workload) series(ctx context.Context) (string, error) {
 	l.checks.add(noSeriesLeft)
 	text, err := metricsOf(ctx, "http://"+l.metrics+"/metrics")

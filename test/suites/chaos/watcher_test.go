@@ -40,7 +40,7 @@ const (
 	queueFree       = "a queue whose jobs have ended is free"
 	placeGivenBack  = "a job that cannot start is evicted from its queue"
 	nothingLeft     = "nothing is left of a namespace that is deleted"
-	noSeriesLeft    = "no metric tells of a namespace that is gone"
+	noSeriesLeft    = "no metric describes a namespace that is gone"
 	noInstanceLeft  = "no instance is left"
 	rests           = "a manager with nothing to do writes nothing"
 	noPanic         = "no manager panics"
