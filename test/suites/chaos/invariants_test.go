@@ -322,8 +322,9 @@ func (l *workload) left(ctx context.Context) (string, error) {
 	return l.series(ctx)
 }
 
-// releaseForgotten lets pods go as an administrator does whose Job is gone, and from which the Job controller of Kubernetes has not taken its
-// finalizer for long: that happens, seldom, to pods that were created while their Job was deleted.
+// releaseForgotten lets pods go as an administrator does, from which the Job controller of Kubernetes has not taken its finalizer for long. One
+// that is deleted before it has heard of its creation keeps it from looking at the Job for five minutes, and then until something happens
+// to the Job; a namespace that is deleted waits for its pods before anything happens to it.
 func (l *workload) releaseForgotten(ctx context.Context) {
 	var pods corev1.PodList
 	if err := l.List(ctx, &pods, client.InNamespace(l.namespace)); err != nil {
@@ -332,12 +333,7 @@ func (l *workload) releaseForgotten(ctx context.Context) {
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		isKept := slices.Equal(pod.Finalizers, []string{batchv1.JobTrackingFinalizer})
-		if pod.DeletionTimestamp == nil || !isKept || time.Since(pod.DeletionTimestamp.Time) < patience/4 {
-			continue
-		}
-		owner, job := metav1.GetControllerOf(pod), &batchv1.Job{}
-		err := l.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: owner.Name}, job)
-		if apierrors.IsNotFound(err) || err == nil && job.UID != owner.UID {
+		if pod.DeletionTimestamp != nil && isKept && time.Since(pod.DeletionTimestamp.Time) > patience/4 {
 			l.t.Logf("the Job controller forgot pod %s/%s", l.namespace, pod.Name)
 			_ = l.Patch(ctx, pod, client.RawPatch(types.JSONPatchType, []byte(`[{"op": "remove", "path": "/metadata/finalizers"}]`)))
 		}
