@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -56,11 +57,11 @@ func catchUpWith(ctx context.Context, cached, direct client.Reader, kind client.
 	})
 }
 
-// has says whether a cache has an object as it is, or newer.
+// has says whether a cache has an object as it is, or newer, or never has it: that of some namespaces returns an error for those of others.
 func has(ctx context.Context, cached client.Reader, kind client.Object, is *metav1.PartialObjectMetadata) bool {
 	found := kind.DeepCopyObject().(client.Object)
-	if cached.Get(ctx, client.ObjectKeyFromObject(is), found, client.UnsafeDisableDeepCopy) != nil {
-		return false
+	if err := cached.Get(ctx, client.ObjectKeyFromObject(is), found, client.UnsafeDisableDeepCopy); err != nil {
+		return !apierrors.IsNotFound(err)
 	}
 	order, err := resourceversion.CompareResourceVersion(found.GetResourceVersion(), is.ResourceVersion)
 	return err != nil || order >= 0 // what cannot be compared is taken as it is

@@ -26,7 +26,7 @@ func TestNothingIsDecidedBeforeTheCacheHasCaughtUp(t *testing.T) {
 		return &aiplatformv1alpha1.AIJob{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team", ResourceVersion: version}}
 	}
 	var lists, looks atomic.Int32
-	direct := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job("same", "3"), job("new", "7"), job("newer", "5"), job("goes", "4")).
+	direct := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job("same", "3"), job("new", "7"), job("newer", "5"), job("goes", "4"), job("elsewhere", "8")).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				if lists.Add(1) == 1 {
@@ -37,8 +37,11 @@ func TestNothingIsDecidedBeforeTheCacheHasCaughtUp(t *testing.T) {
 		}).Build()
 	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job("same", "3"), job("newer", "6")).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			if key.Name == "new" {
+			switch key.Name {
+			case "new":
 				looks.Add(1)
+			case "elsewhere":
+				return errors.New("unknown namespace for the cache")
 			}
 			return c.Get(ctx, key, object, options...)
 		},

@@ -160,8 +160,11 @@ func (s *setup) register(collectors ...prometheus.Collector) error {
 // lastWords is how long after the end of a namespace its objects may still be heard of: each kind has a watch of its own.
 const lastWords = 10 * time.Second
 
-// onNamespaceGone has the metrics of a namespace dropped that no longer exists.
+// onNamespaceGone has the metrics of a namespace dropped that no longer exists. A manager of some namespaces watches none: they are few.
 func (s *setup) onNamespaceGone(ctx context.Context, forget func(namespace string)) error {
+	if !s.namespaces.areAll() {
+		return nil
+	}
 	namespaces, err := s.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch namespaces: %w", err)

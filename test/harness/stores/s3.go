@@ -70,9 +70,16 @@ func (s *S3) MakeBucket(bucket string) {
 	require.NoError(s.t, os.MkdirAll(filepath.Join(s.folder, "data", bucket), 0o755))
 }
 
-// RemoveBucket removes a bucket with all that is in it.
+// RemoveBucket removes a bucket with all that is in it. The server may be writing into it.
 func (s *S3) RemoveBucket(bucket string) {
 	s.t.Helper()
-	require.NoError(s.t, os.RemoveAll(filepath.Join(s.folder, "data", bucket)))
-	require.NoError(s.t, os.RemoveAll(filepath.Join(s.folder, "meta", bucket)))
+	for _, of := range []string{"data", "meta"} {
+		var err error
+		for range 100 {
+			if err = os.RemoveAll(filepath.Join(s.folder, of, bucket)); err == nil {
+				break
+			}
+		}
+		require.NoError(s.t, err)
+	}
 }
