@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,9 +69,6 @@ func TestSecretOf(t *testing.T) {
 // A manager that had just started put its finalizer on a Secret again from what a cache showed that was behind. The SpotInstanceVM was gone,
 // and so nothing took it away: the namespace of both could not be deleted.
 func TestASecretIsKeptOnlyForASpotInstanceVMAsItIsNow(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, spotv1alpha1.AddToScheme(scheme))
-	require.NoError(t, corev1.AddToScheme(scheme))
 	vm := &spotv1alpha1.SpotInstanceVM{ObjectMeta: metav1.ObjectMeta{
 		Name: "t4", Namespace: "team", UID: "vm", Finalizers: []string{spotv1alpha1.FinalizerInstances},
 		Annotations: map[string]string{spotv1alpha1.AnnotationCredentialsSecret: "gcp"},
@@ -81,10 +77,6 @@ func TestASecretIsKeptOnlyForASpotInstanceVMAsItIsNow(t *testing.T) {
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm, secret).Build()
 	r := &Reconciler{Client: api, Direct: api, Secrets: api, secrets: utilcache.NewExpiring()}
 	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(vm), vm))
-	finalizers := func() []string {
-		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
-		return secret.Finalizers
-	}
 	keeps := desired{finalizer: true, secret: "gcp"}
 
 	behind := vm.DeepCopy()
@@ -92,19 +84,16 @@ func TestASecretIsKeptOnlyForASpotInstanceVMAsItIsNow(t *testing.T) {
 	require.NoError(t, api.Update(t.Context(), vm))
 	_, err := r.writeFinalizers(t.Context(), observed{vm: behind, secret: "gcp"}, &keeps)
 	assert.True(t, apierrors.IsConflict(err), err)
-	assert.Empty(t, finalizers())
+	assert.Empty(t, finalizersOf(t, api, secret))
 
 	_, err = r.writeFinalizers(t.Context(), observed{vm: vm, secret: "gcp"}, &keeps)
 	require.NoError(t, err)
-	assert.Equal(t, []string{finalizerOf("t4")}, finalizers())
+	assert.Equal(t, []string{finalizerOf("t4")}, finalizersOf(t, api, secret))
 	assert.Equal(t, []string{"gcp"}, r.memory.secretsOf(client.ObjectKeyFromObject(vm)), "which is released also when the status was never written")
 }
 
 // A manager that was killed in between left an instance in the status that could not be asked for any more, since the Secret was gone.
 func TestASecretIsLetGoAfterTheLastInstanceIsOffTheStatus(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, spotv1alpha1.AddToScheme(scheme))
-	require.NoError(t, corev1.AddToScheme(scheme))
 	vm := &spotv1alpha1.SpotInstanceVM{
 		ObjectMeta: metav1.ObjectMeta{Name: "t4", Namespace: "team", UID: "vm", Annotations: map[string]string{spotv1alpha1.AnnotationCredentialsSecret: "gcp"}},
 		Status: spotv1alpha1.SpotInstanceVMStatus{ProvisionedInstances: []spotv1alpha1.ProvisionedInstance{
@@ -122,19 +111,21 @@ func TestASecretIsLetGoAfterTheLastInstanceIsOffTheStatus(t *testing.T) {
 		},
 	}).Build()
 	r := &Reconciler{Client: api, Direct: api, Secrets: api, Recorder: events.NewFakeRecorder(10), secrets: utilcache.NewExpiring()}
-	finalizers := func() []string {
-		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
-		return secret.Finalizers
-	}
 	for _, release := range []bool{false, true} {
 		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(vm), vm))
 		dies = true
 		_, err := r.report(t.Context(), observed{vm: vm, secret: "gcp", kept: true}, &desired{release: release})
 		require.Error(t, err)
-		assert.Equal(t, []string{finalizerOf("t4")}, finalizers(), "release: %t", release)
+		assert.Equal(t, []string{finalizerOf("t4")}, finalizersOf(t, api, secret), "release: %t", release)
 	}
 	dies = false
 	_, err := r.report(t.Context(), observed{vm: vm, secret: "gcp", kept: true}, &desired{release: true})
 	require.NoError(t, err)
-	assert.Empty(t, finalizers())
+	assert.Empty(t, finalizersOf(t, api, secret))
+}
+
+func finalizersOf(t *testing.T, api client.Reader, secret *corev1.Secret) []string {
+	t.Helper()
+	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
+	return secret.Finalizers
 }

@@ -6,18 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
 // What a cache that is behind shows was started once more, under the number of a start that there had been.
 func TestAJobIsStartedOnlyAsItIsNow(t *testing.T) {
-	scheme := runtime.NewScheme()
-	require.NoError(t, mlv1.AddToScheme(scheme))
 	job := builders.TrainingJob("bert").Obj()
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).WithStatusSubresource(job).Build()
 	r := &Reconciler{Direct: api}

@@ -153,9 +153,10 @@ func (s *Service) Depths() map[string]int {
 
 // Start implements manager.Runnable.
 func (s *Service) Start(ctx context.Context) error {
-	if err := s.catchUp(ctx); ctx.Err() != nil {
-		return nil
-	} else if err != nil {
+	if err := s.catchUp(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	if err := s.watchJobs(ctx); err != nil {
