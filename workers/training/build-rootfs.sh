@@ -64,8 +64,9 @@ build_rootfs() {
     install -m 0644 "$here/trim_rootfs.py" "$root/tmp/trim_rootfs.py"
     chroot "$root" /usr/bin/python3 -B /tmp/trim_rootfs.py --in-chroot
     rm -f "$root/tmp/trim_rootfs.py"
-    # Compiled modules with unchecked hashes: a user who may not write here still starts fast.
-    chroot "$root" /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
+    # Compiled modules with unchecked hashes: a user who may not write here still starts fast. Debian compiles its packages with
+    # the times of their sources, which pack sets to 0, so that they are compiled again (-f).
+    chroot "$root" /usr/bin/python3 -m compileall -q -f --invalidation-mode unchecked-hash \
         /usr/lib/python3.13 /usr/lib/python3/dist-packages >/dev/null || true
     check_rootfs "$root"
     pack "$root" "$out/rootfs.tar"
@@ -80,8 +81,8 @@ install_mmdebstrap() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends mmdebstrap
 }
 
-# The trimmed system must still train: a backward pass, a process group over gloo, and a tree; and Open MPI must find its
-# parts. PyTorch reads /proc/cpuinfo.
+# The trimmed system must still train: a backward pass, a process group over gloo, and a tree; Open MPI must find its
+# parts; and compiled modules must hold whatever the times of their sources. PyTorch reads /proc/cpuinfo.
 check_rootfs() {
     # shellcheck disable=SC2016  # $0 belongs to the inner shell
     unshare --mount sh -c 'mount -t proc proc "$0/proc" && exec chroot --userspec=1000:1000 "$0" \
@@ -124,6 +125,15 @@ for component in ("btl:tcp", "btl:sm", "pml:ob1"):
 for program in ("mpirun", "prterun", "prted"):
     assert shutil.which(program), f"{program} is missing"
 print(MPI.Get_library_version().split(",")[0], "works")
+
+from pathlib import Path
+
+unchecked_hash = (1).to_bytes(4, "little")  # https://peps.python.org/pep-0552/
+for folder in ("/usr/lib/python3.13", "/usr/lib/python3/dist-packages"):
+    compiled = list(Path(folder).rglob("*.pyc"))
+    assert compiled, f"nothing is compiled in {folder}"
+    for module in compiled:
+        assert module.read_bytes()[4:8] == unchecked_hash, f"{module} holds only for the time of its source"
 PYTHON
     rm -rf "$1"/tmp/*
 }

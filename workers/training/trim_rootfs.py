@@ -47,6 +47,7 @@ UNUSED = (
 UNUSED_IN_LIBRARIES = ("dri", "gconv", "gdk-pixbuf-2.0", "gio", "mfx", "perl", "qt5", "vdpau", "gstreamer-1.0", "gdcm")
 UNUSED_IN_TORCH = ("include", "share", "test")
 UNUSED_PYTHON_PACKAGES = ("hypothesis", "pythran")  # property tests, a compiler: no training
+UNUSED_PLUGINS = ("ucx/*_rocm*",)  # for GPUs of AMD, with a whole compiler
 # Open MPI and what is below it load everything in these directories.
 LOADING_PLUGINS = ("openmpi", "pmix2", "ucx", "libibverbs")
 # Loaded by name at run time, so that no linker entry names them.
@@ -61,6 +62,9 @@ def main() -> None:
         _remove(Path(name))
     for name in UNUSED_IN_LIBRARIES:
         _remove(LIBRARIES / name)
+    for pattern in UNUSED_PLUGINS:
+        for plugin in LIBRARIES.glob(pattern):
+            _remove(plugin)
     for name in UNUSED_IN_TORCH:
         _remove(PYTHON_PACKAGES / "torch" / name)
     for name in UNUSED_PYTHON_PACKAGES:
