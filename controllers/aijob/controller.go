@@ -17,6 +17,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
@@ -38,9 +39,10 @@ type Reconciler struct {
 	Decider queueing.Decider
 
 	// children writes the pods and Services of AIJobs, and reads them from a cache of their own.
-	children child.Writer
-	pacer    reporting.Pacer
-	load     load
+	children  child.Writer
+	pacer     reporting.Pacer
+	peersLost podend.PeersLost
+	load      load
 }
 
 // maxPlans is how often a job is planned again in one reconciliation after its status was written.
@@ -63,6 +65,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if job == nil {
 		r.pacer.Forget(request.NamespacedName)
+		r.peersLost.Forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	again, err := r.reconcile(ctx, job)

@@ -31,6 +31,7 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 	if err := r.observeHidden(ctx, &o); err != nil {
 		return o, err
 	}
+	o.peersLost = r.peersLost.Seen(key, &program, o.pods, now)
 	if err := r.observeNodes(ctx, &o); err != nil {
 		return o, err
 	}

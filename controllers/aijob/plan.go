@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
@@ -38,6 +39,8 @@ type observed struct {
 	hidden bool
 	// seen is when this manager first saw the job.
 	seen time.Time
+	// peersLost is when pods were first seen to have ended that lost another.
+	peersLost map[types.UID]time.Time
 }
 
 // desired is what a plan wants. When the status changes in more than figures, that is written first and a new plan made from it:
@@ -255,7 +258,7 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 		p.preempt(status)
 		return
 	}
-	if wait := program.CauseMayFollow(p.now, podend.FailedOf(members), len(members)); wait > 0 {
+	if wait := program.CauseMayFollow(p.now, podend.FailedOf(members), len(members), p.peersLost); wait > 0 {
 		p.lookAgain(wait)
 		return
 	}

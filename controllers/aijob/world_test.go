@@ -26,6 +26,12 @@ func worldOf(b *builders.AIJobBuilder) *world {
 // at moves the clock to so long after noon.
 func (w *world) at(after time.Duration) *world {
 	w.now = builders.Noon.Add(after)
+	w.peersLost = map[types.UID]time.Time{}
+	for _, pod := range w.pods {
+		if ended := program.Terminated(pod); ended != nil {
+			w.peersLost[pod.UID] = ended.FinishedAt.Time
+		}
+	}
 	return w
 }
 

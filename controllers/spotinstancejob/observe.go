@@ -66,7 +66,7 @@ func (r *Reconciler) observe(ctx context.Context, job *spotv1alpha1.SpotInstance
 			return o, err
 		}
 	}
-	for _, observe := range []func(context.Context, *observed) error{r.observeHidden, r.observeNodes, r.observeBackups, r.observeSecrets} {
+	for _, observe := range []func(context.Context, *observed) error{r.observeHidden, r.observeUnseenPods, r.observeNodes, r.observeBackups, r.observeSecrets} {
 		if err := observe(ctx, &o); err != nil {
 			return o, err
 		}
@@ -95,6 +95,23 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 		}
 	}
 	return nil
+}
+
+// observeUnseenPods reads the pods from the API server when a replica's Job has failed and the cache shows no pod that did: it may be behind,
+// and without its pod a replica counts as lost and not as failed.
+func (r *Reconciler) observeUnseenPods(ctx context.Context, o *observed) error {
+	unseen := func(r *replica) bool {
+		return r.current != nil && jobCondition(r.current, batchv1.JobFailed) != nil && failedPod(r.pods) == nil
+	}
+	if isEnded(&o.job.Status) || !hasOnePod(o.job) || !slices.ContainsFunc(o.replicas(), unseen) {
+		return nil
+	}
+	pods, err := reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
+		client.MatchingLabels{spotv1alpha1.LabelSpotInstanceJob: o.job.Name})
+	if err == nil {
+		o.pods = pods
+	}
+	return err
 }
 
 // observeNodes reads the nodes of the job's pods. That the cache lacks a node may mean that it has just joined.

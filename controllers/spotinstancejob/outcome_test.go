@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 )
@@ -110,4 +111,21 @@ func TestHowLongACheckpointWasTrained(t *testing.T) {
 
 	require.Len(t, d.checkpoints, 1)
 	assert.Equal(t, "4200", d.checkpoints[0].Labels[labelTrained])
+}
+
+// A cache that is behind shows the end of a Job before that of its pod.
+func TestAFailureIsCountedThoughTheCacheLacksThePod(t *testing.T) {
+	w := worldOf(spotJob().Replicas(1).Checkpoints(hour))
+	job, pod := w.runs(0, 0, "a")
+	pod.Status.Phase = corev1.PodFailed
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "train", State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 1},
+	}}}
+	w.fail(job, batchv1.JobReasonBackoffLimitExceeded)
+	r := &Reconciler{Direct: fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod).Build()}
+	w.pods = nil
+
+	require.NoError(t, r.observeUnseenPods(t.Context(), &w.observed))
+
+	assert.Equal(t, failed, w.outcomeOf(w.observed.replicas()[0]).kind)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
@@ -62,6 +63,7 @@ type Reconciler struct {
 	pacer         reporting.Pacer
 	turn          chan struct{}
 	finalMessages finalMessages
+	peersLost     podend.PeersLost
 	served        servedKinds
 	ledger        cost.Ledger
 	prices        cost.Prices
@@ -193,6 +195,7 @@ func (r *Reconciler) forget(job types.NamespacedName) {
 	r.Metrics.Forget(job.Namespace, job.Name)
 	r.pacer.Forget(job)
 	r.finalMessages.forget(job)
+	r.peersLost.Forget(job)
 	r.ledger.Forget(job)
 }
 

@@ -103,8 +103,8 @@ func findFailure(workers *batchv1.Job, pods []*corev1.Pod, secrets ...string) *f
 }
 
 // causeMayFollow is how long to wait for the end of another worker before those that failed are judged; 0 for not at all.
-func causeMayFollow(now time.Time, pods []*corev1.Pod) time.Duration {
-	return workerProgram.CauseMayFollow(now, only(pods, isEnding), len(pods))
+func (o *observed) causeMayFollow(pods []*corev1.Pod) time.Duration {
+	return workerProgram.CauseMayFollow(o.now, only(pods, isEnding), len(pods), o.peersLost)
 }
 
 // isEnding says whether the pod failed, or will have when its sidecars have ended too, which store the last checkpoint.

@@ -2,17 +2,20 @@ package trainingjob
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/training/cost"
@@ -29,14 +32,15 @@ type observed struct {
 	workers  *batchv1.Job             // of the children; nil when it does not exist
 	pods     []*corev1.Pod
 
-	claims       []observedClaim    // of the job, while its pods have no nodes; those included that it is going to create
-	claimSays    string             // the last event of the claim of the checkpoints, while pods wait for it
-	missingClaim string             // a claim that the spec names and that does not exist
-	resume       *mlv1.ResumeSource // where the job that resumeFrom names keeps its checkpoints; nil when that is not known
-	read         progress.Reading   // of what replica 0 and its agent report
-	final        *corev1.Pod        // of replica 0 that has ended last; it may be gone
-	usages       []cost.Usage       // of nodes, since the cost was last written
-	priceUnread  bool               // of one of these nodes: nothing can be charged yet
+	claims       []observedClaim         // of the job, while its pods have no nodes; those included that it is going to create
+	claimSays    string                  // the last event of the claim of the checkpoints, while pods wait for it
+	missingClaim string                  // a claim that the spec names and that does not exist
+	resume       *mlv1.ResumeSource      // where the job that resumeFrom names keeps its checkpoints; nil when that is not known
+	read         progress.Reading        // of what replica 0 and its agent report
+	final        *corev1.Pod             // of replica 0 that has ended last; it may be gone
+	peersLost    map[types.UID]time.Time // when pods were first seen to have ended that lost another
+	usages       []cost.Usage            // of nodes, since the cost was last written
+	priceUnread  bool                    // of one of these nodes: nothing can be charged yet
 
 	gang     observedGang
 	kueue    bool              // the cluster serves Kueue's kinds
@@ -53,7 +57,7 @@ type observed struct {
 func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observed, error) {
 	o := observed{now: r.Clock.Now(), settings: r.Settings, job: job}
 	for _, read := range []func(context.Context, *observed) error{
-		r.observeChildren, r.observeLostWorkers, r.observeResumeSource, r.observePods, r.observeClaims, r.observeUnbound, r.observeCost, r.observeQueue,
+		r.observeChildren, r.observeLostWorkers, r.observeResumeSource, r.observePods, r.observeUnseenPods, r.observeClaims, r.observeUnbound, r.observeCost, r.observeQueue,
 		r.observeGang, r.observeNodes, r.observeNotices, r.observeSpot, r.observeRefusal,
 	} {
 		if err := read(ctx, &o); err != nil {
@@ -64,6 +68,7 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 		o.decision, _ = r.Admission.Decision(job.UID)
 	}
 	o.final = r.finalMessages.of(client.ObjectKeyFromObject(job))
+	o.peersLost = r.peersLost.Seen(client.ObjectKeyFromObject(job), &workerProgram, o.pods, o.now)
 	o.read = r.Progress.Latest(client.ObjectKeyFromObject(job))
 	return o, nil
 }
@@ -110,6 +115,21 @@ func (r *Reconciler) observeResumeSource(ctx context.Context, o *observed) error
 func (r *Reconciler) observePods(ctx context.Context, o *observed) (err error) {
 	o.pods, err = reconciling.List[*corev1.Pod](ctx, r, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
 		client.MatchingFields{podJobIndex: o.job.Name}, client.UnsafeDisableDeepCopy)
+	return err
+}
+
+// observeUnseenPods reads the pods of workers whose Job has failed from the API server when the cache shows none that did: it may be behind, and
+// the condition of the Job does not tell a pod that was deleted from one that was killed.
+func (r *Reconciler) observeUnseenPods(ctx context.Context, o *observed) error {
+	if o.workers == nil || isFinished(&o.job.Status) || build.AttemptOf(o.workers) < o.job.Status.RestartCount || jobFailure(o.workers) == nil ||
+		slices.ContainsFunc(o.workerPods(), podend.HasFailed) {
+		return nil
+	}
+	pods, err := reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
+		client.MatchingLabels{mlv1.LabelTrainingJob: o.job.Name})
+	if err == nil {
+		o.pods = pods
+	}
 	return err
 }
 

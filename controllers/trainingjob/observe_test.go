@@ -5,10 +5,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -32,4 +35,21 @@ func TestAJobIsStartedOnlyAsItIsNow(t *testing.T) {
 	r.pacer.Forget(client.ObjectKeyFromObject(job))
 	require.NoError(t, api.Delete(t.Context(), job))
 	assert.True(t, apierrors.IsConflict(r.confirm(t.Context(), job)), "it was deleted")
+}
+
+// A Job says that a container ended with exit code 137, and not why: the pod does.
+func TestTheFailureOfAJobIsJudgedByItsPodsThoughTheCacheLacksThem(t *testing.T) {
+	job := runningJob(t, builders.TrainingJob("bert").Workers(1))
+	workers := builders.Workers(job).Condition(batchv1.JobFailed, "PodFailurePolicy", "failed with exit code 137 matching FailJob rule").Obj()
+	pod := builders.Pod(workers, 0).Failed(podend.ExitKilled).Obj()
+	r := &Reconciler{Direct: fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod).Build()}
+
+	behind := see(job, workers)
+	require.NoError(t, r.observeUnseenPods(t.Context(), &behind))
+	assert.Equal(t, reasons.ProgramKilled, plan(behind).status.LastFailure.Reason)
+
+	require.NoError(t, r.Direct.(client.Client).Delete(t.Context(), pod))
+	gone := see(job, workers)
+	require.NoError(t, r.observeUnseenPods(t.Context(), &gone))
+	assert.Equal(t, reasons.PodDeleted, plan(gone).status.LastFailure.Reason)
 }

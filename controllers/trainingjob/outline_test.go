@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
@@ -82,7 +83,12 @@ func titleOf(object client.Object) string {
 func see(job *mlv1.TrainingJob, workers *batchv1.Job, pods ...*corev1.Pod) observed {
 	o := observed{
 		now: builders.Noon, settings: build.Settings{WorkerImage: "worker:1", AgentImage: "agent:1"}, job: job, pods: pods, workers: workers,
-		children: map[string]client.Object{},
+		children: map[string]client.Object{}, peersLost: map[types.UID]time.Time{},
+	}
+	for _, pod := range pods {
+		if ended := workerProgram.Terminated(pod); ended != nil {
+			o.peersLost[pod.UID] = ended.FinishedAt.Time
+		}
 	}
 	if workers != nil {
 		o.with(workers)

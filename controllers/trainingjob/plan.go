@@ -304,7 +304,7 @@ func (p *planner) planAttempt() {
 // blame explains a failure by what is known beside the pods that failed; nil while its cause may still follow.
 func (p *planner) blame(found *failure, pods []*corev1.Pod) *failure {
 	found = p.blameNotice(p.blameStorage(p.blameNode(found)))
-	if wait := causeMayFollow(p.now, pods); wait > 0 && !found.Lost {
+	if wait := p.causeMayFollow(pods); wait > 0 && !found.Lost {
 		p.lookAgain(wait)
 		return nil
 	}

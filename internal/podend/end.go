@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
@@ -116,8 +118,9 @@ func (p *Program) rank(pod *corev1.Pod) int {
 const CauseDelay = 3 * time.Second
 
 // CauseMayFollow is how long to wait for the end of another pod of a group before those that failed are judged; 0 when there is nothing
-// to wait for. When a pod is killed, the ends of those that lost it are often seen before its own.
-func (p *Program) CauseMayFollow(now time.Time, failed []*corev1.Pod, members int) time.Duration {
+// to wait for. When a pod is killed, the ends of those that lost it are often seen before its own. Seen is when the ends of pods that lost
+// another were first seen.
+func (p *Program) CauseMayFollow(now time.Time, failed []*corev1.Pod, members int, seen map[types.UID]time.Time) time.Duration {
 	if len(failed) == members {
 		return 0
 	}
@@ -126,7 +129,41 @@ func (p *Program) CauseMayFollow(now time.Time, failed []*corev1.Pod, members in
 		if reason, _ := p.Loss(pod); reason != "" || p.ExitCode(pod) != ExitPeerLost {
 			return 0
 		}
-		wait = max(wait, p.EndTime(pod).Add(CauseDelay).Sub(now))
+		wait = max(wait, cmp.Or(seen[pod.UID], now).Add(CauseDelay).Sub(now))
 	}
-	return min(wait, CauseDelay) // the clock of a node may be ahead
+	return wait
 }
+
+// PeersLost remembers when the ends of pods that lost another were first seen. The times in their statuses are of the clocks of their nodes,
+// which may differ from that of the manager by more than it waits. The zero value is ready for use. It is safe for concurrent use.
+type PeersLost struct {
+	mutex sync.Mutex
+	seen  map[types.NamespacedName]map[types.UID]time.Time
+}
+
+// Seen is when each of a job's pods that lost another was first seen to have ended: now, if it was not seen before.
+func (l *PeersLost) Seen(job types.NamespacedName, program *Program, pods []*corev1.Pod, now time.Time) map[types.UID]time.Time {
+	var next map[types.UID]time.Time
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for _, pod := range pods {
+		if program.ExitCode(pod) == ExitPeerLost {
+			if next == nil {
+				next = map[types.UID]time.Time{}
+			}
+			next[pod.UID] = cmp.Or(l.seen[job][pod.UID], now)
+		}
+	}
+	switch {
+	case next == nil:
+		delete(l.seen, job)
+	case l.seen == nil:
+		l.seen = map[types.NamespacedName]map[types.UID]time.Time{job: next}
+	default:
+		l.seen[job] = next
+	}
+	return next
+}
+
+// Forget a job that is gone.
+func (l *PeersLost) Forget(job types.NamespacedName) { l.Seen(job, nil, nil, time.Time{}) }

@@ -25,12 +25,18 @@ func IsOverdue(now time.Time, pod *corev1.Pod) bool {
 	return ends && left <= 0
 }
 
+// IsGone says whether only finalizers keep a pod that has no grace period left: its kubelet has ended it, or it was deleted by force. Without
+// finalizers its object would be gone.
+func IsGone(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, -1) == 0
+}
+
 // ToForce are the overdue pods that must be deleted without a grace period before others start under their host names: a Service would
 // publish both. Of a pod for which that was done already only a finalizer keeps the object.
 func ToForce(now time.Time, pods []*corev1.Pod) []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, pod := range pods {
-		if IsOverdue(now, pod) && ptr.Deref(pod.DeletionGracePeriodSeconds, -1) != 0 {
+		if IsOverdue(now, pod) && !IsGone(pod) {
 			list = append(list, pod)
 		}
 	}

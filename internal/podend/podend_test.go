@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
@@ -26,7 +27,7 @@ var (
 type podOption func(*corev1.Pod)
 
 func pod(name string, options ...podOption) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n1"}}
 	for _, change := range options {
 		change(p)
 	}
@@ -196,13 +197,28 @@ func TestCause(t *testing.T) {
 
 func TestCauseMayFollow(t *testing.T) {
 	now := noon.Add(time.Second)
-	wait := func(pods ...*corev1.Pod) time.Duration { return program.CauseMayFollow(now, pods, 3) }
+	seen := map[types.UID]time.Time{"a": noon}
+	wait := func(pods ...*corev1.Pod) time.Duration { return program.CauseMayFollow(now, pods, 3, seen) }
 	assert.Equal(t, 2*time.Second, wait(pod("a", exit(75, 0))), "the pod that was lost is still to come")
 	assert.Zero(t, wait(pod("a", exit(75, 0)), pod("b", exit(1, 0))), "there is a cause")
 	assert.Zero(t, wait(pod("a", exit(75, 0)), pod("b", exit(75, 0)), pod("c", exit(75, 0))), "no pod is left")
 	assert.Zero(t, wait())
-	assert.Equal(t, podend.CauseDelay, wait(pod("a", exit(75, time.Hour))), "the clock of a node that is ahead delays nothing")
-	assert.LessOrEqual(t, program.CauseMayFollow(now.Add(time.Minute), []*corev1.Pod{pod("a", exit(75, 0))}, 3), time.Duration(0))
+	assert.Equal(t, 2*time.Second, wait(pod("a", exit(75, -time.Hour))), "the clock of its node does not matter")
+	assert.Equal(t, podend.CauseDelay, wait(pod("b", exit(75, 0))), "it was not seen before")
+	assert.LessOrEqual(t, program.CauseMayFollow(now.Add(time.Minute), []*corev1.Pod{pod("a", exit(75, 0))}, 3, seen), time.Duration(0))
+}
+
+func TestEndsOfPodsThatLostAPeerAreRememberedWhileTheyAreThere(t *testing.T) {
+	var lost podend.PeersLost
+	a, b := types.NamespacedName{Namespace: "team", Name: "a"}, types.NamespacedName{Namespace: "team", Name: "b"}
+	follower, other := pod("f", exit(75, time.Hour)), pod("o", exit(1, 0))
+	first := map[types.UID]time.Time{"f": noon}
+	assert.Nil(t, lost.Seen(a, &program, []*corev1.Pod{other}, noon))
+	assert.Equal(t, first, lost.Seen(a, &program, []*corev1.Pod{follower, other}, noon))
+	assert.Equal(t, first, lost.Seen(a, &program, []*corev1.Pod{follower}, noon.Add(time.Second)))
+	assert.Equal(t, map[types.UID]time.Time{"f": noon.Add(time.Second)}, lost.Seen(b, &program, []*corev1.Pod{follower}, noon.Add(time.Second)))
+	lost.Forget(a)
+	assert.Equal(t, map[types.UID]time.Time{"f": noon.Add(time.Minute)}, lost.Seen(a, &program, []*corev1.Pod{follower}, noon.Add(time.Minute)))
 }
 
 func TestSchedulerDue(t *testing.T) {
