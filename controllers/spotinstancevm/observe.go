@@ -285,19 +285,23 @@ func (r *Reconciler) observePodsOn(ctx context.Context, o *observed, node *corev
 	if err != nil {
 		return err
 	}
-	// Pods that have ended stay for as long as their Job: they are no reason to leave the second look out.
-	working := slices.DeleteFunc(pods, podend.IsEnded)
+	// Pods that have ended stay for as long as their Job, and those that are gone for as long as their finalizers: they are no reason to leave
+	// the second look out.
+	working := slices.DeleteFunc(pods, hasLeft)
 	if len(working) == 0 && idleTaint(node) != nil {
 		pods, err := reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{},
 			client.HasLabels{spotv1alpha1.LabelSpotInstanceVM}, client.MatchingFields{"spec.nodeName": node.Name})
 		if err != nil {
 			return err
 		}
-		working, o.rechecked[node.Name] = slices.DeleteFunc(pods, podend.IsEnded), true
+		working, o.rechecked[node.Name] = slices.DeleteFunc(pods, hasLeft), true
 	}
 	o.podsOn[node.Name] = working
 	return nil
 }
+
+// hasLeft says whether a pod does nothing on its node any more.
+func hasLeft(pod *corev1.Pod) bool { return podend.IsEnded(pod) || podend.IsGone(pod) }
 
 // attach completes an instance by what is remembered of it, its node and the pods there.
 func (o *observed) attach(i *instance) *instance {

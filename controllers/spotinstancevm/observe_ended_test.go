@@ -14,15 +14,29 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
-// A pod that has ended stays as long as its Job does. Its instance must not stay with it.
-func TestAnIdleNodeIsLookedAtAgainThoughAnEndedPodIsOnIt(t *testing.T) {
-	for phase, rechecked := range map[corev1.PodPhase]bool{
-		corev1.PodSucceeded: true, corev1.PodFailed: true, corev1.PodRunning: false,
+// A pod that has ended stays as long as its Job does, one that was deleted as long as its finalizers. Its instance must not stay with it.
+func TestAnIdleNodeIsLookedAtAgainThoughAPodThatHasLeftIsOnIt(t *testing.T) {
+	deleted := func(grace int64) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: noon}, &grace
+			pod.Finalizers = []string{"batch.kubernetes.io/job-tracking"}
+		}
+	}
+	in := func(phase corev1.PodPhase) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Status.Phase = phase }
+	}
+	for name, test := range map[string]struct {
+		is   func(*corev1.Pod)
+		left bool
+	}{
+		"succeeded": {in(corev1.PodSucceeded), true}, "failed": {in(corev1.PodFailed), true}, "running": {in(corev1.PodRunning), false},
+		"being stopped": {deleted(30), false}, "kept by a finalizer": {deleted(0), true},
 	} {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "train", Namespace: "team", Labels: map[string]string{spotv1alpha1.LabelSpotInstanceVM: "t4"}},
-			Spec:       corev1.PodSpec{NodeName: "t4-abcde"}, Status: corev1.PodStatus{Phase: phase},
+			Spec:       corev1.PodSpec{NodeName: "t4-abcde"},
 		}
+		test.is(pod)
 		node := func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }
 		reader := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(pod).
 			WithIndex(&corev1.Pod{}, indexNode, node).WithIndex(&corev1.Pod{}, "spec.nodeName", node).Build()
@@ -32,7 +46,7 @@ func TestAnIdleNodeIsLookedAtAgainThoughAnEndedPodIsOnIt(t *testing.T) {
 			{Key: spotv1alpha1.TaintIdle, Effect: corev1.TaintEffectNoSchedule},
 		}}}
 		require.NoError(t, r.observePodsOn(t.Context(), o, is))
-		assert.Equal(t, rechecked, o.rechecked["t4-abcde"], "%s", phase)
-		assert.Len(t, o.podsOn["t4-abcde"], map[bool]int{true: 0, false: 1}[rechecked], "%s", phase)
+		assert.Equal(t, test.left, o.rechecked["t4-abcde"], name)
+		assert.Len(t, o.podsOn["t4-abcde"], map[bool]int{true: 0, false: 1}[test.left], name)
 	}
 }
