@@ -33,7 +33,7 @@ const (
 	oneOfARank      = "no two pods of one rank at a time"
 	oneOfAHost      = "no two pods answer to one host name"
 	neverBack       = "a status does not go back"
-	withinQuota     = "a queue's jobs hold no more than its quota"
+	withinQuota     = "a queue's jobs are given no more than its quota"
 	noSecret        = "no secret is told"
 	endsExplained   = "an object ends in a state that its spec explains"
 	countsAgree     = "counts agree with what happened"
@@ -376,16 +376,21 @@ func (v *watcher) catchUp(ctx context.Context, read ...client.Object) {
 	}
 }
 
-// keptQuota adds up, at each revision of the database, what the jobs of a queue held.
+// keptQuota adds up, at each revision of the database, what the jobs of a queue held. None may be given more while there is no room, by one
+// manager: jobs keep what two have given.
 func (v *watcher) keptQuota(queue string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	history, held, total := v.held[queue], map[types.UID]holding{}, int64(0)
 	slices.SortStableFunc(history, func(a, b holding) int { return cmp.Compare(a.revision, b.revision) })
 	for _, next := range history {
-		v.checks.add(withinQuota)
-		total += next.milli - held[next.job].milli
+		more := next.milli - held[next.job].milli
+		total += more
 		held[next.job] = next
+		if more <= 0 || v.pairs.at(next.revision) {
+			continue
+		}
+		v.checks.add(withinQuota)
 		if allowed := v.allowed(queue, next.revision); total > allowed {
 			var names []string
 			for _, holds := range held {

@@ -96,6 +96,7 @@ type world struct {
 
 	beside  *process.Server // a second manager
 	alone   sync.Mutex      // not held while it runs
+	pairs   pairs           // when it ran
 	leaving sync.WaitGroup  // namespaces whose end is awaited
 
 	lastWrite atomic.Int64     // of the manager, in Unix nanoseconds
@@ -310,16 +311,18 @@ func (w *world) killManager() {
 // supervise starts a manager again that ended by itself, as the kubelet of its node does. It may do so only while it starts and faults keep
 // it from reading what it needs first.
 func (w *world) supervise(ctx context.Context) {
+	was := false // whether there were faults when it was looked at last: it may have ended then
 	for ctx.Err() == nil {
 		w.mu.Lock()
-		ended := !w.down && w.manager.Ended()
+		is, ended := w.proxy.on.Load(), !w.down && w.manager.Ended()
 		w.mu.Unlock()
 		if ended {
-			if last := w.endOfLog(); !w.proxy.on.Load() || !strings.HasPrefix(last, "spot-training-operator: set up ") {
+			if last := w.endOfLog(); !is && !was || !strings.HasPrefix(last, "spot-training-operator: set up ") {
 				w.note("the manager ended by itself; its log ends with %s", last)
 			}
 			w.killManager()
 		}
+		was = is
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
@@ -332,22 +335,6 @@ func (w *world) endOfLog() string {
 	text, _ := os.ReadFile(filepath.Join(w.folder, "manager.log"))
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return lines[len(lines)-1]
-}
-
-// twoManagers has a second manager work beside the first for a while, as after a lease that was lost without notice.
-func (w *world) twoManagers() {
-	if !w.alone.TryLock() {
-		return
-	}
-	w.faults.add(twoManagers)
-	go func() {
-		defer w.alone.Unlock()
-		if err := w.beside.TryStart(); err != nil {
-			w.note("%v", err)
-		}
-		w.pause(4 * time.Second)
-		w.beside.Kill()
-	}()
 }
 
 // followWrites notes when the manager last wrote.
