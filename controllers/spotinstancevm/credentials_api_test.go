@@ -92,8 +92,10 @@ func TestAPIASecretStaysWhileInstancesNeedIt(t *testing.T) {
 
 	require.NoError(t, c.Delete(t.Context(), pod))
 	c.await(vm, "no instance", c.agree(0))
-	eventually(t, "none to be needed", func() bool { return len(c.secret("next").Finalizers) == 0 })
-	assert.NotContains(t, c.now(vm).Annotations, spotv1alpha1.AnnotationCredentialsSecret)
+	eventually(t, "none to be needed", func() bool {
+		_, named := c.now(vm).Annotations[spotv1alpha1.AnnotationCredentialsSecret]
+		return len(c.secret("next").Finalizers) == 0 && !named
+	})
 }
 
 func TestAPIWithoutTheSecretTheConditionSaysHowToLetGo(t *testing.T) {
