@@ -14,6 +14,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/workflow"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 )
 
 // startPlatform adds the controllers of AI workloads to a manager.
@@ -21,7 +22,7 @@ func startPlatform(ctx context.Context, t *testing.T, mgr ctrl.Manager) {
 	t.Helper()
 	recorder := mgr.GetEventRecorder("spot-training-operator")
 	decider := queueing.New(mgr, nil)
-	decider.Add(aijob.Source())
+	decider.Add(aijob.Source(workerdefaults.Defaults{}))
 	jobs := &aijob.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: recorder,
 		Metrics: metrics.NewAIJobs(prometheus.NewRegistry()), Decider: decider,

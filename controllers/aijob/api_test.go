@@ -23,6 +23,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 )
 
@@ -192,7 +193,7 @@ func TestAPIAPreemptedJobGivesItsPlaceBackAndRunsAgain(t *testing.T) {
 	assert.Contains(t, run.Status.Message, "preempted by AIJob team/urgent (priority 90")
 	c.until("its pod being asked to end", func() bool { return c.pods()[0].DeletionTimestamp != nil })
 	assert.Equal(t, int64(30), *c.pods()[0].DeletionGracePeriodSeconds)
-	_, state := Source().Job(run)
+	_, state := Source(workerdefaults.Defaults{}).Job(run)
 	assert.Equal(t, queueing.Holding, state, "until its pod has ended")
 
 	c.deaf = false

@@ -13,6 +13,7 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 )
 
 const (
@@ -65,7 +66,7 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 			SecurityContext: child.RestrictedPod(),
 			Containers: []corev1.Container{{
 				Name: container, Image: job.Spec.Image, Command: job.Spec.Command, Args: job.Spec.Args,
-				Env: environment(job, member), Resources: resourcesOf(job),
+				Env: environment(job, member), Resources: workerdefaults.With(job.Spec.Resources, job.Status.DefaultResources),
 				SecurityContext:          child.Restricted(),
 				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			}},
@@ -78,10 +79,6 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 		pod.Spec.Hostname, pod.Spec.Subdomain = hostName(job.Name, member), serviceName(job.Name)
 	}
 	return pod
-}
-
-func resourcesOf(job *aiplatformv1alpha1.AIJob) corev1.ResourceRequirements {
-	return ptr.Deref(job.Spec.Resources, corev1.ResourceRequirements{})
 }
 
 func graceOf(job *aiplatformv1alpha1.AIJob) int64 {

@@ -31,6 +31,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 	"github.com/dcnlab/spot-training-operator/test/harness/crash"
 	"github.com/dcnlab/spot-training-operator/test/harness/managers"
@@ -135,7 +136,7 @@ func (c *cluster) start(at *crash.Cut) *manager {
 	}
 	if c.real {
 		service := queueing.New(mgr, nil)
-		service.Add(Source())
+		service.Add(Source(workerdefaults.Defaults{}))
 		require.NoError(c.t, mgr.Add(service))
 		reconciler.Decider = service
 	}
@@ -181,7 +182,7 @@ func (c *cluster) admit() {
 	require.NoError(c.t, c.List(c.t.Context(), &jobs, client.InNamespace(c.namespace)))
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
-		described, state := Source().Job(job)
+		described, state := Source(workerdefaults.Defaults{}).Job(job)
 		decision, decided := c.decider.Decision(job.UID)
 		switch {
 		case state == queueing.Waiting && c.full:

@@ -21,6 +21,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 )
 
 // Reconciler runs AIJobs.
@@ -37,6 +38,8 @@ type Reconciler struct {
 	Metrics *metrics.AIJobs
 	// Decider says which jobs are admitted, and which are preempted.
 	Decider queueing.Decider
+	// DefaultResources are those of pods whose job names none.
+	DefaultResources workerdefaults.Defaults
 
 	// children writes the pods and Services of AIJobs, and reads them from a cache of their own.
 	children  child.Writer

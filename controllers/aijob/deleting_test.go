@@ -11,6 +11,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -45,7 +46,7 @@ func TestAPIAJobWithAFinalizerEndsWhenItIsDeleted(t *testing.T) {
 	})
 	assert.Equal(t, "the AIJob is being deleted", run.Status.Message)
 	assert.Empty(t, c.pods())
-	_, state := Source().Job(run)
+	_, state := Source(workerdefaults.Defaults{}).Job(run)
 	assert.Equal(t, queueing.Uninvolved, state)
 	c.unchanged(m, run)
 	finalizers()

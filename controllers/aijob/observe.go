@@ -23,7 +23,7 @@ const podJobIndex = "job"
 func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob) (observed, error) {
 	now := r.Clock.Now()
 	key := client.ObjectKeyFromObject(job)
-	o := observed{now: now, job: job, seen: r.pacer.Seen(key, now), written: r.pacer.Last(key)}
+	o := observed{now: now, job: job, seen: r.pacer.Seen(key, now), written: r.pacer.Last(key), defaultResources: r.DefaultResources}
 	o.busy, o.spare = r.load.busy(now)
 	if err := r.observePods(ctx, &o); err != nil {
 		return o, err

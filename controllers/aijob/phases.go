@@ -51,6 +51,7 @@ func (p *planner) queue(status *aiplatformv1alpha1.AIJobStatus, reason, message 
 		status.QueuedTime = ptr.To(p.job.CreationTimestamp)
 	}
 	status.NextRetryTime, status.QueuePosition, status.ClusterName = nil, 0, ""
+	status.DefaultResources = p.defaultResources.For(p.job.Spec.Resources)
 	meta.RemoveStatusCondition(&status.Conditions, reasons.ConditionFailed)
 	p.enter(status, aiplatformv1alpha1.AIJobQueued, reason, message)
 }
@@ -74,6 +75,7 @@ func (p *planner) admit(status *aiplatformv1alpha1.AIJobStatus) {
 	status.Assignments, status.ScheduledTime, status.ClusterName = assignmentsOf(admitted.Nodes), at(p.now), admitted.Cluster
 	status.StartTime, status.QueuePosition, status.ExitCode, status.Outputs = nil, 0, nil, nil
 	status.Members = &aiplatformv1alpha1.MembersStatus{Total: membersOf(p.job)}
+	status.DefaultResources = p.defaultResources.For(p.job.Spec.Resources)
 	p.enter(status, aiplatformv1alpha1.AIJobScheduled, reasons.AdmittedByQueue, startMessage(admitted.Nodes))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 )
 
 // observed is all that a plan is made from.
@@ -39,6 +40,8 @@ type observed struct {
 	hidden bool
 	// seen is when this manager first saw the job.
 	seen time.Time
+	// defaultResources are those of the installation.
+	defaultResources workerdefaults.Defaults
 	// peersLost is when pods were first seen to have ended that lost another.
 	peersLost map[types.UID]time.Time
 }

@@ -12,21 +12,22 @@ import (
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 )
 
-// Source says how AIJobs are admitted.
-func Source() queueing.Source {
+// Source says how AIJobs are admitted, whose pods get these resources beside their own.
+func Source(defaults workerdefaults.Defaults) queueing.Source {
 	return queueing.Source{
 		Kind: kindAIJob, Object: &aiplatformv1alpha1.AIJob{},
 		Job: func(object client.Object) (scheduler.Job, queueing.State) {
-			return schedulable(object.(*aiplatformv1alpha1.AIJob))
+			return schedulable(object.(*aiplatformv1alpha1.AIJob), defaults)
 		},
 	}
 }
 
 // schedulable is what the scheduler must know of a job. The status is the only record of its place: a job with assignments holds
 // it, and one whose phase is not Scheduled or Running is giving it back.
-func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, queueing.State) {
+func schedulable(job *aiplatformv1alpha1.AIJob, defaults workerdefaults.Defaults) (scheduler.Job, queueing.State) {
 	placement := placementOf(&job.Status)
 	state := queueing.Uninvolved
 	stopping := job.DeletionTimestamp != nil || ptr.Deref(job.Spec.Cancel, false)
@@ -41,6 +42,11 @@ func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, queueing.State) 
 	if state == queueing.Uninvolved {
 		return scheduler.Job{}, state
 	}
+	given := job.Status.DefaultResources
+	if state == queueing.Waiting { // as it will be written when the job is admitted
+		given = defaults.For(job.Spec.Resources)
+	}
+	resources := workerdefaults.With(job.Spec.Resources, given)
 	described := scheduler.Job{
 		UID: job.UID, Kind: kindAIJob, Namespace: job.Namespace, Name: job.Name,
 		User:  job.Annotations[aiplatformv1alpha1.AnnotationUser],
@@ -49,7 +55,7 @@ func schedulable(job *aiplatformv1alpha1.AIJob) (scheduler.Job, queueing.State) 
 		QueuedAt: queuedAt(job), Topology: job.Spec.Gang.Topology,
 		Groups: []scheduler.Group{{
 			Count: int(membersOf(job)), NodeSelector: queueing.Selector(job.Spec.NodeSelector), Tolerations: job.Spec.Tolerations,
-			Requests: queueing.RequestsOf(&corev1.PodSpec{Containers: []corev1.Container{{Resources: resourcesOf(job)}}}),
+			Requests: queueing.RequestsOf(&corev1.PodSpec{Containers: []corev1.Container{{Resources: resources}}}),
 		}},
 	}
 	if state == queueing.Holding {

@@ -6,13 +6,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -31,7 +34,7 @@ func TestSourceTellsTheSchedulerAll(t *testing.T) {
 			s.Assignments = []aiplatformv1alpha1.NodeAssignment{{NodeName: "a", Members: 2}, {NodeName: "b", Members: 1}}
 		}).Obj()
 
-	got, state := Source().Job(job)
+	got, state := Source(workerdefaults.Defaults{}).Job(job)
 
 	assert.Equal(t, queueing.Holding, state)
 	assert.Empty(t, cmp.Diff(scheduler.Job{
@@ -79,7 +82,7 @@ func TestSourceTellsWhoWaitsAndWhoHolds(t *testing.T) {
 				test.edit(job)
 			}
 
-			got, state := Source().Job(job)
+			got, state := Source(workerdefaults.Defaults{}).Job(job)
 
 			assert.Equal(t, test.state, state)
 			assert.Equal(t, test.stopping, got.Stopping)
@@ -89,6 +92,22 @@ func TestSourceTellsWhoWaitsAndWhoHolds(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestPodsThatNameNoLimitGetTheInstallations(t *testing.T) {
+	memory := func(amount string) workerdefaults.Defaults {
+		return workerdefaults.Defaults{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}}
+	}
+	w := worldOf(builders.AIJob("infer")).admitted("a")
+	w.defaultResources = memory("2Gi")
+	waiting, _ := Source(w.defaultResources).Job(w.job)
+	assert.Equal(t, int64(2<<30), waiting.Groups[0].Requests.Memory, "a limit is the request, and counted before the job is admitted")
+
+	w.job.Status = plan(w.observed).status
+	require.Equal(t, "2Gi", w.job.Status.DefaultResources.Limits.Memory().String())
+	assert.Equal(t, "2Gi", buildPod(w.job, 0, "a", "").Spec.Containers[0].Resources.Limits.Memory().String())
+	holding, _ := Source(memory("4Gi")).Job(w.job)
+	assert.Equal(t, int64(2<<30), holding.Groups[0].Requests.Memory, "its pods stay as they are")
 }
 
 func TestAssignmentsKeepEachMembersNode(t *testing.T) {

@@ -62,6 +62,8 @@ var childKinds = []childKind{
 // Children are all objects that a new job gets. The admission webhooks ask the cluster about them before the job is
 // stored. The job has the defaults of the API server.
 func Children(job *mlv1.TrainingJob, settings build.Settings) []client.Object {
+	job = job.DeepCopy()
+	job.Status.DefaultResources = settings.DefaultResources.For(job.Spec.Resources)
 	o := observed{job: job, settings: settings}
 	return o.wanted(false)
 }

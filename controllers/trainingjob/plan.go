@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -226,6 +227,11 @@ func (p *planner) planStart() {
 			p.lookAgain(wait)
 			return
 		}
+	}
+	if !equality.Semantic.DeepEqual(p.status.DefaultResources, p.job.Status.DefaultResources) { // the workers are made from what is written
+		p.setInitializing(reasons.WorkersStarting, "the workers are being started")
+		p.lookAgain(time.Millisecond)
+		return
 	}
 	if p.gang.version != "" { // the pods' scheduler needs it before them
 		p.apply = append(p.apply, gang.FullGroup(p.job, p.gang.scheduler, p.gang.version, p.gangSize()))

@@ -86,6 +86,9 @@ func (p *planner) setAdmission() {
 	p.status.ResumeSource = p.resume
 	p.status.Workers = cmp.Or(p.status.Workers, &mlv1.WorkersStatus{})
 	p.status.Workers.Total = p.job.Spec.NumWorkers
+	if p.workers == nil && (p.status.Admission == nil || p.status.Admission.AdmittedTime == nil) {
+		p.status.DefaultResources = p.settings.DefaultResources.For(p.job.Spec.Resources)
+	}
 	p.status.Resources = build.Resources(p.job, p.status.Resources)
 	p.status.Selector = mlv1.LabelTrainingJob + "=" + p.job.Name
 	if h := p.job.Spec.Hyperparameters; h != nil && p.status.TotalEpochs == 0 {

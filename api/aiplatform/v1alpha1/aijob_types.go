@@ -150,7 +150,8 @@ type AIJobSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=6,displayName="Configuration",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Config *runtime.RawExtension `json:"config,omitempty"`
 
-	// resources are the requests and limits of each pod. Default: none, so that the pod runs where there is room left.
+	// resources are the requests and limits of each pod. Default: what the installation says, told in
+	// status.defaultResources; without that none, so that the pod runs where there is room left.
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.size() <= 64",fieldPath=".limits",message="spec.resources.limits: names more than 64 resources: leave out those that the pod does not need"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.size() <= 64",fieldPath=".requests",message="spec.resources.requests: names more than 64 resources: leave out those that the pod does not need"
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, !(k in self.limits) || (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0))",fieldPath=".limits",message="spec.resources.limits: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
@@ -371,6 +372,10 @@ type AIJobStatus struct {
 
 	// completionTime is when the job came to its end.
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// defaultResources are the requests and limits that the installation gives each pod (--default-worker-requests,
+	// --default-worker-limits), because spec.resources does not name them. They are set again when the job is queued or admitted.
+	DefaultResources *corev1.ResourceRequirements `json:"defaultResources,omitempty"`
 
 	// exitCode of the container that ended the last try.
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=6,displayName="Exit code",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"

@@ -352,6 +352,11 @@ func (in *AIJobStatus) DeepCopyInto(out *AIJobStatus) {
 		in, out := &in.CompletionTime, &out.CompletionTime
 		*out = (*in).DeepCopy()
 	}
+	if in.DefaultResources != nil {
+		in, out := &in.DefaultResources, &out.DefaultResources
+		*out = new(v1.ResourceRequirements)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.ExitCode != nil {
 		in, out := &in.ExitCode, &out.ExitCode
 		*out = new(int32)

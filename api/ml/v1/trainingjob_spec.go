@@ -121,7 +121,7 @@ type TrainingJobSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Environment variables",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
-	// resources are the requests and limits of one worker. A nvidia.com/gpu count that equals gpusPerWorker says the
+	// resources are the requests and limits of one worker. Default: what the installation says, told in status.defaultResources. A nvidia.com/gpu count that equals gpusPerWorker says the
 	// same twice; one that equals numWorkers x gpusPerWorker is taken for the whole job's and divided, with a
 	// warning event; any other is rejected.
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0))",fieldPath=".limits",message="spec.resources.limits: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -63,6 +64,10 @@ type TrainingJobStatus struct {
 
 	// resources are what the workers hold together.
 	Resources *ResourcesStatus `json:"resources,omitempty"`
+
+	// defaultResources are the requests and limits that the installation gives each worker (--default-worker-requests,
+	// --default-worker-limits), because spec.resources does not name them. They are set again when the workers are started.
+	DefaultResources *corev1.ResourceRequirements `json:"defaultResources,omitempty"`
 
 	// startTime is when all workers first ran.
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=15,displayName="Started",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"

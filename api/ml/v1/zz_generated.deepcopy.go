@@ -837,6 +837,11 @@ func (in *TrainingJobStatus) DeepCopyInto(out *TrainingJobStatus) {
 		*out = new(ResourcesStatus)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.DefaultResources != nil {
+		in, out := &in.DefaultResources, &out.DefaultResources
+		*out = new(corev1.ResourceRequirements)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.StartTime != nil {
 		in, out := &in.StartTime, &out.StartTime
 		*out = (*in).DeepCopy()

@@ -16,6 +16,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 )
 
 const (
@@ -95,10 +96,8 @@ func ContainerSecurity(job *mlv1.TrainingJob) *corev1.SecurityContext {
 // WorkerResources are those of one worker. The API server has checked that a GPU count in the spec is either one
 // worker's or the whole job's, so that gpusPerWorker is right in both cases.
 func WorkerResources(job *mlv1.TrainingJob) corev1.ResourceRequirements {
-	resources := corev1.ResourceRequirements{}
-	if job.Spec.Resources != nil {
-		resources = *job.Spec.Resources.DeepCopy()
-	}
+	all := workerdefaults.With(job.Spec.Resources, job.Status.DefaultResources)
+	resources := *all.DeepCopy()
 	set := func(name corev1.ResourceName, count int64) {
 		quantity := *resource.NewQuantity(count, resource.DecimalSI)
 		for _, list := range []*corev1.ResourceList{&resources.Requests, &resources.Limits} {

@@ -5,6 +5,7 @@ package build
 import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
+	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 )
 
 // Settings are what the operator's installation says about training jobs.
@@ -17,6 +18,8 @@ type Settings struct {
 	Namespace string
 	// IsolateJobs isolates the pods of jobs that do not say whether they are to be. Those of Ray jobs are isolated without it.
 	IsolateJobs bool
+	// DefaultResources are those of workers whose job names none.
+	DefaultResources workerdefaults.Defaults
 	// RequireQueue keeps jobs from being started that name neither an AIJobQueue nor a LocalQueue of Kueue.
 	RequireQueue bool
 	// AgentImage is the image of the checkpoint agent: the operator's own.

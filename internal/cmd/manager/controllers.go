@@ -130,7 +130,7 @@ func (s *setup) controllersOf() []named {
 	}
 	s.decider = queueing.New(s.Manager, metrics.NewAdmission(ctrlmetrics.Registry))
 	s.decider.RequireQueue = s.settings.RequireQueue
-	s.decider.Add(aijob.Source())
+	s.decider.Add(aijob.Source(s.settings.DefaultResources))
 	s.decider.Add(trainingjob.Source(s.settings, queueing.PriorityClasses(s.GetCache())))
 	s.admission = s.decider
 	return append(
@@ -280,7 +280,7 @@ func (s *setup) addQueues(context.Context) error {
 func (s *setup) addAIJobs(ctx context.Context) error {
 	jobs := &aijob.Reconciler{
 		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder,
-		Metrics: metrics.NewAIJobs(ctrlmetrics.Registry), Decider: s.decider,
+		Metrics: metrics.NewAIJobs(ctrlmetrics.Registry), Decider: s.decider, DefaultResources: s.settings.DefaultResources,
 	}
 	return jobs.SetupWithManager(ctx, s.Manager, aijob.Options{Concurrency: aiJobsAtOnce * s.concurrency})
 }

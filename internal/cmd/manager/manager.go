@@ -104,6 +104,7 @@ func New() *cobra.Command {
 			"with false only Ray jobs get one")
 	flags.BoolVar(&o.settings.RequireQueue, "require-queue", false,
 		"start no AIJob or TrainingJob that names no queue; those that run go on")
+	o.settings.DefaultResources.AddFlags(flags)
 	flags.StringVar(&o.settings.AgentImage, "agent-image", cmp.Or(os.Getenv(agentImageVariable), "spot-training-operator:latest"),
 		"image of the checkpoint agent in the workers' pods: the manager's own (environment: "+agentImageVariable+")")
 	flags.StringVar(&o.settings.TensorBoardImage, "tensorboard-image", cmp.Or(os.Getenv(tensorBoardImageVariable), "tensorflow/tensorflow:2.19.0"),
@@ -132,7 +133,7 @@ func run(ctx context.Context, o options) error {
 	if o.migrationQPS <= 0 {
 		return fmt.Errorf("--storage-migration-qps: %g is not above 0: name the number of objects to write per second", o.migrationQPS)
 	}
-	if err := errors.Join(o.controllers.validate(), o.jobService.validate(o.webhooks.namespace), o.namespaces.validate(o)); err != nil {
+	if err := errors.Join(o.settings.DefaultResources.Validate(), o.controllers.validate(), o.jobService.validate(o.webhooks.namespace), o.namespaces.validate(o)); err != nil {
 		return err
 	}
 	scheme, err := newScheme()

@@ -145,6 +145,14 @@ func TestEveryValueOfTheManagerTakesEffect(t *testing.T) {
 			func(d *appsv1.Deployment) any { return slices.Contains(container(d).Args, "--isolate-jobs=false") }},
 		"manager.requireQueue": {"--set=manager.requireQueue=true", true,
 			func(d *appsv1.Deployment) any { return slices.Contains(container(d).Args, "--require-queue=true") }},
+		"manager.defaultWorkerRequests": {`--set-json=manager.defaultWorkerRequests={"memory":"2Gi","cpu":"500m"}`, true,
+			func(d *appsv1.Deployment) any {
+				return slices.Contains(container(d).Args, "--default-worker-requests=cpu=500m,memory=2Gi")
+			}},
+		"manager.defaultWorkerLimits": {`--set-json=manager.defaultWorkerLimits={"cpu":2}`, true,
+			func(d *appsv1.Deployment) any {
+				return slices.Contains(container(d).Args, "--default-worker-limits=cpu=2")
+			}},
 		"manager.extraEnv": {`--set-json=manager.extraEnv=[{"name":"GOGC","value":"50"}]`, "50",
 			func(d *appsv1.Deployment) any { return environment(d, "GOGC") }},
 		"resources": {`--set-json=resources={"limits":{"memory":"1Gi"},"requests":{"cpu":"2","memory":null}}`, "1Gi 2",
