@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// names are the resources of which a container without an amount takes what it finds.
+// names are the resources that have a default. A container that names no amount of them takes what it finds.
 var names = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 
 // Defaults are the requests and limits of a worker that names none. The zero value changes nothing.

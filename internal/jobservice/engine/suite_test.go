@@ -51,6 +51,7 @@ func (b *backend) open(t testing.TB, change ...func(*engine.Options)) *engine.St
 	options.Visibility = 10 * time.Second
 	options.TickInterval = 20 * time.Millisecond
 	options.RetryDelay = 50 * time.Millisecond
+	options.OperationTimeout = 20 * time.Second // longer than a busy machine stands still
 	for _, c := range change {
 		c(&options)
 	}
