@@ -99,18 +99,15 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 
 // observeUnseenPods reads the pods from the API server when a replica's Job has failed and the cache shows no pod that did: it may be behind,
 // and without its pod a replica counts as lost and not as failed.
-func (r *Reconciler) observeUnseenPods(ctx context.Context, o *observed) error {
+func (r *Reconciler) observeUnseenPods(ctx context.Context, o *observed) (err error) {
 	unseen := func(r *replica) bool {
 		return r.current != nil && jobCondition(r.current, batchv1.JobFailed) != nil && failedPod(r.pods) == nil
 	}
 	if isEnded(&o.job.Status) || !hasOnePod(o.job) || !slices.ContainsFunc(o.replicas(), unseen) {
 		return nil
 	}
-	pods, err := reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
+	o.pods, err = reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
 		client.MatchingLabels{spotv1alpha1.LabelSpotInstanceJob: o.job.Name})
-	if err == nil {
-		o.pods = pods
-	}
 	return err
 }
 

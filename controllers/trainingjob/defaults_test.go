@@ -38,7 +38,6 @@ func TestWorkersThatNameNoLimitGetTheInstallations(t *testing.T) {
 	assert.Equal(t, mlv1.StateInitializing, first.status.State)
 
 	job.Status = first.status
-	o.settings.DefaultResources = limited("8Gi")
 	second := plan(o)
 	assert.Equal(t, "16Gi", second.status.Resources.Memory.String(), "a limit is the request")
 	var workers *batchv1.Job

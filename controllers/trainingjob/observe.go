@@ -120,16 +120,13 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) (err error) {
 
 // observeUnseenPods reads the pods of workers whose Job has failed from the API server when the cache shows none that did: it may be behind, and
 // the condition of the Job does not tell a pod that was deleted from one that was killed.
-func (r *Reconciler) observeUnseenPods(ctx context.Context, o *observed) error {
+func (r *Reconciler) observeUnseenPods(ctx context.Context, o *observed) (err error) {
 	if o.workers == nil || isFinished(&o.job.Status) || build.AttemptOf(o.workers) < o.job.Status.RestartCount || jobFailure(o.workers) == nil ||
 		slices.ContainsFunc(o.workerPods(), podend.HasFailed) {
 		return nil
 	}
-	pods, err := reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
+	o.pods, err = reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
 		client.MatchingLabels{mlv1.LabelTrainingJob: o.job.Name})
-	if err == nil {
-		o.pods = pods
-	}
 	return err
 }
 

@@ -86,6 +86,7 @@ func (p *planner) setAdmission() {
 	p.status.ResumeSource = p.resume
 	p.status.Workers = cmp.Or(p.status.Workers, &mlv1.WorkersStatus{})
 	p.status.Workers.Total = p.job.Spec.NumWorkers
+	// Workers that are there keep what they have, and those that have a place what it was given for.
 	if p.workers == nil && (p.status.Admission == nil || p.status.Admission.AdmittedTime == nil) {
 		p.status.DefaultResources = p.settings.DefaultResources.For(p.job.Spec.Resources)
 	}

@@ -137,33 +137,29 @@ func (p *Program) CauseMayFollow(now time.Time, failed []*corev1.Pod, members in
 // PeersLost remembers when the ends of pods that lost another were first seen. The times in their statuses are of the clocks of their nodes,
 // which may differ from that of the manager by more than it waits. The zero value is ready for use. It is safe for concurrent use.
 type PeersLost struct {
-	mutex sync.Mutex
-	seen  map[types.NamespacedName]map[types.UID]time.Time
+	seen sync.Map // map[types.UID]time.Time by the types.NamespacedName of the job
 }
 
 // Seen is when each of a job's pods that lost another was first seen to have ended: now, if it was not seen before.
 func (l *PeersLost) Seen(job types.NamespacedName, program *Program, pods []*corev1.Pod, now time.Time) map[types.UID]time.Time {
+	last, _ := l.seen.Load(job)
+	before, _ := last.(map[types.UID]time.Time)
 	var next map[types.UID]time.Time
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
 	for _, pod := range pods {
 		if program.ExitCode(pod) == ExitPeerLost {
 			if next == nil {
 				next = map[types.UID]time.Time{}
 			}
-			next[pod.UID] = cmp.Or(l.seen[job][pod.UID], now)
+			next[pod.UID] = cmp.Or(before[pod.UID], now)
 		}
 	}
-	switch {
-	case next == nil:
-		delete(l.seen, job)
-	case l.seen == nil:
-		l.seen = map[types.NamespacedName]map[types.UID]time.Time{job: next}
-	default:
-		l.seen[job] = next
+	if next == nil {
+		l.Forget(job)
+	} else {
+		l.seen.Store(job, next)
 	}
 	return next
 }
 
 // Forget a job that is gone.
-func (l *PeersLost) Forget(job types.NamespacedName) { l.Seen(job, nil, nil, time.Time{}) }
+func (l *PeersLost) Forget(job types.NamespacedName) { l.seen.Delete(job) }

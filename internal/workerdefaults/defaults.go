@@ -88,22 +88,23 @@ func (d *Defaults) For(spec *corev1.ResourceRequirements) *corev1.ResourceRequir
 	return &given
 }
 
-// With are resources together with what workers get beside them. Either may be nil. Without the second they are the first, and not a copy.
+// With are resources together with what workers get beside them. Either may be nil. The result may share lists with both: do not change it.
 func With(spec, given *corev1.ResourceRequirements) corev1.ResourceRequirements {
-	if given == nil {
-		return ptr.Deref(spec, corev1.ResourceRequirements{})
+	all := ptr.Deref(spec, corev1.ResourceRequirements{})
+	if given != nil {
+		all.Requests, all.Limits = merged(all.Requests, given.Requests), merged(all.Limits, given.Limits)
 	}
-	all := given.DeepCopy()
-	if spec != nil {
-		for name, request := range spec.Requests {
-			add(&all.Requests, name, request)
-		}
-		for name, limit := range spec.Limits {
-			add(&all.Limits, name, limit)
-		}
-		all.Claims = spec.Claims
+	return all
+}
+
+// merged are two lists that have no resource in common.
+func merged(one, other corev1.ResourceList) corev1.ResourceList {
+	if len(other) == 0 {
+		return one
 	}
-	return *all
+	all := maps.Clone(other)
+	maps.Copy(all, one)
+	return all
 }
 
 func add(list *corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -37,11 +36,7 @@ func (w *world) revision() uint64 {
 		w.note("ask for the revision of the database: %v", err)
 		return 0
 	}
-	revision, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
-	if err != nil {
-		w.note("the revision of the database is %q", list.ResourceVersion)
-	}
-	return revision
+	return revisionOf(&list)
 }
 
 // pairs are the spans of revisions in which two managers worked. Only the lease keeps two from giving the same room in a queue away at once:

@@ -326,11 +326,11 @@ func (v *watcher) hasHeld(job types.UID, queue string) bool {
 
 func kindOf(object client.Object) string { return fmt.Sprintf("%T", object) }
 
-// revisionOf is that of the database at which an object was written last.
-func revisionOf(object client.Object) uint64 {
-	revision, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+// revisionOf is that of the database at which an object was written last, or a list was read.
+func revisionOf(of interface{ GetResourceVersion() string }) uint64 {
+	revision, err := strconv.ParseUint(of.GetResourceVersion(), 10, 64)
 	if err != nil {
-		panic(fmt.Sprintf("%T %s: %v", object, object.GetName(), err))
+		panic(fmt.Sprintf("%T: %v", of, err))
 	}
 	return revision
 }
