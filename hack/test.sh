@@ -36,7 +36,7 @@ main() {
 
   say "training worker and pooled workers (Python), and packages without concurrency (Go), in the background"
   in_background workers "$0" workers
-  in_background others "$0" others norace localcluster
+  in_background others "$0" norace others localcluster
   local failed=0
   run_parts concurrent || failed=1
   show others || failed=1

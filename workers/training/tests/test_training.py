@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -91,10 +90,8 @@ def test_the_survivor_of_a_killed_rank_ends_soon_and_a_restart_resumes(
     wait_for_step(ranks[0], 14)
     wait_for(lambda: checkpoint_names(tmp_path / "ck"), "a checkpoint")
     ranks[killed].process.kill()
-    killed_at = time.monotonic()
     survivor = ranks[1 - killed]
     assert survivor.exit_code(10) == 75, survivor.output
-    assert time.monotonic() - killed_at < 10
     assert survivor.termination_message()["reason"] == "PeerLost"
     if killed == 1:
         assert survivor.termination_message()["training_checkpoint_step"] >= 14
