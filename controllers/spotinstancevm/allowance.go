@@ -99,6 +99,8 @@ func (p *planner) barred() string {
 		return "the SpotInstanceVM is being deleted"
 	case p.forbidden.exists():
 		return "a cluster administrator does not allow it any more"
+	case p.access.ending: // it waits for the end of all, also of those that would wait for another one
+		return "the Secret with the credentials is being deleted"
 	default:
 		return ""
 	}

@@ -25,6 +25,8 @@ type problem struct {
 	message string
 	// credentials says that it is about them.
 	credentials bool
+	// ending says that the Secret with them goes as soon as no instance needs it.
+	ending bool
 }
 
 func (t problem) exists() bool { return t.reason != "" }

@@ -98,7 +98,7 @@ func (r *Reconciler) credentials(ctx context.Context, secret types.NamespacedNam
 	default:
 		known.content, known.finalizers = is.Data[credentialsKey], is.Finalizers
 		if is.DeletionTimestamp != nil {
-			known.problem = problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
+			known.problem = problem{reason: reasons.SecretNotFound, credentials: true, ending: true, message: fmt.Sprintf(
 				"Secret %s with the credentials is being deleted: it stays until the instances are gone, and no more are created: create it again when it is gone, "+
 					"or name another one", secret.Name)}
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
@@ -96,6 +97,31 @@ func TestAPIASecretStaysWhileInstancesNeedIt(t *testing.T) {
 		_, named := c.now(vm).Annotations[spotv1alpha1.AnnotationCredentialsSecret]
 		return len(c.secret("next").Finalizers) == 0 && !named
 	})
+}
+
+// The Secret stayed for the instances, and these stayed planned until it would be there again.
+func TestAPIASecretDoesNotWaitForInstancesThatWereNeverAskedFor(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	vm := c.vm("t4")
+	c.pod("t4", "bert", 0)
+	secret := c.secret("gcp")
+	secret.Finalizers = []string{finalizerOf("t4")}
+	require.NoError(t, c.Update(t.Context(), secret))
+	planned := c.now(vm)
+	planned.Finalizers = []string{spotv1alpha1.FinalizerInstances}
+	metav1.SetMetaDataAnnotation(&planned.ObjectMeta, spotv1alpha1.AnnotationCredentialsSecret, "gcp")
+	require.NoError(t, c.Update(t.Context(), planned))
+	planned.Status.Instances = 1
+	planned.Status.ProvisionedInstances = []spotv1alpha1.ProvisionedInstance{{
+		Name: "t4-x", Zone: vm.Spec.GCP.Zone, State: spotv1alpha1.InstancePlanned, ProvisioningModel: spotv1alpha1.ProvisioningSpot, RequestID: string(uuid.NewUUID()),
+	}}
+	require.NoError(t, c.Status().Update(t.Context(), planned))
+	require.NoError(t, c.Delete(t.Context(), secret))
+
+	c.start(newFuse(0))
+	eventually(t, "the end of the Secret", func() bool { return c.secret("gcp") == nil })
+	assert.Empty(t, c.gce.History())
 }
 
 func TestAPIWithoutTheSecretTheConditionSaysHowToLetGo(t *testing.T) {

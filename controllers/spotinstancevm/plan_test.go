@@ -181,6 +181,12 @@ func TestPlan(t *testing.T) {
 			aScene(waiting("0"), notAllowed, exhaust("a", spot, cloud.Stockout), has("t4-x", planned, remembers(memo{create: failed(cloud.Stockout)}))),
 			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"findNode t4-x"}},
 		},
+		"nor while the Secret goes, which would wait for it": {
+			aScene(waiting("0"), has("t4-x", planned), func(s *scene) {
+				s.access = problem{reason: reasons.SecretNotFound, message: "no", credentials: true, ending: true}
+			}),
+			outline{Instances: []string{"t4-x a SPOT DELETING"}, Acts: []string{"look t4-x"}},
+		},
 		"the Node of another machine that has the instance's name is not its node": {
 			aScene(waiting("0"), has("t4-x", running, isNode(ofAnotherMachine))), outline{Instances: []string{"t4-x a SPOT RUNNING"}},
 		},
