@@ -50,7 +50,8 @@ type outcome struct {
 	succeeded map[string]bool
 	// deaths of nodes under a program.
 	deaths []*death
-	// open says that its end may be counted either way: the queue evicted the job meanwhile, or a node that lived was taken for dead.
+	// open says that its end may be counted either way: the queue evicted the job meanwhile, or a node of it was to be taken back, or lived
+	// and was taken for dead.
 	open bool
 }
 

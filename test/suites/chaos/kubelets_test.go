@@ -361,6 +361,18 @@ func (k *kubelets) wasTakenForDead(name string, since time.Time) {
 	if n == nil || n.death != nil && !k.history.endOf(n.death).Before(since) {
 		return
 	}
+	k.open(name)
+}
+
+// isNoticed notes that a node is to be taken back. A failure of a job of which a worker is there counts as caused by that.
+func (k *kubelets) isNoticed(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open(name)
+}
+
+// open lets the ends of the attempts with a program on a node be counted either way.
+func (k *kubelets) open(name string) {
 	for _, p := range k.programs {
 		if p.node == name {
 			k.history.ofAttempt(p.of, func(f *outcome) { f.open = true })

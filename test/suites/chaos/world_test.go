@@ -406,6 +406,7 @@ func (w *world) instanceRuns(i fakegce.Instance) {
 
 // instanceNoticed marks the node as the agent on it does, to which the metadata server reports a preemption.
 func (w *world) instanceNoticed(i fakegce.Instance) {
+	w.nodes.isNoticed(i.Name)
 	notice := nodenotice.Notice{Node: i.Name, Source: nodenotice.MetadataServer, Time: time.Now()}
 	switch err := nodenotice.Mark(context.Background(), w.Client, i.Name, notice); {
 	case err == nil:
