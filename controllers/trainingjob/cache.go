@@ -70,7 +70,7 @@ const (
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	ofWorker := func(pod *corev1.Pod, key string) string {
-		if _, ours := pod.Annotations[mlv1.AnnotationAttempt]; !ours {
+		if !isWorker(pod) {
 			return ""
 		}
 		return key
@@ -86,6 +86,12 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}),
 		addIndex(ctx, indexer, jobSpotIndex, &mlv1.TrainingJob{}, build.SpotName),
 	)
+}
+
+// isWorker says whether a pod with the label of a job is one of its workers.
+func isWorker(pod *corev1.Pod) bool {
+	_, is := pod.Annotations[mlv1.AnnotationAttempt]
+	return is
 }
 
 // addIndex has the cache find objects of a kind by their key; those with an empty one are in no list.

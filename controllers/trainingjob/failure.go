@@ -136,7 +136,8 @@ func jobFailure(workers *batchv1.Job) *failure {
 			switch {
 			case strings.Contains(condition.Message, string(corev1.DisruptionTarget)):
 				end.Reason, end.Lost = reasons.Disrupted, true
-			case end.ExitCode == podend.ExitTerminated, end.ExitCode == podend.ExitKilled: // one that is killed but not deleted is still there
+			case end.ExitCode == podend.ExitTerminated, end.ExitCode == podend.ExitKilled, // one that is killed but not deleted is still there
+				condition.Reason == batchv1.JobReasonBackoffLimitExceeded: // of a worker that failed it is the pod failure policy
 				end = workerProgram.LossOf(reasons.PodDeleted, "a worker", condition.Message)
 			}
 			return &failure{End: end}

@@ -270,6 +270,15 @@ func TestAWorkerThatIsGoneWasDeletedIfASignalEndedIt(t *testing.T) {
 	}
 }
 
+// The Job controller has a limit reached where the pod failure policy knew no exit code: no program failed.
+func TestAWorkerThatIsGoneWithoutAnExitCodeDidNotFail(t *testing.T) {
+	job := runningJob(t, builders.TrainingJob("bert").Workers(2))
+	workers := builders.Workers(job).Condition(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit").Obj()
+	status := plan(see(job, workers)).status
+	assert.Equal(t, reasons.PodDeleted, status.LastFailure.Reason)
+	assert.False(t, status.LastFailure.Counted)
+}
+
 // A status with a traceback in it has it once.
 func TestATracebackStandsInTheStatusOnce(t *testing.T) {
 	const traceback = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\nRuntimeError: no GPU with key mysecretvalue"

@@ -2,11 +2,13 @@ package trainingjob
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,13 +75,24 @@ func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observ
 	return o, nil
 }
 
-// confirm returns a conflict if a job whose workers are about to be started has changed since it was read. A manager that has just started may
-// read it, from a cache that is behind, as it was before its last start; once it has written the status it has read it since.
+// confirm returns a conflict if a job whose workers are about to be started has changed since it was read, or if pods of an earlier start run
+// that the cache does not show: it may be behind.
 func (r *Reconciler) confirm(ctx context.Context, job *mlv1.TrainingJob) error {
-	if !r.pacer.Last(client.ObjectKeyFromObject(job)).IsZero() {
-		return nil
+	if err := reconciling.Confirm(ctx, r.Direct, job); err != nil || job.Status.StartCount == 0 {
+		return err
 	}
-	return reconciling.Confirm(ctx, r.Direct, job)
+	pods, err := reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, client.InNamespace(job.Namespace),
+		client.MatchingLabels{mlv1.LabelTrainingJob: job.Name})
+	if err != nil {
+		return err
+	}
+	now := r.Clock.Now()
+	for _, pod := range pods {
+		if isWorker(pod) && !podend.IsEnded(pod) && !podend.IsOverdue(now, pod) {
+			return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, errors.New("it is of an earlier start, and has not ended"))
+		}
+	}
+	return nil
 }
 
 // observeLostWorkers reads the Job of a running training from the API server when it is not in the cache: it was deleted, or only lost the

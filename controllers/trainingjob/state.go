@@ -231,7 +231,7 @@ func (p *planner) end(state mlv1.State, kind, reason, message string) {
 	meta.RemoveStatusCondition(&p.status.Conditions, reasons.ConditionChildrenApplied)
 	p.status.CompletionTime = ptr.To(metav1.NewTime(p.now))
 	if p.status.StartTime != nil {
-		p.status.Duration = p.now.Sub(p.status.StartTime.Time).Round(time.Second).String()
+		p.status.Duration = max(p.now.Sub(p.status.StartTime.Time), 0).Round(time.Second).String() // the clock may have been set back
 	}
 	if ttl := p.job.Spec.TTLSecondsAfterFinished; ttl != nil {
 		p.lookAgain(time.Duration(*ttl) * time.Second)
