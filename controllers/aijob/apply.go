@@ -24,6 +24,7 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (*failure
 	for _, pod := range d.prune { // which have ended: nothing waits for them
 		left = append(left, r.stopPod(ctx, pod))
 	}
+	left = append(left, r.children.EndPods(ctx, d.outlived, o.now))
 	for _, pod := range d.stop {
 		live = append(live, r.stopPod(ctx, pod))
 	}

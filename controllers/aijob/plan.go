@@ -53,6 +53,8 @@ type desired struct {
 	// stop are pods to stop with their grace period, prune pods of earlier attempts that have ended, force pods to delete without a grace
 	// period because their kubelet is gone.
 	stop, prune, force []*corev1.Pod
+	// outlived are pods whose program has ended and other containers have not.
+	outlived []podend.Outlived
 	// members whose pods are to be created, each on its node; service says that the gang's Service must be created before.
 	members []assignedMember
 	service bool
@@ -121,6 +123,7 @@ func plan(o observed) desired {
 	}
 	p.holdBackFigures(status)
 	p.forceOverdue()
+	p.desired.outlived = podend.OutlivedOf(o.pods, corev1.RestartPolicyNever, container)
 	if o.hidden {
 		p.lookAgain(hiddenInterval)
 	}

@@ -466,3 +466,15 @@ func TestRefusalsOfTheCluster(t *testing.T) {
 		})
 	}
 }
+
+func TestPodsThatTheirSidecarsOutliveAreEnded(t *testing.T) {
+	w := worldOf(job()).running("a")
+	pod := exit(w.pods[0], 0, "", time.Minute)
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+		Name: "proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	})
+	d := plan(w.observed)
+	assert.Equal(t, []podend.Outlived{{Pod: pod, Phase: corev1.PodSucceeded, Others: []string{"proxy"}}}, d.outlived)
+	assert.Equal(t, aiplatformv1alpha1.AIJobRunning, d.status.Phase)
+}

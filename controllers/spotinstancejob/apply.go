@@ -44,6 +44,7 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) ([]proble
 			return nil
 		}),
 		each(d.suspend, func(change suspension) error { return r.suspend(ctx, change) }),
+		func() error { return r.children.EndPods(ctx, d.outlived, o.now) },
 		each(d.expel, func(pod *corev1.Pod) error { return r.remove(ctx, pod, client.GracePeriodSeconds(0)) }),
 		each(d.orphans, func(pod *corev1.Pod) error { return r.remove(ctx, pod) }),
 		each(d.remove, func(job *batchv1.Job) error { return r.remove(ctx, job) }),

@@ -167,6 +167,9 @@ func (o observed) failedOutcome(r *replica, failure *batchv1.JobCondition) outco
 	if failure.Reason == batchv1.JobReasonDeadlineExceeded {
 		return outcome{kind: hopeless, at: at, message: failure.Reason + ": " + failure.Message}
 	}
+	if slices.ContainsFunc(r.pods, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }) {
+		return outcome{kind: succeeded} // one that was outlived: its Job counts how the other containers ended
+	}
 	pod := failedPod(r.pods)
 	if pod == nil {
 		return outcome{kind: vanished, at: at, message: "its pod was deleted or refused by its node"}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 func TestACheckpointIsNotUnusableWhileItsRegistryIsUnavailable(t *testing.T) {
@@ -128,4 +129,24 @@ func TestAFailureIsCountedThoughTheCacheLacksThePod(t *testing.T) {
 	require.NoError(t, r.observeUnseenPods(t.Context(), &w.observed))
 
 	assert.Equal(t, failed, w.outcomeOf(w.observed.replicas()[0]).kind)
+}
+
+func TestPodsThatTheirSidecarsOutliveAreEnded(t *testing.T) {
+	w := worldOf(spotJob().Replicas(1))
+	_, pod := w.runs(0, 0, "a")
+	exit(pod, 3, time.Minute)
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+		Name: "proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	})
+	assert.Equal(t, []podend.Outlived{{Pod: pod, Phase: corev1.PodFailed, Others: []string{"proxy"}}}, plan(w.observed).outlived)
+}
+
+// The kubelet reports the pod as failed in the end, and the Job controller believes it.
+func TestASidecarThatFailsWhenItIsStoppedIsNoFailure(t *testing.T) {
+	w := worldOf(spotJob().Replicas(1))
+	job, pod := w.runs(0, 0, "a")
+	exit(pod, 0, time.Minute)
+	w.fail(job, batchv1.JobReasonBackoffLimitExceeded)
+	assert.Equal(t, succeeded, w.outcomeOf(w.replicas()[0]).kind)
 }

@@ -10,6 +10,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
@@ -18,8 +19,9 @@ type desired struct {
 	relabel     []*batchv1.Job
 	checkpoints []checkpointbackup.Backup // to ask for
 	suspend     []suspension
-	expel       []*corev1.Pod // that surely run no more, and that only their nodes could report as ended
-	orphans     []*corev1.Pod // whose Job was deleted without them
+	outlived    []podend.Outlived // whose own containers have ended and others have not
+	expel       []*corev1.Pod     // that surely run no more, and that only their nodes could report as ended
+	orphans     []*corev1.Pod     // whose Job was deleted without them
 	remove      []*batchv1.Job
 	create      []*batchv1.Job
 	prune       []checkpointbackup.Backup
@@ -60,6 +62,7 @@ type planner struct {
 // plan says what to do for a job. It is a pure function.
 func plan(o observed) desired {
 	p := &planner{observed: o, replicas: o.replicas()}
+	p.desired.outlived = o.outlived()
 	if isEnded(&o.job.Status) {
 		p.desired.status = *o.job.Status.DeepCopy()
 		p.desired.status.ObservedGeneration = o.job.Generation

@@ -48,6 +48,7 @@ func (r *Reconciler) remove(ctx context.Context, now time.Time, d desired) error
 	for pod, grace := range d.expelled { // one that is being deleted gets a shorter grace period
 		failed = append(failed, r.writer().Delete(ctx, pod, client.GracePeriodSeconds(grace)))
 	}
+	failed = append(failed, r.writer().EndPods(ctx, d.outlived, now))
 	for _, pod := range d.dead {
 		failed = append(failed, r.writer().FailPod(ctx, pod, now))
 	}

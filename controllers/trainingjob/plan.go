@@ -35,6 +35,8 @@ type desired struct {
 	expelled map[*corev1.Pod]int64
 	// dead are pods to be reported as failed and deleted: no kubelet does so, and their Job replaces only pods that have failed.
 	dead []*corev1.Pod
+	// outlived are pods whose worker has ended and other containers have not.
+	outlived []podend.Outlived
 	// label are pods that lack the label with the number of their replica.
 	label []*corev1.Pod
 	// delete are children that should go.
@@ -66,6 +68,7 @@ type planner struct {
 // plan decides everything. It is a pure function of what was observed.
 func plan(o observed) desired {
 	p := newPlanner(o)
+	p.endOutlived()
 	if isFinished(&p.status) {
 		p.planFinished()
 		p.followAgent()
@@ -420,14 +423,19 @@ func (o *observed) isDone() bool {
 }
 
 // hasSucceeded says whether every worker ended with exit code 0. The pods tell before the Job controller does, which
-// gathers their ends for a second.
+// gathers their ends for a second, and which does not wait for the sidecars of pods that were outlived.
 func hasSucceeded(workers *batchv1.Job, pods []*corev1.Pod) bool {
 	if jobComplete(workers) {
-		return true
+		return !slices.ContainsFunc(pods, podend.IsBeingEnded)
 	}
+	return areDone(workers, pods, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+}
+
+// areDone says whether as many of the replicas have a pod that is done as the training needs.
+func areDone(workers *batchv1.Job, pods []*corev1.Pod, isDone func(*corev1.Pod) bool) bool {
 	done := map[string]bool{}
 	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodSucceeded {
+		if isDone(pod) {
 			done[replicaOf(pod)] = true
 		}
 	}

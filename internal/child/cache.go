@@ -4,7 +4,6 @@ package child
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 )
 
 // Options of a cache.
@@ -72,8 +73,6 @@ func (r runnable) GetCache() cache.Cache { return r.Cache }
 type Keep struct {
 	// Annotations that are read.
 	Annotations []string
-	// Containers whose status is read; all when it is empty.
-	Containers []string
 	// Init says whether the status of init containers is read.
 	Init bool
 	// Scheduled says whether it is read when a pod got its node. That a pod gets none always is.
@@ -100,13 +99,13 @@ func (k Keep) Pods() toolscache.TransformFunc {
 }
 
 func (k Keep) status(full *corev1.PodStatus) corev1.PodStatus {
-	kept := corev1.PodStatus{Phase: full.Phase, Reason: full.Reason, Message: full.Message, StartTime: full.StartTime}
+	kept := corev1.PodStatus{Phase: podend.Phase(full), Reason: full.Reason, Message: full.Message, StartTime: full.StartTime}
 	if k.Readiness {
 		kept.PodIP = full.PodIP
 	}
 	for _, condition := range full.Conditions {
 		switch condition.Type {
-		case corev1.DisruptionTarget:
+		case corev1.DisruptionTarget, podend.ConditionEnded:
 		case corev1.PodReady:
 			if !k.Readiness {
 				continue
@@ -130,9 +129,6 @@ func (k Keep) status(full *corev1.PodStatus) corev1.PodStatus {
 func (k Keep) containers(full []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for i := range full {
-		if len(k.Containers) > 0 && !slices.Contains(k.Containers, full[i].Name) {
-			continue
-		}
 		status := corev1.ContainerStatus{Name: full[i].Name, Image: full[i].Image, State: full[i].State}
 		if k.Readiness {
 			status.Ready = full[i].Ready

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/test/harness/apiserver"
 )
 
@@ -205,14 +206,14 @@ func TestKeepStripsPods(t *testing.T) {
 		require.NoError(t, err)
 		return bare.(*corev1.Pod)
 	}
-	least := strip(child.Keep{Containers: []string{"main"}})
+	least := strip(child.Keep{})
 	assert.Equal(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"l": "1"}},
 		Spec:       corev1.PodSpec{NodeName: "n"},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, StartTime: full.Status.StartTime,
 			Conditions:        []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Image: "i"}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Image: "i"}, {Name: "side"}},
 		},
 	}, least)
 	most := strip(child.Keep{Annotations: []string{"kept"}, Scheduled: true, Readiness: true})
@@ -221,4 +222,10 @@ func TestKeepStripsPods(t *testing.T) {
 	assert.Equal(t, "10.0.0.1", most.Status.PodIP)
 	assert.Len(t, most.Status.ContainerStatuses, 2)
 	assert.True(t, most.Status.ContainerStatuses[0].Ready)
+
+	full.Status.Phase = corev1.PodFailed
+	full.Status.Conditions = []corev1.PodCondition{{Type: podend.ConditionEnded, Status: corev1.ConditionTrue, Reason: "Succeeded"}}
+	assert.Equal(t, corev1.PodSucceeded, strip(child.Keep{}).Status.Phase, "how a sidecar ended that was told to does not matter")
+	full.Status.ContainerStatuses[1].State.Running = &corev1.ContainerStateRunning{}
+	assert.Equal(t, corev1.PodRunning, strip(child.Keep{}).Status.Phase)
 }

@@ -193,6 +193,15 @@ func (b *PodBuilder) init(name string, state corev1.ContainerState) *PodBuilder 
 	return b
 }
 
+// Outlived has a container go on that a webhook has added, so that the kubelet reports no end of the pod.
+func (b *PodBuilder) Outlived() *PodBuilder {
+	b.pod.Status.Phase = corev1.PodRunning
+	b.pod.Status.ContainerStatuses = append(b.pod.Status.ContainerStatuses, corev1.ContainerStatus{
+		Name: "proxy", Image: "proxy:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(Noon)}},
+	})
+	return b
+}
+
 func (b *PodBuilder) container(state corev1.ContainerState) {
 	b.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "trainer", Image: "trainer:1", State: state}}
 }

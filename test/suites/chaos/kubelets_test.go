@@ -364,7 +364,7 @@ func (k *kubelets) wasTakenForDead(name string, since time.Time) {
 	k.open(name)
 }
 
-// isNoticed notes that a node is to be taken back. A failure of a job of which a worker is there counts as caused by that.
+// isNoticed notes that a node is to be taken back. The failure of a job counts as caused by that when a worker is there.
 func (k *kubelets) isNoticed(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

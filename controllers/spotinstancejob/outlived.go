@@ -1,0 +1,13 @@
+package spotinstancejob
+
+import "github.com/dcnlab/spot-training-operator/internal/podend"
+
+// outlived are the pods of the replicas whose containers of the template have ended while others go on.
+func (o observed) outlived() []podend.Outlived {
+	template := &o.job.Spec.JobTemplate.Spec.Template.Spec
+	var own []string
+	for i := range template.Containers {
+		own = append(own, template.Containers[i].Name)
+	}
+	return podend.OutlivedOf(o.pods, template.RestartPolicy, own...)
+}
