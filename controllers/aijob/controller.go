@@ -56,7 +56,7 @@ const maxPlans = 4
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobs/finalizers,verbs=update,namespace=system
 // +kubebuilder:rbac:groups=aiplatform.example.com,resources=aijobqueues,verbs=list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete,namespace=system
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,namespace=system
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create,namespace=system
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create,namespace=system

@@ -123,7 +123,9 @@ func plan(o observed) desired {
 	}
 	p.holdBackFigures(status)
 	p.forceOverdue()
-	p.desired.outlived = podend.OutlivedOf(o.pods, corev1.RestartPolicyNever, container)
+	if p.desired.outlived = podend.OutlivedOf(o.pods, corev1.RestartPolicyNever, container); len(p.desired.outlived) > 0 {
+		p.lookAgain(podend.LookAgain)
+	}
 	if o.hidden {
 		p.lookAgain(hiddenInterval)
 	}

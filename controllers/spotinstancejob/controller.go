@@ -41,7 +41,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs/status,verbs=patch,namespace=system
 // +kubebuilder:rbac:groups=training.training.dcnlab.com,resources=spotinstancejobs/finalizers,verbs=update,namespace=system
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete,namespace=system
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete,namespace=system
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch;delete,namespace=system
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,namespace=system
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get,namespace=system

@@ -108,6 +108,7 @@ func (r *Reconciler) observeUnseenPods(ctx context.Context, o *observed) (err er
 	}
 	o.pods, err = reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
 		client.MatchingLabels{spotv1alpha1.LabelSpotInstanceJob: o.job.Name})
+	podend.SetPhases(o.pods)
 	return err
 }
 

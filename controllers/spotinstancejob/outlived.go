@@ -2,8 +2,12 @@ package spotinstancejob
 
 import "github.com/dcnlab/spot-training-operator/internal/podend"
 
-// outlived are the pods of the replicas whose containers of the template have ended while others go on.
+// outlived are the pods of the replicas whose containers of the template have ended while others go on. A Job of several pods is left to its
+// controller: it would stop one of those that work when an ended one of them seems to run again.
 func (o observed) outlived() []podend.Outlived {
+	if !hasOnePod(o.job) {
+		return nil
+	}
 	template := &o.job.Spec.JobTemplate.Spec.Template.Spec
 	var own []string
 	for i := range template.Containers {

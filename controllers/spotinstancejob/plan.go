@@ -62,7 +62,9 @@ type planner struct {
 // plan says what to do for a job. It is a pure function.
 func plan(o observed) desired {
 	p := &planner{observed: o, replicas: o.replicas()}
-	p.desired.outlived = o.outlived()
+	if p.desired.outlived = o.outlived(); len(p.desired.outlived) > 0 {
+		p.lookAgain(podend.LookAgain)
+	}
 	if isEnded(&o.job.Status) {
 		p.desired.status = *o.job.Status.DeepCopy()
 		p.desired.status.ObservedGeneration = o.job.Generation

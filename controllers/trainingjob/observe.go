@@ -140,6 +140,7 @@ func (r *Reconciler) observeUnseenPods(ctx context.Context, o *observed) (err er
 	}
 	o.pods, err = reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
 		client.MatchingLabels{mlv1.LabelTrainingJob: o.job.Name})
+	podend.SetPhases(o.pods)
 	return err
 }
 

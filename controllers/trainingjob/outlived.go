@@ -15,7 +15,10 @@ import (
 func (p *planner) endOutlived() {
 	p.outlived = podend.OutlivedOf(p.pods, corev1.RestartPolicyNever, build.WorkerContainer)
 	if p.workers == nil || !areDone(p.workers, p.workerPods(), workerSucceeded) {
-		p.outlived = slices.DeleteFunc(p.outlived, func(pod podend.Outlived) bool { return pod.Phase == corev1.PodSucceeded })
+		p.outlived = slices.DeleteFunc(p.outlived, func(pod podend.Outlived) bool { return pod.Phase == corev1.PodSucceeded && !pod.IsReported() })
+	}
+	if len(p.outlived) > 0 {
+		p.lookAgain(podend.LookAgain)
 	}
 }
 

@@ -4,7 +4,9 @@ package child
 
 import (
 	"fmt"
+	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -81,7 +83,10 @@ type Keep struct {
 	Readiness bool
 }
 
-// Pods strips a pod of what is not kept: all of its spec but the node or, as long as it has none, the scheduler.
+// jobTracking is the one finalizer that is kept: as long as a pod has it, its Job has not counted the end of the pod.
+var jobTracking = []string{batchv1.JobTrackingFinalizer}
+
+// Pods strips a pod of what is not kept: all of its spec but the deadline and the node or, as long as it has none, the scheduler.
 func (k Keep) Pods() toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		pod, ok := object.(*corev1.Pod)
@@ -89,8 +94,12 @@ func (k Keep) Pods() toolscache.TransformFunc {
 			return object, nil
 		}
 		StripMeta(&pod.ObjectMeta, k.Annotations...)
-		pod.Finalizers = nil
-		if pod.Spec = (corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName}); pod.Spec.NodeName != "" {
+		tracked := slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
+		if pod.Finalizers = jobTracking; !tracked {
+			pod.Finalizers = nil
+		}
+		spec := corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds}
+		if pod.Spec = spec; pod.Spec.NodeName != "" {
 			pod.Spec.SchedulerName = ""
 		}
 		pod.Status = k.status(&pod.Status)

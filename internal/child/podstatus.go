@@ -35,11 +35,16 @@ func (w Writer) FailPod(ctx context.Context, pod *corev1.Pod, now time.Time) err
 	return w.Delete(ctx, pod, client.GracePeriodSeconds(0))
 }
 
-// EndPods reports pods that were outlived in the phase of their own containers. Their kubelets then end the other containers, within the
-// pods' grace period. It passes over pods that are gone.
+// EndPods ends pods that were outlived. It reports them in the phase of their own containers, so that their Jobs count them so, and until these
+// have: a kubelet takes the phase back after some seconds. Then it limits the time of the pods, so that their kubelets stop the other containers
+// within the pods' grace period. It passes over pods that are gone.
 func (w Writer) EndPods(ctx context.Context, pods []podend.Outlived, now time.Time) error {
 	var failed []error
 	for _, pod := range pods {
+		if pod.IsReported() && pod.IsCounted() {
+			failed = append(failed, w.Merge(ctx, pod.Pod, map[string]any{"spec": map[string]any{"activeDeadlineSeconds": 1}}))
+			continue
+		}
 		_, err := w.reportPod(ctx, pod.Pod, pod.Phase, &corev1.PodCondition{
 			Type: podend.ConditionEnded, Status: corev1.ConditionTrue, Reason: string(pod.Phase), LastTransitionTime: metav1.NewTime(now),
 			Message: "the containers of the job have ended; the operator ends those that go on: " + strings.Join(pod.Others, ", "),

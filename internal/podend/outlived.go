@@ -2,11 +2,13 @@ package podend
 
 import (
 	"slices"
+	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ConditionEnded is the condition of a pod that the operator has ended, because all containers of its own had ended while others went on. Its
+// ConditionEnded is the condition of a pod that the operator ends, because all containers of its own had ended while others went on. Its
 // reason is the phase in which its own containers leave the pod.
 const ConditionEnded corev1.PodConditionType = "training.dcnlab.com/Ended"
 
@@ -21,12 +23,24 @@ type Outlived struct {
 	Others []string
 }
 
-// OutlivedOf are those of the pods that are outlived. Own are the names of the containers that their maker gave them; policy is their
-// restartPolicy.
+// LookAgain is when to look at an outlived pod again: a kubelet may take back what was reported of the pod before its Job has counted it.
+const LookAgain = 3 * time.Second
+
+// IsCounted says whether no Job waits for the end of the pod. It may be stopped then, after which its kubelet reports it as failed.
+func (o *Outlived) IsCounted() bool {
+	return !slices.Contains(o.Finalizers, batchv1.JobTrackingFinalizer)
+}
+
+// IsReported says whether the pod has the condition.
+func (o *Outlived) IsReported() bool { return isMarked(o.Pod) }
+
+// OutlivedOf are those of the pods that are outlived, and are not being stopped. Own are the names of the containers that their maker gave
+// them; policy is their restartPolicy.
 func OutlivedOf(pods []*corev1.Pod, policy corev1.RestartPolicy, own ...string) []Outlived {
 	var list []Outlived
 	for _, pod := range pods {
-		if found := (Outlived{Pod: pod, Phase: ownPhase(pod, policy, own)}); found.Phase != "" && !isMarked(pod) && pod.DeletionTimestamp == nil {
+		stopped := pod.DeletionTimestamp != nil || isMarked(pod) && pod.Spec.ActiveDeadlineSeconds != nil
+		if found := (Outlived{Pod: pod, Phase: ownPhase(pod, policy, own)}); found.Phase != "" && !stopped {
 			for i := range pod.Status.ContainerStatuses {
 				if status := &pod.Status.ContainerStatuses[i]; status.State.Running != nil {
 					found.Others = append(found.Others, status.Name)
@@ -76,6 +90,13 @@ func Phase(pod *corev1.PodStatus) corev1.PodPhase {
 		}
 	}
 	return corev1.PodPhase(mark.Reason)
+}
+
+// SetPhases sets the phases of pods that the API server was asked for. Those in caches have theirs.
+func SetPhases(pods []*corev1.Pod) {
+	for _, pod := range pods {
+		pod.Status.Phase = Phase(&pod.Status)
+	}
 }
 
 // IsBeingEnded says whether a pod that was outlived has not ended yet.
