@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -295,6 +296,16 @@ func (c *cluster) now(vm *spotv1alpha1.SpotInstanceVM) *spotv1alpha1.SpotInstanc
 	}
 	require.NoError(c.t, err)
 	return &is
+}
+
+// change edits a SpotInstanceVM that a manager may write meanwhile.
+func (c *cluster) change(vm *spotv1alpha1.SpotInstanceVM, edit func(*spotv1alpha1.SpotInstanceVM)) {
+	c.t.Helper()
+	require.NoError(c.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		now := c.now(vm)
+		edit(now)
+		return c.Update(c.t.Context(), now)
+	}))
 }
 
 // await waits until a SpotInstanceVM is as it should be. Meanwhile pods are scheduled.

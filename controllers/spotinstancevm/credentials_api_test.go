@@ -82,11 +82,7 @@ func TestAPIASecretStaysWhileInstancesNeedIt(t *testing.T) {
 	assert.Equal(t, []string{finalizer}, c.secret("gcp").Finalizers)
 
 	c.addSecret("next")
-	eventually(t, "the change", func() bool {
-		now := c.now(vm)
-		now.Spec.GCP.CredentialsSecretRef.Name = "next"
-		return c.Update(t.Context(), now) == nil
-	})
+	c.change(vm, func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.GCP.CredentialsSecretRef.Name = "next" })
 	eventually(t, "the other one to stay instead", func() bool {
 		return len(c.secret("gcp").Finalizers) == 0 && len(c.secret("next").Finalizers) == 1
 	})

@@ -158,9 +158,7 @@ func TestAPIAStockoutEverywhereIsAConditionAndThenAFallback(t *testing.T) {
 	assert.Equal(t, reasons.ZoneExhausted, condition.Reason)
 	assert.Contains(t, condition.Message, "spec.allowStandardFallback")
 
-	now = c.now(vm)
-	now.Spec.AllowStandardFallback = ptr.To(true)
-	require.NoError(t, c.Update(t.Context(), now))
+	c.change(vm, func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.AllowStandardFallback = ptr.To(true) })
 	now = c.await(vm, "an instance at full price", c.agree(1))
 	assert.Equal(t, spotv1alpha1.ProvisioningStandard, now.Status.ProvisionedInstances[0].ProvisioningModel)
 	assert.False(t, c.gce.Instances()[0].Spot)
@@ -263,11 +261,7 @@ func TestAPIMethodSSHMakesAKeyAndSaysWhatStopsTheLogin(t *testing.T) {
 	assert.Contains(t, c.gce.Instances()[0].Metadata["ssh-keys"], "spot:ssh-ed25519 ")
 
 	// The next instances join in another way; this one's key is as good as before.
-	eventually(t, "the other method", func() bool {
-		now := c.now(vm)
-		now.Spec.KubeadmJoinConfig.Method = spotv1alpha1.JoinByStartupScript
-		return c.Update(t.Context(), now) == nil
-	})
+	c.change(vm, func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.KubeadmJoinConfig.Method = spotv1alpha1.JoinByStartupScript })
 	require.NoError(t, c.Delete(t.Context(), pod))
 	require.NoError(t, c.Delete(t.Context(), vm))
 	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })

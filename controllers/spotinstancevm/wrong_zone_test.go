@@ -19,9 +19,7 @@ func TestAPIAZoneThatDoesNotExistDoesNotHoldUpDeletion(t *testing.T) {
 	vm := c.vm("t4")
 	c.pod("t4", "bert", 0)
 	c.await(vm, "a ready instance", c.agree(1))
-	now := c.now(vm)
-	now.Spec.GCP.Zones = append(now.Spec.GCP.Zones, "us-central9-z")
-	require.NoError(t, c.Update(t.Context(), now))
+	c.change(vm, func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.GCP.Zones = append(vm.Spec.GCP.Zones, "us-central9-z") })
 	c.await(vm, "the mistake to be told", func(vm *spotv1alpha1.SpotInstanceVM) bool {
 		ready := meta.FindStatusCondition(vm.Status.Conditions, reasons.ConditionReady)
 		return ready.Status == metav1.ConditionFalse && strings.Contains(ready.Message, "us-central9-z")
