@@ -235,6 +235,7 @@ func TestTheLifeOfARelease(t *testing.T) {
 		c.stillThere(job)
 		c.mustHelm("uninstall", release)
 	})
+	t.Run("it is installed as it is published", func(t *testing.T) { c.installsWhatIsPublished(t, next) })
 	t.Run("one of another name does so when it is told to", func(t *testing.T) {
 		c := c.in(t)
 		_, err := c.helm("install", "another", chart)

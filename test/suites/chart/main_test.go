@@ -2,7 +2,7 @@
 // value does what it says, wrong values are refused by name, and a release can be installed, upgraded and removed on a
 // real API server.
 //
-// KUBEBUILDER_ASSETS is the folder of etcd, kube-apiserver and kubectl; without it that of the local cluster is used.
+// KUBEBUILDER_ASSETS is the folder of etcd, kube-apiserver, kubectl and registry; without it that of the local cluster is used.
 // HELM is the helm command; without it .bin/helm, which make builds.
 package chart_test
 
@@ -54,7 +54,7 @@ func tool(variable, otherwise string) string {
 }
 
 func TestMain(m *testing.M) {
-	for _, needed := range []string{helmCommand, filepath.Join(assets, "kubectl"), filepath.Join(assets, "kube-apiserver")} {
+	for _, needed := range []string{helmCommand, filepath.Join(assets, "kubectl"), filepath.Join(assets, "kube-apiserver"), filepath.Join(assets, "registry")} {
 		if _, err := os.Stat(needed); err != nil {
 			fmt.Fprintf(os.Stderr, "these tests need %s: run `make test`, which builds it, or set HELM and KUBEBUILDER_ASSETS\n", needed)
 			os.Exit(1)
@@ -66,7 +66,12 @@ func TestMain(m *testing.M) {
 // helm runs helm with a configuration of the test's own and returns what it prints, and what it says when it fails.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	home := t.TempDir()
+	return helmAt(t, t.TempDir(), args...)
+}
+
+// helmAt is helm with what it keeps in home, such as the repositories that it knows.
+func helmAt(t *testing.T, home string, args ...string) (string, error) {
+	t.Helper()
 	command := exec.CommandContext(t.Context(), helmCommand, args...)
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	return output(command)

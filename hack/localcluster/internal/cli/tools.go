@@ -15,8 +15,8 @@ import (
 
 func binariesCommand(f *folders) *cobra.Command {
 	return buildCommand(f, &cobra.Command{
-		Use: "binaries", Short: "Build etcd, kube-apiserver and kubectl, and print their folder for KUBEBUILDER_ASSETS",
-		Long:    "Builds the Kubernetes programs if needed and prints the folder that holds them. Needs no root and no Debian packages.",
+		Use: "binaries", Short: "Build etcd, kube-apiserver, kubectl and registry, and print their folder for KUBEBUILDER_ASSETS",
+		Long:    "Builds the Kubernetes programs and the registry if needed and prints the folder that holds them. Needs no root and no Debian packages.",
 		Example: "  export KUBEBUILDER_ASSETS=$(localcluster binaries)",
 	}, component.Assets)
 }

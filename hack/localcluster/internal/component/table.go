@@ -16,7 +16,7 @@ import (
 type Use int
 
 const (
-	// Assets are also needed by tests that start only an API server.
+	// Assets are also needed by tests that start only an API server, or a registry.
 	Assets Use = 1 << iota
 	// Live is a cluster whose node runs pods.
 	Live
@@ -86,7 +86,7 @@ func All() []Component {
 		},
 		{Name: "pause", Use: Live},
 		{Name: "coredns", Module: "github.com/coredns/coredns", FirstBuild: time.Minute, Use: Live},
-		{Name: "registry", Module: "github.com/distribution/distribution/v3", FirstBuild: 30 * time.Second, Use: Live},
+		{Name: "registry", Module: "github.com/distribution/distribution/v3", FirstBuild: 30 * time.Second, Use: Assets | Live},
 		{Name: "kwok", Module: "sigs.k8s.io/kwok", FirstBuild: time.Minute, packages: []string{"cmd/kwok"}, Use: Simulated},
 		{
 			Name: "opm", Module: "github.com/operator-framework/operator-registry", FirstBuild: 2 * time.Minute,
