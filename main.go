@@ -15,6 +15,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cmd/jobservice"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/manager"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/nodeagent"
+	"github.com/dcnlab/spot-training-operator/internal/cmd/preflight"
 )
 
 // version of the product; the build sets it.
@@ -28,7 +29,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(manager.New(), checkpointagent.New(), containercheckpoint.New(), nodeagent.New(), jobservice.New())
+	root.AddCommand(manager.New(), checkpointagent.New(), containercheckpoint.New(), nodeagent.New(), jobservice.New(), preflight.New())
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "spot-training-operator:", err)
 		os.Exit(exitCode(err))

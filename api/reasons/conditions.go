@@ -33,6 +33,8 @@ const (
 	ConditionStopping = "Stopping"
 	// ConditionCheckpointReady of a TrainingJob is True when the checkpoint storage can be used.
 	ConditionCheckpointReady = "CheckpointReady"
+	// ConditionNetworkReady of a TrainingJob with spec.networking.preflight is True when each worker reaches every other.
+	ConditionNetworkReady = "NetworkReady"
 	// ConditionSpotCapacity of a TrainingJob is True while the SpotInstanceVM that spec.scheduling.spot names can provide instances.
 	ConditionSpotCapacity = "SpotCapacity"
 

@@ -115,6 +115,14 @@ const (
 	Rescaling = "Rescaling"
 	// CheckingNodes: pods lost contact to one that has reported no end; whether its node was lost decides whether that ends the job.
 	CheckingNodes = "CheckingNodes"
+	// PeersReachable: each worker of a TrainingJob reaches every other.
+	PeersReachable = "PeersReachable"
+	// PeerNotResolved: DNS knows no address of a worker that another looks for.
+	PeerNotResolved = "PeerNotResolved"
+	// PeerUnreachable: the address of a worker does not answer another.
+	PeerUnreachable = "PeerUnreachable"
+	// PeerRefused: a worker, or what is in between, refuses connections of another.
+	PeerRefused = "PeerRefused"
 	// WorkerLost: an elastic training continues with fewer workers until the lost one is replaced.
 	WorkerLost = "WorkerLost"
 )

@@ -60,7 +60,7 @@ func (o *observed) viewAgent() agentView {
 		return v
 	}
 	v.listen(pod)
-	if waiting := agentState(pod, report.AgentContainer).Waiting; waiting != nil && waiting.Reason == "CrashLoopBackOff" && !v.ended {
+	if waiting := initState(pod, report.AgentContainer).Waiting; waiting != nil && waiting.Reason == "CrashLoopBackOff" && !v.ended {
 		v.crashing = waiting.Message
 	}
 	return v
@@ -84,8 +84,8 @@ func (v *agentView) listen(pod *corev1.Pod) {
 	}
 }
 
-// agentState is the state of one of the agent's containers.
-func agentState(pod *corev1.Pod, container string) corev1.ContainerState {
+// initState is the state of an init container.
+func initState(pod *corev1.Pod, container string) corev1.ContainerState {
 	for i := range pod.Status.InitContainerStatuses {
 		if status := &pod.Status.InitContainerStatuses[i]; status.Name == container {
 			return status.State
@@ -294,11 +294,16 @@ func (o *observed) agentURL() string {
 	if last == nil {
 		return ""
 	}
+	return o.agentAddress(last)
+}
+
+// agentAddress is the URL of the port that containers of the operator serve in a pod.
+func (o *observed) agentAddress(pod *corev1.Pod) string {
 	port := strconv.Itoa(int(build.AgentPort(o.job, o.settings)))
-	return "http://" + net.JoinHostPort(last.Status.PodIP, port)
+	return "http://" + net.JoinHostPort(pod.Status.PodIP, port)
 }
 
 // agentRuns says whether the pod has a container of the agent that can be asked.
 func agentRuns(pod *corev1.Pod) bool {
-	return agentState(pod, report.RestoreContainer).Running != nil || agentState(pod, report.AgentContainer).Running != nil
+	return initState(pod, report.RestoreContainer).Running != nil || initState(pod, report.AgentContainer).Running != nil
 }

@@ -159,7 +159,7 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (agai
 		return 0, false, r.writer().Delete(ctx, job)
 	}
 	r.Progress.Follow(client.ObjectKeyFromObject(job), progress.Target{
-		Metrics: d.scrape, Agent: d.agent, Request: cmp.Or(d.urgent, d.ask), Urgent: d.urgent != "",
+		Metrics: d.scrape, Network: d.network, Agent: d.agent, Request: cmp.Or(d.urgent, d.ask), Urgent: d.urgent != "",
 	})
 	if o.workers == nil && d.hasWorkers() {
 		if err := r.confirm(ctx, job); err != nil {

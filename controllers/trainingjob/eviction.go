@@ -61,6 +61,9 @@ func (p *planner) findUnstarted() *eviction {
 			return &found.eviction
 		}
 	}
+	if found := p.networkDelay(pods); found != nil && p.isOver(found) {
+		return &found.eviction
+	}
 	if p.status.State == mlv1.StateRunning || !p.lacksPods(pods) {
 		return nil
 	}

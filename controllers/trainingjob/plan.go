@@ -45,6 +45,8 @@ type desired struct {
 	deleteSelf bool
 	// scrape is the URL of replica 0's metrics; empty when there is nothing to read.
 	scrape string
+	// network is the URL of replica 0's check of the network; empty when there is none to ask.
+	network string
 	// agent is the URL of replica 0's checkpoint agent; empty when there is none to ask.
 	agent string
 	// ask is the id of the checkpoint that the agent is to be asked for; empty for none.
@@ -301,6 +303,7 @@ func (p *planner) planAttempt() {
 		return
 	}
 	p.serve(pods)
+	p.followNetwork(pods)
 	p.status.Workers.Active, p.status.Workers.Succeeded = countWorkers(pods)
 	p.status.Workers.Failed = 0 // those that are known failed in an earlier attempt
 	if p.status.Workers.Active+p.status.Workers.Succeeded >= p.status.Workers.Total {

@@ -17,6 +17,8 @@ var patience = map[string]time.Duration{
 	reasons.Unschedulable: time.Minute,
 	// What a container needs, such as a Secret, may appear.
 	reasons.ContainerConfigError: 2 * time.Minute, reasons.ContainerStartFailed: 2 * time.Minute,
+	// Who has closed the network between the workers may open it.
+	reasons.PeerNotResolved: 5 * time.Minute, reasons.PeerUnreachable: 5 * time.Minute, reasons.PeerRefused: 5 * time.Minute,
 	// A registry, a webhook or the API server may be away.
 	reasons.ImagePullFailed: 5 * time.Minute, reasons.PodCreationFailed: 5 * time.Minute, reasons.WriteFailed: 5 * time.Minute,
 	// A volume is being made and bound; kube-scheduler gives up after as long.

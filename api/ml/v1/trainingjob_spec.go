@@ -399,6 +399,12 @@ type Networking struct {
 	// always Job. Workers that run when the default changes keep what they were started with.
 	Isolation Isolation `json:"isolation,omitempty"`
 
+	// preflight has an init container of each worker check, before each start of the training, that all workers reach one
+	// another: by their names, at masterPort, and at a port chosen at random, as collective libraries choose theirs. The
+	// training waits until they do; the condition NetworkReady names the workers that do not, and the cause. It takes a few
+	// seconds. Without effect on a single worker, and on workers that come and go one by one (spec.elastic). Default false.
+	Preflight *bool `json:"preflight,omitempty"`
+
 	// rdmaEnabled asks for an RDMA device and the capability IPC_LOCK for each worker. Pods with that capability do
 	// not meet the Pod Security levels baseline and restricted. Default false.
 	RDMAEnabled *bool `json:"rdmaEnabled,omitempty"`

@@ -24,8 +24,8 @@ type TrainingJobStatus struct {
 	Reason string `json:"reason,omitempty"`
 
 	// conditions are Admitted, Initialized, Running, Suspended, Restarting, Complete, Failed, Stopping, CheckpointReady and,
-	// with spec.scheduling.spot, SpotCapacity, each with a reason and a message. ChildrenApplied is False while an object of
-	// the job cannot be written.
+	// with spec.scheduling.spot, SpotCapacity, and, with spec.networking.preflight, NetworkReady, each with a reason and a
+	// message. ChildrenApplied is False while an object of the job cannot be written.
 	// +listType=map
 	// +listMapKey=type
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=18,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"

@@ -122,6 +122,7 @@ func Workers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batchv1.J
 		meta.Annotations[mlv1.AnnotationIsolated] = "true"
 	}
 	pod := PodSpec(job, settings)
+	addPreflight(&pod, job, settings)
 	addCheckpointAgent(&pod, job, settings, attempt)
 	built := &batchv1.Job{
 		ObjectMeta: meta,

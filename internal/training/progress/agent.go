@@ -2,6 +2,7 @@ package progress
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/dcnlab/spot-training-operator/internal/training/preflight"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
@@ -17,6 +19,8 @@ const (
 	requestPoll = 2 * time.Second
 	// urgentPoll is the same while a node is about to go.
 	urgentPoll = 200 * time.Millisecond
+	// networkPoll is how often replica 0 is asked while the workers check the network.
+	networkPoll = 2 * time.Second
 	// maxReport bounds how much of an agent's report is read, in bytes.
 	maxReport = 64 << 10
 )
@@ -42,6 +46,19 @@ func (s *Scraper) askAgent(ctx context.Context, at Target) (*report.Report, erro
 	return &read, err
 }
 
+// askNetwork reads which workers do not reach one another.
+func (s *Scraper) askNetwork(ctx context.Context, at Target) (*preflight.Report, error) {
+	text, err := s.call(ctx, http.MethodGet, at.Network+preflight.ReportPath, http.StatusOK, maxReport)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", at.Network, err)
+	}
+	var read preflight.Report
+	if err := json.Unmarshal(text, &read); err != nil {
+		return nil, fmt.Errorf("ask %s: the answer is no report: %w", at.Network, err)
+	}
+	return &read, nil
+}
+
 // call returns at most so many bytes of the answer to a request, which must have the status.
 func (s *Scraper) call(ctx context.Context, method, address string, status int, most int64) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, nil)
@@ -63,6 +80,8 @@ func (s *Scraper) call(ctx context.Context, method, address string, status int, 
 func (r *Reading) poll(interval time.Duration) time.Duration {
 	pending := r.Report == nil || r.Report.Request == nil || r.Report.Request.ID != r.Request || r.Report.Request.State == report.RequestPending
 	switch {
+	case r.Network != "":
+		return min(networkPoll, interval)
 	case r.Request == "" || !pending:
 		return interval
 	case r.Urgent:

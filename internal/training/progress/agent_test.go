@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dcnlab/spot-training-operator/internal/training/preflight"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
@@ -115,6 +116,32 @@ func TestAnAgentIsReadBeforeAndAlthoughItsWorkerAnswersNothing(t *testing.T) {
 
 	s.Follow(bert, Target{Metrics: w.URL, Agent: "http://127.0.0.1:1"})
 	assert.Nil(t, s.Latest(bert).Report, "another agent's report says nothing of this one")
+}
+
+func TestTheCheckOfTheNetworkIsReadWhileItGoesOn(t *testing.T) {
+	var mu sync.Mutex
+	answer := preflight.Report{Pairs: []preflight.Pair{{From: 1, Cause: preflight.NoAnswer, Detail: "no answer"}}}
+	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if request.URL.Path == preflight.ReportPath {
+			_ = json.NewEncoder(response).Encode(answer)
+		}
+	}))
+	t.Cleanup(server.Close)
+	s := startScraper(t, ScraperOptions{Interval: 30 * time.Second})
+
+	s.Follow(bert, Target{Network: server.URL})
+
+	s.nextChange(t)
+	assert.Equal(t, answer.Pairs, s.Latest(bert).Reached.Pairs)
+	mu.Lock()
+	answer.Pairs = nil
+	mu.Unlock()
+	passed := s.until(t, func() bool { return len(s.Latest(bert).Reached.Pairs) == 0 })
+	assert.Less(t, passed, 10*time.Second, "it is asked again soon")
+	s.Follow(bert, Target{Network: "http://127.0.0.1:1"})
+	assert.Nil(t, s.Latest(bert).Reached, "another attempt's report says nothing of this one")
 }
 
 func TestACheckpointIsAskedForUntilItIsThere(t *testing.T) {

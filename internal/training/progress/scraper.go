@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/dcnlab/spot-training-operator/internal/training/preflight"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
@@ -55,6 +57,8 @@ type Scraper struct {
 type Target struct {
 	// Metrics is the URL of the worker's metrics.
 	Metrics string
+	// Network is the URL of the check of the network, without a path.
+	Network string
 	// Agent is the URL of the checkpoint agent, without a path.
 	Agent string
 	// Request is the id of a checkpoint that the agent is to be asked for, until it has reported the outcome.
@@ -62,6 +66,9 @@ type Target struct {
 	// Urgent asks several times a second for the outcome.
 	Urgent bool
 }
+
+// isEmpty says whether there is nothing to ask.
+func (t *Target) isEmpty() bool { return t.Metrics == "" && t.Agent == "" && t.Network == "" }
 
 // Reading is what is known of a job: where it is asked, and what was last read there.
 type Reading struct {
@@ -72,14 +79,17 @@ type Reading struct {
 	Time    time.Time
 	// Report of the checkpoint agent, which must not be changed; nil for none.
 	Report *report.Report
+	// Reached is the report of the check of the network, which must not be changed; nil for none.
+	Reached *preflight.Report
 
 	failures int
 }
 
-// outcome is what one scrape brought: figures and report, each nil when it was not asked for or could not be read.
+// outcome is what one scrape brought, each nil when it was not asked for or could not be read.
 type outcome struct {
 	figures *Figures
 	report  *report.Report
+	reached *preflight.Report
 	failed  bool
 }
 
@@ -139,8 +149,11 @@ func (s *Scraper) Follow(job types.NamespacedName, to Target) {
 	if known.Agent == to.Agent {
 		next.Report = known.Report
 	}
+	if known.Network == to.Network {
+		next.Reached = known.Reached
+	}
 	*known = next
-	if to.Metrics != "" || to.Agent != "" {
+	if !to.isEmpty() {
 		s.queue.Add(job)
 	}
 }
@@ -176,12 +189,15 @@ func (s *Scraper) work(ctx context.Context) {
 // scrape asks the worker and the agent of a job at the same time, and tells once what both brought.
 func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
 	at := s.Latest(job).Target
-	if at.Metrics == "" && at.Agent == "" {
+	if at.isEmpty() {
 		return
 	}
 	var brought outcome
-	var agentFailed, workerFailed error
+	var agentFailed, workerFailed, networkFailed error
 	var asked sync.WaitGroup
+	if at.Network != "" {
+		asked.Go(func() { brought.reached, networkFailed = s.askNetwork(ctx, at) })
+	}
 	if at.Agent != "" {
 		asked.Go(func() { brought.report, agentFailed = s.askAgent(ctx, at) })
 	}
@@ -193,7 +209,7 @@ func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
 		}
 	}
 	asked.Wait()
-	brought.failed = agentFailed != nil || workerFailed != nil
+	brought.failed = agentFailed != nil || workerFailed != nil || networkFailed != nil
 	again, changed := s.record(job, at, brought)
 	if again > 0 {
 		s.queue.AddAfter(job, again)
@@ -209,7 +225,7 @@ func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.targets[job]
-	if known == nil || known.Metrics != at.Metrics || known.Agent != at.Agent {
+	if known == nil || known.Metrics != at.Metrics || known.Agent != at.Agent || known.Network != at.Network {
 		return 0, false
 	}
 	if brought.figures != nil {
@@ -219,6 +235,10 @@ func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (
 	if brought.report != nil {
 		changed = changed || known.Report == nil || !sameNews(*known.Report, *brought.report)
 		known.Report = brought.report
+	}
+	if brought.reached != nil {
+		changed = changed || known.Reached == nil || !reflect.DeepEqual(*known.Reached, *brought.reached)
+		known.Reached = brought.reached
 	}
 	again = known.poll(s.options.Interval)
 	if brought.failed {

@@ -15,7 +15,7 @@ import (
 
 // mistakes are what is allowed, but hardly ever meant. Each names the field and what to do.
 func mistakes(job *mlv1.TrainingJob) []string {
-	return slices.Concat(plainSecrets(job), otherGPUs(job), neverHappens(job), lostCheckpoints(job), untracked(job), openRay(job))
+	return slices.Concat(plainSecrets(job), otherGPUs(job), neverHappens(job), lostCheckpoints(job), untracked(job), openRay(job), lonePreflight(job))
 }
 
 // plainSecrets are secrets that everyone who may see the job can read.
@@ -105,4 +105,12 @@ func openRay(job *mlv1.TrainingJob) []string {
 	}
 	return []string{"spec.networking.isolation: None lets every pod of the cluster run programs in this job, because Ray asks at no port who connects: " +
 		"remove it, and let in by a NetworkPolicy of your own who must connect"}
+}
+
+// lonePreflight is a check of the network between workers where there is only one.
+func lonePreflight(job *mlv1.TrainingJob) []string {
+	if !ptr.Deref(job.Spec.Networking.Preflight, false) || job.Spec.NumWorkers != 1 || job.Spec.Elastic != nil {
+		return nil
+	}
+	return []string{"spec.networking.preflight: has no effect, because spec.numWorkers is 1: remove it"}
 }

@@ -40,6 +40,10 @@ func TestMistakes(t *testing.T) {
 			s.Framework, s.Networking.Isolation = mlv1.FrameworkRay, mlv1.IsolationNone
 		}, "spec.networking.isolation: None lets every pod of the cluster run programs in this job"},
 		{"a closed Ray cluster", builders.TrainingJob("bert"), func(s *mlv1.TrainingJobSpec) { s.Framework = mlv1.FrameworkRay }, ""},
+		{"a check of the network of a single worker", builders.TrainingJob("bert").Workers(1), func(s *mlv1.TrainingJobSpec) {
+			s.Networking.Preflight = ptr.To(true)
+		}, "spec.networking.preflight: has no effect"},
+		{"a check of the network", builders.TrainingJob("bert").Workers(2), func(s *mlv1.TrainingJobSpec) { s.Networking.Preflight = ptr.To(true) }, ""},
 		{"two kinds of GPUs", builders.TrainingJob("bert").GPUs(1), limits("amd.com/gpu"), "each worker asks for 1 nvidia.com/gpu beside amd.com/gpu"},
 		{"GPUs of another kind alone", builders.TrainingJob("bert").GPUs(0), limits("amd.com/gpu"), ""},
 		{"GPUs and another device", builders.TrainingJob("bert").GPUs(1), limits("rdma/hca"), ""},

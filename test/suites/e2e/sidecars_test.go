@@ -16,6 +16,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -128,7 +129,7 @@ func TestJobsEndThoughTheirSidecarsGoOn(t *testing.T) {
 	t.Run("a TrainingJob, which finds its peers and keeps its last checkpoint", func(t *testing.T) {
 		t.Parallel()
 		job := digits(ns, "trains").obj()
-		job.Spec.Hyperparameters.Epochs = ptr.To[int32](2)
+		job.Spec.Hyperparameters.Epochs, job.Spec.Networking.Preflight = ptr.To[int32](2), ptr.To(true)
 		require.NoError(t, cluster.Create(t.Context(), job))
 		eventually(t, "its scale has a selector, as autoscalers read it", func(ctx context.Context) (bool, error) {
 			scale := &autoscalingv1.Scale{}
@@ -145,6 +146,7 @@ func TestJobsEndThoughTheirSidecarsGoOn(t *testing.T) {
 		})
 		done := completes(t, job)
 		assert.Zero(t, done.Status.RestartCount)
+		assert.True(t, meta.IsStatusConditionTrue(done.Status.Conditions, reasons.ConditionNetworkReady), "its workers have found one another before")
 		require.NotNil(t, done.Status.Checkpoint)
 		assert.Equal(t, int32(2), done.Status.Checkpoint.Epoch, "the agent brought it to the storage after the end of the training")
 		assert.Len(t, endedWithSidecars(t, ns, mlv1.LabelTrainingJob, job.Name), 2)
