@@ -25,7 +25,10 @@ config_builds() {
   for folder in crd base default chart namespaced monitoring checkpoint-agent; do
     "$BIN/kustomize" build "config/$folder" >/dev/null || die "config/$folder does not build"
   done
-  for folder in admission certmanager grafana job-service local network-policy prometheus webhook-olm webhook-self; do component_builds "$folder"; done
+  for folder in admission certmanager grafana job-service local network-policy network-policy-egress network-policy-egress/cloud \
+    network-policy-egress/metadata-server prometheus webhook-olm webhook-self; do
+    component_builds "$folder"
+  done
 }
 
 # A component is built on top of config/base, as an overlay does it.

@@ -15,6 +15,9 @@ const (
 	servesWebhooks = "and .Values.webhooks.enabled (not .Values.namespaces)"
 )
 
+// closesEgress is an expression for whether the release has egress policies.
+const closesEgress = `(include "spot-training-operator.closesEgress" .)`
+
 // places are the files of objects below templates/, and the conditions under which the objects are installed, by a pattern for
 // KIND/NAME. The first that matches counts. No file: the chart leaves the object out.
 var places = []struct {
@@ -22,6 +25,7 @@ var places = []struct {
 	file, when string
 }{
 	{match("NetworkPolicy/" + jobServiceObjects), "job-service.yaml", "and .Values.jobService.enabled .Values.networkPolicy.enabled"},
+	{match("NetworkPolicy/.*-egress-job-service"), "job-service.yaml", "and .Values.jobService.enabled " + closesEgress},
 	{match("ServiceMonitor/" + jobServiceObjects), "job-service.yaml", "and .Values.jobService.enabled .Values.metrics.enabled .Values.metrics.serviceMonitor.enabled"},
 	{match("Role(Binding)?/" + jobServiceObjects + "-certificate"), "job-service.yaml", `include "spot-training-operator.makesJobServiceCertificate" .`},
 	{match(".*/" + jobServiceObjects), "job-service.yaml", ".Values.jobService.enabled"},
@@ -43,6 +47,9 @@ var places = []struct {
 	{match("ServiceMonitor/.*"), "servicemonitor.yaml", "and .Values.metrics.enabled .Values.metrics.serviceMonitor.enabled"},
 	{match("PrometheusRule/.*"), "prometheusrule.yaml", "and .Values.metrics.enabled .Values.metrics.prometheusRule.enabled"},
 	{match("ConfigMap/spot-training-operator-(dashboard-.*)"), "$1.yaml", "and .Values.metrics.enabled .Values.metrics.dashboards.enabled"},
+	{match("NetworkPolicy/.*-egress-manager"), "networkpolicy.yaml", closesEgress},
+	{match("NetworkPolicy/.*-egress-cloud"), "networkpolicy.yaml", "and " + closesEgress + " (.Values.networkPolicy.egress.cloud).enabled"},
+	{match("NetworkPolicy/.*-egress-metadata-server"), "networkpolicy.yaml", "and " + closesEgress + " (.Values.networkPolicy.egress.cloud).metadataServer"},
 	{match("NetworkPolicy/.*webhook.*"), "networkpolicy.yaml", "and .Values.networkPolicy.enabled .Values.webhooks.enabled (not .Values.namespaces)"},
 	{match("NetworkPolicy/.*"), "networkpolicy.yaml", ".Values.networkPolicy.enabled"},
 	{match("(Validating|Mutating)WebhookConfiguration/.*"), "webhooks.yaml", servesWebhooks},

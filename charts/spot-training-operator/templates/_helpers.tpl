@@ -44,6 +44,22 @@ true
 {{- end }}
 
 {{/*
+Not empty when the release has egress policies. A release that is upgraded with its former values has no values for them.
+*/}}
+{{- define "spot-training-operator.closesEgress" -}}
+{{- $egress := .Values.networkPolicy.egress | default dict -}}
+{{- if $egress.enabled -}}
+{{- if not ($egress.apiServer).cidrs -}}
+{{- fail "networkPolicy.egress.apiServer.cidrs: is empty, and without the API server nothing works: give its addresses, such as 10.96.0.1/32, that of its Service and those behind it: kubectl get -n default service/kubernetes endpointslices/kubernetes" -}}
+{{- end -}}
+{{- if and .Values.namespaces (or ($egress.cloud).enabled ($egress.cloud).metadataServer) -}}
+{{- fail "networkPolicy.egress.cloud: a release with namespaces serves no SpotInstanceVMs and asks no provider: leave out one of the two" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/*
 End of the names of objects without a namespace that each release with namespaces has for itself.
 */}}
 {{- define "spot-training-operator.suffix" -}}
