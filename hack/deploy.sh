@@ -29,9 +29,37 @@ render() {
     echo "patches:"
     echo "- path: manager.yaml"
     if grep -qw job-service <<<"$components"; then echo "- path: job-service.yaml"; fi
+    if grep -qw network-policy-egress <<<"$components"; then
+      api_server_patch >"$OVERLAY/api-server.yaml"
+      echo "- path: api-server.yaml"
+      echo "  target: {kind: NetworkPolicy, name: spot-training-operator-egress-(manager|job-service)}"
+    fi
   } >"$OVERLAY/kustomization.yaml"
   image_patches "$OVERLAY" "$IMG" "$WORKER_IMG" "$(build_id)"
   kubectl kustomize "$OVERLAY"
+}
+
+# api_server_patch: the addresses and ports of the cluster's API server for the egress policies, of its Service and of what is behind that.
+api_server_patch() {
+  local found addresses ports address port
+  found=$(kubectl get -n default service/kubernetes endpointslices/kubernetes -o jsonpath='{.items[*].spec.clusterIPs[*]} {.items[*].endpoints[*].addresses[*]}
+{.items[*].spec.ports[*].port} {.items[*].ports[*].port}')
+  {
+    read -ra addresses
+    read -ra ports
+  } <<<"$found"
+  ((${#addresses[@]} > 1)) || die "the cluster does not say where its API server is: name it in an overlay of your own, as config/network-policy-egress tells"
+  echo "- op: replace"
+  echo "  path: /spec/egress/0/to"
+  echo "  value:"
+  for address in "${addresses[@]}"; do
+    if [[ $address == *:* ]]; then address+=/128; else address+=/32; fi
+    echo "  - ipBlock: {cidr: '$address'}"
+  done
+  echo "- op: replace"
+  echo "  path: /spec/egress/0/ports"
+  echo "  value:"
+  for port in "${ports[@]}"; do echo "  - {port: $port, protocol: TCP}"; done
 }
 
 config_path() { realpath --relative-to="$OVERLAY" "config/$1"; }

@@ -35,6 +35,8 @@ func TestTheChartMakesWhatKustomizeBuilds(t *testing.T) {
 		"without the admission policy": {folder: "default", absent: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}},
 		"with everything that is offered": {folder: "chart", values: []string{
 			admissionAPI, "--set=metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true,networkPolicy.enabled=true,jobService.enabled=true",
+			"--set=networkPolicy.egress.enabled=true,networkPolicy.egress.apiServer.cidrs={192.0.2.1/32}," +
+				"networkPolicy.egress.cloud.enabled=true,networkPolicy.egress.cloud.metadataServer=true",
 		}},
 	}
 	for name, test := range tests {
@@ -209,7 +211,7 @@ func TestValuesChooseObjects(t *testing.T) {
 				"ClusterRole spot-training-operator-trainingjob-editor-role", "ClusterRole spot-training-operator-metrics-auth-role"},
 			absent: []string{"ServiceMonitor spot-training-operator-metrics", "PrometheusRule spot-training-operator",
 				"ConfigMap spot-training-operator-dashboard-fleet", "NetworkPolicy spot-training-operator-allow-metrics-traffic",
-				"MutatingAdmissionPolicy spot-training-operator-replica-id", "Namespace spot-training-operator-system",
+				"NetworkPolicy spot-training-operator-egress-manager", "MutatingAdmissionPolicy spot-training-operator-replica-id", "Namespace spot-training-operator-system",
 				"Deployment spot-training-operator-job-service", "ClusterRole spot-training-operator-job-service"},
 		},
 		"a cluster that serves the admission policy": {
@@ -257,6 +259,19 @@ func TestValuesChooseObjects(t *testing.T) {
 			values: []string{"--set=metrics.serviceMonitor.enabled=true"},
 			there:  []string{"ServiceMonitor spot-training-operator-metrics"},
 			absent: []string{"ServiceMonitor spot-training-operator-job-service"},
+		},
+		"networkPolicy.egress.enabled=true": {
+			values: []string{"--set=networkPolicy.egress.enabled=true,networkPolicy.egress.apiServer.cidrs={10.96.0.1/32}"},
+			there:  []string{"NetworkPolicy spot-training-operator-egress-manager"},
+			absent: []string{
+				"NetworkPolicy spot-training-operator-egress-job-service", "NetworkPolicy spot-training-operator-egress-cloud",
+				"NetworkPolicy spot-training-operator-egress-metadata-server", "NetworkPolicy spot-training-operator-allow-metrics-traffic",
+			},
+		},
+		"options of the egress policies without them": {
+			values: []string{"--set=networkPolicy.enabled=true,networkPolicy.egress.cloud.enabled=true,networkPolicy.egress.cloud.metadataServer=true"},
+			there:  []string{"NetworkPolicy spot-training-operator-allow-metrics-traffic"},
+			absent: []string{"NetworkPolicy spot-training-operator-egress-cloud", "NetworkPolicy spot-training-operator-egress-metadata-server"},
 		},
 		"rbac.userRoles=false": {
 			values: []string{"--set=rbac.userRoles=false"},
