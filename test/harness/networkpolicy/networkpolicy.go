@@ -2,8 +2,8 @@
 // that enforces them. A pod that a policy selects for a direction may open, or take, what one of the rules of all such policies allows; any
 // other pod may open, or take, everything.
 //
-// What the API leaves to the network plugin is left out: the connections of a pod to itself, those between a pod and its own node, and pods in
-// the network of their node.
+// Left out is what no policy closes: the connections of a pod to itself, those between a pod and its own node, and pods in the network of
+// their node.
 package networkpolicy
 
 import (
@@ -50,8 +50,8 @@ type Connection struct {
 // Policies hold together.
 type Policies []*networkingv1.NetworkPolicy
 
-// Allow says whether the connection is allowed in both directions by every network plugin. Whether the addresses of a rule are also those of
-// pods is left to the plugin: here they are not.
+// Allow says whether every network plugin allows the connection, for the pods at both of its ends. Whether the addresses of a rule are also
+// those of pods is left to the plugin: here they are not.
 func (p Policies) Allow(t testing.TB, c Connection) bool {
 	t.Helper()
 	return p.allow(t, c, false)

@@ -1,9 +1,9 @@
-// Package egress_test holds the egress policies of each way to install the operator against the connections that its programs open: what the
-// code opens is allowed, and nothing else. No network plugin that enforces policies runs on the clusters of the tests, so it goes by what the
-// API defines (test/harness/networkpolicy).
+// Package egress_test holds the egress policies of each way to install the operator against the connections that its programs open: what
+// the code opens is allowed, and nothing else. No network plugin that enforces policies runs on the clusters of the tests, so it goes by what
+// the API defines (test/harness/networkpolicy).
 //
-// KUBEBUILDER_ASSETS is the folder of etcd, kube-apiserver and kubectl; without it that of the local cluster is used. HELM is the helm command;
-// without it .bin/helm, which make builds.
+// KUBEBUILDER_ASSETS is the folder of etcd, kube-apiserver and kubectl; without it that of the local cluster is used. HELM is the helm
+// command; without it .bin/helm, which make builds.
 package egress_test
 
 import (
