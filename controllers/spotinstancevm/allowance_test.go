@@ -81,7 +81,9 @@ func TestAPITheOperatorsOwnIdentityIsUsedOnlyForWhatIsAllowed(t *testing.T) {
 	assert.Empty(t, c.gce.Requests(), "the provider is asked for nothing")
 	assert.Zero(t, c.own.Load())
 
-	c.change(vm, func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.GCP.ServiceAccount = "node@project.iam.gserviceaccount.com" })
+	c.change(vm, func(vm *spotv1alpha1.SpotInstanceVM) {
+		vm.Spec.GCP.ServiceAccount = "node@project.iam.gserviceaccount.com"
+	})
 	c.await(vm, "a ready instance", c.agree(1))
 	assert.NotZero(t, c.own.Load())
 }

@@ -261,7 +261,9 @@ func TestAPIMethodSSHMakesAKeyAndSaysWhatStopsTheLogin(t *testing.T) {
 	assert.Contains(t, c.gce.Instances()[0].Metadata["ssh-keys"], "spot:ssh-ed25519 ")
 
 	// The next instances join in another way; this one's key is as good as before.
-	c.change(vm, func(vm *spotv1alpha1.SpotInstanceVM) { vm.Spec.KubeadmJoinConfig.Method = spotv1alpha1.JoinByStartupScript })
+	c.change(vm, func(vm *spotv1alpha1.SpotInstanceVM) {
+		vm.Spec.KubeadmJoinConfig.Method = spotv1alpha1.JoinByStartupScript
+	})
 	require.NoError(t, c.Delete(t.Context(), pod))
 	require.NoError(t, c.Delete(t.Context(), vm))
 	eventually(t, "the end of the SpotInstanceVM", func() bool { return c.now(vm) == nil })

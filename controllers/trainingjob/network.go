@@ -133,7 +133,7 @@ func (o *observed) networkDelay(pods []*corev1.Pod) *delay {
 	if told := networkCondition(&o.job.Status); told != nil && told.Status == metav1.ConditionFalse {
 		since = told.LastTransitionTime.Time
 	}
-	if v.since.After(since) { // it was told of an earlier attempt
+	if v.since.After(since) { // the condition is of an earlier attempt
 		since = v.since
 	}
 	return &delay{eviction{v.reason, v.message, true}, since}

@@ -151,7 +151,9 @@ func TestAWorkerThatIsGoneHasBeenReleased(t *testing.T) {
 
 func TestTheReportNamesTheCause(t *testing.T) {
 	t.Parallel()
-	serves := func(of view) http.HandlerFunc { return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, of) } }
+	serves := func(of view) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, of) }
+	}
 	for name, test := range map[string]struct {
 		change func(*group, *check)
 		answer http.HandlerFunc // of worker 1 at the port of the group; nil when nothing listens

@@ -35,8 +35,8 @@ const (
 // Pair is a worker that does not reach another.
 type Pair struct {
 	// From and To are the indexes of the replicas.
-	From int   `json:"from"`
-	To   int   `json:"to"`
+	From int `json:"from"`
+	To   int `json:"to"`
 	// Cause of it, and what was seen.
 	Cause  Cause  `json:"cause"`
 	Detail string `json:"detail"`

@@ -46,7 +46,8 @@ func TestPagesNameWhatTheCodeSays(t *testing.T) {
 		var missing []string
 		for name, where := range test.names {
 			// A condition of a pod has a prefix, as labels have: it is not one word.
-			if !known[name] && !(strings.Contains(name, "/") && strings.Contains(text.String(), "`"+name+"`")) {
+			prefixed := strings.Contains(name, "/") && strings.Contains(text.String(), "`"+name+"`")
+			if !known[name] && !prefixed {
 				missing = append(missing, name+" of "+where)
 			}
 		}
