@@ -644,11 +644,13 @@ func (k *kubelets) report(ctx context.Context, pod *corev1.Pod, p *program, n *n
 	}
 }
 
-// stop ends the program of a pod that is deleted, and then removes the pod.
+// stop ends the program of a pod that is deleted, and then removes the pod. A pod whose program has not begun is reported as failed before,
+// as kubelets do since Kubernetes 1.27: that has the Job controller look at a Job again whose pod it did not know.
 func (k *kubelets) stop(ctx context.Context, pod *corev1.Pod, p *program, n *node) {
 	switch {
 	case p.state == starting:
-		p.state = over
+		p.state, p.started, p.failed, p.code, p.reason = over, time.Now(), false, 137, "ContainerStatusUnknown"
+		k.report(ctx, pod, p, n)
 	case p.state == running:
 		p.state, p.due = stopping, time.Now().Add(within(p.random, 100*time.Millisecond, time.Second))
 		return

@@ -190,6 +190,11 @@ func (w *world) connections() []connection {
 			samples{tcp(w.worker, w.compute, 443)},
 		},
 		{
+			"check of the network of a job", "other workers of the job", "all", always,
+			[]string{"internal/training/preflight/probe.go: http.Client", "internal/training/preflight/probe.go: http.Transport"},
+			samples{tcp(w.worker, w.worker, 29500), tcp(w.worker, w.worker, 65535)},
+		},
+		{
 			"checkpoint agent of a node", "API server", "443, 6443", always,
 			[]string{"internal/cmd/containercheckpoint/command.go: controllerruntime.GetConfig"}, toAPIServer(node),
 		},
