@@ -56,7 +56,7 @@ type check struct {
 	random int // the port that was chosen at random
 
 	mu sync.Mutex
-	// unreached are the workers that this one has not reached, with what was found last.
+	// unreached are the workers that this one has not reached.
 	unreached map[int]*finding
 	// views of the others, at replica 0.
 	views map[int]view
@@ -66,8 +66,7 @@ type check struct {
 
 // finding is why a worker is not reached, and since when.
 type finding struct {
-	problem
-
+	last  *problem // nil until the worker has been asked
 	since time.Time
 	told  bool
 }
@@ -84,7 +83,7 @@ func newCheck(settings Settings) *check {
 	}
 	for peer := range c.Peers {
 		if peer != c.Replica {
-			c.unreached[peer] = &finding{problem{NotResolved, "it has not been asked yet"}, c.Clock.Now(), false}
+			c.unreached[peer] = &finding{since: c.Clock.Now()}
 		}
 	}
 	return c
@@ -170,16 +169,18 @@ func writeJSON(w http.ResponseWriter, value any) {
 	_ = json.NewEncoder(w).Encode(value) // who asked is gone, and asks again
 }
 
-// ownPairs are the workers that this one has not reached for a while.
+// ownPairs are the workers that this one has asked, and has not reached for a while.
 func (c *check) ownPairs() []Pair {
 	var pairs []Pair
 	for peer, found := range c.unreached {
-		if c.Clock.Since(found.since) >= c.Settling {
-			pairs = append(pairs, Pair{From: c.Replica, To: peer, Cause: found.cause, Detail: found.detail})
+		if found.last != nil && c.late(found) {
+			pairs = append(pairs, Pair{From: c.Replica, To: peer, Cause: found.last.cause, Detail: found.last.detail})
 		}
 	}
 	return newReport(pairs).Pairs
 }
+
+func (c *check) late(found *finding) bool { return c.Clock.Since(found.since) >= c.Settling }
 
 // report is what replica 0 knows of all.
 func (c *check) report() Report {
@@ -217,8 +218,8 @@ func (c *check) found(peer int, failed *problem) {
 		return
 	}
 	known := c.unreached[peer]
-	known.problem = *failed
-	if late := c.Clock.Since(known.since) >= c.Settling; late && !known.told {
+	known.last = failed
+	if c.late(known) && !known.told {
 		known.told = true
 		c.Log.Warn("another worker is not reached; trying again", "replica", peer, "cause", string(failed.cause), "detail", failed.detail)
 	}

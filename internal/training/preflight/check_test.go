@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,11 +103,11 @@ func TestWorkersGoOnOnceAllReachOneAnother(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, 3)
 	ends := []<-chan error{g.start(g.check(0)), g.start(g.check(1))}
-	report := g.awaitReport(func(r Report) bool { return len(r.Pairs) == 2 })
-	assert.Equal(t, []Pair{
+	fromBoth := []Pair{ // the view of worker 1 is in the report of replica 0
 		{From: 0, To: 2, Cause: Refused, Detail: fmt.Sprintf("127.0.0.12:%d refuses connections", g.port)},
 		{From: 1, To: 2, Cause: Refused, Detail: fmt.Sprintf("127.0.0.12:%d refuses connections", g.port)},
-	}, report.Pairs, "the view of worker 1 is in the report of replica 0")
+	}
+	g.awaitReport(func(r Report) bool { return slices.Equal(r.Pairs, fromBoth) })
 	for _, end := range ends {
 		assert.Empty(t, end, "they wait")
 	}
@@ -213,6 +214,14 @@ func TestTheReportNamesTheCause(t *testing.T) {
 			assert.Equal(t, strings.ReplaceAll(test.want.Detail, "PORT", strconv.Itoa(g.port)), failed.detail)
 		})
 	}
+}
+
+func TestAWorkerThatWasNotAskedYetIsNotReported(t *testing.T) {
+	t.Parallel()
+	c := newGroup(t, 3).check(0)
+	refused := problem{Refused, "127.0.0.11:29500 refuses connections"}
+	c.found(1, &refused)
+	assert.Equal(t, []Pair{{From: 0, To: 1, Cause: Refused, Detail: refused.detail}}, c.report().Pairs, "worker 2 was not asked")
 }
 
 func TestOnlyWorkersOfTheJobAreAnswered(t *testing.T) {

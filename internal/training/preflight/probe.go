@@ -66,18 +66,18 @@ func newProber(id string, port int) *prober {
 func (p *prober) reach(ctx context.Context, replica int, host string) *problem {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
-	addresses, err := p.lookup(ctx, host)
-	if err != nil || len(addresses) == 0 {
-		return &problem{NotResolved, resolveDetail(host, err)}
+	address, failed := p.resolve(ctx, host)
+	if failed != nil {
+		return failed
 	}
-	seen, failed := p.ask(ctx, net.JoinHostPort(addresses[0], strconv.Itoa(p.port)), http.MethodGet)
+	seen, failed := p.ask(ctx, address, p.port, http.MethodGet)
 	if failed != nil {
 		return failed
 	}
 	if seen.Replica != replica {
 		return &problem{Refused, fmt.Sprintf("%s leads to replica %d", host, seen.Replica)}
 	}
-	if _, failed = p.ask(ctx, net.JoinHostPort(addresses[0], strconv.Itoa(seen.Port)), http.MethodGet); failed != nil {
+	if _, failed = p.ask(ctx, address, seen.Port, http.MethodGet); failed != nil {
 		failed.detail += fmt.Sprintf(", although port %d does: collective libraries choose their ports at random, as this one was", p.port)
 	}
 	return failed
@@ -87,14 +87,15 @@ func (p *prober) reach(ctx context.Context, replica int, host string) *problem {
 func (p *prober) view(ctx context.Context, host, method string) (view, *problem) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
-	addresses, err := p.lookup(ctx, host)
-	if err != nil || len(addresses) == 0 {
-		return view{}, &problem{NotResolved, resolveDetail(host, err)}
+	address, failed := p.resolve(ctx, host)
+	if failed != nil {
+		return view{}, failed
 	}
-	return p.ask(ctx, net.JoinHostPort(addresses[0], strconv.Itoa(p.port)), method)
+	return p.ask(ctx, address, p.port, method)
 }
 
-func (p *prober) ask(ctx context.Context, address, method string) (seen view, failed *problem) {
+func (p *prober) ask(ctx context.Context, ip string, port int, method string) (seen view, failed *problem) {
+	address := net.JoinHostPort(ip, strconv.Itoa(port))
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+viewPath+"?"+url.Values{"id": {p.id}}.Encode(), nil)
 	if err != nil {
 		return view{}, &problem{NoAnswer, err.Error()}
@@ -114,12 +115,17 @@ func (p *prober) ask(ctx context.Context, address, method string) (seen view, fa
 	return seen, nil
 }
 
-func resolveDetail(host string, err error) string {
+// resolve returns the first address of a worker.
+func (p *prober) resolve(ctx context.Context, host string) (ip string, failed *problem) {
+	addresses, err := p.lookup(ctx, host)
+	if err == nil && len(addresses) > 0 {
+		return addresses[0], nil
+	}
 	var found *net.DNSError
 	if errors.As(err, &found) && !found.IsNotFound {
-		return fmt.Sprintf("the name %s cannot be looked up: %s", host, strings.TrimSpace(found.Err+" "+found.Server))
+		return "", &problem{NotResolved, fmt.Sprintf("the name %s cannot be looked up: %s", host, strings.TrimSpace(found.Err+" "+found.Server))}
 	}
-	return "DNS knows no address of " + host
+	return "", &problem{NotResolved, "DNS knows no address of " + host}
 }
 
 func (p *prober) connectProblem(address string, err error) *problem {
