@@ -12,6 +12,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/training/preflight"
 )
 
@@ -84,7 +85,8 @@ func (o *observed) viewNetwork(pods []*corev1.Pod) networkView {
 			if v.reason == "" {
 				v.reason, remedy = cause.reason, cause.remedy
 			}
-			named = append(named, fmt.Sprintf("%s does not reach %s: %s", workerOnNode(pair.From, from), workerOnNode(pair.To, to), pair.Detail))
+			named = append(named, fmt.Sprintf("worker %d (%s) does not reach worker %d (%s): %s",
+				pair.From, podend.InWords(from), pair.To, podend.InWords(to), pair.Detail))
 		}
 	}
 	if v.reason == "" {
@@ -95,10 +97,6 @@ func (o *observed) viewNetwork(pods []*corev1.Pod) networkView {
 	}
 	v.message = quoted(o.job, strings.Join(named, "; ")) + "; " + remedy
 	return v
-}
-
-func workerOnNode(replica int, pod *corev1.Pod) string {
-	return fmt.Sprintf("worker %d (pod %s on node %s)", replica, pod.Name, pod.Spec.NodeName)
 }
 
 // followNetwork brings what the workers found into the status, and has replica 0 asked while they check.

@@ -84,9 +84,16 @@ func agentContainer(job *mlv1.TrainingJob, settings Settings, name, command stri
 		env = append(env, resumeFromEnv(job, cmp.Or(resumeURL(job), from))...)
 	}
 	_, mounts := inPod(seen)
+	container := operatorContainer(job, settings, name, "checkpoint-agent", command)
+	container.Env, container.VolumeMounts = env, mounts
+	return container
+}
+
+// operatorContainer runs a program of the operator beside the training.
+func operatorContainer(job *mlv1.TrainingJob, settings Settings, name string, args ...string) corev1.Container {
 	container := corev1.Container{
-		Name: name, Image: settings.AgentImage, Args: []string{"checkpoint-agent", command}, Env: env, VolumeMounts: mounts,
-		Resources: AgentResources(job), SecurityContext: child.Restricted(), TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		Name: name, Image: settings.AgentImage, Args: args, Resources: AgentResources(job), SecurityContext: child.Restricted(),
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 	}
 	container.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
 	return container

@@ -67,8 +67,10 @@ type Target struct {
 	Urgent bool
 }
 
-// isEmpty says whether there is nothing to ask.
-func (t *Target) isEmpty() bool { return t.Metrics == "" && t.Agent == "" && t.Network == "" }
+// places is the target without what is asked for there.
+func (t Target) places() Target {
+	return Target{Metrics: t.Metrics, Network: t.Network, Agent: t.Agent}
+}
 
 // Reading is what is known of a job: where it is asked, and what was last read there.
 type Reading struct {
@@ -153,7 +155,7 @@ func (s *Scraper) Follow(job types.NamespacedName, to Target) {
 		next.Reached = known.Reached
 	}
 	*known = next
-	if !to.isEmpty() {
+	if to.places() != (Target{}) {
 		s.queue.Add(job)
 	}
 }
@@ -189,7 +191,7 @@ func (s *Scraper) work(ctx context.Context) {
 // scrape asks the worker and the agent of a job at the same time, and tells once what both brought.
 func (s *Scraper) scrape(ctx context.Context, job types.NamespacedName) {
 	at := s.Latest(job).Target
-	if at.isEmpty() {
+	if at.places() == (Target{}) {
 		return
 	}
 	var brought outcome
@@ -225,7 +227,7 @@ func (s *Scraper) record(job types.NamespacedName, at Target, brought outcome) (
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.targets[job]
-	if known == nil || known.Metrics != at.Metrics || known.Agent != at.Agent || known.Network != at.Network {
+	if known == nil || known.places() != at.places() {
 		return 0, false
 	}
 	if brought.figures != nil {
