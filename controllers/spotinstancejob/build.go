@@ -40,6 +40,11 @@ func (p *planner) buildNext(r *replica, result outcome) *batchv1.Job {
 	return buildJob(p.job, r.index, r.attempts, p.newest(bad), failures, bad)
 }
 
+// Replica is the Job of the first replica of a new SpotInstanceJob.
+func Replica(job *spotv1alpha1.SpotInstanceJob) *batchv1.Job {
+	return buildJob(job, 0, 0, origin{}, 0, nil)
+}
+
 func buildJob(job *spotv1alpha1.SpotInstanceJob, index int, attempt int32, from origin, failures int32, bad []string) *batchv1.Job {
 	template := job.Spec.JobTemplate.DeepCopy()
 	own := labelsOf(job, index)

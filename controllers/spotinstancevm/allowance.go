@@ -50,6 +50,18 @@ func forbiddenIn(namespace *corev1.Namespace) problem {
 			"kubectl label namespace %[1]s %s=%s", namespace.Name, spotv1alpha1.LabelSpotInstances, spotv1alpha1.SpotInstancesAllowed)}
 }
 
+// NotAllowed says why a namespace may not have the instances of a new SpotInstanceVM; empty when it may.
+func NotAllowed(namespace *corev1.Namespace, vm *spotv1alpha1.SpotInstanceVM) string {
+	if forbidden := forbiddenIn(namespace); forbidden.exists() || vm.Spec.GCP.CredentialsSecretRef != nil {
+		return forbidden.message
+	}
+	forbidden, _ := identityForbiddenIn(namespace, &vm.Spec.GCP)
+	if !forbidden.exists() {
+		return ""
+	}
+	return "spec.gcp.credentialsSecretRef: is not set; unless a SpotInstanceJob that names this SpotInstanceVM has a gcpCredentialsSecretRef: " + forbidden.message
+}
+
 // identityUse is a use of the operator's own identity, as AnnotationOperatorIdentity lists them.
 type identityUse struct {
 	Project        string `json:"project"`

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -153,6 +154,15 @@ func (c *Client) Delete(ctx context.Context, b Backup) error {
 		return fmt.Errorf("delete CheckpointBackup %s: %w", b.Key, err)
 	}
 	return nil
+}
+
+// IsServed asks the API server whether it knows the group of CheckpointBackups.
+func IsServed(ctx context.Context, server rest.Interface) (bool, error) {
+	err := server.Get().AbsPath("/apis/" + GroupKind.Group).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (c *Client) version() (string, error) {

@@ -24,13 +24,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
+	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 	"github.com/dcnlab/spot-training-operator/internal/certificate"
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
 	agentworkflowwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/agentworkflow"
 	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
+	"github.com/dcnlab/spot-training-operator/internal/webhook/review"
+	spotwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/spot"
 	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
 )
 
@@ -135,7 +140,7 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 	if err := o.validate(); err != nil || o.certMode == certificateOff {
 		return w, err
 	}
-	cluster, err := trainingjobwebhook.NewCluster(config, scheme)
+	uncached, err := review.NewClient(config, scheme)
 	if err != nil {
 		return w, err
 	}
@@ -158,26 +163,41 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 	if o.certMode == certificateSelf {
 		inCluster := fmt.Sprintf("%s.%s.svc", o.service, o.namespace)
 		w.rotator = &certificate.Rotator{
-			Name: "webhook-certificate", Client: cluster, Clock: clock.RealClock{},
+			Name: "webhook-certificate", Client: uncached, Clock: clock.RealClock{},
 			Secret: types.NamespacedName{Namespace: o.namespace, Name: o.certSecret}, Configuration: o.configuration,
-			Paths: map[string]string{trainingjobwebhook.ValidatingName: trainingjobwebhook.ValidatingPath},
+			Paths: map[string]string{
+				trainingjobwebhook.ValidatingName: trainingjobwebhook.ValidatingPath,
+				spotwebhook.JobName:               spotwebhook.JobPath,
+				spotwebhook.VMName:                spotwebhook.VMPath,
+			},
 			Hosts: append([]string{o.service, inCluster, inCluster + ".cluster.local"}, o.certHosts...),
 		}
 		serving = w.rotator.GetCertificate
 		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = serving })
 	}
 	w.server = webhook.NewServer(options)
+	cluster := review.Cluster{
+		Asker: review.Asker{
+			Client: uncached,
+			May: func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+				may, _, err := accessreview.Access(ctx, reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
+				return may, err
+			},
+		},
+		FromAPIServer: func(request *http.Request) bool {
+			return clients.signed(request) || w.rotator != nil && w.rotator.KnowsToken(request)
+		},
+	}
 	trainingjobwebhook.Register(w.server, scheme, trainingjobwebhook.Options{
 		DefaultImage: settings.DefaultImage,
 		Check:        build.Check,
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      cluster,
-		FromAPIServer: func(request *http.Request) bool {
-			return clients.signed(request) || w.rotator != nil && w.rotator.KnowsToken(request)
-		},
-		May: func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
-			may, _, err := accessreview.Access(ctx, reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
-			return may, err
+	})
+	spotwebhook.Register(w.server, scheme, spotwebhook.Options{
+		Replica: spotinstancejob.Replica, NotAllowed: spotinstancevm.NotAllowed, Cluster: cluster,
+		TakesCheckpoints: func(ctx context.Context) (bool, error) {
+			return checkpointbackup.IsServed(ctx, reviews.Discovery().RESTClient())
 		},
 	})
 	aijobwebhook.Register(w.server, o.trusted())

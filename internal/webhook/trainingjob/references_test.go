@@ -56,26 +56,15 @@ func TestReferences(t *testing.T) {
 			job := test.job.Obj()
 			var got []string
 			for _, r := range referencesOf(job, childrenOf(job)) {
-				line := r.field + " " + r.kind.Kind + " " + r.namespace + "/" + r.name
-				if r.key != "" {
-					line += " " + r.key
+				line := r.Field + " " + r.Kind.Kind + " " + r.Namespace + "/" + r.Name
+				if r.Key != "" {
+					line += " " + r.Key
 				}
 				got = append(got, line)
 			}
 			assert.Equal(t, test.want, got)
 		})
 	}
-}
-
-func TestMissingInWords(t *testing.T) {
-	r := reference{field: "spec.env[0].valueFrom.configMapKeyRef", kind: coreKind("ConfigMap"), namespace: "ml", name: "settings", key: "a", until: "the workers cannot start"}
-	assert.Equal(t, `spec.env[0].valueFrom.configMapKeyRef: there is no ConfigMap "settings" in namespace ml: create it or correct the name; until then the workers cannot start`,
-		missing{reference: r}.String())
-	assert.Equal(t, `spec.env[0].valueFrom.configMapKeyRef: ConfigMap "settings" in namespace ml has no key "a": add it or correct the key; until then the workers cannot start`,
-		missing{reference: r, keyOnly: true}.String())
-	priority := reference{field: "spec.scheduling.priority", kind: kindPriorityClass, name: "high", until: "the API server refuses the workers' pods"}
-	assert.Equal(t, `spec.scheduling.priority: there is no PriorityClass "high": create it or correct the name; until then the API server refuses the workers' pods`,
-		missing{reference: priority}.String())
 }
 
 func TestStorageClasses(t *testing.T) {
@@ -104,13 +93,6 @@ func TestStorageClasses(t *testing.T) {
 			assertWarnings(t, test.want, warn(test.job, findings{classes: test.classes}))
 		})
 	}
-}
-
-func TestWarningsAreBounded(t *testing.T) {
-	found := findings{said: make([]string, 30), unchecked: []string{"a", "b"}}
-	got := warn(builders.TrainingJob("bert").Obj(), found)
-	assert.Len(t, got, mostWarnings)
-	assert.Equal(t, "and 12 more", got[mostWarnings-1])
 }
 
 // What the API server says of the workers' Job is told in the words of the TrainingJob.

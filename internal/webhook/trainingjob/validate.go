@@ -2,12 +2,8 @@ package trainingjob
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -15,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/webhook/review"
 )
 
 // validator warns of what a job needs and the cluster does not have yet, and refuses what can never run.
@@ -22,10 +19,8 @@ type validator struct {
 	decoder  admission.Decoder
 	children func(*mlv1.TrainingJob) []client.Object
 	check    func(*mlv1.TrainingJob) (field, message string)
-	// cluster is asked about the job; nil: the answer is from the object alone. May is as in Options.
-	cluster  client.Client
-	may      func(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) (bool, error)
-	patience time.Duration
+	// asker is asked about the job.
+	asker review.Asker
 }
 
 // Handle implements admission.Handler.
@@ -51,32 +46,23 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 	}
 	if request.Operation == admissionv1.Create && v.check != nil {
 		if field, message := v.check(&job); field != "" {
-			return refusal([]metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message}})
+			return refusal([]metav1.StatusCause{review.Invalid(field, message)})
 		}
 	}
 	children := v.children(&job)
-	if v.cluster == nil {
-		return admission.Allowed("").WithWarnings(warnings(&job, children, findings{})...)
-	}
-	ctx, cancel := context.WithTimeout(ctx, v.patience)
-	defer cancel()
 	// Only a new job is tried out: one that is suspended because it is wrong must stay changeable.
 	found := v.ask(ctx, request.UserInfo, &job, children, request.Operation == admissionv1.Create)
-	if len(found.refused) > 0 {
-		return refusal(inTermsOf(&job, among[*batchv1.Job](children), found.refused))
+	if refused := found.trial.Refused; len(refused) > 0 {
+		return refusal(inTermsOf(&job, among[*batchv1.Job](children), refused))
 	}
-	return admission.Allowed("").WithWarnings(warnings(&job, children, found)...)
+	return review.Warn(warnings(&job, children, found), found.unchecked)
 }
 
-// unreadable refuses an object whose typed form cannot be had: once stored, it would keep every client from listing
-// the jobs of the whole cluster.
+// unreadable refuses an object whose typed form cannot be had.
 func unreadable(request admission.Request, err error) admission.Response {
 	causes := unreadableQuantities(specOf(request.Object.Raw))
 	if len(causes) == 0 {
-		causes = []metav1.StatusCause{{
-			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec",
-			Message: fmt.Sprintf("cannot be read as a TrainingJob: %v: correct the value", err),
-		}}
+		causes = []metav1.StatusCause{review.Unreadable("TrainingJob", err)}
 	}
 	return refusal(causes)
 }

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/webhook/review"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -40,11 +41,12 @@ func aValidator(t *testing.T, answers interceptor.Funcs) *validator {
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, mlv1.AddToScheme(scheme))
 	return &validator{
-		decoder: admission.NewDecoder(scheme), children: childrenOf, patience: 50 * time.Millisecond,
-		may: func(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) (bool, error) {
-			return true, nil
+		decoder: admission.NewDecoder(scheme), children: childrenOf, asker: review.Asker{
+			Client: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(answers).Build(), Patience: 50 * time.Millisecond,
+			May: func(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) (bool, error) {
+				return true, nil
+			},
 		},
-		cluster: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(answers).Build(),
 	}
 }
 
@@ -101,7 +103,7 @@ func TestWhatTheUserMayNotSeeIsNotAsked(t *testing.T) {
 	})
 	var mutex sync.Mutex
 	var asked []string
-	v.may = func(_ context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	v.asker.May = func(_ context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
 		mutex.Lock()
 		defer mutex.Unlock()
 		assert.Equal(t, "alice", user.Username)

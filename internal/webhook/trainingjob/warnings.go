@@ -3,7 +3,6 @@ package trainingjob
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,10 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/webhook/review"
 )
-
-// mostWarnings bounds what is told at once: the API server cuts warnings short when they get many.
-const mostWarnings = 20
 
 // warnings are the findings in words. Each names the field, what is missing and what to do.
 func warnings(job *mlv1.TrainingJob, children []client.Object, found findings) []string {
@@ -32,16 +29,11 @@ func warnings(job *mlv1.TrainingJob, children []client.Object, found findings) [
 	pod := withDefaults(workers.Spec.Template.Spec, found.ranges.Items)
 	list = append(list, rangeWarnings(pod, claim, found.ranges.Items)...)
 	list = append(list, quotaWarnings(job, demandOf(job, pod, children), found.quotas.Items)...)
-	for _, said := range found.said {
+	if err := found.trial.Forbidden; err != nil {
+		list = append(list, fmt.Sprintf("the workers cannot be created at present: %v: the operator tries again every few seconds", err))
+	}
+	for _, said := range found.trial.Said {
 		list = append(list, "the workers' Job: "+said)
-	}
-	if len(found.unchecked) > 0 {
-		list = append(list, fmt.Sprintf("could not be checked, because the API server gave no answer: %s: the job's conditions will tell",
-			strings.Join(found.unchecked, ", ")))
-	}
-	if len(list) > mostWarnings {
-		more := len(list) - mostWarnings + 1
-		list = append(list[:mostWarnings-1], fmt.Sprintf("and %d more", more))
 	}
 	return list
 }
@@ -57,17 +49,6 @@ func ignoredVariables(job *mlv1.TrainingJob, workers *batchv1.Job) []string {
 		}
 	}
 	return list
-}
-
-func (m missing) String() string {
-	what := fmt.Sprintf("%s %q", m.kind.Kind, m.name)
-	if m.namespace != "" {
-		what += " in namespace " + m.namespace
-	}
-	if m.keyOnly {
-		return fmt.Sprintf("%s: %s has no key %q: add it or correct the key; until then %s", m.field, what, m.key, m.until)
-	}
-	return fmt.Sprintf("%s: there is no %s: create it or correct the name; until then %s", m.field, what, m.until)
 }
 
 // defaultClassAnnotation marks the StorageClass of claims that name none.
@@ -89,8 +70,8 @@ func classWarnings(claim *corev1.PersistentVolumeClaim, classes []metav1.Partial
 	if slices.ContainsFunc(classes, func(class metav1.PartialObjectMetadata) bool { return class.Name == *claim.Spec.StorageClassName }) {
 		return nil
 	}
-	return []string{missing{reference: reference{
-		field: "spec.checkpoint.storage.storageClassName", kind: kindStorageClass, name: *claim.Spec.StorageClassName,
-		until: "a new claim " + claim.Name + " stays Pending",
+	return []string{review.Missing{Reference: review.Reference{
+		Field: "spec.checkpoint.storage.storageClassName", Kind: kindStorageClass, Name: *claim.Spec.StorageClassName,
+		Until: "a new claim " + claim.Name + " stays Pending",
 	}}.String()}
 }

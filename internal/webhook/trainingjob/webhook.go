@@ -5,13 +5,6 @@
 package trainingjob
 
 import (
-	"context"
-	"net/http"
-	"strings"
-	"time"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/webhook/review"
 )
 
 // Paths of the webhooks on the server.
@@ -30,9 +24,6 @@ const (
 // ValidatingName is the name of the validating webhook in its configuration.
 const ValidatingName = "vtrainingjob.ml.example.com"
 
-// defaultPatience leaves time for the answer within 2 seconds.
-const defaultPatience = 1500 * time.Millisecond
-
 // Options of the webhooks.
 type Options struct {
 	// DefaultImage is the image of workers whose job names none; empty when the operator has none for the framework.
@@ -42,15 +33,8 @@ type Options struct {
 	// Check names the field for which the job's framework cannot run, and says why; empty when it can. A new job that fails it is
 	// refused. May be nil.
 	Check func(*mlv1.TrainingJob) (field, message string)
-	// Cluster asks the API server itself, past every cache: see NewCluster.
-	Cluster client.Client
-	// FromAPIServer says whether a request is known to come from the API server. The others may come from anyone, in the name of anyone: they are
-	// answered from the object alone. Nil: none is known.
-	FromAPIServer func(*http.Request) bool
-	// May says whether a user may do something: nothing is looked up that the user of a request may not see.
-	May func(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) (bool, error)
-	// Patience is how long the validation waits for the API server before it admits the job unchecked. Default 1.5 s.
-	Patience time.Duration
+	// Cluster is what may be looked at.
+	Cluster review.Cluster
 }
 
 // +kubebuilder:webhookconfiguration:mutating=true,name=spot-training-operator
@@ -73,35 +57,15 @@ type Options struct {
 
 // Register adds the webhooks to a server.
 func Register(server webhook.Server, scheme *runtime.Scheme, o Options) {
-	if o.Patience == 0 {
-		o.Patience = defaultPatience
-	}
 	server.Register(DefaultingPath, &admission.Webhook{Handler: &defaulter{defaultImage: o.DefaultImage}})
-	alone := validator{decoder: admission.NewDecoder(scheme), children: o.Children, check: o.Check, patience: o.Patience}
-	asking := alone
-	asking.cluster, asking.may = o.Cluster, o.May
-	toAnyone, toAPIServer := &admission.Webhook{Handler: &alone}, &admission.Webhook{Handler: &asking}
-	answer := http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
-		if o.FromAPIServer != nil && o.FromAPIServer(request) {
-			toAPIServer.ServeHTTP(response, request)
-		} else {
-			toAnyone.ServeHTTP(response, request)
-		}
+	o.Cluster.Register(server, ValidatingPath, func(asker review.Asker) admission.Handler {
+		return &validator{decoder: admission.NewDecoder(scheme), children: o.Children, check: o.Check, asker: asker}
 	})
-	server.Register(ValidatingPath, answer)
-	server.Register(ValidatingPath+"/", answer) // with a token behind it
 }
 
 // refusal denies a request as the API server itself does with an invalid object.
 func refusal(causes []metav1.StatusCause) admission.Response {
-	messages := make([]string, 0, len(causes))
-	for _, cause := range causes {
-		messages = append(messages, cause.Field+": "+cause.Message)
-	}
-	response := admission.Denied(strings.Join(messages, "; "))
-	response.Result.Code, response.Result.Reason = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid
-	response.Result.Details = &metav1.StatusDetails{Group: mlv1.GroupVersion.Group, Kind: "TrainingJob", Causes: causes}
-	return response
+	return review.Refuse(mlv1.GroupVersion.WithKind("TrainingJob").GroupKind(), causes)
 }
 
 // among returns the first child of a type, such as the workers' Job; nil when there is none.

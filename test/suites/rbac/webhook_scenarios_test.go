@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 	"github.com/dcnlab/spot-training-operator/test/harness/installations"
 )
@@ -54,9 +55,10 @@ func webhooksAsk(w *world) {
 	config.WarningHandlerWithContext = heard
 	user, err := client.New(config, client.Options{Scheme: w.Scheme()})
 	require.NoError(w.t, err)
-	try := func(b *builders.TrainingJobBuilder, warning string) {
+	try := func(object client.Object, warning string) {
+		object.SetNamespace(w.namespace)
 		w.await("the warning "+warning, func(ctx context.Context) (bool, error) {
-			err := user.Create(ctx, b.Namespace(w.namespace).ToCreate(), client.DryRunAll)
+			err := user.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll)
 			return heard.has(warning), err
 		})
 	}
@@ -66,6 +68,9 @@ func webhooksAsk(w *world) {
 		s.Env = []corev1.EnvVar{{Name: "X", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "absent"}, Key: "x",
 		}}}}
-	}), "spec.scheduling.priority")
-	try(builders.TrainingJob("gpt").Checkpoints(), "StorageClass")
+	}).ToCreate(), "spec.scheduling.priority")
+	try(builders.TrainingJob("gpt").Checkpoints().ToCreate(), "StorageClass")
+	try(builders.SpotInstanceJob("sweep").On("absent").Spec(func(s *spotv1alpha1.SpotInstanceJobSpec) {
+		s.GCPCredentialsSecretRef = &spotv1alpha1.SecretReference{Name: "absent"}
+	}).ToCreate(), "spec.gcpCredentialsSecretRef")
 }

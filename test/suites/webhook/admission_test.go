@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
-	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
@@ -179,9 +178,6 @@ func awaitTold(t *testing.T, ns, text string, told bool) {
 // whatIsNamed is what the demanding job names, but for the key of the ConfigMap, and the Secret.
 func whatIsNamed(t *testing.T, ns string) []client.Object {
 	t.Helper()
-	vm := &spotv1alpha1.SpotInstanceVM{}
-	require.NoError(t, yaml.UnmarshalStrict(readFile(t, root+"/config/samples/training_v1alpha1_spotinstancevm.yaml"), vm))
-	vm.Namespace = ns
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
 	return []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: meta("robot")},
@@ -192,7 +188,7 @@ func whatIsNamed(t *testing.T, ns string) []client.Object {
 		}},
 		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent-" + ns}, Value: 1000},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast-" + ns}, Provisioner: "example.com/none"},
-		vm,
+		sampleVM(t, ns),
 	}
 }
 

@@ -74,7 +74,7 @@ func trusted(t *testing.T, leaf *x509.Certificate) bool {
 			return false
 		}
 	}
-	return len(bundles) == 4 // two that mutate, two that validate
+	return len(bundles) == 6 // two that mutate, four that validate
 }
 
 // caBundles are those of all webhooks of both configurations.

@@ -24,11 +24,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/controllers/spotinstancejob"
+	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/accessreview"
+	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	agentworkflowwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/agentworkflow"
 	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
+	"github.com/dcnlab/spot-training-operator/internal/webhook/review"
+	spotwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/spot"
 	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
@@ -80,21 +85,32 @@ func serve(t testing.TB, at *envtest.WebhookInstallOptions) (stop func()) {
 	t.Helper()
 	asOperator := rest.CopyConfig(restConfig)
 	asOperator.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
-	cluster, err := trainingjobwebhook.NewCluster(asOperator, scheme)
+	uncached, err := review.NewClient(asOperator, scheme)
 	require.NoError(t, err)
 	reviews, err := kubernetes.NewForConfig(asOperator)
 	require.NoError(t, err)
 	server := webhook.NewServer(webhook.Options{Host: at.LocalServingHost, Port: at.LocalServingPort, CertDir: at.LocalServingCertDir})
+	cluster := review.Cluster{
+		Asker: review.Asker{
+			Client: uncached,
+			May: func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+				may, _, err := accessreview.Access(ctx, reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
+				return may, err
+			},
+		},
+		// The server of the tests is called by the API server alone.
+		FromAPIServer: func(*http.Request) bool { return true },
+	}
 	trainingjobwebhook.Register(server, scheme, trainingjobwebhook.Options{
 		DefaultImage: settings.DefaultImage,
 		Check:        build.Check,
 		Children:     func(job *mlv1.TrainingJob) []client.Object { return trainingjob.Children(job, settings) },
 		Cluster:      cluster,
-		// The server of the tests is called by the API server alone.
-		FromAPIServer: func(*http.Request) bool { return true },
-		May: func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
-			may, _, err := accessreview.Access(ctx, reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
-			return may, err
+	})
+	spotwebhook.Register(server, scheme, spotwebhook.Options{
+		Replica: spotinstancejob.Replica, NotAllowed: spotinstancevm.NotAllowed, Cluster: cluster,
+		TakesCheckpoints: func(ctx context.Context) (bool, error) {
+			return checkpointbackup.IsServed(ctx, reviews.Discovery().RESTClient())
 		},
 	})
 	aijobwebhook.Register(server, []string{jobServiceUser})

@@ -55,7 +55,7 @@ func TestAStrangerLearnsNothing(t *testing.T) {
 			require.NoError(t, asUser.Create(t.Context(), curious(ns), client.DryRunAll))
 			assert.Equal(t, c.looks, strings.Contains(strings.Join(said(), "\n"), absence))
 			for _, path := range []string{"", "/", "/guess"} {
-				response := review(t, m.webhook, trainingjobwebhook.ValidatingPath+path, curious(ns))
+				response := post(t, m.webhook, trainingjobwebhook.ValidatingPath+path, curious(ns))
 				assert.True(t, response.Allowed)
 				assert.Empty(t, response.Warnings, "at %q", path)
 			}
@@ -85,8 +85,8 @@ func TestAUserIsToldOnlyWhatTheUserMaySee(t *testing.T) {
 	assert.Contains(t, strings.Join(said(), "\n"), absence)
 }
 
-// review posts an AdmissionReview as anyone can who reaches the port, in the name of an administrator.
-func review(t *testing.T, port int, path string, job *mlv1.TrainingJob) *admissionv1.AdmissionResponse {
+// post sends an AdmissionReview as anyone can who reaches the port, in the name of an administrator.
+func post(t *testing.T, port int, path string, job *mlv1.TrainingJob) *admissionv1.AdmissionResponse {
 	t.Helper()
 	job.TypeMeta = metav1.TypeMeta{APIVersion: mlv1.GroupVersion.String(), Kind: "TrainingJob"}
 	object, err := json.Marshal(job)

@@ -1,4 +1,4 @@
-package trainingjob
+package review
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NewCluster returns a client that the webhooks can ask the API server with: it has no cache, and keeps what the
+// NewClient returns a client that the webhooks can ask the API server with: it has no cache, and keeps what the
 // server says beside its answers for who asked.
-func NewCluster(config *rest.Config, scheme *runtime.Scheme) (client.Client, error) {
+func NewClient(config *rest.Config, scheme *runtime.Scheme) (client.Client, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler, config.WarningHandlerWithContext = nil, listener{}
-	cluster, err := client.New(config, client.Options{Scheme: scheme})
+	asking, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("set up the webhooks' client: %w", err)
 	}
-	return cluster, nil
+	return asking, nil
 }
 
 // listener hands the API server's warnings to the listener in the context of the request.
