@@ -49,7 +49,7 @@ func TestOLMInstallsTheWebhooks(t *testing.T) {
 			want = append(want, definition)
 		}
 	}
-	require.Len(t, want, 4)
+	require.Len(t, want, 6)
 	assert.ElementsMatch(t, want, version.Spec.Webhooks)
 
 	for _, deployment := range csv(t).Spec.Install.Spec.Deployments {
