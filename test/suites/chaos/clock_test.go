@@ -93,6 +93,7 @@ var programWithClock = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	command := exec.Command("go", "build", "-C", apiserver.Root(), "-buildvcs=false", "-overlay", list, "-o", program, ".")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
 	return program, command.Run()
 })
