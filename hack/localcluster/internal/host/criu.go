@@ -21,7 +21,7 @@ const criuSuite = "trixie"
 func CRIU(ctx context.Context, bin string, out io.Writer) (string, error) {
 	wrapper, files := filepath.Join(bin, "criu"), filepath.Join(bin, "criu.files")
 	if exec.CommandContext(ctx, wrapper, "--version").Run() == nil {
-		return wrapper, nil
+		return wrapper, WriteFile(wrapper, []byte(criuWrapper), 0o755)
 	}
 	if os.Geteuid() != 0 {
 		return "", errors.New("CRIU is taken from a root file system, which needs root to make: use sudo")
@@ -44,7 +44,7 @@ func CRIU(ctx context.Context, bin string, out io.Writer) (string, error) {
 	if err := keepCRIU(ctx, root, files); err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(wrapper, []byte(criuWrapper), 0o755); err != nil {
+	if err := WriteFile(wrapper, []byte(criuWrapper), 0o755); err != nil {
 		return "", err
 	}
 	version, err := exec.CommandContext(ctx, wrapper, "--version").CombinedOutput()
@@ -55,9 +55,12 @@ func CRIU(ctx context.Context, bin string, out io.Writer) (string, error) {
 	return wrapper, nil
 }
 
-// criuWrapper runs CRIU with the libraries of its own release. It finds them beside itself, since the folder may move.
+// criuWrapper runs CRIU with the libraries of its own release. It finds them beside itself, since the folder may move. Without the variable
+// CRIU sets hardware breakpoints, and waits for ever on virtual machines whose hypervisor has none; from 4.2 on it finds that out by
+// itself (https://github.com/checkpoint-restore/criu/pull/2660).
 const criuWrapper = `#!/bin/sh
 files=$(dirname "$(readlink -f "$0")")/criu.files
+export CRIU_FAULT=130
 exec "$files/ld.so" --library-path "$files" "$files/criu" "$@"
 `
 
