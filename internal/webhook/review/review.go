@@ -65,7 +65,7 @@ const MostWarnings = 20
 // Warn admits a request with warnings, also of what there was no answer about.
 func Warn(warnings, unchecked []string) admission.Response {
 	if len(unchecked) > 0 {
-		warnings = append(warnings, fmt.Sprintf("could not be checked, because the API server gave no answer: %s: the job's conditions will tell",
+		warnings = append(warnings, fmt.Sprintf("could not be checked, because the API server gave no answer: %s: the conditions in the status will tell",
 			strings.Join(unchecked, ", ")))
 	}
 	if len(warnings) > MostWarnings {

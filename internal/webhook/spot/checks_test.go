@@ -189,7 +189,7 @@ func TestWhatHasNoAnswerIsTold(t *testing.T) {
 	response := v.Handle(t.Context(), request(t, "CREATE", builders.SpotInstanceJob("sweep").On("t4-spot").Checkpoints(time.Hour).Obj(), nil))
 	assert.True(t, response.Allowed)
 	assert.Equal(t, []string{"could not be checked, because the API server gave no answer: spec.spotInstanceVMRef.name, whether the replicas can be created, " +
-		"spec.checkpointConfig: the job's conditions will tell"}, response.Warnings)
+		"spec.checkpointConfig: the conditions in the status will tell"}, response.Warnings)
 }
 
 // For others than the API server the answer is from the object alone.

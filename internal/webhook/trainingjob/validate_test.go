@@ -81,7 +81,7 @@ func TestASlowClusterAdmitsWithAWarning(t *testing.T) {
 	assert.Less(t, time.Since(begin), 2*time.Second)
 	assert.True(t, response.Allowed)
 	assert.Equal(t, []string{"could not be checked, because the API server gave no answer: the ResourceQuotas of the namespace, " +
-		"the LimitRanges of the namespace, spec.checkpoint.storage.claimName, whether the workers can be created: the job's conditions will tell"}, response.Warnings)
+		"the LimitRanges of the namespace, spec.checkpoint.storage.claimName, whether the workers can be created: the conditions in the status will tell"}, response.Warnings)
 }
 
 // Nothing is asked that the user may not see, and nothing of it is told.
