@@ -102,7 +102,7 @@ func endOnDisruption(job *spotv1alpha1.SpotInstanceJob, spec *batchv1.JobSpec) {
 			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
 		},
 	}
-	if !hasOnePod(job) {
+	if !job.HasOnePod() {
 		if spec.PodFailurePolicy != nil {
 			return
 		}

@@ -124,7 +124,7 @@ type origin struct {
 // newest is the checkpoint of any replica that can be used and was trained longest, the newest of several. Where the CheckpointBackups are gone, the image in the
 // status counts; of a pod of several containers it is not enough.
 func (o observed) newest(unusable []string) origin {
-	if o.job.Spec.CheckpointConfig == nil || !hasOnePod(o.job) {
+	if o.job.Spec.CheckpointConfig == nil || !o.job.HasOnePod() {
 		return origin{}
 	}
 	all := slices.SortedFunc(slices.Values(o.backups), furthestFirst)

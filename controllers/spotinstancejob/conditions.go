@@ -149,7 +149,7 @@ func (p *planner) setAgent(status *spotv1alpha1.SpotInstanceJobStatus) {
 	case !p.served:
 		set(metav1.ConditionFalse, reasons.CheckpointAgentNotInstalled, "the cluster serves no CheckpointBackup (migration.dcnlab.com), so that "+
 			"no checkpoints are taken and a lost replica starts from the beginning: install a checkpoint agent; it is found within seconds")
-	case !hasOnePod(p.job):
+	case !p.job.HasOnePod():
 		set(metav1.ConditionFalse, reasons.SeveralPods, "no checkpoints are taken of a replica of several pods: "+
 			"set parallelism and completions of spec.jobTemplate.spec to 1, or have the program save by itself")
 	case silent >= 0:

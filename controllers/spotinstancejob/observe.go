@@ -103,7 +103,7 @@ func (r *Reconciler) observeUnseenPods(ctx context.Context, o *observed) (err er
 	unseen := func(r *replica) bool {
 		return r.current != nil && jobCondition(r.current, batchv1.JobFailed) != nil && failedPod(r.pods) == nil
 	}
-	if isEnded(&o.job.Status) || !hasOnePod(o.job) || !slices.ContainsFunc(o.replicas(), unseen) {
+	if isEnded(&o.job.Status) || !o.job.HasOnePod() || !slices.ContainsFunc(o.replicas(), unseen) {
 		return nil
 	}
 	o.pods, err = reconciling.List[*corev1.Pod](ctx, r.Direct, &corev1.PodList{}, client.InNamespace(o.job.Namespace),
@@ -175,9 +175,9 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
 		return nil
 	}
 	for _, need := range secretsOf(o.job) {
-		if ns := need.ref.Namespace; ns != "" && ns != o.job.Namespace {
+		if need.ref.IsElsewhere(o.job.Namespace) {
 			o.secretProblem = fmt.Sprintf("%s: Secret %s lies in namespace %s, and only one in the job's own namespace %s may be used: "+
-				"copy it there and remove the namespace here", need.field, need.ref.Name, ns, o.job.Namespace)
+				"copy it there and remove the namespace here", need.field, need.ref.Name, need.ref.Namespace, o.job.Namespace)
 			return nil
 		}
 		secret, err := reconciling.Get[corev1.Secret](ctx, r.Direct, o.job.Namespace, need.ref.Name)

@@ -86,7 +86,7 @@ func (o observed) outcomeOf(r *replica) outcome {
 		return outcome{kind: succeeded}
 	}
 	failure := jobCondition(r.current, batchv1.JobFailed)
-	if !hasOnePod(o.job) { // the Job controller replaces its pods
+	if !o.job.HasOnePod() { // the Job controller replaces its pods
 		if failure != nil {
 			return outcome{kind: hopeless, message: failure.Reason + ": " + failure.Message}
 		}

@@ -208,7 +208,7 @@ func (p *planner) waitsForBackoff(r *replica, result outcome) bool {
 // Not before their Job is stopped, or it would make another at once, which starts from an old state.
 func (p *planner) expelLost(r *replica) {
 	pods := r.strays
-	if r.current != nil && (r.retiredFor() != "" || isJobEnded(r.current) || !hasOnePod(p.job)) {
+	if r.current != nil && (r.retiredFor() != "" || isJobEnded(r.current) || !p.job.HasOnePod()) {
 		pods = append(r.live(), pods...)
 	}
 	for _, pod := range pods {

@@ -144,22 +144,15 @@ func (r *replica) running() *corev1.Pod {
 	return nil
 }
 
-// hasOnePod says whether a replica is one pod. Others are left to the Job controller: there is no checkpoint of several
-// processes that talk to one another.
-func hasOnePod(job *spotv1alpha1.SpotInstanceJob) bool {
-	spec := &job.Spec.JobTemplate.Spec
-	return ptr.Deref(spec.Parallelism, 1) == 1 && ptr.Deref(spec.Completions, 1) == 1
-}
-
 // takesCheckpoints says whether checkpoints of the replicas are wanted and possible.
 func (o observed) takesCheckpoints() bool {
-	return o.job.Spec.CheckpointConfig != nil && o.served && hasOnePod(o.job)
+	return o.job.Spec.CheckpointConfig != nil && o.served && o.job.HasOnePod()
 }
 
 // isRestartedByOperator says whether the operator itself starts a replica again when its program fails: only so can that start from a
 // checkpoint. Otherwise the Job controller does it.
 func isRestartedByOperator(job *spotv1alpha1.SpotInstanceJob) bool {
-	return job.Spec.CheckpointConfig != nil && hasOnePod(job) && job.Spec.JobTemplate.Spec.BackoffLimitPerIndex == nil &&
+	return job.Spec.CheckpointConfig != nil && job.HasOnePod() && job.Spec.JobTemplate.Spec.BackoffLimitPerIndex == nil &&
 		job.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 

@@ -60,7 +60,7 @@ func secretOf(vm *spotv1alpha1.SpotInstanceVM, jobs []spotv1alpha1.SpotInstanceJ
 
 // secretIn holds that a Secret lies in the namespace of who refers to it.
 func secretIn(namespace string, ref *spotv1alpha1.SecretReference, field string) (string, problem) {
-	if ref.Namespace != "" && ref.Namespace != namespace {
+	if ref.IsElsewhere(namespace) {
 		return "", problem{reason: reasons.SecretNotFound, credentials: true, message: fmt.Sprintf(
 			"%s.namespace: is %s: only Secrets of the object's own namespace are read: copy the Secret to namespace %s and remove the field",
 			field, ref.Namespace, namespace)}

@@ -60,6 +60,13 @@ type SpotInstanceJobList struct {
 // StatusConditions gives access to the conditions in the status.
 func (j *SpotInstanceJob) StatusConditions() *[]metav1.Condition { return &j.Status.Conditions }
 
+// HasOnePod says whether a replica is one pod. Others are left to the Job controller: there is no checkpoint of several
+// processes that talk to one another.
+func (j *SpotInstanceJob) HasOnePod() bool {
+	spec := &j.Spec.JobTemplate.Spec
+	return (spec.Parallelism == nil || *spec.Parallelism == 1) && (spec.Completions == nil || *spec.Completions == 1)
+}
+
 // SpotInstanceJobSpec says what to run, how many times, and how it is kept alive.
 type SpotInstanceJobSpec struct {
 	// replicas is the number of Jobs that run at the same time, each for itself, 1 to 16. Default 2.
@@ -191,6 +198,11 @@ type SecretReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
+}
+
+// IsElsewhere says whether the reference is to a Secret that lies in another namespace than the object that refers to it.
+func (r *SecretReference) IsElsewhere(namespace string) bool {
+	return r.Namespace != "" && r.Namespace != namespace
 }
 
 // SpotInstanceJobStatus is what the operator observed.

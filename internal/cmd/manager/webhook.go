@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/pflag"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -28,7 +26,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 	"github.com/dcnlab/spot-training-operator/internal/certificate"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	"github.com/dcnlab/spot-training-operator/internal/metrics"
@@ -140,13 +137,13 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 	if err := o.validate(); err != nil || o.certMode == certificateOff {
 		return w, err
 	}
-	uncached, err := review.NewClient(config, scheme)
-	if err != nil {
-		return w, err
-	}
 	reviews, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return w, fmt.Errorf("set up the client for access reviews: %w", err)
+	}
+	asker, err := review.NewAsker(config, scheme, reviews)
+	if err != nil {
+		return w, err
 	}
 	serving := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // the server loads it again as it changes
 		pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"), filepath.Join(o.certDir, "tls.key"))
@@ -163,7 +160,7 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 	if o.certMode == certificateSelf {
 		inCluster := fmt.Sprintf("%s.%s.svc", o.service, o.namespace)
 		w.rotator = &certificate.Rotator{
-			Name: "webhook-certificate", Client: uncached, Clock: clock.RealClock{},
+			Name: "webhook-certificate", Client: asker.Client, Clock: clock.RealClock{},
 			Secret: types.NamespacedName{Namespace: o.namespace, Name: o.certSecret}, Configuration: o.configuration,
 			Paths: map[string]string{
 				trainingjobwebhook.ValidatingName: trainingjobwebhook.ValidatingPath,
@@ -177,13 +174,7 @@ func newWebhooks(o webhookOptions, settings build.Settings, config *rest.Config,
 	}
 	w.server = webhook.NewServer(options)
 	cluster := review.Cluster{
-		Asker: review.Asker{
-			Client: uncached,
-			May: func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
-				may, _, err := accessreview.Access(ctx, reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
-				return may, err
-			},
-		},
+		Asker: asker,
 		FromAPIServer: func(request *http.Request) bool {
 			return clients.signed(request) || w.rotator != nil && w.rotator.KnowsToken(request)
 		},

@@ -1,8 +1,10 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,9 +12,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 )
 
 // defaultPatience leaves time for the answer within 2 seconds.
@@ -20,12 +27,27 @@ const defaultPatience = 1500 * time.Millisecond
 
 // Asker asks the API server on behalf of the user of a request. The zero value asks nothing.
 type Asker struct {
-	// Client asks the API server itself, past every cache: see NewClient. Nil: nothing is asked.
+	// Client asks the API server itself, past every cache. Nil: nothing is asked.
 	Client client.Client
 	// May says whether a user may do something: nothing is looked up that the user of a request may not see.
 	May func(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) (bool, error)
 	// Patience is how long a webhook waits for the API server before it admits the object unchecked. Default 1.5 s.
 	Patience time.Duration
+}
+
+// NewAsker returns an Asker by a client that has no cache, and keeps what the server says beside its answers for who asked, and by access reviews.
+func NewAsker(config *rest.Config, scheme *runtime.Scheme, reviews kubernetes.Interface) (Asker, error) {
+	config = rest.CopyConfig(config)
+	config.WarningHandler, config.WarningHandlerWithContext = nil, listener{}
+	asking, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return Asker{}, fmt.Errorf("set up the webhooks' client: %w", err)
+	}
+	may := func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+		may, _, err := accessreview.Access(ctx, reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
+		return may, err
+	}
+	return Asker{Client: asking, May: may}, nil
 }
 
 // Question is one request to the API server.
@@ -56,11 +78,7 @@ func (a Asker) Ask(ctx context.Context, user authenticationv1.UserInfo, question
 	if a.Client == nil {
 		return nil
 	}
-	patience := a.Patience
-	if patience == 0 {
-		patience = defaultPatience
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.Patience, defaultPatience))
 	defer cancel()
 	failures := make([]error, len(questions))
 	var all sync.WaitGroup

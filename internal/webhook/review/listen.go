@@ -2,25 +2,8 @@ package review
 
 import (
 	"context"
-	"fmt"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// NewClient returns a client that the webhooks can ask the API server with: it has no cache, and keeps what the
-// server says beside its answers for who asked.
-func NewClient(config *rest.Config, scheme *runtime.Scheme) (client.Client, error) {
-	config = rest.CopyConfig(config)
-	config.WarningHandler, config.WarningHandlerWithContext = nil, listener{}
-	asking, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("set up the webhooks' client: %w", err)
-	}
-	return asking, nil
-}
 
 // listener hands the API server's warnings to the listener in the context of the request.
 type listener struct{}

@@ -5,11 +5,14 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 )
 
 // Kinds that objects name.
@@ -18,8 +21,8 @@ var (
 	PersistentVolumeClaim = corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
 	Secret                = corev1.SchemeGroupVersion.WithKind("Secret")
 	ServiceAccount        = corev1.SchemeGroupVersion.WithKind("ServiceAccount")
-	PriorityClass         = schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass"}
-	SpotInstanceVM        = schema.GroupVersionKind{Group: "training.training.dcnlab.com", Version: "v1alpha1", Kind: "SpotInstanceVM"}
+	PriorityClass         = schedulingv1.SchemeGroupVersion.WithKind("PriorityClass")
+	SpotInstanceVM        = spotv1alpha1.GroupVersion.WithKind("SpotInstanceVM")
 )
 
 // Reference is an object that another one names.

@@ -2,6 +2,7 @@ package spot
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -25,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-	"sigs.k8s.io/yaml"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/webhook/review"
@@ -131,9 +131,7 @@ func request(t *testing.T, operation admissionv1.Operation, object, old *spotv1a
 			return runtime.RawExtension{}
 		}
 		job.TypeMeta = metav1.TypeMeta{APIVersion: spotv1alpha1.GroupVersion.String(), Kind: "SpotInstanceJob"}
-		text, err := yaml.Marshal(job)
-		require.NoError(t, err)
-		text, err = yaml.YAMLToJSON(text)
+		text, err := json.Marshal(job)
 		require.NoError(t, err)
 		return runtime.RawExtension{Raw: text}
 	}

@@ -3,7 +3,6 @@ package spot
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -38,8 +37,7 @@ func (jobChecks) mistakes(job *spotv1alpha1.SpotInstanceJob) []metav1.StatusCaus
 }
 
 func (jobChecks) hints(job *spotv1alpha1.SpotInstanceJob) (list []string) {
-	template := &job.Spec.JobTemplate.Spec
-	if job.Spec.CheckpointConfig != nil && (ptr.Deref(template.Parallelism, 1) != 1 || ptr.Deref(template.Completions, 1) != 1) {
+	if job.Spec.CheckpointConfig != nil && !job.HasOnePod() {
 		list = append(list, "spec.checkpointConfig: no checkpoints are taken of a replica of several pods: "+
 			"set parallelism and completions of spec.jobTemplate.spec to 1, or have the program save by itself")
 	}
@@ -62,23 +60,37 @@ func podReferences(namespace string, pod *corev1.PodSpec) (list []review.Referen
 	const spec = templateField + "spec.template.spec."
 	add := func(r review.Reference) {
 		r.Field, r.Namespace = spec+r.Field, namespace
-		if r.Kind == review.PriorityClass {
-			r.Namespace = ""
-		}
-		if !slices.Contains(list, r) {
-			list = append(list, r)
-		}
+		list = append(list, r)
 	}
 	config := func(field, name, key string, optional *bool) {
 		if !ptr.Deref(optional, false) {
 			add(review.Reference{Field: field, Kind: review.ConfigMap, Name: name, Key: key, Until: "the pods cannot start"})
 		}
 	}
+	containers := func(kind string, of []corev1.Container) {
+		for n, container := range of {
+			for i, source := range container.EnvFrom {
+				if from := source.ConfigMapRef; from != nil {
+					config(fmt.Sprintf("%s[%d].envFrom[%d].configMapRef", kind, n, i), from.Name, "", from.Optional)
+				}
+			}
+			for i, variable := range container.Env {
+				if source := variable.ValueFrom; source != nil && source.ConfigMapKeyRef != nil {
+					from := source.ConfigMapKeyRef
+					config(fmt.Sprintf("%s[%d].env[%d].valueFrom.configMapKeyRef", kind, n, i), from.Name, from.Key, from.Optional)
+				}
+			}
+		}
+	}
+	containers("containers", pod.Containers)
+	containers("initContainers", pod.InitContainers)
+	if pod.PriorityClassName != "" {
+		list = append(list, review.Reference{
+			Field: spec + "priorityClassName", Kind: review.PriorityClass, Name: pod.PriorityClassName, Until: "the API server refuses the pods",
+		})
+	}
 	if pod.ServiceAccountName != "" {
 		add(review.Reference{Field: "serviceAccountName", Kind: review.ServiceAccount, Name: pod.ServiceAccountName, Until: "the API server refuses the pods"})
-	}
-	if pod.PriorityClassName != "" {
-		add(review.Reference{Field: "priorityClassName", Kind: review.PriorityClass, Name: pod.PriorityClassName, Until: "the API server refuses the pods"})
 	}
 	for n, volume := range pod.Volumes {
 		if source := volume.PersistentVolumeClaim; source != nil {
@@ -91,22 +103,6 @@ func podReferences(namespace string, pod *corev1.PodSpec) (list []review.Referen
 			config(fmt.Sprintf("volumes[%d].configMap.name", n), source.Name, "", source.Optional)
 		}
 	}
-	for kind, containers := range map[string][]corev1.Container{"initContainers": pod.InitContainers, "containers": pod.Containers} {
-		for n, container := range containers {
-			for i, variable := range container.Env {
-				if from := variable.ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
-					config(fmt.Sprintf("%s[%d].env[%d].valueFrom.configMapKeyRef", kind, n, i), from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Key,
-						from.ConfigMapKeyRef.Optional)
-				}
-			}
-			for i, source := range container.EnvFrom {
-				if from := source.ConfigMapRef; from != nil {
-					config(fmt.Sprintf("%s[%d].envFrom[%d].configMapRef", kind, n, i), from.Name, "", from.Optional)
-				}
-			}
-		}
-	}
-	slices.SortStableFunc(list, func(a, b review.Reference) int { return strings.Compare(a.Field, b.Field) })
 	return list
 }
 

@@ -41,7 +41,7 @@ func gpuMistakes(gpu *spotv1alpha1.GPU, machineType string) []metav1.StatusCause
 	case isBuiltIn && series != with:
 		return []metav1.StatusCause{review.Invalid("spec.gpu.type", fmt.Sprintf("%s comes with the machine types %s-* alone, not with %s: choose one of these in "+
 			"spec.gcp.machineType and remove spec.gpu, or choose another GPU", gpu.Type, with, machineType))}
-	case isAttached && series != "n1" && slices.Contains([]string{"a2", "a3", "a4", "a4x", "g2", "g4"}, series):
+	case isAttached && slices.Contains([]string{"a2", "a3", "a4", "a4x", "g2", "g4"}, series):
 		return []metav1.StatusCause{review.Invalid("spec.gpu.type", fmt.Sprintf("%s can be attached to machine types n1-* alone, and %s brings GPUs of its own: "+
 			"remove spec.gpu, or choose another machine type in spec.gcp.machineType", gpu.Type, machineType))}
 	case isAttached && !slices.Contains(counts, gpu.Count):

@@ -2,7 +2,6 @@ package spot
 
 import (
 	"context"
-	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +31,7 @@ func vmSecrets(vm *spotv1alpha1.SpotInstanceVM) []secret {
 func (vmChecks) mistakes(vm *spotv1alpha1.SpotInstanceVM) []metav1.StatusCause {
 	causes := elsewhere(vm.Namespace, vmSecrets(vm))
 	if gpu := vm.Spec.GPU; gpu != nil {
-		causes = slices.Concat(causes, gpuMistakes(gpu, vm.Spec.GCP.MachineType))
+		causes = append(causes, gpuMistakes(gpu, vm.Spec.GCP.MachineType)...)
 	}
 	return causes
 }

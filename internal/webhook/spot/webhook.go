@@ -154,7 +154,7 @@ type secret struct {
 // elsewhere refuses Secrets of other namespaces, which are never read: who may create the object need not be allowed to read them.
 func elsewhere(namespace string, secrets []secret) (causes []metav1.StatusCause) {
 	for _, s := range secrets {
-		if s.ref != nil && s.ref.Namespace != "" && s.ref.Namespace != namespace {
+		if s.ref != nil && s.ref.IsElsewhere(namespace) {
 			causes = append(causes, review.Invalid(s.field+".namespace", "is "+s.ref.Namespace+": only Secrets of the object's own namespace are read: "+
 				"copy the Secret to namespace "+namespace+" and remove the field"))
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,13 +32,7 @@ func closePort(t *testing.T, port int32) (open func()) {
 		require.NoError(t, err, "%s", out)
 	}
 	change(t.Context(), "-I")
-	isOpen := false
-	open = func() {
-		if !isOpen {
-			isOpen = true
-			change(context.WithoutCancel(t.Context()), "-D")
-		}
-	}
+	open = sync.OnceFunc(func() { change(context.WithoutCancel(t.Context()), "-D") })
 	t.Cleanup(open)
 	return open
 }

@@ -13,8 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -28,7 +26,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/spotinstancevm"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
-	"github.com/dcnlab/spot-training-operator/internal/accessreview"
 	"github.com/dcnlab/spot-training-operator/internal/checkpointbackup"
 	agentworkflowwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/agentworkflow"
 	aijobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/aijob"
@@ -85,19 +82,13 @@ func serve(t testing.TB, at *envtest.WebhookInstallOptions) (stop func()) {
 	t.Helper()
 	asOperator := rest.CopyConfig(restConfig)
 	asOperator.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
-	uncached, err := review.NewClient(asOperator, scheme)
-	require.NoError(t, err)
 	reviews, err := kubernetes.NewForConfig(asOperator)
+	require.NoError(t, err)
+	asker, err := review.NewAsker(asOperator, scheme, reviews)
 	require.NoError(t, err)
 	server := webhook.NewServer(webhook.Options{Host: at.LocalServingHost, Port: at.LocalServingPort, CertDir: at.LocalServingCertDir})
 	cluster := review.Cluster{
-		Asker: review.Asker{
-			Client: uncached,
-			May: func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
-				may, _, err := accessreview.Access(ctx, reviews, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
-				return may, err
-			},
-		},
+		Asker: asker,
 		// The server of the tests is called by the API server alone.
 		FromAPIServer: func(*http.Request) bool { return true },
 	}

@@ -56,7 +56,7 @@ func CRIU(ctx context.Context, bin string, out io.Writer) (string, error) {
 }
 
 // criuWrapper runs CRIU with the libraries of its own release. It finds them beside itself, since the folder may move. Without the variable
-// CRIU sets hardware breakpoints, and waits for ever on virtual machines whose hypervisor has none; from 4.2 on it finds that out by
+// CRIU sets hardware breakpoints, and waits forever on virtual machines whose hypervisor has none; from 4.2 on it finds that out by
 // itself (https://github.com/checkpoint-restore/criu/pull/2660).
 const criuWrapper = `#!/bin/sh
 files=$(dirname "$(readlink -f "$0")")/criu.files
