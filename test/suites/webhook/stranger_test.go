@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	spotwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/spot"
 	trainingjobwebhook "github.com/dcnlab/spot-training-operator/internal/webhook/trainingjob"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
@@ -58,6 +60,9 @@ func TestAStrangerLearnsNothing(t *testing.T) {
 				response := post(t, m.webhook, trainingjobwebhook.ValidatingPath+path, curious(ns))
 				assert.True(t, response.Allowed)
 				assert.Empty(t, response.Warnings, "at %q", path)
+				response = post(t, m.webhook, spotwebhook.JobPath+path, builders.SpotInstanceJob("curious").Namespace(ns).On("absent").ToCreate())
+				assert.True(t, response.Allowed)
+				assert.Empty(t, response.Warnings, "at %q", path)
 			}
 		})
 	}
@@ -86,15 +91,17 @@ func TestAUserIsToldOnlyWhatTheUserMaySee(t *testing.T) {
 }
 
 // post sends an AdmissionReview as anyone can who reaches the port, in the name of an administrator.
-func post(t *testing.T, port int, path string, job *mlv1.TrainingJob) *admissionv1.AdmissionResponse {
+func post(t *testing.T, port int, path string, sent client.Object) *admissionv1.AdmissionResponse {
 	t.Helper()
-	job.TypeMeta = metav1.TypeMeta{APIVersion: mlv1.GroupVersion.String(), Kind: "TrainingJob"}
-	object, err := json.Marshal(job)
+	kind, err := apiutil.GVKForObject(sent, scheme)
+	require.NoError(t, err)
+	sent.GetObjectKind().SetGroupVersionKind(kind)
+	object, err := json.Marshal(sent)
 	require.NoError(t, err)
 	body, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
-			UID: "1", Operation: admissionv1.Create, Namespace: job.Namespace, Name: job.Name, Object: runtime.RawExtension{Raw: object},
+			UID: "1", Operation: admissionv1.Create, Namespace: sent.GetNamespace(), Name: sent.GetName(), Object: runtime.RawExtension{Raw: object},
 			UserInfo: authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters"}},
 		},
 	})
