@@ -20,6 +20,7 @@ main() {
   else
     need_kubectl
   fi
+  ensure_store_servers # those of a job service of several replicas
   DEPLOY_COMPONENTS="job-service local" hack/deploy.sh apply
   say "end-to-end tests"
   # shellcheck disable=SC2086 # E2E_ARGS are several words

@@ -104,7 +104,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 func (o *options) settle(flags *pflag.FlagSet) {
 	// With flags for tokens, stores or a cluster it is not a trial. In a cluster a trial would grant its users the service's own rights,
 	// so there it takes the flag.
-	configured := o.tokens.JWKS != "" || o.hmac.given() || o.store.database.given() || o.store.redis.given() || o.cluster.wanted()
+	configured := o.tokens.JWKS != "" || o.hmac.given() || o.store.database.given() || o.store.replica.given() || o.store.redis.given() || o.cluster.wanted()
 	o.trial = o.trial || !configured
 	if o.trial || !inAnyPod() {
 		o.store.keepInDataDir = true

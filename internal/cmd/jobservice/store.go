@@ -16,7 +16,7 @@ import (
 
 // storeOptions are the flags about how jobs are kept and leased.
 type storeOptions struct {
-	database, redis secretFlag
+	database, replica, redis secretFlag
 	// keepInDataDir says that jobs may be accepted where they are kept in the data directory.
 	keepInDataDir bool
 	engine.Options
@@ -34,14 +34,19 @@ func (o *storeOptions) addFlags(flags *pflag.FlagSet) {
 			"pod (environment: "+keepVariable+"; always true in a trial and outside of pods)")
 	o.database.add(flags, "database-url", "DATABASE_URL",
 		"URL of the PostgreSQL database, postgres://... (default: SQLite in --data-dir, for one replica)")
+	o.replica.add(flags, "database-replica-url", "DATABASE_REPLICA_URL",
+		"URL of a read replica of the PostgreSQL database, postgres://..., which answers lists and figures (default: the database does)")
+	flags.DurationVar(&o.ReplicaMaxLag, "database-replica-max-lag", 10*time.Second,
+		"how old the answers of --database-replica-url may be, at least 1s; while it lags more or does not answer, the database is asked")
 	o.redis.add(flags, "redis-url", "REDIS_URL",
-		"URL of Redis, redis://... or rediss://..., together with --database-url (default: a queue in this process, for one replica)")
+		"URL of Redis, redis://... or rediss://..., with +sentinel or +cluster before :// for these, together with --database-url (default: a queue in this "+
+			"process, for one replica)")
 	flags.DurationVar(&o.Visibility, "visibility-timeout", 30*time.Second,
 		"how long a worker has a task without a heartbeat before it goes to another, at least 1s")
 	flags.DurationVar(&o.RetryDelay, "retry-backoff", 10*time.Second, "delay before the first retry of a failed task; it grows by the job's multiplier")
 	flags.DurationVar(&o.OperationTimeout, "operation-timeout", 5*time.Second,
 		"how long the database and Redis may take before a request is answered with 503")
-	flags.DurationVar(&o.Retention, "retention", 30*24*time.Hour, "how long jobs are kept after their end; 0: forever")
+	flags.DurationVar(&o.Retention, "retention", 30*24*time.Hour, "how long jobs are kept after their end, at least: PostgreSQL deletes them by the month, where this is 30 days (720h) or more; 0: forever")
 	flags.DurationVar(&o.AuditRetention, "audit-retention", 365*24*time.Hour, "how long it is kept who did what; 0: forever")
 }
 
@@ -51,6 +56,10 @@ func (o *storeOptions) validate() error {
 		return errors.New("--data-dir: is empty: name a folder")
 	case o.database.given() != o.redis.given():
 		return errors.New("--database-url, --redis-url: one is set without the other: set both, or none for a service that stands alone")
+	case o.replica.given() && !o.database.given():
+		return errors.New("--database-replica-url: is set without --database-url: set that to the primary")
+	case o.ReplicaMaxLag < time.Second:
+		return fmt.Errorf("--database-replica-max-lag: %s is less than 1s", o.ReplicaMaxLag)
 	case o.Visibility < time.Second:
 		return fmt.Errorf("--visibility-timeout: %s is less than 1s", o.Visibility)
 	case o.RetryDelay <= 0:
@@ -76,9 +85,10 @@ func (o *storeOptions) refusal() string {
 func (o *storeOptions) open(ctx context.Context, log logr.Logger, observer engine.Observer) (*engine.Store, error) {
 	options := o.Options
 	options.Logger, options.Observer = log, observer
-	var errs [2]error
+	var errs [3]error
 	options.DatabaseURL, errs[0] = o.database.read()
 	options.RedisURL, errs[1] = o.redis.read()
+	options.ReplicaURL, errs[2] = o.replica.read()
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}

@@ -68,7 +68,9 @@ func New(ctx context.Context, options Options) (*Store, error) {
 		err error
 	)
 	if options.DatabaseURL != "" {
-		db, err = sqlstore.OpenPostgres(ctx, options.DatabaseURL)
+		db, err = sqlstore.OpenPostgres(ctx, options.DatabaseURL, sqlstore.Replica{
+			URL: options.ReplicaURL, MaxLag: options.ReplicaMaxLag, Logger: options.Logger,
+		})
 	} else {
 		db, err = sqlstore.OpenSQLite(ctx, options.DataDir)
 	}
@@ -122,6 +124,7 @@ func (s *Store) background() {
 	start(func() { s.every(time.Second, s.flushFigures) })
 	start(func() { s.every(time.Second, s.leases.wakeAll) }) // should a message of Redis get lost
 	start(func() { s.every(5*time.Second, s.tidy) })
+	start(func() { wait.NonSlidingUntilWithContext(s.ctx, s.keepMonths, monthsInterval) })
 	s.lose()
 }
 

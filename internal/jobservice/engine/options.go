@@ -12,9 +12,13 @@ import (
 
 // Options of a Store. Zero durations mean the default, unless they say otherwise.
 type Options struct {
-	// DatabaseURL of PostgreSQL (postgres://...), and RedisURL of Redis (redis://... or rediss://...): both or none. Without them the
+	// DatabaseURL of PostgreSQL (postgres://...), and RedisURL of Redis (see redisqueue.Open): both or none. Without them the
 	// jobs are in a SQLite file in DataDir, and the queue within this process; such a service stands alone.
 	DatabaseURL, RedisURL string
+	// ReplicaURL of a standby of the database, which answers lists and figures while it lags by at most ReplicaMaxLag. Empty: the database
+	// answers all. Default of ReplicaMaxLag: 10 s.
+	ReplicaURL    string
+	ReplicaMaxLag time.Duration
 	// DataDir is the folder of the SQLite file.
 	DataDir string
 
@@ -55,12 +59,16 @@ func (o *Options) complete() error {
 	if (o.DatabaseURL == "") != (o.RedisURL == "") {
 		return errors.New("name both the database's URL and Redis' URL, or neither for a service that stands alone")
 	}
+	if o.ReplicaURL != "" && o.DatabaseURL == "" {
+		return errors.New("without a database's URL, name no replica of it")
+	}
 	if o.DatabaseURL == "" && o.DataDir == "" {
 		return errors.New("without a database's URL, name a folder for the data")
 	}
-	if min(o.Visibility, o.RetryDelay, o.MaxRetryDelay, o.OperationTimeout, o.TickInterval, o.OutboxAge) < 0 {
+	if min(o.Visibility, o.RetryDelay, o.MaxRetryDelay, o.OperationTimeout, o.TickInterval, o.OutboxAge, o.ReplicaMaxLag) < 0 {
 		return errors.New("a duration is negative")
 	}
+	o.ReplicaMaxLag = cmp.Or(o.ReplicaMaxLag, 10*time.Second)
 	o.Visibility = cmp.Or(o.Visibility, 30*time.Second)
 	o.RetryDelay = cmp.Or(o.RetryDelay, 10*time.Second)
 	o.MaxRetryDelay = cmp.Or(o.MaxRetryDelay, 10*time.Minute)

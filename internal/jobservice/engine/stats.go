@@ -176,3 +176,25 @@ func (s *Store) tidy(ctx context.Context) bool {
 	}
 	return more
 }
+
+const (
+	monthsInterval = time.Minute
+	// monthsTimeout: the database may have to look at each row once. No caller waits for that.
+	monthsTimeout = time.Hour
+)
+
+// keepMonths has the database keep its history by month.
+func (s *Store) keepMonths(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, monthsTimeout)
+	defer cancel()
+	done, err := s.db.KeepMonths(ctx, time.Now(), s.options.Retention, s.options.AuditRetention)
+	if len(done.Created) > 0 {
+		s.options.Logger.Info("Created partitions of the history", "tables", done.Created)
+	}
+	if len(done.Dropped) > 0 {
+		s.options.Logger.Info("Dropped partitions of the history that are older than the retention", "tables", done.Dropped)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.options.Logger.Info("Cannot keep the partitions of the history yet", "reason", err.Error())
+	}
+}

@@ -2,7 +2,6 @@ package redisqueue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,7 +18,11 @@ func (q *Queue) Attach(ctx context.Context, epoch string) (bool, error) {
 	for _, name := range guarded {
 		shas = append(shas, s.scripts[name].Hash())
 	}
-	known, err := q.client.ScriptExists(ctx, shas...).Result()
+	primary, err := q.primary(ctx)
+	if err != nil {
+		return false, err
+	}
+	known, err := primary.ScriptExists(ctx, shas...).Result()
 	if err != nil {
 		return false, unavailable(err)
 	}
@@ -56,24 +59,12 @@ func (q *Queue) Begin(ctx context.Context, epoch string) (*Loading, error) {
 	return l, nil
 }
 
-// life names one run of the server.
-func (q *Queue) life(ctx context.Context) (string, error) {
-	if q.embedded != nil {
-		return "embedded", nil
-	}
-	server := q.client.InfoMap(ctx, "server")
-	if err := server.Err(); err != nil {
-		return "", unavailable(err)
-	}
-	id := server.Item("Server", "run_id")
-	if id == "" {
-		return "", errors.New("redis names no run_id")
-	}
-	return id, nil
-}
-
 func (l *Loading) eval(ctx context.Context, name string, arguments ...any) error {
-	return unavailable(l.scripts[name].Eval(ctx, l.q.client, nil, arguments...).Err())
+	primary, err := l.q.primary(ctx)
+	if err != nil {
+		return err
+	}
+	return unavailable(l.scripts[name].Eval(ctx, primary, keys, arguments...).Err())
 }
 
 // Add adds jobs. Leased ones get a whole visibility.
@@ -99,19 +90,23 @@ func (l *Loading) Add(ctx context.Context, entries []Entry, visibility time.Dura
 
 // Commit says that all were added, and uses them.
 func (l *Loading) Commit(ctx context.Context) error {
+	primary, err := l.q.primary(ctx)
+	if err != nil {
+		return err
+	}
 	for _, name := range guarded {
-		if err := l.scripts[name].Load(ctx, l.q.client).Err(); err != nil {
+		if err := l.scripts[name].Load(ctx, primary).Err(); err != nil {
 			return unavailable(err)
 		}
 	}
-	// A server that restarted since Begin may have lost a part of the data. One that restarts after this has lost the
-	// scripts.
+	// A server that restarted since Begin, or a replica that took its place, may lack a part of the data. One that does so after this lacks
+	// the scripts.
 	life, err := l.q.life(ctx)
 	if err != nil {
 		return err
 	}
 	if life != l.life {
-		return fmt.Errorf("redis restarted during the load: %w", ErrStale)
+		return fmt.Errorf("redis restarted during the load, or another server became its primary: %w", ErrStale)
 	}
 	if err := l.eval(ctx, "commit"); err != nil {
 		return err

@@ -2,8 +2,8 @@
 // is loaded from there again.
 //
 // The data belong to an epoch. A Redis that restarted, with its data, with older data or without, or another one that
-// replaced it, does not know the scripts of the epoch, since their text has the epoch's name and scripts are never kept; and emptied data
-// do not have the epoch's key. Either way nothing is done, and ErrStale says that the data must be loaded again.
+// replaced it, as a replica does that is promoted, does not know the scripts of the epoch, since their text has the epoch's name and scripts
+// are neither kept nor passed on to replicas; and emptied data do not have the epoch's key. Either way nothing is done, and ErrStale says that the data must be loaded again.
 package redisqueue
 
 import (
@@ -11,16 +11,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/dcnlab/spot-training-operator/internal/jobservice/jobs"
 )
@@ -67,60 +64,16 @@ type Held struct {
 	Fence int64
 }
 
-// Queue is the queue in a Redis. Safe for concurrent use.
+// Queue is the queue in Redis: one server, the primary that Sentinel names, or a Redis Cluster. Safe for concurrent use.
 type Queue struct {
-	client   *redis.Client
-	embedded *miniredis.Miniredis
-	state    atomic.Pointer[state]
+	server
+	state atomic.Pointer[state]
 }
 
 // state is the epoch that is used, with its scripts.
 type state struct {
 	epoch   string
 	scripts map[string]*redis.Script
-}
-
-// Open opens a Redis by a URL like redis://:password@host:6379/0. It need not answer yet.
-func Open(url string) (*Queue, error) {
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, fmt.Errorf("the URL of Redis: %w", err)
-	}
-	// A script whose answer was lost may have been run: who called decides what then.
-	options.MaxRetries = -1
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = time.Second, 2*time.Second, 2*time.Second
-	options.PoolTimeout, options.PoolSize = 2*time.Second, 32
-	options.ContextTimeoutEnabled = true
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return &Queue{client: redis.NewClient(options)}, nil
-}
-
-// OpenEmbedded opens a Redis within this process, which keeps nothing.
-func OpenEmbedded() (*Queue, error) {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		return nil, err
-	}
-	q, err := Open("redis://" + server.Addr())
-	if err != nil {
-		server.Close()
-		return nil, err
-	}
-	q.embedded = server
-	return q, nil
-}
-
-// Close closes the connections.
-func (q *Queue) Close() {
-	_ = q.client.Close()
-	if q.embedded != nil {
-		q.embedded.Close()
-	}
-}
-
-// Ping says why Redis cannot be used.
-func (q *Queue) Ping(ctx context.Context) error {
-	return unavailable(q.client.Ping(ctx).Err())
 }
 
 // Epoch that is used; empty: none, nothing can be done.
@@ -300,7 +253,7 @@ func (q *Queue) Tick(ctx context.Context, limit int, again time.Duration) ([]Hel
 
 // Wakes reports queues that got jobs, as executor and name, until the context ends.
 func (q *Queue) Wakes(ctx context.Context, woken func(executor jobs.Executor, queue string)) {
-	subscription := q.client.Subscribe(ctx, "{jobs}:wake")
+	subscription := q.client.Subscribe(ctx, wakeChannel)
 	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })()
 	for message := range subscription.Channel(redis.WithChannelSize(1000)) {
 		executor, queue, _ := strings.Cut(message.Payload, "/")
@@ -319,7 +272,12 @@ func (q *Queue) runOf(ctx context.Context, s *state, name string, arguments ...a
 		command.SetErr(ErrStale)
 		return command
 	}
-	command := s.scripts[name].EvalSha(ctx, q.client, nil, arguments...)
+	command := redis.NewCmd(ctx)
+	if primary, err := q.primary(ctx); err != nil {
+		command.SetErr(err)
+	} else {
+		command = s.scripts[name].EvalSha(ctx, primary, keys, arguments...)
+	}
 	switch err := command.Err(); {
 	case err == nil:
 	case redis.HasErrorPrefix(err, "NOSCRIPT"), strings.Contains(err.Error(), "EPOCH"):
@@ -329,22 +287,4 @@ func (q *Queue) runOf(ctx context.Context, s *state, name string, arguments ...a
 		command.SetErr(unavailable(err))
 	}
 	return command
-}
-
-// unavailable marks errors that are no answer of Redis, and those that say that it cannot serve.
-func unavailable(err error) error {
-	if err == nil {
-		return nil
-	}
-	var network net.Error
-	var answer redis.Error
-	if errors.As(err, &network) || !errors.As(err, &answer) {
-		return fmt.Errorf("redis: %w: %w", jobs.ErrUnavailable, err)
-	}
-	for _, prefix := range []string{"LOADING", "READONLY", "MASTERDOWN", "OOM", "MISCONF", "BUSY", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return fmt.Errorf("redis: %w: %w", jobs.ErrUnavailable, err)
-		}
-	}
-	return fmt.Errorf("redis: %w", err)
 }

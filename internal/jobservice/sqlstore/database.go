@@ -262,12 +262,18 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING`, rows)
 }
 
 func (d *database) Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error) {
+	// A job that ended before was made before.
+	return d.prune(ctx, endedBefore, endedBefore, limit)
+}
+
+// prune deletes jobs that were made before a time and ended before another.
+func (d *database) prune(ctx context.Context, madeBefore, endedBefore time.Time, limit int) (int, error) {
 	pruned := 0
 	for _, status := range []jobs.Status{jobs.Succeeded, jobs.Failed, jobs.DeadLetter, jobs.Cancelled} {
-		// A job that ended before was made before; by its ID the index finds it.
+		// By its ID the index finds it.
 		n, err := d.change(ctx, `DELETE FROM jobs WHERE id IN (
   SELECT id FROM jobs WHERE status = $1 AND id < $2 AND completed_at < $3 ORDER BY id LIMIT $4`+d.skipLocked+")",
-			string(status), firstID(endedBefore), micros(endedBefore), limit-pruned)
+			string(status), firstID(madeBefore), micros(endedBefore), limit-pruned)
 		if pruned += n; err != nil || pruned >= limit {
 			return pruned, err
 		}

@@ -16,7 +16,7 @@ func TestRowsOfTheOutboxGoInTheirEpochOnly(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) (sqlstore.Database, error){
 		"SQLite": func(t *testing.T) (sqlstore.Database, error) { return sqlstore.OpenSQLite(t.Context(), t.TempDir()) },
 		"PostgreSQL": func(t *testing.T) (sqlstore.Database, error) {
-			return sqlstore.OpenPostgres(t.Context(), postgres.Start(t).URL)
+			return sqlstore.OpenPostgres(t.Context(), postgres.Start(t).URL, sqlstore.Replica{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -123,6 +123,9 @@ type Database interface {
 
 	// Tidy sums up counts, and deletes figures that are too old.
 	Tidy(ctx context.Context) error
+	// KeepMonths has PostgreSQL keep its history by month, and drops months that are older than the retention, of jobs and of the audit log;
+	// 0: keeps all. For PostgreSQL, Prune and PruneAudit leave to it what was made in the month of the time, where that is a Month ago or more.
+	KeepMonths(ctx context.Context, now time.Time, retention, auditRetention time.Duration) (Months, error)
 	// Prune deletes at most limit jobs that ended before a time, and says how many it deleted.
 	Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error)
 	// PruneAudit deletes at most limit entries of the audit log from before a time, and says how many it deleted.

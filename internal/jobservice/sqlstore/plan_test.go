@@ -17,7 +17,7 @@ import (
 func TestChangesReadOnlyTheirOwnRowsWhileTheTableGrows(t *testing.T) {
 	ctx := t.Context()
 	server := postgres.Start(t, "autovacuum=off")
-	db, err := sqlstore.OpenPostgres(ctx, server.URL+"&pool_max_conns=1")
+	db, err := sqlstore.OpenPostgres(ctx, server.URL+"&pool_max_conns=1", sqlstore.Replica{})
 	require.NoError(t, err)
 	defer db.Close()
 	insert := func(n int) (ids []string) {

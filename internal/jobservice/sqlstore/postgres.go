@@ -25,12 +25,14 @@ const (
 	lockSchema         = lockSpace | 1
 	lockEpoch          = lockSpace | 2
 	lockTidying        = lockSpace | 3
+	lockMonths         = lockSpace | 4
 	lockReplicas       = lockSpace | 0xbeac67a3
 )
 
 type postgres struct {
 	database
-	pool *pgxpool.Pool
+	pool    *pgxpool.Pool
+	replica *replica // nil: none
 }
 
 // inPostgres is the dialect of a PostgreSQL.
@@ -62,11 +64,34 @@ func inPostgres(pool *pgxpool.Pool) dialect {
 	}
 }
 
-// OpenPostgres opens a PostgreSQL database by a URL like postgres://user:password@host/database, and brings its schema up to date.
-func OpenPostgres(ctx context.Context, url string) (Database, error) {
-	config, err := pgxpool.ParseConfig(url)
+// OpenPostgres opens a PostgreSQL database by a URL like postgres://user:password@host/database, and brings its schema up to date. Its replica need
+// not answer.
+func OpenPostgres(ctx context.Context, url string, ofIt Replica) (Database, error) {
+	pool, err := openPool(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("the URL of the database: %w", err)
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	p := &postgres{database: database{dialect: inPostgres(pool), read: db, write: db}, pool: pool}
+	if err := p.migrate(ctx); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("bring the schema of the database up to date: %w", err)
+	}
+	if ofIt.URL == "" {
+		return p, nil
+	}
+	if p.replica, err = openReplica(ctx, ofIt, pool); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// openPool does not connect yet.
+func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
 	}
 	if !strings.Contains(url, "pool_max_conns") {
 		config.MaxConns = 16
@@ -80,17 +105,7 @@ func OpenPostgres(ctx context.Context, url string) (Database, error) {
 	// A plan is for the size that the tables have now: one from when there were few jobs would read all of them again and again.
 	parameters["plan_cache_mode"] = "force_custom_plan"
 	parameters["application_name"] = "job-service"
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	db := stdlib.OpenDBFromPool(pool)
-	p := &postgres{database: database{dialect: inPostgres(pool), read: db, write: db}, pool: pool}
-	if err := p.migrate(ctx); err != nil {
-		p.Close()
-		return nil, fmt.Errorf("bring the schema of the database up to date: %w", err)
-	}
-	return p, nil
+	return pgxpool.NewWithConfig(ctx, config)
 }
 
 // unavailable marks errors that are no answer of the database, and those that say that it comes, goes, or is too full.
@@ -223,6 +238,10 @@ func (p *postgres) commit(changed []*Row, outbox Outbox, delivered Delivered) *p
 }
 
 func (p *postgres) Lock(ctx context.Context) (context.Context, func(), error) {
+	return p.lockAs(ctx, lockReplicas)
+}
+
+func (p *postgres) lockAs(ctx context.Context, key int64) (context.Context, func(), error) {
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	// The lock is as long as its transaction.
@@ -236,7 +255,7 @@ func (p *postgres) Lock(ctx context.Context) (context.Context, func(), error) {
 		_ = tx.Rollback(soon) // closes the connection when it fails: then the server ends the transaction
 	}
 	var got bool
-	if err := tx.QueryRow(soon, "SELECT pg_try_advisory_xact_lock($1)", lockReplicas).Scan(&got); err != nil || !got {
+	if err := tx.QueryRow(soon, "SELECT pg_try_advisory_xact_lock($1)", key).Scan(&got); err != nil || !got {
 		end()
 		if err == nil {
 			err = ErrLocked
@@ -278,6 +297,9 @@ ON CONFLICT (namespace, queue, type, executor, status, priority) DO UPDATE SET n
 }
 
 func (p *postgres) Close() {
+	if p.replica != nil {
+		p.replica.Close()
+	}
 	_ = p.read.Close()
 	p.pool.Close()
 }

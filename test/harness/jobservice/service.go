@@ -59,7 +59,7 @@ func start(t testing.TB, scheme string, client *http.Client, program string, env
 		Command: func() *exec.Cmd {
 			command := exec.Command(program, append([]string{"job-service", "--bind-address=" + address, "--metrics-bind-address=0"}, args...)...)
 			// It finds nothing by itself.
-			command.Env = append(os.Environ(), "KUBECONFIG=", "DATABASE_URL=", "REDIS_URL=", "JOB_SERVICE_HMAC_SECRET=", "KUBERNETES_SERVICE_HOST=")
+			command.Env = append(os.Environ(), "KUBECONFIG=", "DATABASE_URL=", "DATABASE_REPLICA_URL=", "REDIS_URL=", "JOB_SERVICE_HMAC_SECRET=", "KUBERNETES_SERVICE_HOST=")
 			command.Env = append(command.Env, env...)
 			return command
 		},

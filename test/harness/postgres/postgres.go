@@ -36,21 +36,41 @@ type Server struct {
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	folder := dataFolder(t)
+	run := runner(t, folder)
+	out, err := run("initdb", "-D", filepath.Join(folder, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync").CombinedOutput()
+	require.NoError(t, err, "initdb: %s", out)
+
+	return serve(t, folder, run, settings)
+}
+
+// StartReplica starts a standby of a server, whose queries see what it has replayed.
+func StartReplica(t testing.TB, of *Server) *Server {
+	t.Helper()
+	folder := dataFolder(t)
+	run := runner(t, folder)
+	out, err := run("pg_basebackup", "-D", filepath.Join(folder, "data"), "-d", of.URL, "-R", "--no-sync", "--checkpoint=fast").CombinedOutput()
+	require.NoError(t, err, "pg_basebackup: %s", out)
+	return serve(t, folder, run, nil)
+}
+
+// runner makes commands of PostgreSQL's programs, by its own user.
+func runner(t testing.TB, folder string) func(name string, arguments ...string) *exec.Cmd {
 	owner := credential(t)
-	run := func(name string, arguments ...string) *exec.Cmd {
+	return func(name string, arguments ...string) *exec.Cmd {
 		command := exec.Command(program(t, name), arguments...)
 		command.Dir = folder
 		command.SysProcAttr = &syscall.SysProcAttr{Credential: owner}
 		return command
 	}
-	data := filepath.Join(folder, "data")
-	out, err := run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync").CombinedOutput()
-	require.NoError(t, err, "initdb: %s", out)
+}
 
+// serve starts the server of a data folder.
+func serve(t testing.TB, folder string, run func(string, ...string) *exec.Cmd, settings []string) *Server {
+	t.Helper()
 	address := process.FreePort(t, process.AnyPort)
 	host, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	arguments := []string{"-D", data, "-h", host, "-p", port, "-k", folder}
+	arguments := []string{"-D", filepath.Join(folder, "data"), "-h", host, "-p", port, "-k", folder}
 	for _, setting := range append([]string{"fsync=off"}, settings...) {
 		arguments = append(arguments, "-c", setting)
 	}

@@ -150,6 +150,12 @@ func (s *Server) PID() int {
 	return s.process.Pid
 }
 
+// Freeze has the server do nothing, with its connections open, until Thaw.
+func (s *Server) Freeze() error { return s.process.Signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw() error { return s.process.Signal(syscall.SIGCONT) }
+
 // Kill ends the server with SIGKILL, and waits for its end.
 func (s *Server) Kill() {
 	if s.process == nil {

@@ -39,16 +39,23 @@ func AppendOnly(arguments *[]string) {
 // Start starts a server. Without options it keeps its data in memory only.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
-	program, err := exec.LookPath("redis-server")
-	require.NoError(t, err, "install the Debian package redis-server")
 	folder := t.TempDir()
 	address := process.FreePort(t, process.AnyPort)
-	host, port, err := net.SplitHostPort(address)
-	require.NoError(t, err)
-	arguments := []string{"--bind", host, "--port", port, "--dir", folder, "--save", "", "--daemonize", "no"}
+	arguments := []string{"--dir", folder, "--save", "", "--daemonize", "no"}
 	for _, option := range options {
 		option(&arguments)
 	}
+	return start(t, folder, address, arguments...)
+}
+
+// start starts the program redis-server in any of its roles.
+func start(t testing.TB, folder, address string, arguments ...string) *Server {
+	t.Helper()
+	program, err := exec.LookPath("redis-server")
+	require.NoError(t, err, "install the Debian package redis-server")
+	host, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	arguments = append(arguments, "--bind", host, "--port", port)
 	s := &Server{Address: address, URL: "redis://" + address + "/0", folder: folder}
 	s.Server = process.New(t, process.Options{
 		Name:    "redis-server",
@@ -58,7 +65,11 @@ func Start(t testing.TB, options ...Option) *Server {
 			defer func() { _ = c.Close() }()
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
-			return c.Ping(ctx).Err()
+			err := c.Ping(ctx).Err()
+			if client.HasErrorPrefix(err, "MASTERDOWN") { // a replica that answers
+				return nil
+			}
+			return err
 		},
 		Log:  filepath.Join(folder, "log"),
 		Stop: syscall.SIGTERM,

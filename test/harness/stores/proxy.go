@@ -31,6 +31,12 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", AnyPort)
 	require.NoError(t, err)
+	return NewProxyOn(t, listener, target)
+}
+
+// NewProxyOn does so where it listens already, and closes the listener at the end of the test.
+func NewProxyOn(t testing.TB, listener net.Listener, target string) *Proxy {
+	t.Helper()
 	p := &Proxy{Address: listener.Addr().String(), target: target, listener: listener, open: map[net.Conn]bool{}}
 	t.Cleanup(func() {
 		_ = listener.Close()

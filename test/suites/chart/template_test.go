@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -249,7 +250,18 @@ func TestValuesChooseObjects(t *testing.T) {
 				"ServiceAccount spot-training-operator-job-service", "ClusterRole spot-training-operator-job-service",
 				"ClusterRoleBinding spot-training-operator-job-service", "PodDisruptionBudget spot-training-operator-job-service",
 				"Role spot-training-operator-job-service-certificate", "RoleBinding spot-training-operator-job-service-certificate"},
-			absent: []string{"NetworkPolicy spot-training-operator-job-service", "ServiceMonitor spot-training-operator-job-service"},
+			absent: []string{
+				"NetworkPolicy spot-training-operator-job-service", "ServiceMonitor spot-training-operator-job-service",
+				"HorizontalPodAutoscaler spot-training-operator-job-service",
+			},
+		},
+		"jobService.autoscaling.enabled=true": {
+			values: []string{"--set=jobService.enabled=true,jobService.autoscaling.enabled=true"},
+			there:  []string{"HorizontalPodAutoscaler spot-training-operator-job-service"},
+		},
+		"an autoscaler without a job service": {
+			values: []string{"--set=jobService.autoscaling.enabled=true"},
+			absent: []string{"HorizontalPodAutoscaler spot-training-operator-job-service", "Deployment spot-training-operator-job-service"},
 		},
 		"the monitor of the job service": {
 			values: []string{"--set=jobService.enabled=true,metrics.serviceMonitor.enabled=true"},
@@ -404,6 +416,36 @@ func TestValuesOfTheJobServiceTakeEffect(t *testing.T) {
 	assert.NotContains(t, alone.Spec.Template.Spec.Containers[0].Args, "--keep-jobs-in-data-dir")
 }
 
+func TestTheJobServiceIsScaledByWhatTheValuesName(t *testing.T) {
+	const name = "spot-training-operator-job-service"
+	read := func(values ...string) (hpa autoscalingv2.HorizontalPodAutoscaler, deployment appsv1.Deployment) {
+		objects := render(t, append(values, "--set=jobService.enabled=true,jobService.autoscaling.enabled=true")...)
+		for id, into := range map[string]any{"HorizontalPodAutoscaler " + name: &hpa, "Deployment " + name: &deployment} {
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[id].Object, into, true))
+		}
+		return hpa, deployment
+	}
+	hpa, deployment := read()
+	assert.Nil(t, deployment.Spec.Replicas, "an upgrade must not set it")
+	assert.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, deployment.Spec.Strategy.Type)
+	assert.Equal(t, autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}, hpa.Spec.ScaleTargetRef)
+	assert.EqualValues(t, 1, *hpa.Spec.MinReplicas)
+	assert.EqualValues(t, 3, hpa.Spec.MaxReplicas)
+	require.Len(t, hpa.Spec.Metrics, 1)
+	assert.Equal(t, corev1.ResourceCPU, hpa.Spec.Metrics[0].Resource.Name)
+	assert.Equal(t, "500m", hpa.Spec.Metrics[0].Resource.Target.AverageValue.String())
+	assert.Nil(t, hpa.Spec.Behavior)
+
+	hpa, _ = read("--set=jobService.autoscaling.minReplicas=2,jobService.autoscaling.maxReplicas=9,jobService.autoscaling.targetCPU=null",
+		`--set-json=jobService.autoscaling.metrics=[{"type":"External","external":{"metric":{"name":"aijob_queue_depth"},"target":{"type":"AverageValue","averageValue":"500"}}}]`,
+		"--set=jobService.autoscaling.behavior.scaleDown.stabilizationWindowSeconds=60")
+	assert.EqualValues(t, 2, *hpa.Spec.MinReplicas)
+	assert.EqualValues(t, 9, hpa.Spec.MaxReplicas)
+	require.Len(t, hpa.Spec.Metrics, 1)
+	assert.Equal(t, "aijob_queue_depth", hpa.Spec.Metrics[0].External.Metric.Name)
+	assert.EqualValues(t, 60, *hpa.Spec.Behavior.ScaleDown.StabilizationWindowSeconds)
+}
+
 // The job service, the manager and the Service must agree.
 func TestTheJobServiceIsServedByHTTPSUnlessAskedOtherwise(t *testing.T) {
 	const certificateRole = "Role spot-training-operator-job-service-certificate"
@@ -424,7 +466,7 @@ func TestTheJobServiceIsServedByHTTPSUnlessAskedOtherwise(t *testing.T) {
 		},
 		// As helm upgrade --reuse-values has it, which knows no values that are new.
 		"by the values of 0.3.0": {
-			"jobService.enabled=true,jobService.plainHTTP=null,jobService.tlsSecret=null,jobService.maxOpenJobs=null,jobService.maxOpenJobsPerUser=null," +
+			"jobService.enabled=true,jobService.autoscaling=null,jobService.plainHTTP=null,jobService.tlsSecret=null,jobService.maxOpenJobs=null,jobService.maxOpenJobsPerUser=null," +
 				"manager.requireQueue=null,namespaces=null",
 			cert, []string{"--job-service-cert-mode=self"}, "spot-training-operator-job-service-certificate", "https", true,
 		},

@@ -63,6 +63,16 @@ func TestWrongValuesAreRefusedByName(t *testing.T) {
 			"--set=namespaces={a},networkPolicy.egress.enabled=true,networkPolicy.egress.apiServer.cidrs={10.96.0.1/32},networkPolicy.egress.cloud.enabled=true",
 			[]string{"networkPolicy.egress.cloud: a release with namespaces serves no SpotInstanceVMs"},
 		},
+		"pods that share no jobs": {"--set=jobService.enabled=true,jobService.autoscaling.enabled=true,jobService.existingClaim=jobs", []string{
+			"jobService.autoscaling.enabled: pods that keep jobs in jobService.existingClaim do not share them",
+		}},
+		"more pods than there may be": {"--set=jobService.enabled=true,jobService.autoscaling.enabled=true,jobService.autoscaling.minReplicas=4", []string{
+			"jobService.autoscaling.maxReplicas: is less than minReplicas",
+		}},
+		"nothing to scale by": {"--set=jobService.enabled=true,jobService.autoscaling.enabled=true,jobService.autoscaling.targetCPU=null", []string{
+			"jobService.autoscaling.metrics: is empty",
+		}},
+		"a use of the CPU that is none":    {"--set=jobService.autoscaling.targetCPU=80%", []string{"/jobService/autoscaling/targetCPU"}},
 		"a toleration that cannot be told": {`--set-json=tolerations=[{"keys":"x"}]`, []string{"/tolerations/0", "'keys' not allowed"}},
 	}
 	for name, test := range tests {

@@ -29,41 +29,42 @@ const epochsLeft = "training_epochs_left"
 
 const customMetrics = "/apis/custom.metrics.k8s.io/v1beta2"
 
-// serveEpochsLeft registers a small server of the custom metrics API, which autoscalers ask, for as long as the test
-// runs. It says of a TrainingJob how many epochs it still has to train, by its status.
+// serveEpochsLeft serves, for as long as the test runs, how many epochs a TrainingJob still has to train, by its status.
 func serveEpochsLeft(t *testing.T) {
 	t.Helper()
-	if _, err := cluster.typed.Discovery().ServerResourcesForGroupVersion("custom.metrics.k8s.io/v1beta2"); err == nil {
-		t.Skip("the cluster serves custom metrics of its own")
+	serveMetrics(t, "custom.metrics.k8s.io", "v1beta2", answerMetrics)
+}
+
+// serveMetrics registers a small server of a metrics API, which autoscalers ask, for as long as the test runs.
+func serveMetrics(t *testing.T, group, version string, answer http.HandlerFunc) {
+	t.Helper()
+	if _, err := cluster.typed.Discovery().ServerResourcesForGroupVersion(group + "/" + version); err == nil {
+		t.Skipf("the cluster serves %s of its own", group)
 	}
-	address := nodeAddress(t)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address, "0"))
-	if err != nil {
-		t.Skipf("the API server could not reach this test, which runs on no node of the cluster: %v", err)
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(answerMetrics))
+	listener := listenOnNode(t)
+	server := httptest.NewUnstartedServer(answer)
 	_ = server.Listener.Close()
 	server.Listener = listener
 	server.StartTLS()
 	t.Cleanup(server.Close)
 
 	ns := namespace(t)
-	meta := metav1.ObjectMeta{Namespace: ns, Name: "epochs-left"}
-	port := int32(listener.Addr().(*net.TCPAddr).Port)
+	meta := metav1.ObjectMeta{Namespace: ns, Name: "metrics"}
+	at := listener.Addr().(*net.TCPAddr)
 	require.NoError(t, cluster.Create(t.Context(), &corev1.Service{
 		ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443, Protocol: corev1.ProtocolTCP}}},
 	}))
 	meta.Labels = map[string]string{discoveryv1.LabelServiceName: meta.Name}
 	require.NoError(t, cluster.Create(t.Context(), &discoveryv1.EndpointSlice{
 		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}},
-		Ports:     []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To(port), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{at.IP.String()}}},
+		Ports:     []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To(int32(at.Port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}))
 	registration := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-		"metadata": map[string]any{"name": "v1beta2.custom.metrics.k8s.io"},
+		"metadata": map[string]any{"name": version + "." + group},
 		"spec": map[string]any{
-			"group": "custom.metrics.k8s.io", "version": "v1beta2", "groupPriorityMinimum": int64(100), "versionPriority": int64(100),
+			"group": group, "version": version, "groupPriorityMinimum": int64(100), "versionPriority": int64(100),
 			"insecureSkipTLSVerify": true,
 			"service":               map[string]any{"namespace": ns, "name": meta.Name, "port": int64(443)},
 		},
@@ -72,6 +73,16 @@ func serveEpochsLeft(t *testing.T) {
 	t.Cleanup(func() {
 		_ = cluster.Delete(context.WithoutCancel(t.Context()), registration)
 	})
+}
+
+// listenOnNode listens where pods and the API server reach it. A test that runs on no node of the cluster is skipped.
+func listenOnNode(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(nodeAddress(t), "0"))
+	if err != nil {
+		t.Skipf("the cluster could not reach this test, which runs on none of its nodes: %v", err)
+	}
+	return listener
 }
 
 // nodeAddress is the address of a node, at which a server on that machine is reached.

@@ -153,12 +153,17 @@ func (w *world) connections() []connection {
 		},
 		{"job service", "DNS of the cluster", "53", always, nil, toDNS(w.jobService)},
 		{
-			"job service", "PostgreSQL of `DATABASE_URL`", "5432", ofJobService, []string{"internal/jobservice/sqlstore/postgres.go: pgxpool.NewWithConfig"},
+			"job service", "PostgreSQL of `DATABASE_URL`, and its read replica", "5432", ofJobService, []string{"internal/jobservice/sqlstore/postgres.go: pgxpool.NewWithConfig"},
 			samples{tcp(w.jobService, w.postgres, 5432)},
 		},
 		{
-			"job service", "Redis of `REDIS_URL`", "6379", ofJobService, []string{"internal/jobservice/redisqueue/queue.go: redis.NewClient"},
+			"job service", "Redis of `REDIS_URL`, all servers of it", "6379", ofJobService,
+			[]string{"internal/jobservice/redisqueue/server.go: redis.NewClient", "internal/jobservice/redisqueue/server.go: redis.NewClusterClient"},
 			samples{tcp(w.jobService, w.redis, 6379)},
+		},
+		{
+			"job service", "Sentinels of `REDIS_URL`", "26379", ofJobService, []string{"internal/jobservice/redisqueue/server.go: redis.NewFailoverClient"},
+			samples{tcp(w.jobService, w.redis, 26379)},
 		},
 		{
 			"job service", "issuer of tokens, `--jwks`", "443", ofJobService, []string{"internal/jobservice/auth/keys.go: http.Client"},

@@ -24,7 +24,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/test/harness/operator"
 	"github.com/dcnlab/spot-training-operator/test/harness/postgres"
 	"github.com/dcnlab/spot-training-operator/test/harness/process"
-	"github.com/dcnlab/spot-training-operator/test/harness/redis"
 	"github.com/dcnlab/spot-training-operator/test/harness/stores"
 )
 
@@ -62,9 +61,11 @@ type site struct {
 	folder string
 	token  string
 
-	database               *postgres.Server
-	redis                  *redis.Server
-	toDatabase, toRedis    *stores.Proxy
+	database   *postgres.Server
+	toDatabase *stores.Proxy
+	redisURL   string
+	// ofRedis are the faults of the Redis in use.
+	ofRedis                []fault
 	services               []*process.Server
 	urls                   []string
 	workers                []*process.Server
@@ -73,10 +74,10 @@ type site struct {
 	submitting, chaos, all sync.WaitGroup
 }
 
-func newSite(t *testing.T) *site {
-	s := &site{t: t, folder: t.TempDir(), faults: map[string]int{}}
-	s.database, s.redis = postgres.Start(t), redis.Start(t, redis.AppendOnly)
-	s.toDatabase, s.toRedis = stores.NewProxy(t, s.database.Address), stores.NewProxy(t, s.redis.Address)
+func newSite(t *testing.T, startRedis func(*site)) *site {
+	s := &site{t: t, folder: t.TempDir(), faults: map[string]int{}, database: postgres.Start(t)}
+	s.toDatabase = stores.NewProxy(t, s.database.Address)
+	startRedis(s)
 	s.token = token(t)
 	program := operator.Program(s.t)
 	for n := range replicas {
@@ -103,7 +104,7 @@ func (s *site) startService(n int, program string) {
 				"--rate-limit-create=0", "--rate-limit-jobs=0", "--rate-limit-list=0", "--rate-limit-tasks=0", "--rate-limit-other=0")
 			command.Env = append(os.Environ(),
 				"DATABASE_URL=postgres://postgres@"+s.toDatabase.Address+"/postgres?sslmode=disable",
-				"REDIS_URL=redis://"+s.toRedis.Address+"/0", "JOB_SERVICE_HMAC_SECRET="+secret)
+				"REDIS_URL="+s.redisURL, "JOB_SERVICE_HMAC_SECRET="+secret)
 			return command
 		},
 	}))
@@ -134,7 +135,15 @@ func token(t *testing.T) string {
 // TestNothingThatWasAcknowledgedIsLostOrDoneTwice submits jobs while everything is killed by turns. FAULT_JOBS says how many, 2,000
 // unless it is set.
 func TestNothingThatWasAcknowledgedIsLostOrDoneTwice(t *testing.T) {
-	s, total := newSite(t), numberOfJobs(t)
+	for name, startRedis := range map[string]func(*site){
+		"one Redis": (*site).startRedis, "Sentinel": (*site).startSentinel, "Redis Cluster": (*site).startCluster,
+	} {
+		t.Run(name, func(t *testing.T) { everythingIsKilled(t, startRedis) })
+	}
+}
+
+func everythingIsKilled(t *testing.T, startRedis func(*site)) {
+	s, total := newSite(t, startRedis), numberOfJobs(t)
 	began := time.Now()
 	var left atomic.Int64
 	left.Store(int64(total))
@@ -181,14 +190,9 @@ func (s *site) disturb(stop <-chan struct{}, total int) {
 			return true
 		}
 	}
-	faults := []struct {
-		name string
-		do   func()
-	}{
+	faults := append([]fault{
 		{"worker killed", func() { s.restart(s.workers[s.faults["worker killed"]%workers], nil) }},
 		{"service killed", func() { s.restart(s.services[s.faults["service killed"]%replicas], nil) }},
-		{"redis killed", func() { s.restart(s.redis.Server, nil) }},
-		{"redis killed, its data lost", func() { s.restart(s.redis.Server, s.redis.Forget) }},
 		{"database killed", func() { s.restart(s.database.Server, nil) }},
 		{"all services killed", func() {
 			for _, service := range s.services {
@@ -198,9 +202,8 @@ func (s *site) disturb(stop <-chan struct{}, total int) {
 				s.restart(service, nil)
 			}
 		}},
-		{"network to redis cut", func() { s.cut(s.toRedis, s.faults["network to redis cut"]%2 == 0) }},
 		{"network to the database cut", func() { s.cut(s.toDatabase, s.faults["network to the database cut"]%2 == 0) }},
-	}
+	}, s.ofRedis...)
 	every := 500 * time.Millisecond
 	if total > 10000 {
 		every = 3 * time.Second
