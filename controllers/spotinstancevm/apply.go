@@ -18,6 +18,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
 	"github.com/dcnlab/spot-training-operator/internal/cloud/inventory"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
 	"github.com/dcnlab/spot-training-operator/internal/nodejoin"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
@@ -51,7 +52,8 @@ func (r *Reconciler) apply(
 			}
 			continue
 		}
-		one := step{action: a, vm: vm, entry: entryOf(&d.status, a.name), machineType: o.machineTypeOf(a.name)}
+		one := step{action: a, vm: vm, entry: entryOf(&d.status, a.name)}
+		one.machineType = o.machineTypeOf(a.name, one.entry)
 		if account != nil {
 			one.provider = account.Provider()
 		}
@@ -67,14 +69,18 @@ func (r *Reconciler) apply(
 	return learned.Load(), err
 }
 
-// machineTypeOf is the machine type of an instance: that of the spec unless the provider says another.
-func (o *observed) machineTypeOf(name string) string {
+// machineTypeOf is the machine type of an instance: that of its entry unless the provider says another.
+func (o *observed) machineTypeOf(name string, entry *spotv1alpha1.ProvisionedInstance) string {
+	asked := o.vm.Spec.GCP.MachineType
+	if entry != nil {
+		asked = zonehistory.TypeOf(o.vm, entry)
+	}
 	for _, i := range o.instances {
 		if i.Name == name && i.seen != nil {
-			return cmp.Or(i.seen.MachineType, o.vm.Spec.GCP.MachineType)
+			return cmp.Or(i.seen.MachineType, asked)
 		}
 	}
-	return o.vm.Spec.GCP.MachineType
+	return asked
 }
 
 func entryOf(status *spotv1alpha1.SpotInstanceVMStatus, name string) *spotv1alpha1.ProvisionedInstance {
@@ -179,7 +185,7 @@ func (r *Reconciler) ask(ctx context.Context, one step, kind asked, final bool, 
 // note what the provider says of a request. final says that the same request need not be tried again.
 func (r *Reconciler) note(one step, kind asked, operation cloud.Operation, err error, final bool) {
 	now := r.Clock.Now()
-	key := keyOf(one.vm, offer{one.entry.Zone, one.entry.ProvisioningModel})
+	key := keyOf(one.vm, offer{one.entry.Zone, one.entry.ProvisioningModel, zonehistory.TypeOf(one.vm, one.entry)})
 	switch {
 	case kind.what != creation.what:
 	case isCapacityRefusal(err):

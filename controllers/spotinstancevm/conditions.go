@@ -155,7 +155,7 @@ func (p *planner) capacityCondition() conditionValue {
 }
 
 func (p *planner) tooLarge() conditionValue {
-	pod, room := &p.packing.TooLarge[0], p.room()
+	pod, room := &p.packing.TooLarge[0], p.room(p.kind)
 	var lacks []string
 	for _, r := range []struct {
 		name        string
@@ -171,7 +171,7 @@ func (p *planner) tooLarge() conditionValue {
 	}
 	return conditionValue{metav1.ConditionFalse, reasons.PodDoesNotFit, fmt.Sprintf(
 		"pod %s requests more than an instance of type %s has for pods (%s): choose a larger spec.gcp.machineType or spec.gpu.count, or lower "+
-			"the requests of the job", pod.Name, p.vm.Spec.GCP.MachineType, strings.Join(lacks, ", "))}
+			"the requests of the job", pod.Name, p.kind.name, strings.Join(lacks, ", "))}
 }
 
 func (p *planner) readyCondition(capacity conditionValue) conditionValue {

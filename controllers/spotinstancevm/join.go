@@ -25,7 +25,7 @@ func (p *planner) join(i *instance) {
 	}
 	if i.node != nil {
 		p.label(i)
-		if i.ReadyTime == nil && i.isNodeReady(p.gpus()) {
+		if i.ReadyTime == nil && i.isNodeReady(p.gpus(p.kindOf(i))) {
 			p.becomeReady(i)
 			return
 		}
@@ -66,7 +66,7 @@ func labelsOfNode(vm *spotv1alpha1.SpotInstanceVM) map[string]string {
 }
 
 func pricesOfNode(vm *spotv1alpha1.SpotInstanceVM, entry *spotv1alpha1.ProvisionedInstance) map[string]string {
-	return zonehistory.NodeAnnotations(vm, entry.Zone, entry.ProvisioningModel)
+	return zonehistory.NodeAnnotations(vm, zonehistory.TypeOf(vm, entry), entry.Zone, entry.ProvisioningModel)
 }
 
 func (p *planner) becomeReady(i *instance) {
@@ -95,7 +95,7 @@ func (p *planner) tooLate(i *instance) {
 	case i.node != nil:
 		what = "its node is not Ready"
 		if _, notReady := i.notReadySince(); !notReady {
-			what = fmt.Sprintf("its node does not show %d %s", p.gpus(), "nvidia.com/gpu")
+			what = fmt.Sprintf("its node does not show %d %s", p.gpus(p.kindOf(i)), "nvidia.com/gpu")
 		}
 	case i.memo.joining.err != nil:
 		what = short(i.memo.joining.err)

@@ -15,7 +15,7 @@ func (p *planner) launch(i *instance) {
 	case !r.isSent() && p.barred() != "":
 		// An earlier process may have sent it, so it is deleted like one that exists.
 		p.markForDeletion(i, p.barred())
-	case !r.isSent() && !i.used && !i.hasWork() && p.shape != nil: // without it it is not known what fits
+	case !r.isSent() && !i.used && !i.hasWork() && p.kindOf(i).shape != nil: // without it it is not known what fits
 		p.markForDeletion(i, "no pod needs it any more")
 	case !r.isSent():
 		p.ask(i)
@@ -79,10 +79,10 @@ func (p *planner) occupied(i *instance) {
 func (p *planner) refused(i *instance) {
 	r := &i.memo.create
 	class := cloud.ClassOf(r.err)
-	zone := i.Zone
+	zone, machineType := i.Zone, p.kindOf(i).name
 	p.emit(reporting.Warning(reasons.EventInstanceRefused, "Create",
 		"instance %s (%s) was refused in zone %s: %s", i.Name, i.ProvisioningModel, zone, short(r.err)))
-	p.count(func(m *metrics.SpotInstances) { m.Refused(zone, p.vm.Spec.GCP.MachineType, string(class)) })
+	p.count(func(m *metrics.SpotInstances) { m.Refused(zone, machineType, string(class)) })
 	if !isCapacityRefusal(r.err) {
 		p.problem = problemOf(r.err, "an instance")
 		p.d.hold = p.d.hold.extend(p.now, p.vm.Generation, p.problem, 0)
@@ -91,9 +91,9 @@ func (p *planner) refused(i *instance) {
 		return
 	}
 	if class == cloud.Stockout && i.ProvisioningModel != spotv1alpha1.ProvisioningStandard {
-		p.stockouts = append(p.stockouts, i.Zone)
+		p.stockouts = append(p.stockouts, offer{zone: zone, machineType: machineType})
 	}
-	where := choose(p.vm, p.zones, p.exhausted, p.now)
+	where := choose(p.vm, p.kindOf(i), p.exhausted, p.now)
 	if where.none || !i.used || p.barred() != "" {
 		if where.none && i.used {
 			p.exhaustedAll(where)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
@@ -162,6 +163,30 @@ func TestAPIAStockoutEverywhereIsAConditionAndThenAFallback(t *testing.T) {
 	now = c.await(vm, "an instance at full price", c.agree(1))
 	assert.Equal(t, spotv1alpha1.ProvisioningStandard, now.Status.ProvisionedInstances[0].ProvisioningModel)
 	assert.False(t, c.gce.Instances()[0].Spot)
+}
+
+func TestAPIAStockoutOfAMachineTypeIsAnsweredByAnother(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.start(newFuse(0))
+	for _, zone := range []string{zoneA, zoneB} {
+		c.gce.SetStock(fakegce.Stock{Zone: zone, MachineType: "n1-standard-4"})
+	}
+	vm := c.vm("t4", func(vm *spotv1alpha1.SpotInstanceVM) {
+		vm.Spec.GCP.MachineTypes = []string{"n2-standard-4"}
+		vm.Spec.Prices = []spotv1alpha1.Price{{MachineType: "n2-standard-4", PerHour: "0.09"}, {PerHour: "0.08"}}
+	})
+	c.pod("t4", "bert", 0)
+	now := c.await(vm, "an instance", c.agree(1))
+	assert.Equal(t, "n2-standard-4", now.Status.ProvisionedInstances[0].MachineType)
+	assert.Equal(t, "n2-standard-4", c.gce.Instances()[0].MachineType)
+	eventually(t, "the price of its type on the node", func() bool {
+		nodes := c.nodes("t4")
+		return len(nodes) == 1 && nodes[0].Annotations[mlv1.AnnotationPricePerHour] == "0.09"
+	})
+	for _, zone := range now.Status.Zones {
+		assert.Equal(t, "n1-standard-4", zone.MachineType, "there were none of that")
+	}
 }
 
 func TestAPIWithoutCredentialsNothingIsAskedFor(t *testing.T) {

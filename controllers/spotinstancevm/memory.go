@@ -83,8 +83,8 @@ type vmMemo struct {
 	// lastSent is when an instance was last asked for.
 	lastSent time.Time
 	hold     hold
-	// shape of the machine type. Why it is not known is a matter of these zones and credentials; what was read, the provider remembers for all.
-	shape knownShape
+	// shapes of machine types, by name. Why one is not known is a matter of these zones and credentials; what was read, the provider remembers for all.
+	shapes map[string]knownShape
 	// name of the SpotInstanceVM.
 	name types.NamespacedName
 	// secret that has the finalizer of the SpotInstanceVM; empty for none.
@@ -93,7 +93,6 @@ type vmMemo struct {
 
 // knownShape is what a machine type offers, which does not change.
 type knownShape struct {
-	of    string
 	shape *cloud.Shape
 	// err, the time and the number of tries of a shape that could not be read.
 	err   error
@@ -151,7 +150,7 @@ func (m *memory) edit(vm types.UID, edit func(*vmMemo)) {
 		m.vms = map[types.UID]*vmMemo{}
 	}
 	if m.vms[vm] == nil {
-		m.vms[vm] = &vmMemo{instances: map[string]*memo{}, ended: map[string]time.Time{}}
+		m.vms[vm] = &vmMemo{instances: map[string]*memo{}, ended: map[string]time.Time{}, shapes: map[string]knownShape{}}
 	}
 	edit(m.vms[vm])
 }
@@ -159,7 +158,7 @@ func (m *memory) edit(vm types.UID, edit func(*vmMemo)) {
 func (m *memory) copyOf(vm types.UID) (copied vmMemo) {
 	m.edit(vm, func(known *vmMemo) {
 		copied = *known
-		copied.instances, copied.ended = map[string]*memo{}, maps.Clone(known.ended)
+		copied.instances, copied.ended, copied.shapes = map[string]*memo{}, maps.Clone(known.ended), maps.Clone(known.shapes)
 		for name, one := range known.instances {
 			is := *one
 			copied.instances[name] = &is

@@ -34,14 +34,13 @@ type observed struct {
 	// kept says that the Secret has the finalizer of the SpotInstanceVM.
 	kept bool
 	// access is what keeps the operator from using the provider at all; listing what the last list of a zone met, and
-	// shapeless why the machine type is not known.
+	// shapeless why a machine type is not known.
 	access, listing, shapeless problem
 	// reachable says that there is a provider to send requests to: with problem, the one from before.
 	reachable bool
 
-	zones     []string // in which instances may be created, in the order to try
+	types     []machineType // that instances may have, at least one, in the order of the spec
 	exhausted map[offer]exhausted
-	shape     *cloud.Shape // nil while it is not known
 	// listed is when the last list of each zone that succeeded began.
 	listed map[string]time.Time
 
@@ -63,17 +62,22 @@ type observed struct {
 // observe reads what exists, from the cache and from the inventory.
 func (r *Reconciler) observe(ctx context.Context, vm *spotv1alpha1.SpotInstanceVM) (observed, *inventory.Inventory, error) {
 	o := observed{
-		now: r.Clock.Now(), vm: vm, memo: r.memory.copyOf(vm.UID), zones: zonehistory.Order(vm, r.Clock.Now()), exhausted: r.exhaustion.of(vm),
+		now: r.Clock.Now(), vm: vm, memo: r.memory.copyOf(vm.UID), exhausted: r.exhaustion.of(vm),
 		listed: map[string]time.Time{}, nodes: map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, uses: map[string]*queueing.NodeUse{}, rechecked: map[string]bool{},
 		newName: r.newName, newID: r.newID, pace: r.Pace,
+	}
+	for _, name := range vm.Spec.GCP.AllMachineTypes() {
+		o.types = append(o.types, machineType{name: name, zones: zonehistory.Order(vm, name, o.now)})
 	}
 	account, err := r.observeAccess(ctx, &o)
 	if err != nil {
 		return o, nil, err
 	}
 	if o.reachable = account != nil; o.reachable {
-		if err := r.observeShape(ctx, &o, account.Provider()); err != nil {
-			return o, nil, err
+		for n := range o.types {
+			if err := r.observeShape(ctx, &o, &o.types[n], account.Provider()); err != nil {
+				return o, nil, err
+			}
 		}
 	}
 	r.observeInstances(&o, account)
@@ -139,18 +143,15 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) (*inventory
 	return r.inventories.Followed(key), nil
 }
 
-// observeShape finds what the machine type offers. It is asked for once, in the first zone that has it.
-func (r *Reconciler) observeShape(ctx context.Context, o *observed, provider cloud.Provider) error {
-	known, machineType := o.memo.shape, o.vm.Spec.GCP.MachineType
-	if known.of != machineType {
-		known = knownShape{of: machineType}
-	}
+// observeShape finds what a machine type offers. It is asked for once, in the first zone that has it.
+func (r *Reconciler) observeShape(ctx context.Context, o *observed, kind *machineType, provider cloud.Provider) error {
+	known := o.memo.shapes[kind.name]
 	if known.shape == nil && (known.tries == 0 || !o.now.Before(known.asked.Add(r.Pace.retryIn(known.tries)))) {
 		known.asked = o.now
 		known.tries++
-		for _, zone := range o.zones {
+		for _, zone := range kind.zones {
 			var shape cloud.Shape
-			if shape, known.err = provider.Shape(ctx, zone, machineType); known.err == nil {
+			if shape, known.err = provider.Shape(ctx, zone, kind.name); known.err == nil {
 				known.shape = &shape
 				break
 			}
@@ -158,11 +159,11 @@ func (r *Reconciler) observeShape(ctx context.Context, o *observed, provider clo
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r.memory.edit(o.vm.UID, func(m *vmMemo) { m.shape = known })
+		r.memory.edit(o.vm.UID, func(m *vmMemo) { m.shapes[kind.name] = known })
 	}
-	o.shape = known.shape
-	if known.err != nil {
-		o.shapeless = problemOf(known.err, "machine type "+machineType)
+	kind.shape = known.shape
+	if known.err != nil && !o.shapeless.exists() {
+		o.shapeless = problemOf(known.err, "machine type "+kind.name)
 	}
 	return nil
 }
@@ -227,7 +228,7 @@ func (r *Reconciler) observeInstances(o *observed, account *inventory.Inventory)
 
 // zonesWithInstances are those in which instances may be created, and those in which there may be some.
 func (o *observed) zonesWithInstances() []string {
-	zones := slices.Clone(o.zones)
+	zones := zonehistory.Zones(o.vm)
 	for _, entry := range o.vm.Status.ProvisionedInstances {
 		if entry.Zone != "" && !slices.Contains(zones, entry.Zone) {
 			zones = append(zones, entry.Zone)

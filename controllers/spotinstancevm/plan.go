@@ -85,8 +85,10 @@ type planner struct {
 	none *choice
 	// problem that was met now.
 	problem problem
-	// stockouts are zones that had no instance to give.
-	stockouts []string
+	// stockouts are zones that had no instance of a machine type to give.
+	stockouts []offer
+	// kind of the instances that are asked for now.
+	kind machineType
 	// atMaxInstances says that maxInstances keeps it from asking for more.
 	atMaxInstances bool
 	// short is the last job in a queue whose pods need more instances than there may be.
@@ -142,17 +144,6 @@ func (p *planner) count(count func(*metrics.SpotInstances)) { p.d.counts = appen
 
 // isDeleting says whether the SpotInstanceVM itself is being deleted.
 func (p *planner) isDeleting() bool { return p.vm.DeletionTimestamp != nil }
-
-// model of the instances' GPUs: those of spec.gpu, else those of the machine type.
-func (p *planner) gpus() int64 {
-	if p.vm.Spec.GPU != nil {
-		return int64(p.vm.Spec.GPU.Count)
-	}
-	if p.shape != nil {
-		return int64(p.shape.GPUs)
-	}
-	return 0
-}
 
 // mirror takes over what the provider and the node say of an instance.
 func (p *planner) mirror(i *instance) {
@@ -234,7 +225,7 @@ func entryOfFound(found inventory.Found) *spotv1alpha1.ProvisionedInstance {
 	if found.Spot {
 		model = spotv1alpha1.ProvisioningSpot
 	}
-	return &spotv1alpha1.ProvisionedInstance{Name: found.Name, Zone: found.Zone, ProvisioningModel: model}
+	return &spotv1alpha1.ProvisionedInstance{Name: found.Name, Zone: found.Zone, MachineType: found.MachineType, ProvisioningModel: model}
 }
 
 // markForDeletion decides that an instance is deleted.
@@ -300,8 +291,8 @@ func (p *planner) learn() {
 	after := p.vm.DeepCopy()
 	after.Status = p.d.status
 	zonehistory.Follow(p.vm, after, p.now)
-	for _, zone := range p.stockouts {
-		zonehistory.Stockout(after, zone, p.now)
+	for _, o := range p.stockouts {
+		zonehistory.Stockout(after, o.machineType, o.zone, p.now)
 	}
 	p.d.status.Zones = after.Status.Zones
 }

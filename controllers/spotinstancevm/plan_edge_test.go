@@ -76,7 +76,8 @@ func TestRoomIsNotMeasuredOnNodesOfAnOldKind(t *testing.T) {
 	s := aScene(has("t4-x", spotv1alpha1.InstanceRunning, isReady(time.Hour), runs("9"), func(_ *scene, i *instance) {
 		i.seen.MachineType = "n1-standard-4"
 	}))
-	s.vm.Spec.GCP.MachineType, s.shape = "n1-standard-16", &cloud.Shape{MilliCPU: 16000, MemoryBytes: 60 << 30}
+	s.vm.Spec.GCP.MachineType = "n1-standard-16"
+	s.types = []machineType{{name: "n1-standard-16", shape: &cloud.Shape{MilliCPU: 16000, MemoryBytes: 60 << 30}, zones: []string{"a", "b"}}}
 	s.pods = append(s.pods, aPod("big", refused, replica("0"), needs("10")))
 
 	assert.Contains(t, outlineOf(plan(s.observed)).Acts, "create t4-new1")

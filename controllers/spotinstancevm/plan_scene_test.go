@@ -28,9 +28,9 @@ func aScene(edits ...func(*scene)) *scene {
 	vm.Spec.MaxInstances = 3
 	names := 0
 	s := &scene{observed{
-		now: noon, vm: vm, reachable: true, zones: []string{"a", "b"}, exhausted: map[offer]exhausted{},
+		now: noon, vm: vm, reachable: true, exhausted: map[offer]exhausted{},
 		memo:   vmMemo{instances: map[string]*memo{}, ended: map[string]time.Time{}},
-		shape:  &cloud.Shape{MilliCPU: 4000, MemoryBytes: 15 << 30},
+		types:  []machineType{{name: "n1-standard-4", shape: &cloud.Shape{MilliCPU: 4000, MemoryBytes: 15 << 30}, zones: []string{"a", "b"}}},
 		listed: map[string]time.Time{"a": noon.Add(-time.Second), "b": noon.Add(-time.Second)},
 		nodes:  map[string]*corev1.Node{}, podsOn: map[string][]*corev1.Pod{}, rechecked: map[string]bool{}, pace: defaultPace,
 		uses:    map[string]*queueing.NodeUse{},
@@ -171,6 +171,6 @@ func done() request {
 
 func exhaust(zone string, model spotv1alpha1.ProvisioningModel, class cloud.Class) func(*scene) {
 	return func(s *scene) {
-		s.exhausted[offer{zone, model}] = exhausted{until: noon.Add(time.Minute), err: &cloud.Error{Class: class, Message: "none left"}}
+		s.exhausted[offer{zone, model, "n1-standard-4"}] = exhausted{until: noon.Add(time.Minute), err: &cloud.Error{Class: class, Message: "none left"}}
 	}
 }

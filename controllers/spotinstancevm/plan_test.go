@@ -442,7 +442,7 @@ func TestConditions(t *testing.T) {
 			map[string]string{"Allowed": "True NamespaceAllowed", "Ready": "False SecretNotFound", "CapacityAvailable": "True Ready", "CredentialsValid": "False SecretNotFound"},
 		},
 		"the namespace may not": {
-			aScene(waiting("0"), notAllowed, func(s *scene) { clear(s.listed); s.shape = nil }),
+			aScene(waiting("0"), notAllowed, func(s *scene) { clear(s.listed); s.types[0].shape = nil }),
 			map[string]string{
 				"Allowed": "False NamespaceNotAllowed", "Ready": "False NamespaceNotAllowed", "CapacityAvailable": "False NamespaceNotAllowed",
 				"CredentialsValid": "Unknown Provisioning",

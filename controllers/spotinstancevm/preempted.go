@@ -24,7 +24,7 @@ func (p *planner) preempted(i *instance) {
 			seen = i.notice.Time
 		}
 		i.PreemptionNoticeTime = &metav1.Time{Time: seen}
-		zone, machineType := i.Zone, p.vm.Spec.GCP.MachineType
+		zone, machineType := i.Zone, p.kindOf(i).name
 		p.emit(reporting.Warning(reasons.InstancePreempted, "Preempt", "%s", p.lossMessage(i)))
 		p.count(func(m *metrics.SpotInstances) { m.Preempted(zone, machineType) })
 	}

@@ -15,64 +15,39 @@ import (
 // settleIn is how long after a node became ready a pod that waits is expected to be bound to it.
 const settleIn = 30 * time.Second
 
-// What a node keeps of its machine for the kernel, the kubelet and the pods that run on every node, until a node of this
-// kind is there and tells it.
-const (
-	reservedMilliCPU = 250
-	reservedMemory   = 300 << 20
-	reservedPercent  = 5 // of the memory
-)
-
-// room is what an instance has for pods.
-func (p *planner) room() capacity.Resources {
-	for _, i := range p.instances {
-		if i.phase() == phaseReady && i.node != nil && p.matchesSpec(i) {
-			all := capacity.Of(i.node.Status.Allocatable)
-			all.MilliCPU -= reservedMilliCPU
-			return all
-		}
-	}
-	if p.shape == nil {
-		return capacity.Resources{}
-	}
-	return capacity.Resources{
-		MilliCPU: p.shape.MilliCPU - reservedMilliCPU,
-		Memory:   p.shape.MemoryBytes - p.shape.MemoryBytes/100*reservedPercent - reservedMemory,
-		GPUs:     p.gpus(),
-	}
-}
-
-// matchesSpec says whether an instance is of the kind that the spec describes now.
-func (p *planner) matchesSpec(i *instance) bool {
-	want := p.vm.Spec.GCP.MachineType
-	return i.seen != nil && cmp.Or(i.seen.MachineType, want) == want && capacity.Of(i.node.Status.Allocatable).GPUs == p.gpus()
-}
-
-// pack works out which pods the instances that there are will take, and how many more are needed.
+// pack works out which pods the instances that there are will take, how many more are needed, and the machine type that is best for these.
 func (p *planner) pack() {
+	p.kind = p.types[0]
 	if p.isDeleting() {
 		return
 	}
-	p.demand = demandOf(p.pods, p.nodes, p.now)
-	room := p.room()
+	demand := demandOf(p.pods, p.nodes, p.now)
 	var bins []capacity.Bin
 	for _, i := range p.instances {
-		if bin, ok := p.binOf(i, room); ok {
+		if bin, ok := p.binOf(i); ok {
 			bins = append(bins, bin)
 		}
 	}
-	p.packing = capacity.Pack(p.demand, bins, room)
-	p.packGangs(room)
+	best := *p
+	best.packFor(p.kind, demand, bins)
+	for _, kind := range p.types[1:] {
+		other := *p
+		other.packFor(kind, demand, bins)
+		if kind.shape != nil && (best.kind.shape == nil || other.suitsBetter(&best)) {
+			best = other
+		}
+	}
+	*p = best
 	for _, i := range p.instances {
 		i.used = p.packing.Used[i.Name]
 	}
 }
 
 // binOf is an instance as room for pods; false for one that is none any more, or takes no pods now.
-func (p *planner) binOf(i *instance, room capacity.Resources) (capacity.Bin, bool) {
+func (p *planner) binOf(i *instance) (capacity.Bin, bool) {
 	switch i.phase() {
 	case phaseLaunch, phaseJoin:
-		return holding(i, room), true // the scheduler may put pods on a node before it is known to be ready
+		return holding(i, p.room(p.kindOf(i))), true // the scheduler may put pods on a node before it is known to be ready
 	case phasePreempted, phaseGone:
 		return capacity.Bin{}, false
 	case phaseReady:
@@ -124,7 +99,7 @@ func (p *planner) alive() int {
 // provide decides on new instances for the pods that have no room.
 func (p *planner) provide() {
 	needed := p.packing.New
-	if p.barred() != "" || len(needed) == 0 || p.shape == nil || p.access.exists() {
+	if p.barred() != "" || len(needed) == 0 || p.kind.shape == nil || p.access.exists() {
 		return
 	}
 	if p.d.hold.isActive(p.now, p.vm.Generation) {
@@ -137,19 +112,22 @@ func (p *planner) provide() {
 			p.atMaxInstances = true
 			return
 		}
-		where := choose(p.vm, p.zones, p.exhausted, p.now)
+		where := choose(p.vm, p.kind, p.exhausted, p.now)
 		if where.none {
 			p.exhaustedAll(where)
 			return
 		}
 		i := &instance{ProvisionedInstance: spotv1alpha1.ProvisionedInstance{
-			Name: p.vm.Name + "-" + p.newName(), RequestID: p.newID(), Zone: where.zone, ProvisioningModel: where.model,
-			State: spotv1alpha1.InstancePlanned, AssignedJob: pods[0].Job,
+			Name: p.vm.Name + "-" + p.newName(), RequestID: p.newID(), Zone: where.zone, MachineType: where.machineType,
+			ProvisioningModel: where.model, State: spotv1alpha1.InstancePlanned, AssignedJob: pods[0].Job,
 		}, used: true}
 		p.instances = append(p.instances, i)
 		free--
 		p.do(actCreate, i.Name)
 		note := "instance " + i.Name + " (" + string(i.ProvisioningModel) + ") is asked for in zone " + i.Zone
+		if len(p.types) > 1 {
+			note += " as " + i.MachineType
+		}
 		if i.AssignedJob != "" {
 			note += " for " + i.AssignedJob
 		}
@@ -159,6 +137,11 @@ func (p *planner) provide() {
 
 // exhaustedAll notes that no zone has an instance to give, and comes back when the first may have.
 func (p *planner) exhaustedAll(where choice) {
+	for _, kind := range p.types {
+		if other := choose(p.vm, kind, p.exhausted, p.now); other.none && other.until.Before(where.until) {
+			where.until = other.until
+		}
+	}
 	p.none = &where
 	p.d.lookAgain(where.until.Sub(p.now))
 }

@@ -10,6 +10,7 @@ import (
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/cloud"
+	"github.com/dcnlab/spot-training-operator/internal/cloud/zonehistory"
 )
 
 // specOf is the wish for the instance of an entry. It depends on nothing but the spec and the entry, so that a request
@@ -19,7 +20,7 @@ func (r *Reconciler) specOf(
 ) cloud.InstanceSpec {
 	gcp := &vm.Spec.GCP
 	spec := cloud.InstanceSpec{
-		Name: entry.Name, Zone: entry.Zone, RequestID: entry.RequestID, MachineType: gcp.MachineType,
+		Name: entry.Name, Zone: entry.Zone, RequestID: entry.RequestID, MachineType: zonehistory.TypeOf(vm, entry),
 		Spot:  entry.ProvisioningModel != spotv1alpha1.ProvisioningStandard,
 		Image: vm.Spec.VMImage, DiskGB: int64(cmp.Or(gcp.DiskSizeGB, 100)), DiskType: cmp.Or(gcp.DiskType, "pd-standard"),
 		Network: gcp.Network, Subnetwork: gcp.Subnetwork, NetworkTags: gcp.NetworkTags, ServiceAccount: gcp.ServiceAccount,

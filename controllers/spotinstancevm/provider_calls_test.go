@@ -104,7 +104,7 @@ func TestTheLogNamesEachCallThatSpendsOrSavesMoneyOnce(t *testing.T) {
 			entry := &spotv1alpha1.ProvisionedInstance{Name: "t4-x", Zone: "a", AssignedJob: "SpotInstanceJob/bert", Message: "no pod of a job was on it"}
 			provider := &answers{clock: now, owner: r.ownerOf(s.vm), list: test.answers}
 			for _, kind := range test.calls {
-				_, err := r.do(ctx, step{action: action{kind, "t4-x"}, vm: s.vm, entry: entry, machineType: s.machineTypeOf("t4-x"), provider: provider})
+				_, err := r.do(ctx, step{action: action{kind, "t4-x"}, vm: s.vm, entry: entry, machineType: s.machineTypeOf("t4-x", entry), provider: provider})
 				require.NoError(t, err)
 			}
 			assert.Equal(t, test.want, lines)

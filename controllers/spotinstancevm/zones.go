@@ -16,13 +16,15 @@ import (
 type offer struct {
 	zone  string
 	model spotv1alpha1.ProvisioningModel
+	// machineType of the instance.
+	machineType string
 }
 
 // offerKey tells offers of different kinds of instances apart.
 type offerKey struct {
 	offer
 
-	project, machineType, gpu string
+	project, gpu string
 }
 
 // exhausted is an offer that the provider last refused.
@@ -46,7 +48,7 @@ type exhaustion struct {
 }
 
 func keyOf(vm *spotv1alpha1.SpotInstanceVM, o offer) offerKey {
-	key := offerKey{offer: o, project: vm.Spec.GCP.Project, machineType: vm.Spec.GCP.MachineType}
+	key := offerKey{offer: o, project: vm.Spec.GCP.Project}
 	if vm.Spec.GPU != nil {
 		key.gpu = vm.Spec.GPU.Type
 	}
@@ -107,15 +109,15 @@ type choice struct {
 
 // choose the first zone that was not refused lately; at full price only when no zone has a spot instance, and the user
 // allows it.
-func choose(vm *spotv1alpha1.SpotInstanceVM, zones []string, known map[offer]exhausted, now time.Time) choice {
+func choose(vm *spotv1alpha1.SpotInstanceVM, kind machineType, known map[offer]exhausted, now time.Time) choice {
 	models := []spotv1alpha1.ProvisioningModel{cmp.Or(vm.Spec.ProvisioningModel, spotv1alpha1.ProvisioningSpot)}
 	if ptr.Deref(vm.Spec.AllowStandardFallback, false) && models[0] == spotv1alpha1.ProvisioningSpot {
 		models = append(models, spotv1alpha1.ProvisioningStandard)
 	}
 	best := choice{none: true}
 	for _, model := range models {
-		for _, zone := range zones {
-			o := offer{zone, model}
+		for _, zone := range kind.zones {
+			o := offer{zone, model, kind.name}
 			is, refused := known[o]
 			if !refused || !now.Before(is.until) {
 				return choice{offer: o}

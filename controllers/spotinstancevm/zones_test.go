@@ -26,37 +26,37 @@ func TestChoose(t *testing.T) {
 		known    map[offer]exhausted
 		want     choice
 	}{
-		"the first zone":            {known: out(), want: choice{offer: offer{"a", spot}}},
-		"the next when it has none": {known: out(offer{"a", spot}), want: choice{offer: offer{"b", spot}}},
-		"what it has at full price is no help": {known: out(offer{"a", spot}, offer{"b", spot}), want: choice{
+		"the first zone":            {known: out(), want: choice{offer: offer{"a", spot, ""}}},
+		"the next when it has none": {known: out(offer{"a", spot, ""}), want: choice{offer: offer{"b", spot, ""}}},
+		"what it has at full price is no help": {known: out(offer{"a", spot, ""}, offer{"b", spot, ""}), want: choice{
 			none: true, until: noon.Add(time.Minute), err: &cloud.Error{Class: cloud.Stockout},
 		}},
-		"unless it is allowed":    {fallback: true, known: out(offer{"a", spot}, offer{"b", spot}), want: choice{offer: offer{"a", standard}}},
-		"then in the next zone":   {fallback: true, known: out(offer{"a", spot}, offer{"b", spot}, offer{"a", standard}), want: choice{offer: offer{"b", standard}}},
-		"spot goes before":        {fallback: true, known: out(offer{"a", spot}), want: choice{offer: offer{"b", spot}}},
-		"instances at full price": {model: standard, known: out(offer{"a", spot}), want: choice{offer: offer{"a", standard}}},
+		"unless it is allowed":    {fallback: true, known: out(offer{"a", spot, ""}, offer{"b", spot, ""}), want: choice{offer: offer{"a", standard, ""}}},
+		"then in the next zone":   {fallback: true, known: out(offer{"a", spot, ""}, offer{"b", spot, ""}, offer{"a", standard, ""}), want: choice{offer: offer{"b", standard, ""}}},
+		"spot goes before":        {fallback: true, known: out(offer{"a", spot, ""}), want: choice{offer: offer{"b", spot, ""}}},
+		"instances at full price": {model: standard, known: out(offer{"a", spot, ""}), want: choice{offer: offer{"a", standard, ""}}},
 		"an old refusal is no more": {
-			known: map[offer]exhausted{{"a", spot}: {until: noon}}, want: choice{offer: offer{"a", spot}},
+			known: map[offer]exhausted{{"a", spot, ""}: {until: noon}}, want: choice{offer: offer{"a", spot, ""}},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			vm := &spotv1alpha1.SpotInstanceVM{}
 			vm.Spec.ProvisioningModel, vm.Spec.AllowStandardFallback = test.model, ptr.To(test.fallback)
-			assert.Equal(t, test.want, choose(vm, []string{"a", "b"}, test.known, noon))
+			assert.Equal(t, test.want, choose(vm, machineType{zones: []string{"a", "b"}}, test.known, noon))
 		})
 	}
 }
 
 func TestAZoneRestsLongerAfterEachRefusal(t *testing.T) {
 	vm := aScene().vm
-	key := keyOf(vm, offer{"a", spot})
+	key := keyOf(vm, offer{"a", spot, ""})
 	var e exhaustion
 	now := noon
 	for _, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 15 * time.Minute, 15 * time.Minute} {
 		e.refused(key, now, &cloud.Error{Class: cloud.Stockout})
 		e.refused(key, now.Add(time.Second), &cloud.Error{Class: cloud.Stockout}) // of another that was on its way
-		until := e.of(vm)[offer{"a", spot}].until
+		until := e.of(vm)[offer{"a", spot, ""}].until
 		assert.Equal(t, want, until.Sub(now))
 		now = until
 	}
@@ -64,8 +64,8 @@ func TestAZoneRestsLongerAfterEachRefusal(t *testing.T) {
 	assert.Empty(t, e.of(vm))
 
 	e.refused(key, now, nil)
-	vm.Spec.GCP.MachineType = "n1-standard-8"
-	assert.Empty(t, e.of(vm), "another machine type may be there")
+	vm.Spec.GPU = &spotv1alpha1.GPU{Type: "nvidia-tesla-t4", Count: 1}
+	assert.Empty(t, e.of(vm), "one with another GPU may be there")
 }
 
 func TestAHoldGrowsUntilTheSpecChanges(t *testing.T) {

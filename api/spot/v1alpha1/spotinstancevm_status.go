@@ -58,6 +58,9 @@ type ProvisionedInstance struct {
 	// zone of the instance.
 	Zone string `json:"zone,omitempty"`
 
+	// machineType of the instance. Empty for one that was created when there was one machine type only: spec.gcp.machineType.
+	MachineType string `json:"machineType,omitempty"`
+
 	// provisioningModel of the instance: SPOT, or STANDARD after a fallback.
 	ProvisioningModel ProvisioningModel `json:"provisioningModel,omitempty"`
 

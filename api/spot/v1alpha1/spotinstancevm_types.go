@@ -60,6 +60,7 @@ func (v *SpotInstanceVM) StatusConditions() *[]metav1.Condition { return &v.Stat
 //
 // +kubebuilder:validation:XValidation:rule="!self.allowStandardFallback || self.provisioningModel == 'SPOT'",fieldPath=".allowStandardFallback",message="spec.allowStandardFallback: has no use when provisioningModel is STANDARD: remove it, or set provisioningModel to SPOT"
 // +kubebuilder:validation:XValidation:rule="!has(self.prices) || self.prices.all(p, !has(p.zone) || (has(self.gcp.zone) && self.gcp.zone == p.zone) || (has(self.gcp.zones) && p.zone in self.gcp.zones))",fieldPath=".prices",message="spec.prices: has a price for a zone that is neither spec.gcp.zone nor in spec.gcp.zones: correct the zone, or remove the price"
+// +kubebuilder:validation:XValidation:rule="!has(self.prices) || self.prices.all(p, !has(p.machineType) || self.gcp.machineType == p.machineType || (has(self.gcp.machineTypes) && p.machineType in self.gcp.machineTypes))",fieldPath=".prices",message="spec.prices: has a price for a machine type that is neither spec.gcp.machineType nor in spec.gcp.machineTypes: correct the machine type, or remove the price"
 type SpotInstanceVMSpec struct {
 	// vmImage is the boot image of the instances, as projects/<project>/global/images/<image> or, for the newest of a
 	// family, projects/<project>/global/images/family/<family>. It must bring kubelet, kubeadm and a container runtime
@@ -130,12 +131,12 @@ type SpotInstanceVMSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=16,displayName="Time without work before deletion",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 
-	// prices are what an instance costs in the zones, at most 64, each zone and provisioning model once. They order the
-	// zones together with how often these take instances back, and are written onto the nodes, from where the cost of
-	// jobs is worked out. Default: prices are not known, and all zones are taken to cost the same.
+	// prices are what an instance costs in the zones, at most 64, each zone, machine type and provisioning model once. They order the
+	// zones together with how often these take instances back, choose among gcp.machineTypes, and are written onto the nodes, from where the
+	// cost of jobs is worked out. Default: prices are not known, and all zones are taken to cost the same.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(other, (has(other.zone) ? other.zone : '') == (has(p.zone) ? p.zone : '') && other.provisioningModel == p.provisioningModel))",message="spec.prices: has two prices for one zone and provisioningModel: remove one of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(other, (has(other.zone) ? other.zone : '') == (has(p.zone) ? p.zone : '') && (has(other.machineType) ? other.machineType : '') == (has(p.machineType) ? p.machineType : '') && other.provisioningModel == p.provisioningModel))",message="spec.prices: has two prices for one zone, machineType and provisioningModel: remove one of them"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=17,displayName="Prices of an instance",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Prices []Price `json:"prices,omitempty"`
 
@@ -181,6 +182,7 @@ type GPU struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.zone) || has(self.zones)",fieldPath=".zone",message="spec.gcp.zone: is required: name the zone to try first, for example us-central1-a"
 // +kubebuilder:validation:XValidation:rule="!has(self.region) || !has(self.zone) || self.zone.startsWith(self.region + '-')",fieldPath=".region",messageExpression="'spec.gcp.region: ' + self.region + ' is not the region of zone ' + self.zone + ': correct it, or remove it, the zone says it already'"
+// +kubebuilder:validation:XValidation:rule="!has(self.machineTypes) || !(self.machineType in self.machineTypes)",fieldPath=".machineTypes",messageExpression="'spec.gcp.machineTypes: names ' + self.machineType + ', which is spec.gcp.machineType: remove it'"
 // +kubebuilder:validation:XValidation:rule="!has(self.subnetwork) || has(self.network)",fieldPath=".network",message="spec.gcp.network: is required when subnetwork is set: name the network that holds it"
 type GCP struct {
 	// project is the id of the project that holds the instances. It cannot be changed, because instances in the old
@@ -214,13 +216,26 @@ type GCP struct {
 	// +kubebuilder:validation:Pattern=`^[a-z]+-[a-z]+[0-9]+$`
 	Region string `json:"region,omitempty"`
 
-	// machineType of the instances, for example n1-standard-4.
+	// machineType of the instances, for example n1-standard-4, and the first of them when machineTypes names others.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9]*(-[a-z0-9]+)+$`
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=8,displayName="Machine type",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:fieldGroup:gcp"}
 	MachineType string `json:"machineType,omitempty"`
+
+	// machineTypes are others that an instance may have. For pods that wait for instances the operator chooses the type that has room for most
+	// of them, then one that a zone was not out of lately, then, where prices are known for both, the cheaper one by price and
+	// preemptions so far, and else the first, which is machineType. At most 8, each once. Default: machineType only.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z][a-z0-9]*(-[a-z0-9]+)+$`
+	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(other, other == t))",message="spec.gcp.machineTypes: names a machine type twice: remove the second"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=19,displayName="Other machine types",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	MachineTypes []string `json:"machineTypes,omitempty"`
 
 	// diskSizeGB is the size of the boot disk in GB, 10 to 65536. Default 100.
 	// +kubebuilder:default=100
@@ -263,6 +278,9 @@ type GCP struct {
 	// own identity, where an annotation of the namespace allows this use of it.
 	CredentialsSecretRef *SecretReference `json:"credentialsSecretRef,omitempty"`
 }
+
+// AllMachineTypes are machineType and machineTypes: those that an instance may have, in this order.
+func (g *GCP) AllMachineTypes() []string { return append([]string{g.MachineType}, g.MachineTypes...) }
 
 // KubeadmJoinConfig says how an instance becomes a node of this cluster.
 //

@@ -11,6 +11,11 @@ type Price struct {
 	// +kubebuilder:validation:Pattern=`^[a-z]+-[a-z]+[0-9]+-[a-z]$`
 	Zone string `json:"zone,omitempty"`
 
+	// machineType that the price holds for. Default: every machine type for which no other price is given.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9]*(-[a-z0-9]+)+$`
+	MachineType string `json:"machineType,omitempty"`
+
 	// provisioningModel that the price holds for: SPOT, the default, or STANDARD.
 	// +kubebuilder:default=SPOT
 	ProvisioningModel ProvisioningModel `json:"provisioningModel,omitempty"`

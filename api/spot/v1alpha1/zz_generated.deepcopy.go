@@ -61,6 +61,11 @@ func (in *GCP) DeepCopyInto(out *GCP) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.MachineTypes != nil {
+		in, out := &in.MachineTypes, &out.MachineTypes
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.NetworkTags != nil {
 		in, out := &in.NetworkTags, &out.NetworkTags
 		*out = make([]string, len(*in))

@@ -66,7 +66,7 @@ func recordEnd(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedIns
 	if one.Zone == "" || one.ProvisioningModel == spotv1alpha1.ProvisioningStandard || one.CreationTime == nil && !preempted {
 		return false
 	}
-	zone, preemptions := entry(vm, one.Zone, now), int64(0)
+	zone, preemptions := entry(vm, TypeOf(vm, one), one.Zone, now), int64(0)
 	if preempted {
 		preemptions = 1
 		if zone.LastPreemptionTime == nil || zone.LastPreemptionTime.Time.Before(at) {
@@ -79,7 +79,7 @@ func recordEnd(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedIns
 
 // withdrawPreemption takes a preemption back, whose notice was withdrawn.
 func withdrawPreemption(vm *spotv1alpha1.SpotInstanceVM, one *spotv1alpha1.ProvisionedInstance, now time.Time) bool {
-	zone := find(vm, one.Zone)
+	zone := find(vm, TypeOf(vm, one), one.Zone)
 	if zone == nil || zone.Preemptions == 0 || one.ProvisioningModel == spotv1alpha1.ProvisioningStandard {
 		return false
 	}
@@ -96,9 +96,9 @@ func add(vm *spotv1alpha1.SpotInstanceVM, zone *spotv1alpha1.ZoneHistory, preemp
 	s.write(zone, vm, now)
 }
 
-// Stockout remembers that a zone had no instance to give.
-func Stockout(vm *spotv1alpha1.SpotInstanceVM, zone string, now time.Time) {
-	found := entry(vm, zone, now)
+// Stockout remembers that a zone had no instance of a machine type to give.
+func Stockout(vm *spotv1alpha1.SpotInstanceVM, machineType, zone string, now time.Time) {
+	found := entry(vm, machineType, zone, now)
 	found.LastStockoutTime = ptr.To(metav1.NewTime(now))
 	sumsOf(found, now).write(found, vm, now)
 }
@@ -120,8 +120,8 @@ func sumsOf(zone *spotv1alpha1.ZoneHistory, now time.Time) sums {
 func (s sums) write(zone *spotv1alpha1.ZoneHistory, vm *spotv1alpha1.SpotInstanceVM, now time.Time) {
 	zone.RecentPreemptions, zone.RecentInstanceHours = decimal(s.preemptions, 4), decimal(s.hours, 4)
 	zone.Time = ptr.To(metav1.NewTime(now))
-	zone.RatePerHour = decimal(s.and(running(vm, zone.Zone, now)).rate(), 5)
-	zone.PricePerHour, _, _ = Price(vm, zone.Zone, spotv1alpha1.ProvisioningSpot)
+	zone.RatePerHour = decimal(s.and(running(vm, zone.MachineType, zone.Zone, now)).rate(), 5)
+	zone.PricePerHour, _, _ = Price(vm, zone.MachineType, zone.Zone, spotv1alpha1.ProvisioningSpot)
 }
 
 // and adds hours in which nothing was taken back.
@@ -142,12 +142,12 @@ func (s sums) proven() float64 {
 	return max(events-math.Sqrt(events), 0) / (priorHours + s.hours)
 }
 
-// running are the hours so far of the spot instances that run in a zone and have no notice. They are in no sum yet.
-func running(vm *spotv1alpha1.SpotInstanceVM, zone string, now time.Time) float64 {
+// running are the hours so far of the spot instances of a machine type that run in a zone and have no notice. They are in no sum yet.
+func running(vm *spotv1alpha1.SpotInstanceVM, machineType, zone string, now time.Time) float64 {
 	hours := 0.0
 	for i := range vm.Status.ProvisionedInstances {
 		one := &vm.Status.ProvisionedInstances[i]
-		if one.Zone == zone && one.ProvisioningModel != spotv1alpha1.ProvisioningStandard && one.PreemptionNoticeTime == nil {
+		if one.Zone == zone && TypeOf(vm, one) == machineType && one.ProvisioningModel != spotv1alpha1.ProvisioningStandard && one.PreemptionNoticeTime == nil {
 			hours += lived(one, now)
 		}
 	}
@@ -162,10 +162,10 @@ func lived(one *spotv1alpha1.ProvisionedInstance, until time.Time) float64 {
 	return max(until.Sub(one.CreationTime.Time), 0).Hours()
 }
 
-// find is the history of a zone for the present machine type; nil when there is none.
-func find(vm *spotv1alpha1.SpotInstanceVM, zone string) *spotv1alpha1.ZoneHistory {
+// find is the history of a zone for a machine type; nil when there is none.
+func find(vm *spotv1alpha1.SpotInstanceVM, machineType, zone string) *spotv1alpha1.ZoneHistory {
 	for i := range vm.Status.Zones {
-		if one := &vm.Status.Zones[i]; one.Zone == zone && one.MachineType == vm.Spec.GCP.MachineType {
+		if one := &vm.Status.Zones[i]; one.Zone == zone && one.MachineType == machineType {
 			return one
 		}
 	}
@@ -173,8 +173,8 @@ func find(vm *spotv1alpha1.SpotInstanceVM, zone string) *spotv1alpha1.ZoneHistor
 }
 
 // entry is the history of a zone, which is begun when there is none. The one that was written longest ago makes room.
-func entry(vm *spotv1alpha1.SpotInstanceVM, zone string, now time.Time) *spotv1alpha1.ZoneHistory {
-	if found := find(vm, zone); found != nil {
+func entry(vm *spotv1alpha1.SpotInstanceVM, machineType, zone string, now time.Time) *spotv1alpha1.ZoneHistory {
+	if found := find(vm, machineType, zone); found != nil {
 		return found
 	}
 	for len(vm.Status.Zones) >= maxZones {
@@ -186,12 +186,12 @@ func entry(vm *spotv1alpha1.SpotInstanceVM, zone string, now time.Time) *spotv1a
 		})
 	}
 	vm.Status.Zones = append(vm.Status.Zones, spotv1alpha1.ZoneHistory{
-		Zone: zone, MachineType: vm.Spec.GCP.MachineType, Time: ptr.To(metav1.NewTime(now)),
+		Zone: zone, MachineType: machineType, Time: ptr.To(metav1.NewTime(now)),
 	})
 	slices.SortFunc(vm.Status.Zones, func(a, b spotv1alpha1.ZoneHistory) int {
 		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.MachineType, b.MachineType))
 	})
-	return find(vm, zone)
+	return find(vm, machineType, zone)
 }
 
 // number reads a decimal number of the status; 0 for what is none.

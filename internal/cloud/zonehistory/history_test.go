@@ -19,12 +19,14 @@ const (
 	a = "us-central1-a"
 	b = "us-central1-b"
 	c = "us-central1-c"
+
+	machine, larger = "n1-standard-4", "n1-standard-8"
 )
 
 // spotVM has zones a, b and c in this order.
 func spotVM(prices ...spotv1alpha1.Price) *spotv1alpha1.SpotInstanceVM {
 	vm := &spotv1alpha1.SpotInstanceVM{}
-	vm.Spec.GCP.Zone, vm.Spec.GCP.Zones, vm.Spec.GCP.MachineType = a, []string{b, a, c}, "n1-standard-4"
+	vm.Spec.GCP.Zone, vm.Spec.GCP.Zones, vm.Spec.GCP.MachineType = a, []string{b, a, c}, machine
 	vm.Spec.Prices = prices
 	return vm
 }
@@ -90,7 +92,7 @@ func TestANoticeThatIsWithdrawnWasNoPreemption(t *testing.T) {
 
 	zone := withdrawn.Status.Zones[0]
 	assert.Equal(t, []any{int64(0), "0", "0", "0"}, []any{zone.Preemptions, zone.InstanceHours, zone.RecentPreemptions, zone.RecentInstanceHours[:1]})
-	assert.Equal(t, []string{a, b, c}, Order(withdrawn, noon.Add(time.Minute)))
+	assert.Equal(t, []string{a, b, c}, Order(withdrawn, machine, noon.Add(time.Minute)))
 }
 
 func TestWhatTellsNothingOfAZoneDoesNotCount(t *testing.T) {
@@ -129,10 +131,10 @@ func TestTheOrderOfZones(t *testing.T) {
 		}, []string{b, c, a}},
 		"a stockout comes last, the latest at the end": {spotVM(), func(vm *spotv1alpha1.SpotInstanceVM) {
 			live(vm, c, 1, true, noon)
-			Stockout(vm, b, noon.Add(-time.Minute))
-			Stockout(vm, a, noon)
+			Stockout(vm, machine, b, noon.Add(-time.Minute))
+			Stockout(vm, machine, a, noon)
 		}, []string{c, b, a}},
-		"a stockout is forgotten":               {spotVM(), func(vm *spotv1alpha1.SpotInstanceVM) { Stockout(vm, a, noon.Add(-stockoutMemory)) }, []string{a, b, c}},
+		"a stockout is forgotten":               {spotVM(), func(vm *spotv1alpha1.SpotInstanceVM) { Stockout(vm, machine, a, noon.Add(-stockoutMemory)) }, []string{a, b, c}},
 		"the cheapest first":                    {spotVM(cheap(a, "0.5"), cheap(b, "0.4"), cheap("", "0.3")), func(*spotv1alpha1.SpotInstanceVM) {}, []string{c, b, a}},
 		"a zone without a price is worth a try": {spotVM(cheap(a, "0.5"), cheap(b, "0.4")), func(*spotv1alpha1.SpotInstanceVM) {}, []string{b, c, a}},
 		"a little cheaper does not make up for many interruptions": {spotVM(cheap(a, "0.50"), cheap(b, "0.49"), cheap(c, "0.6")), func(vm *spotv1alpha1.SpotInstanceVM) {
@@ -147,12 +149,12 @@ func TestTheOrderOfZones(t *testing.T) {
 		}, []string{b, a, c}},
 		"another machine type has a history of its own": {spotVM(), func(vm *spotv1alpha1.SpotInstanceVM) {
 			live(vm, a, 1, true, noon)
-			vm.Spec.GCP.MachineType = "n1-standard-8"
+			vm.Spec.GCP.MachineType = larger
 		}, []string{a, b, c}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.happens(test.vm)
-			assert.Equal(t, test.want, Order(test.vm, noon))
+			assert.Equal(t, test.want, Order(test.vm, test.vm.Spec.GCP.MachineType, noon))
 		})
 	}
 }
@@ -160,13 +162,13 @@ func TestTheOrderOfZones(t *testing.T) {
 func TestEvidenceFades(t *testing.T) {
 	vm := spotVM()
 	live(vm, a, 10, true, noon)
-	fresh := sumsOf(find(vm, a), noon)
-	old := sumsOf(find(vm, a), noon.Add(halfLife))
+	fresh := sumsOf(find(vm, machine, a), noon)
+	old := sumsOf(find(vm, machine, a), noon.Add(halfLife))
 	assert.InDelta(t, fresh.preemptions/2, old.preemptions, 1e-6)
 	assert.InDelta(t, fresh.hours/2, old.hours, 1e-6)
 	assert.Less(t, old.rate(), fresh.rate())
-	assert.InDelta(t, priorPreemptions/priorHours, sumsOf(find(vm, a), noon.Add(100*halfLife)).rate(), 1e-6)
-	assert.InDelta(t, 1, sumsOf(find(vm, a), noon.Add(-time.Hour)).preemptions, 1e-6, "a clock that was set back does no harm")
+	assert.InDelta(t, priorPreemptions/priorHours, sumsOf(find(vm, machine, a), noon.Add(100*halfLife)).rate(), 1e-6)
+	assert.InDelta(t, 1, sumsOf(find(vm, machine, a), noon.Add(-time.Hour)).preemptions, 1e-6, "a clock that was set back does no harm")
 }
 
 func TestTheHistoryIsBounded(t *testing.T) {
@@ -176,7 +178,7 @@ func TestTheHistoryIsBounded(t *testing.T) {
 		live(vm, a, 1, true, noon.Add(time.Duration(i)*time.Minute))
 	}
 	assert.Len(t, vm.Status.Zones, maxZones)
-	assert.NotNil(t, find(vm, a), "the newest stays")
+	assert.NotNil(t, find(vm, vm.Spec.GCP.MachineType, a), "the newest stays")
 }
 
 func TestThePriceOfAZone(t *testing.T) {
@@ -186,8 +188,56 @@ func TestThePriceOfAZone(t *testing.T) {
 	)
 	vm.Spec.PriceCurrency = "EUR"
 	assert.Equal(t, map[string]string{"ml.example.com/price-per-hour": "0.35", "ml.example.com/price-currency": "EUR"},
-		NodeAnnotations(vm, b, spotv1alpha1.ProvisioningSpot))
-	assert.Equal(t, "0.4", NodeAnnotations(vm, a, "")["ml.example.com/price-per-hour"])
-	assert.Equal(t, "1.2", NodeAnnotations(vm, a, spotv1alpha1.ProvisioningStandard)["ml.example.com/price-per-hour"])
-	assert.Nil(t, NodeAnnotations(spotVM(), a, spotv1alpha1.ProvisioningSpot))
+		NodeAnnotations(vm, machine, b, spotv1alpha1.ProvisioningSpot))
+	assert.Equal(t, "0.4", NodeAnnotations(vm, machine, a, "")["ml.example.com/price-per-hour"])
+	assert.Equal(t, "1.2", NodeAnnotations(vm, machine, a, spotv1alpha1.ProvisioningStandard)["ml.example.com/price-per-hour"])
+	assert.Nil(t, NodeAnnotations(spotVM(), machine, a, spotv1alpha1.ProvisioningSpot))
+}
+
+func TestThePriceOfAMachineType(t *testing.T) {
+	vm := spotVM(
+		spotv1alpha1.Price{PerHour: "0.1"}, spotv1alpha1.Price{MachineType: larger, PerHour: "0.2"},
+		spotv1alpha1.Price{Zone: b, PerHour: "0.3"}, spotv1alpha1.Price{Zone: b, MachineType: larger, PerHour: "0.4"},
+	)
+	vm.Spec.GCP.MachineTypes = []string{larger}
+	for _, test := range []struct{ machineType, zone, want string }{
+		{machine, a, "0.1"}, {larger, a, "0.2"}, {machine, b, "0.3"}, {larger, b, "0.4"},
+	} {
+		perHour, _, ok := Price(vm, test.machineType, test.zone, spotv1alpha1.ProvisioningSpot)
+		assert.True(t, ok)
+		assert.Equal(t, test.want, perHour, "%s in %s", test.machineType, test.zone)
+	}
+	_, _, ok := Price(vm, machine, a, spotv1alpha1.ProvisioningStandard)
+	assert.False(t, ok)
+}
+
+func TestEachMachineTypeHasAHistory(t *testing.T) {
+	vm := spotVM(spotv1alpha1.Price{PerHour: "1"})
+	vm.Spec.GCP.MachineTypes = []string{larger}
+	before := vm.DeepCopy()
+	for _, one := range []spotv1alpha1.ProvisionedInstance{instance("old", a, noon.Add(-time.Hour)), instance("new", a, noon.Add(-time.Hour))} {
+		if one.Name == "new" {
+			one.MachineType = larger
+		}
+		before.Status.ProvisionedInstances = append(before.Status.ProvisionedInstances, one)
+	}
+	after := before.DeepCopy()
+	for range 5 { // of the larger ones many are taken back
+		for i := range after.Status.ProvisionedInstances {
+			if one := &after.Status.ProvisionedInstances[i]; one.MachineType == larger {
+				one.PreemptionNoticeTime = ptr.To(metav1.NewTime(noon))
+			}
+		}
+		require.True(t, Follow(before, after, noon))
+	}
+	assert.EqualValues(t, 5, find(after, larger, a).Preemptions)
+	assert.Nil(t, find(after, machine, a))
+	assert.Equal(t, []string{b, c, a}, Order(after, larger, noon))
+	assert.Equal(t, []string{a, b, c}, Order(after, machine, noon))
+	calm, ok := Cost(after, machine, a, spotv1alpha1.ProvisioningSpot, noon)
+	require.True(t, ok)
+	wild, _ := Cost(after, larger, a, spotv1alpha1.ProvisioningSpot, noon)
+	assert.Greater(t, wild, calm)
+	always, _ := Cost(after, larger, a, spotv1alpha1.ProvisioningStandard, noon)
+	assert.Zero(t, always, "the price at full price is not known")
 }

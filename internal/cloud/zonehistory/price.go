@@ -11,17 +11,25 @@ import (
 const defaultCurrency = "USD"
 
 // Price is what the spec says that an instance costs in a zone; false when it says nothing of it. A price for the zone goes
-// before one for all zones.
-func Price(vm *spotv1alpha1.SpotInstanceVM, zone string, model spotv1alpha1.ProvisioningModel) (perHour, currency string, ok bool) {
+// before one for all zones, and then one for the machine type before one for all.
+func Price(
+	vm *spotv1alpha1.SpotInstanceVM, machineType, zone string, model spotv1alpha1.ProvisioningModel,
+) (perHour, currency string, ok bool) {
+	closest := -1
 	for _, price := range vm.Spec.Prices {
-		if cmp.Or(price.ProvisioningModel, spotv1alpha1.ProvisioningSpot) != cmp.Or(model, spotv1alpha1.ProvisioningSpot) {
+		if cmp.Or(price.ProvisioningModel, spotv1alpha1.ProvisioningSpot) != cmp.Or(model, spotv1alpha1.ProvisioningSpot) ||
+			cmp.Or(price.Zone, zone) != zone || cmp.Or(price.MachineType, machineType) != machineType {
 			continue
 		}
-		if price.Zone == zone || price.Zone == "" && !ok {
-			perHour, ok = price.PerHour, true
+		fit := 0
+		if price.Zone != "" {
+			fit += 2
 		}
-		if price.Zone == zone {
-			break
+		if price.MachineType != "" {
+			fit++
+		}
+		if fit > closest {
+			closest, perHour, ok = fit, price.PerHour, true
 		}
 	}
 	if !ok {
@@ -32,8 +40,8 @@ func Price(vm *spotv1alpha1.SpotInstanceVM, zone string, model spotv1alpha1.Prov
 
 // NodeAnnotations say on the node of an instance what it costs, so that the cost of jobs can be worked out; nil when no
 // price is known.
-func NodeAnnotations(vm *spotv1alpha1.SpotInstanceVM, zone string, model spotv1alpha1.ProvisioningModel) map[string]string {
-	perHour, currency, ok := Price(vm, zone, model)
+func NodeAnnotations(vm *spotv1alpha1.SpotInstanceVM, machineType, zone string, model spotv1alpha1.ProvisioningModel) map[string]string {
+	perHour, currency, ok := Price(vm, machineType, zone, model)
 	if !ok {
 		return nil
 	}

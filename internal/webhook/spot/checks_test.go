@@ -60,6 +60,17 @@ func TestGPUsThatNoInstanceCanHave(t *testing.T) {
 	}
 }
 
+func TestEachMachineTypeTakesTheGPUs(t *testing.T) {
+	vm := &spotv1alpha1.SpotInstanceVM{}
+	vm.Spec.GPU = &spotv1alpha1.GPU{Type: "nvidia-tesla-t4", Count: 1}
+	vm.Spec.GCP.MachineType, vm.Spec.GCP.MachineTypes = "n1-standard-8", []string{"n1-standard-16"}
+	assert.Empty(t, vmChecks{}.mistakes(vm))
+	vm.Spec.GCP.MachineTypes = append(vm.Spec.GCP.MachineTypes, "e2-standard-4", "e2-standard-8")
+	causes := vmChecks{}.mistakes(vm)
+	require.Len(t, causes, 1, "one says enough")
+	assert.Contains(t, causes[0].Message, "instances of machine type e2-standard-4 have no GPUs")
+}
+
 func namesAll(namespace string) *spotv1alpha1.SpotInstanceJob {
 	settings := corev1.LocalObjectReference{Name: "settings"}
 	return builders.SpotInstanceJob("sweep").Namespace(namespace).On("t4-spot").Checkpoints(time.Hour).Spec(func(s *spotv1alpha1.SpotInstanceJobSpec) {

@@ -31,7 +31,12 @@ func vmSecrets(vm *spotv1alpha1.SpotInstanceVM) []secret {
 func (vmChecks) mistakes(vm *spotv1alpha1.SpotInstanceVM) []metav1.StatusCause {
 	causes := elsewhere(vm.Namespace, vmSecrets(vm))
 	if gpu := vm.Spec.GPU; gpu != nil {
-		causes = append(causes, gpuMistakes(gpu, vm.Spec.GCP.MachineType)...)
+		for _, machineType := range vm.Spec.GCP.AllMachineTypes() {
+			if mistakes := gpuMistakes(gpu, machineType); len(mistakes) > 0 {
+				causes = append(causes, mistakes...)
+				break
+			}
+		}
 	}
 	return causes
 }

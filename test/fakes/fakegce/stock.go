@@ -14,6 +14,8 @@ type Stock struct {
 	Zone string
 	// Model (SPOT or STANDARD) chooses the kind; empty for all.
 	Model string
+	// MachineType chooses it, too; empty for all.
+	MachineType string
 	// Left is how many more instances of it there may be.
 	Left int
 	// Details makes the error ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS.
@@ -23,7 +25,9 @@ type Stock struct {
 // SetStock limits the instances of a kind; a later call for the same kind replaces an earlier one.
 func (s *Server) SetStock(stock Stock) {
 	defer s.enter()()
-	s.stock = slices.DeleteFunc(s.stock, func(known *Stock) bool { return known.Zone == stock.Zone && known.Model == stock.Model })
+	s.stock = slices.DeleteFunc(s.stock, func(known *Stock) bool {
+		return known.Zone == stock.Zone && known.Model == stock.Model && known.MachineType == stock.MachineType
+	})
 	s.stock = append(s.stock, &stock)
 }
 
@@ -126,5 +130,6 @@ func (s *Server) outOfStock(i *instance) *compute.OperationErrorErrors {
 }
 
 func (k *Stock) covers(i *instance) bool {
-	return (k.Zone == "" || k.Zone == i.zone) && (k.Model == "" || (k.Model == "SPOT") == i.spot())
+	return (k.Zone == "" || k.Zone == i.zone) && (k.Model == "" || (k.Model == "SPOT") == i.spot()) &&
+		(k.MachineType == "" || k.MachineType == path.Base(i.resource.MachineType))
 }

@@ -38,6 +38,8 @@ type release struct {
 var accepted = joined(wantedOfTrainingJobs, movedRulesOfAIJobs(), map[string]string{
 	"0.2.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec: unhandled": "the new rule is about the new " +
 		"field prices only",
+	"0.2.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec.gcp: unhandled": "the new rule is about the new " +
+		"field machineTypes only",
 	"0.2.0 to the present CRDs: aijobqueues.aiplatform.example.com: v1alpha1 ^.spec: unhandled": "the new rules are about the new fields " +
 		"cohort and borrowingLimits only",
 	"0.2.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec.resources: unhandled": "amounts below 0 never worked: " +
