@@ -44,6 +44,8 @@ type outcome struct {
 	// failures are programs that failed by themselves, and their node has told so. Of the untold it has not: the pod is deleted
 	// meanwhile, or the node died.
 	failures, untold map[types.UID]bool
+	// left is how many programs ended because another of the attempt was gone.
+	left int
 	// losses are pods that were evicted, refused or deleted.
 	losses map[types.UID]bool
 	// succeeded are the places of programs that ended with exit code 0, whether their nodes have told so or not.
@@ -128,7 +130,8 @@ const (
 
 // judged says how the end of an attempt is to be counted for a job that ended at a time, and how many of its programs failed by themselves
 // at most. Where both befell it, either is right: which of them ended the attempt depends on what was seen first, and a pod that is
-// stopped after the end of another may be lost as well. The same is true of a node whose death was not to be seen before the job ended.
+// stopped after the end of another may be lost as well. The same is true of a node whose death was not to be seen before the job ended: those whom
+// a program there left alone are all that is known of it.
 func (h *history) judged(of attempt, jobEnded time.Time) (count mustCount, failed int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,6 +148,9 @@ func (h *history) judged(of attempt, jobEnded time.Time) (count mustCount, faile
 		}
 	}
 	failed = len(f.failures) + len(f.untold)
+	if open { // of what made them end nothing may have been seen
+		failed += f.left
+	}
 	switch {
 	case open, lost && failed > 0:
 		return asEither, failed

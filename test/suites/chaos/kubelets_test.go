@@ -238,6 +238,7 @@ func (k *kubelets) peersEnd(lost *program) {
 		if p != lost && p.of == lost.of && p.state == running && !p.failed && p.random.Float64() < 0.7 {
 			p.befalls, p.code, p.reason = "", 75, "Error"
 			p.due = time.Now().Add(within(p.random, 100*time.Millisecond, time.Second))
+			k.history.ofAttempt(p.of, func(f *outcome) { f.left++ })
 		}
 	}
 }
