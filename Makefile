@@ -49,7 +49,7 @@ export BIN IMG WORKER_IMG VERSION REGISTRY
 
 # What `make generate bundle catalog` writes, and `make verify` compares.
 GENERATED := ':(glob)api/**/zz_generated*.go' config/crd/bases config/rbac/role.yaml config/namespaced/role.yaml config/webhook/manifests.yaml \
-  charts config/manifests/bases bundle bundle.Dockerfile catalog docs/reference
+  charts config/manifests/bases bundle bundle.Dockerfile catalog docs/reference hack/bundle.sum
 
 ##@ General
 
@@ -102,7 +102,12 @@ chart: $(KUSTOMIZE) ## Generate the Helm chart from config/ and VERSION only.
 	$(KUSTOMIZE) build hack/chart | go run ./hack/chart charts/spot-training-operator
 
 .PHONY: verify
-verify: catalog bundle-validate ## Fail when generated files or go.mod differ from what is committed, config/ does not build or the bundle is unsound.
+verify: generate $(KUSTOMIZE) ## Fail when generated files or go.mod differ from what is committed, config/ does not build or the bundle is unsound.
+	@hack/bundle.sh is-recorded || $(MAKE) --no-print-directory catalog
+	@hack/verify.sh $(GENERATED)
+
+.PHONY: verify-bundle
+verify-bundle: catalog ## The same, with the bundle and the catalog made again whatever hack/bundle.sum has on record.
 	@hack/verify.sh $(GENERATED)
 
 .PHONY: build
@@ -269,8 +274,9 @@ bundle-build: ## Build the bundle's image with Docker.
 	$(DOCKER) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
 
 .PHONY: catalog
-catalog: bundle $(OPM) ## Make the OLM catalog of all releases into catalog/ and validate it.
+catalog: bundle-validate $(OPM) ## Make the OLM catalog of all releases into catalog/, validate it, and put it and the bundle on record.
 	@hack/catalog.sh generate
+	@hack/bundle.sh record
 
 .PHONY: catalog-build
 catalog-build: ## Build the catalog's image with Docker.

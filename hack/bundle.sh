@@ -4,6 +4,8 @@
 #   hack/bundle.sh generate   writes bundle/, bundle.Dockerfile, and the descriptors in config/manifests/bases
 #   hack/bundle.sh validate   runs operator-sdk's checks on bundle/; a warning counts as an error
 #   hack/bundle.sh validate-images   the same for the check that looks at the published images
+#   hack/bundle.sh record     writes into hack/bundle.sum that the bundle and the catalog were made of what is there now
+#   hack/bundle.sh is-recorded   says by its exit code whether that still holds
 #
 # REGISTRY: the registry that the images' names begin with. A bundle for another registry than the default one is for
 # use, not for a commit. DIGESTS: those of images, as NAME=sha256:..., separated by blanks. Such an image is named by its digest as well,
@@ -145,9 +147,26 @@ check_size() {
   ((bytes < MAX_BYTES)) || die "the bundle is larger than OLM unpacks: shorten descriptions, or examples"
 }
 
+# What the bundle and the catalog are made of, by which programs, and the result. Where nothing of this has changed, they are what they were
+# when they were checked: operator-sdk and opm take minutes to build.
+RECORDED=(api config VERSION go.mod go.sum hack/bundle.sh hack/lib.sh hack/catalog hack/catalog.sh hack/tools/go.mod
+  hack/localcluster/components/operator-sdk/go.mod hack/localcluster/components/opm/go.mod
+  bundle bundle.Dockerfile catalog catalog.Dockerfile)
+
+fingerprint() { find "${RECORDED[@]}" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-64; }
+
+record() { fingerprint >hack/bundle.sum; }
+
+is_recorded() {
+  if [[ $(fingerprint) != $(cat hack/bundle.sum) ]]; then return 1; fi
+  say "the bundle and the catalog are those on record in hack/bundle.sum"
+}
+
 case ${1:-} in
 generate) generate ;;
+record) record ;;
+is-recorded) is_recorded ;;
 validate) validate ;;
 validate-images) validate_images ;;
-*) die "usage: hack/bundle.sh generate | validate | validate-images" ;;
+*) die "usage: hack/bundle.sh generate | validate | validate-images | record | is-recorded" ;;
 esac
