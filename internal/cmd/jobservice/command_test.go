@@ -15,7 +15,7 @@ import (
 // parse flags as the command does, in an environment that says nothing else than what is given.
 func parse(t *testing.T, env map[string]string, args ...string) options {
 	t.Helper()
-	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "DATABASE_URL", "REDIS_URL", hmacVariable, keepVariable} {
+	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "DATABASE_URL", "DATABASE_REPLICA_URL", "REDIS_URL", hmacVariable, keepVariable} {
 		t.Setenv(name, env[name])
 	}
 	var o options
@@ -67,6 +67,17 @@ func TestTokensAreBoundedByDefault(t *testing.T) {
 	assert.Empty(t, o.tokens.Prefix)
 	require.NoError(t, o.validate())
 	require.ErrorContains(t, new(parse(t, nil, "--token-max-lifetime=-1s")).validate(), "--token-max-lifetime: -1s is less than 0")
+}
+
+func TestAReplicaIsOneOfADatabase(t *testing.T) {
+	servers := map[string]string{"DATABASE_URL": "postgres://x", "REDIS_URL": "redis+sentinel://x?master_name=jobs", "DATABASE_REPLICA_URL": "postgres://y"}
+	o := parse(t, servers)
+	require.NoError(t, o.validate())
+	assert.Equal(t, 10*time.Second, o.store.ReplicaMaxLag)
+	require.ErrorContains(t, new(parse(t, servers, "--database-replica-max-lag=1ms")).validate(), "--database-replica-max-lag: 1ms is less than 1s")
+	o = parse(t, map[string]string{"DATABASE_REPLICA_URL": "postgres://y"})
+	assert.False(t, o.trial)
+	require.ErrorContains(t, o.validate(), "--database-replica-url: is set without --database-url")
 }
 
 // A pod's own volume ends with it: jobs are accepted there only when one says that they are kept, or may be lost.

@@ -114,6 +114,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"neither a folder nor servers": {},
 		"a database without Redis":     {DatabaseURL: "postgres://localhost/jobs"},
 		"Redis without a database":     {RedisURL: "redis://localhost"},
+		"a replica without a database": {DataDir: t.TempDir(), ReplicaURL: "postgres://localhost/jobs"},
 		"a negative duration":          {DataDir: t.TempDir(), Visibility: -1},
 		"no folder":                    {DataDir: "/proc/nothing"},
 		"no URL":                       {DatabaseURL: "::", RedisURL: "redis://localhost"},

@@ -134,9 +134,11 @@ func retention(t *testing.T, b *backend) {
 
 // concurrency: submitters, workers and cancellers at once, on two replicas where there can be two.
 func concurrency(t *testing.T, b *backend) {
-	stores := []*engine.Store{b.open(t)}
+	// Longer than a machine stands still: no lease is to be over.
+	long := func(o *engine.Options) { o.Visibility = 5 * time.Minute }
+	stores := []*engine.Store{b.open(t, long)}
 	if b.postgres != nil {
-		stores = append(stores, b.open(t))
+		stores = append(stores, b.open(t, long))
 	}
 	const n = 600
 	var (
@@ -193,7 +195,9 @@ func concurrency(t *testing.T, b *backend) {
 	go func() { group.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(60 * time.Second):
+	case <-time.After(3 * time.Minute):
+		stop()
+		<-done
 		t.Fatalf("only %d of %d jobs have ended", len(ended), n)
 	}
 	for id, all := range fences {

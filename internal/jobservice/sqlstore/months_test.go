@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,15 +25,22 @@ type archive struct {
 	connection *pgx.Conn
 }
 
-func newArchive(t *testing.T) *archive {
-	server := postgres.Start(t)
-	db, err := sqlstore.OpenPostgres(t.Context(), server.URL, sqlstore.Replica{})
+// newArchive is a database of its own in a server.
+func newArchive(t *testing.T, server *postgres.Server) *archive {
+	connect := func(url string) *pgx.Conn {
+		connection, err := pgx.Connect(t.Context(), url)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = connection.Close(context.Background()) })
+		return connection
+	}
+	name := "test_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	_, err := connect(server.URL).Exec(t.Context(), "CREATE DATABASE "+name)
+	require.NoError(t, err)
+	url := strings.Replace(server.URL, "/postgres?", "/"+name+"?", 1)
+	db, err := sqlstore.OpenPostgres(t.Context(), url, sqlstore.Replica{})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
-	connection, err := pgx.Connect(t.Context(), server.URL)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = connection.Close(context.Background()) })
-	return &archive{Database: db, t: t, connection: connection}
+	return &archive{Database: db, t: t, connection: connect(url)}
 }
 
 func day(year int, month time.Month, day int) time.Time {
@@ -69,7 +77,8 @@ func (a *archive) keep(now time.Time, retention time.Duration) sqlstore.Months {
 	a.t.Helper()
 	// The lock of the call before may last a moment longer than the call: then this one would leave the work to it.
 	require.Eventually(a.t, func() (free bool) {
-		err := a.connection.QueryRow(a.t.Context(), "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')").Scan(&free)
+		err := a.connection.QueryRow(a.t.Context(), "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' "+
+			"AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))").Scan(&free)
 		return err == nil && free
 	}, time.Minute, time.Millisecond)
 	done, err := a.KeepMonths(a.t.Context(), now, retention, retention)
@@ -94,10 +103,23 @@ func (a *archive) left() (ids []string) {
 	return ids
 }
 
+func TestHistoryIsKeptByMonth(t *testing.T) {
+	server := postgres.Start(t)
+	for name, test := range map[string]func(*testing.T, *archive){
+		"each month has a table":                              eachMonthHasATable,
+		"the first table ends days ahead":                     firstTableEndsDaysAhead,
+		"months that are over are dropped":                    monthsAreDropped,
+		"what was begun again outlives its month":             begunAgain,
+		"old jobs of months that stay are deleted one by one": oneByOne,
+		"jobs go on while their table is partitioned":         jobsGoOn,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newArchive(t, server)) })
+	}
+}
+
 const thirtyDays = 30 * 24 * time.Hour
 
-func TestEachMonthHasATable(t *testing.T) {
-	a := newArchive(t)
+func eachMonthHasATable(t *testing.T, a *archive) {
 	_, err := a.connection.Exec(t.Context(), "CREATE ROLE reader; GRANT SELECT ON jobs TO reader")
 	require.NoError(t, err)
 	old := a.job(day(2026, 1, 5), time.Time{})
@@ -117,12 +139,11 @@ func TestEachMonthHasATable(t *testing.T) {
 	require.True(t, may, "grants go on")
 }
 
-func TestTheFirstTableEndsDaysAhead(t *testing.T) {
-	require.Equal(t, []string{"jobs_before_2027_01", "audit_before_2027_01"}, newArchive(t).keep(day(2026, 11, 30), 0).Created)
+func firstTableEndsDaysAhead(t *testing.T, a *archive) {
+	require.Equal(t, []string{"jobs_before_2027_01", "audit_before_2027_01"}, a.keep(day(2026, 11, 30), 0).Created)
 }
 
-func TestMonthsThatAreOverAreDropped(t *testing.T) {
-	a := newArchive(t)
+func monthsAreDropped(t *testing.T, a *archive) {
 	a.keep(day(2026, 9, 20), 0)
 	a.keep(day(2026, 10, 20), 0)
 	a.keep(day(2026, 11, 20), 0)
@@ -148,8 +169,7 @@ func TestMonthsThatAreOverAreDropped(t *testing.T) {
 }
 
 // One who detached a month may be stopped, and a job of it may have been queued again just before.
-func TestWhatWasBegunAgainOutlivesItsMonth(t *testing.T) {
-	a := newArchive(t)
+func begunAgain(t *testing.T, a *archive) {
 	a.keep(day(2026, 9, 20), 0)
 	over, again := a.job(day(2026, 9, 1), day(2026, 9, 2)), a.job(day(2026, 9, 3), time.Time{})
 	_, err := a.connection.Exec(t.Context(), "ALTER TABLE jobs DETACH PARTITION jobs_before_2026_10")
@@ -161,8 +181,7 @@ func TestWhatWasBegunAgainOutlivesItsMonth(t *testing.T) {
 	require.Len(t, rows, 1)
 }
 
-func TestOldJobsOfMonthsThatStayAreDeletedOneByOne(t *testing.T) {
-	a := newArchive(t)
+func oneByOne(t *testing.T, a *archive) {
 	now := time.Now()
 	a.keep(now, 0)
 	cutoff := now.Add(-2 * thirtyDays)
@@ -177,8 +196,7 @@ func TestOldJobsOfMonthsThatStayAreDeletedOneByOne(t *testing.T) {
 	require.Equal(t, 1, n, "a short retention does not wait for months")
 }
 
-func TestJobsGoOnWhileTheirTableIsPartitioned(t *testing.T) {
-	a := newArchive(t)
+func jobsGoOn(t *testing.T, a *archive) {
 	ctx := t.Context()
 	stop := make(chan struct{})
 	var writers sync.WaitGroup

@@ -93,7 +93,7 @@ func (s *Server) TryStart() error {
 		return fmt.Errorf("start %s: %w", s.options.Name, err)
 	}
 	s.process, s.ended = command.Process, ended
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute) // a busy machine may take one
 	for {
 		if err = s.options.Ready(); err == nil {
 			return nil

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -58,7 +59,7 @@ func startScaledService(t *testing.T) *scaledService {
 	var product appsv1.Deployment
 	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: jobServiceName}, &product))
 	pod := product.Spec.Template.Spec
-	pod.ServiceAccountName = ""
+	pod.ServiceAccountName, pod.DeprecatedServiceAccount = "", ""
 	pod.Volumes = pod.Volumes[:1]
 	container := &pod.Containers[0]
 	container.VolumeMounts = container.VolumeMounts[:1]
@@ -210,6 +211,9 @@ func (s *scaledService) serveDepth() {
 }
 
 func TestTheJobServiceIsScaledUnderLoadWithNothingLost(t *testing.T) {
+	if os.Getenv("E2E_SCALING") == "" {
+		t.Skip("it takes minutes: set E2E_SCALING=yes to run it")
+	}
 	t.Parallel()
 	s := startScaledService(t)
 	scaledTo := func(n int32) {
