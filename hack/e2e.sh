@@ -2,7 +2,7 @@
 # make e2e: the tests of test/suites/e2e on the live node, which is started if it is not up and then stopped again; or on the
 # cluster of KUBECONFIG, which must be able to pull IMG and WORKER_IMG. E2E_ARGS: more arguments for go test. TEST_RERUNS: how
 # often a test that failed is run again. E2E_MACHINES=yes: run also the tests that add machines to the node, which join it as
-# instances do (make spot-e2e). E2E_SCALING=yes: run also the one that scales a job service.
+# instances do (make spot-e2e).
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -211,9 +210,6 @@ func (s *scaledService) serveDepth() {
 }
 
 func TestTheJobServiceIsScaledUnderLoadWithNothingLost(t *testing.T) {
-	if os.Getenv("E2E_SCALING") == "" {
-		t.Skip("it takes minutes: set E2E_SCALING=yes to run it")
-	}
 	t.Parallel()
 	s := startScaledService(t)
 	scaledTo := func(n int32) {
