@@ -2,7 +2,6 @@ package spotinstancevm
 
 import (
 	"cmp"
-	"slices"
 
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
@@ -77,7 +76,7 @@ func (p *planner) isOf(i *instance, kind machineType) bool {
 // packFor works out what the pods need when new instances are of a machine type.
 func (p *planner) packFor(kind machineType, demand []capacity.Pod, bins []capacity.Bin) {
 	room := p.room(kind)
-	p.kind, p.demand = kind, slices.Clone(demand)
+	p.kind, p.demand = kind, demand
 	p.packing = capacity.Pack(demand, bins, room)
 	p.packGangs(room)
 }

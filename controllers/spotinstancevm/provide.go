@@ -23,8 +23,13 @@ func (p *planner) pack() {
 	}
 	demand := demandOf(p.pods, p.nodes, p.now)
 	var bins []capacity.Bin
+	rooms := map[string]capacity.Resources{}
 	for _, i := range p.instances {
-		if bin, ok := p.binOf(i); ok {
+		kind := p.kindOf(i)
+		if _, known := rooms[kind.name]; !known {
+			rooms[kind.name] = p.room(kind)
+		}
+		if bin, ok := p.binOf(i, rooms[kind.name]); ok {
 			bins = append(bins, bin)
 		}
 	}
@@ -44,10 +49,10 @@ func (p *planner) pack() {
 }
 
 // binOf is an instance as room for pods; false for one that is none any more, or takes no pods now.
-func (p *planner) binOf(i *instance) (capacity.Bin, bool) {
+func (p *planner) binOf(i *instance, room capacity.Resources) (capacity.Bin, bool) {
 	switch i.phase() {
 	case phaseLaunch, phaseJoin:
-		return holding(i, p.room(p.kindOf(i))), true // the scheduler may put pods on a node before it is known to be ready
+		return holding(i, room), true // the scheduler may put pods on a node before it is known to be ready
 	case phasePreempted, phaseGone:
 		return capacity.Bin{}, false
 	case phaseReady:

@@ -178,7 +178,8 @@ func (s *Store) tidy(ctx context.Context) bool {
 }
 
 const (
-	monthsInterval = time.Minute
+	// monthsInterval: a month that may not be dropped yet is read again each time.
+	monthsInterval = 10 * time.Minute
 	// monthsTimeout: the database may have to look at each row once. No caller waits for that.
 	monthsTimeout = time.Hour
 )

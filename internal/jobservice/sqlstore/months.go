@@ -23,9 +23,6 @@ type Months struct{ Created, Dropped []string }
 // history is a table that is partitioned by month. Its key is a UUID of version 7, which begins with the time: an ID says in which month it is.
 type history struct {
 	table, storage string
-	// own triggers of the table, and what makes them.
-	triggers      []string
-	makesTriggers string
 	// keeps is the condition of rows that a month must not be dropped with, beside those that ended at a time, $1, or later.
 	keeps string
 	// uncount are statements on the rows of a month that go with it.
@@ -34,16 +31,9 @@ type history struct {
 
 var histories = []history{
 	{
-		table:    "jobs",
-		storage:  " WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05)",
-		triggers: []string{"count_inserts", "count_updates", "count_deletes"},
-		makesTriggers: `CREATE TRIGGER count_inserts AFTER INSERT ON jobs REFERENCING NEW TABLE AS new_jobs
-  FOR EACH STATEMENT EXECUTE FUNCTION count_new_jobs();
-CREATE TRIGGER count_updates AFTER UPDATE ON jobs REFERENCING OLD TABLE AS old_jobs NEW TABLE AS new_jobs
-  FOR EACH STATEMENT EXECUTE FUNCTION count_changed_jobs();
-CREATE TRIGGER count_deletes AFTER DELETE ON jobs REFERENCING OLD TABLE AS old_jobs
-  FOR EACH STATEMENT EXECUTE FUNCTION count_old_jobs();`,
-		keeps: open + " OR completed_at >= $1",
+		table:   "jobs",
+		storage: " WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05)",
+		keeps:   open + " OR completed_at >= $1",
 		uncount: `INSERT INTO job_count_changes
   SELECT namespace, queue, type, executor, status, priority, -count(*) FROM %s GROUP BY 1, 2, 3, 4, 5, 6`,
 	},
@@ -121,17 +111,20 @@ func (m *months) split(ctx context.Context, now time.Time) error {
 	if _, err := m.pool.Exec(ctx, fmt.Sprintf("ALTER TABLE %s VALIDATE CONSTRAINT %s", m.table, constraint)); err != nil {
 		return unavailable(err)
 	}
+	triggers, err := m.triggers(ctx)
+	if err != nil {
+		return err
+	}
 	first := m.table + "_before_" + end.Format("2006_01")
 	statements := []string{
 		fmt.Sprintf("ALTER TABLE %s RENAME TO %s", m.table, first),
 		fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING DEFAULTS INCLUDING INDEXES) PARTITION BY RANGE (id)", m.table, first),
 		fmt.Sprintf(copyGrants, first, m.table),
 	}
-	for _, trigger := range m.triggers {
-		statements = append(statements, fmt.Sprintf("DROP TRIGGER %s ON %s", trigger, first))
+	for _, trigger := range triggers {
+		statements = append(statements, fmt.Sprintf("DROP TRIGGER %s ON %s", trigger.name, first), trigger.definition)
 	}
 	statements = append(statements,
-		m.makesTriggers,
 		fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (MINVALUE) TO ('%s')", m.table, first, firstID(end)),
 		fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT %s", first, constraint),
 		// For IDs of a month that was not made in time.
@@ -141,6 +134,21 @@ func (m *months) split(ctx context.Context, now time.Time) error {
 	}
 	m.done.Created = append(m.done.Created, first)
 	return nil
+}
+
+// trigger of the table, with the statement that makes it.
+type trigger struct{ name, definition string }
+
+func (m *months) triggers(ctx context.Context) ([]trigger, error) {
+	found, err := m.pool.Query(ctx, "SELECT quote_ident(tgname), pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = to_regclass($1) AND NOT tgisinternal", m.table)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	all, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (t trigger, err error) {
+		err = row.Scan(&t.name, &t.definition)
+		return t, err
+	})
+	return all, unavailable(err)
 }
 
 // copyGrants gives those who may use one table the same rights to another.
@@ -168,7 +176,7 @@ FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = to_r
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	return pgx.CollectRows(found, func(row pgx.CollectableRow) (p partition, err error) {
+	all, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (p partition, err error) {
 		var end string
 		if err := row.Scan(&p.name, &end); err != nil || end == "" {
 			return p, err
@@ -178,6 +186,7 @@ FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = to_r
 		p.end = time.Unix(seconds, nanoseconds).UTC()
 		return p, err
 	})
+	return all, unavailable(err)
 }
 
 func (m *months) make(ctx context.Context, now time.Time) error {
