@@ -187,6 +187,10 @@ e2e: $(GOTESTSUM) $(VERSITYGW) ## Run the end-to-end tests on the live node (sta
 spot-e2e: $(GOTESTSUM) $(VERSITYGW) ## Run the end-to-end tests in which further machines join the live node as spot instances do, and are taken back.
 	@E2E_MACHINES=yes E2E_ARGS='-run TestInstanceJoins|TestAPendingPod|OutlivesItsInstance|ToAnotherMachine|OnADeadMachine|EndsThoughItsCredentials' hack/e2e.sh
 
+.PHONY: dr-e2e
+dr-e2e: $(GOTESTSUM) $(VERSITYGW) ## Lose the live node while jobs run, and check that all of them go on in another one.
+	@E2E_DRILL=yes E2E_ARGS='-run TestEverythingGoesOnInAnotherCluster' hack/e2e.sh
+
 .PHONY: olm-e2e
 olm-e2e: $(GOTESTSUM) $(OPM) $(CATALOG) ## Install, upgrade and remove the operator with the real OLM on the live node.
 	@hack/olm-e2e.sh
@@ -198,6 +202,11 @@ bench: ## Measure the operator on simulated nodes (BENCH_ARGS='-full' for 200 an
 .PHONY: bench-store
 bench-store: ## Measure how fast the job service's store accepts and dispatches jobs, with PostgreSQL and Redis.
 	@hack/bench-store.sh
+
+.PHONY: bench-inference
+bench-inference: $(VERSITYGW) ## Measure requests and batches of the inference worker (BENCH_ARGS='--seconds 10 --rounds 5').
+	@workers/pytest.sh --install
+	@$${PYTHON:-/usr/bin/python3} workers/inference/bench.py $(BENCH_ARGS)
 
 .PHONY: benchstat
 benchstat: $(BENCHSTAT) ## Compare two benchmark outputs: make benchstat OLD=old.txt NEW=new.txt.

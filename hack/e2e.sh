@@ -2,7 +2,7 @@
 # make e2e: the tests of test/suites/e2e on the live node, which is started if it is not up and then stopped again; or on the
 # cluster of KUBECONFIG, which must be able to pull IMG and WORKER_IMG. E2E_ARGS: more arguments for go test. TEST_RERUNS: how
 # often a test that failed is run again. E2E_MACHINES=yes: run also the tests that add machines to the node, which join it as
-# instances do (make spot-e2e).
+# instances do (make spot-e2e). E2E_DRILL=yes: run also the test that destroys the node and starts another (make dr-e2e).
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -20,6 +20,7 @@ main() {
   else
     need_kubectl
   fi
+  if [[ -n ${E2E_DRILL:-} ]]; then ensure_package jq jq; fi
   ensure_store_servers # those of a job service of several replicas
   DEPLOY_COMPONENTS="job-service local" hack/deploy.sh apply
   say "end-to-end tests"

@@ -38,6 +38,9 @@ const (
 	// ConditionSpotCapacity of a TrainingJob is True while the SpotInstanceVM that spec.scheduling.spot names can provide instances.
 	ConditionSpotCapacity = "SpotCapacity"
 
+	// ConditionRestored of a TrainingJob is True when it came with its status from a backup; the message names the job that was backed up.
+	ConditionRestored = "Restored"
+
 	// ConditionQueued of an AIJob is True while it waits in its queue; its message says for what.
 	ConditionQueued = "Queued"
 	// ConditionScheduled of an AIJob is True once resources are reserved for all its pods.

@@ -109,6 +109,8 @@ const (
 	ContainerConfigError = "ContainerConfigError"
 	// PodsNotStarted: pods of a queued job did not start in time.
 	PodsNotStarted = "PodsNotStarted"
+	// RestoredFromBackup: the object came with its status from a backup of another one of its name; what had not ended starts again.
+	RestoredFromBackup = "RestoredFromBackup"
 	// Rescaled: spec.numWorkers of an elastic job changed, and the workers are started again for it.
 	Rescaled = "Rescaled"
 	// Rescaling: spec.numWorkers of an elastic job changed; the training continues while workers join or leave.

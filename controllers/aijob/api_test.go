@@ -22,6 +22,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 	"github.com/dcnlab/spot-training-operator/test/harness/crash"
@@ -46,7 +47,7 @@ func TestAPIAJobRunsToItsEnd(t *testing.T) {
 	assert.Equal(t, "infer-0-0", pod.Name)
 	assert.Equal(t, map[string]string{
 		aiplatformv1alpha1.LabelAIJob: "infer", aiplatformv1alpha1.LabelQueue: queue.Name,
-		aiplatformv1alpha1.LabelMember: "0", aiplatformv1alpha1.LabelAttempt: "0",
+		aiplatformv1alpha1.LabelMember: "0", aiplatformv1alpha1.LabelAttempt: "0", child.LabelNotInBackup: "true",
 	}, pod.Labels)
 	assert.True(t, metav1.IsControlledBy(&pod, run))
 	assert.Empty(t, pod.Finalizers)

@@ -39,16 +39,16 @@ func (r *Reconciler) apply(ctx context.Context, o observed, d desired) (*failure
 	case err != nil: // a pod that may still run
 	case d.remove: // its pods go with it
 		err = r.jobs().Delete(ctx, o.job)
-	case len(d.members) > 0:
+	case len(d.services)+len(d.members) > 0:
 		problem, err = r.createMembers(ctx, o.job, d)
 	}
 	return problem, errors.Join(append(left, err)...)
 }
 
-// createMembers creates the pods of an attempt, and before them the Service by which those of a gang find each other.
+// createMembers creates the pods of an attempt, and before them the Services by which they are found.
 func (r *Reconciler) createMembers(ctx context.Context, job *aiplatformv1alpha1.AIJob, d desired) (*failure, error) {
-	if d.service {
-		if problem, err := r.create(ctx, job, buildService(job), 1); problem != nil || err != nil {
+	for _, service := range d.services {
+		if problem, err := r.create(ctx, job, service, 1); problem != nil || err != nil {
 			return problem, err
 		}
 	}

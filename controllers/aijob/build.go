@@ -1,6 +1,7 @@
 package aijob
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ const (
 	container = "job"
 	// masterPort is where member 0 of a gang listens for the others.
 	masterPort = 29500
+	// portName is the name of the port at which a job serves.
+	portName = "http"
 	// grace and trainingGrace are how long a container has after its SIGTERM.
 	grace, trainingGrace int64 = 30, 60
 )
@@ -76,9 +79,24 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 		pod.Spec.AutomountServiceAccountToken = ptr.To(false)
 	}
 	if isGang(job) {
-		pod.Spec.Hostname, pod.Spec.Subdomain = hostName(job.Name, member), serviceName(job.Name)
+		pod.Spec.Hostname, pod.Spec.Subdomain = hostName(job.Name, member), gangServiceName(job.Name)
+	}
+	if serves := job.Spec.Service; serves != nil {
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: portName, ContainerPort: serves.Port, Protocol: corev1.ProtocolTCP}}
+		pod.Spec.Containers[0].ReadinessProbe = readinessOf(serves)
 	}
 	return pod
+}
+
+// readinessOf asks a pod whether it can serve. A model takes seconds to load, so that it is asked often.
+func readinessOf(serves *aiplatformv1alpha1.AIJobService) *corev1.Probe {
+	probe := &corev1.Probe{PeriodSeconds: 2, TimeoutSeconds: 2, FailureThreshold: 3}
+	if serves.ReadinessPath == "" {
+		probe.TCPSocket = &corev1.TCPSocketAction{Port: intstr.FromString(portName)}
+		return probe
+	}
+	probe.HTTPGet = &corev1.HTTPGetAction{Path: serves.ReadinessPath, Port: intstr.FromString(portName)}
+	return probe
 }
 
 func graceOf(job *aiplatformv1alpha1.AIJob) int64 {
@@ -113,25 +131,48 @@ func environment(job *aiplatformv1alpha1.AIJob, member int32) []corev1.EnvVar {
 		add("RANK", strconv.Itoa(int(member)))
 		add("JOB_COMPLETION_INDEX", strconv.Itoa(int(member)))
 		add("WORLD_SIZE", strconv.Itoa(int(membersOf(job))))
-		add("MASTER_ADDR", hostName(job.Name, 0)+"."+serviceName(job.Name)+"."+job.Namespace+".svc")
+		add("MASTER_ADDR", hostName(job.Name, 0)+"."+gangServiceName(job.Name)+"."+job.Namespace+".svc")
 		add("MASTER_PORT", strconv.Itoa(masterPort))
 	}
 	return append(list, users...)
 }
 
-// buildService publishes every member of a gang under its host name as soon as it has an address, because members look for one
+// buildServices are the Services of a job.
+func buildServices(job *aiplatformv1alpha1.AIJob) []*corev1.Service {
+	var services []*corev1.Service
+	if isGang(job) {
+		services = append(services, buildGangService(job))
+	}
+	if job.Spec.Service != nil {
+		services = append(services, buildService(job, job.Name, job.Spec.Service.Port, portName))
+	}
+	return services
+}
+
+// buildGangService publishes every member of a gang under its host name as soon as it has an address, because members look for one
 // another before they are ready.
-func buildService(job *aiplatformv1alpha1.AIJob) *corev1.Service {
+func buildGangService(job *aiplatformv1alpha1.AIJob) *corev1.Service {
+	service := buildService(job, gangServiceName(job.Name), masterPort, "master")
+	service.Spec.ClusterIP, service.Spec.PublishNotReadyAddresses = corev1.ClusterIPNone, true
+	return service
+}
+
+func buildService(job *aiplatformv1alpha1.AIJob, name string, port int32, portName string) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: serviceName(job.Name), Namespace: job.Namespace, Labels: labelsOf(job), OwnerReferences: ownedBy(job),
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: job.Namespace, Labels: labelsOf(job), OwnerReferences: ownedBy(job)},
 		Spec: corev1.ServiceSpec{
-			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
 			Selector: map[string]string{aiplatformv1alpha1.LabelAIJob: job.Name},
 			Ports: []corev1.ServicePort{{
-				Name: "master", Port: masterPort, TargetPort: intstr.FromInt32(masterPort), Protocol: corev1.ProtocolTCP,
+				Name: portName, Port: port, TargetPort: intstr.FromInt32(port), Protocol: corev1.ProtocolTCP,
 			}},
 		},
 	}
+}
+
+// urlOf is where a job serves within the cluster; empty when it does not.
+func urlOf(job *aiplatformv1alpha1.AIJob) string {
+	if job.Spec.Service == nil {
+		return ""
+	}
+	return fmt.Sprintf("http://%s.%s.svc:%d", job.Name, job.Namespace, job.Spec.Service.Port)
 }

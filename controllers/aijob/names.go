@@ -27,8 +27,8 @@ func podName(job string, member, attempt int32) string {
 // hostName is the name by which the members of a gang find one another. It is the same in every try.
 func hostName(job string, member int32) string { return fmt.Sprintf("%s-%d", job, member) }
 
-// serviceName is the name of the headless Service of a gang.
-func serviceName(job string) string { return job + "-members" }
+// gangServiceName is the name of the headless Service of a gang.
+func gangServiceName(job string) string { return job + "-members" }
 
 // number in a label of a pod; false for a pod without one.
 func number(pod *corev1.Pod, label string) (int32, bool) {

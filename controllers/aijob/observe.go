@@ -35,15 +35,29 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 	if err := r.observeNodes(ctx, &o); err != nil {
 		return o, err
 	}
-	if isGang(job) && job.Status.Phase == aiplatformv1alpha1.AIJobScheduled {
-		service, err := reconciling.Get[corev1.Service](ctx, r.children.Client, job.Namespace, serviceName(job.Name))
-		if err != nil {
-			return o, err
-		}
-		o.service = service != nil && metav1.IsControlledBy(service, job)
+	if err := r.observeServices(ctx, &o); err != nil {
+		return o, err
 	}
 	o.decision, o.decided = r.Decider.Decision(job.UID)
 	return o, nil
+}
+
+// observeServices finds out which Services a job lacks that its pods are found by. Members of a gang that runs have found each other; what a
+// job serves must be found as long as it runs.
+func (r *Reconciler) observeServices(ctx context.Context, o *observed) error {
+	if phase := o.job.Status.Phase; phase != aiplatformv1alpha1.AIJobScheduled && (phase != aiplatformv1alpha1.AIJobRunning || o.job.Spec.Service == nil) {
+		return nil
+	}
+	for _, wanted := range buildServices(o.job) {
+		service, err := reconciling.Get[corev1.Service](ctx, r.children.Client, wanted.Namespace, wanted.Name)
+		if err != nil {
+			return err
+		}
+		if service == nil || !metav1.IsControlledBy(service, o.job) {
+			o.missingServices = append(o.missingServices, wanted)
+		}
+	}
+	return nil
 }
 
 // observePods reads the pods of a job, those included that this manager has just made. To list them consistently would mean to wait

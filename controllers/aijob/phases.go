@@ -34,7 +34,10 @@ var failed = struct{ are, areNot []string }{
 
 // enter puts the job into a phase.
 func (p *planner) enter(status *aiplatformv1alpha1.AIJobStatus, phase aiplatformv1alpha1.AIJobPhase, reason, message string) {
-	status.Phase, status.Reason, status.Message = phase, reason, message
+	status.Phase, status.Reason, status.Message, status.URL = phase, reason, message, ""
+	if phase == aiplatformv1alpha1.AIJobRunning {
+		status.URL = urlOf(p.job)
+	}
 	set := func(kinds []string, is metav1.ConditionStatus) {
 		for _, kind := range kinds {
 			reporting.Set(&status.Conditions, p.job.Generation, p.now, kind, is, reason, message)
@@ -214,7 +217,7 @@ func (p *planner) overtime(status *aiplatformv1alpha1.AIJobStatus) *failure {
 // requeue brings the job back from DeadLetter. That counts as one retry, after which all retries are available again.
 func (p *planner) requeue(status *aiplatformv1alpha1.AIJobStatus) {
 	status.RetryCount++
-	status.CompletionTime, status.ExitCode, status.Outputs = nil, nil, nil
+	status.CompletionTime, status.ExitCode, status.Outputs, status.UID = nil, nil, nil, p.job.UID
 	p.queue(status, reasons.Requeued, "requeued from DeadLetter with all its retries")
 }
 

@@ -23,8 +23,8 @@ type observed struct {
 	job *aiplatformv1alpha1.AIJob
 	// pods of all attempts of this job, those that are being deleted too.
 	pods []*corev1.Pod
-	// service says whether the gang's Service exists.
-	service bool
+	// missingServices are those that the pods are to be found by and that do not exist.
+	missingServices []*corev1.Service
 	// decision of admission; decided is false when there is none yet.
 	decision queueing.Decision
 	decided  bool
@@ -55,9 +55,9 @@ type desired struct {
 	stop, prune, force []*corev1.Pod
 	// outlived are pods whose program has ended and other containers have not.
 	outlived []podend.Outlived
-	// members whose pods are to be created, each on its node; service says that the gang's Service must be created before.
-	members []assignedMember
-	service bool
+	// members whose pods are to be created, each on its node, after the services.
+	members  []assignedMember
+	services []*corev1.Service
 	// requeued removes the annotation by which a user requeued the job, now that it is queued.
 	requeued bool
 	// remove deletes the job: ttlSecondsAfterFinished has passed.
@@ -99,7 +99,7 @@ func plan(o observed) desired {
 	p.desired.status = *o.job.Status.DeepCopy()
 	status := &p.desired.status
 	status.ObservedGeneration = o.job.Generation
-	if p.settle(status) {
+	if p.takeOver(status) || p.settle(status) {
 		p.desired = desired{status: p.desired.status}
 		return p.desired
 	}
@@ -284,7 +284,9 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 	}
 	if status.Phase == aiplatformv1alpha1.AIJobScheduled {
 		p.create(members)
+		return
 	}
+	p.desired.services = p.missingServices
 }
 
 // mayEndUnreported says whether it makes no difference for a while that the job is not reported as Running: it has no deadline, and no
@@ -373,7 +375,7 @@ func (p *planner) create(members []*corev1.Pod) {
 	if len(p.desired.members) == 0 {
 		return
 	}
-	p.desired.service = isGang(p.job) && !p.service
+	p.desired.services = p.missingServices
 	for _, pod := range p.pods {
 		if of, ok := number(pod, aiplatformv1alpha1.LabelAttempt); ok && of+1 < attemptOf(&p.job.Status) && pod.DeletionTimestamp == nil {
 			p.desired.prune = append(p.desired.prune, pod)

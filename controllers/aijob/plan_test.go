@@ -71,7 +71,7 @@ func TestPlacesInTheQueueAreToldNowAndThen(t *testing.T) {
 
 func TestAPlaceIsWrittenDownBeforeAnyPodIsMade(t *testing.T) {
 	w := worldOf(gang()).admitted("a", "b")
-	w.service = false
+	w.missingServices = buildServices(w.job)
 
 	d := plan(w.observed)
 	assert.Empty(t, steps(d))
@@ -80,9 +80,9 @@ func TestAPlaceIsWrittenDownBeforeAnyPodIsMade(t *testing.T) {
 	assert.Equal(t, map[string]string{"Queued": "False AdmittedByQueue", "Scheduled": "True AdmittedByQueue", "Ready": "False AdmittedByQueue"}, conditions(d.status))
 
 	w.job.Status = d.status
-	assert.Equal(t, "create the Service, create 0 on a, create 1 on b", steps(plan(w.observed)))
+	assert.Equal(t, "create Service train-members, create 0 on a, create 1 on b", steps(plan(w.observed)))
 
-	w.service = true
+	w.missingServices = nil
 	w.pod(1, "", corev1.PodPending)
 	assert.Equal(t, "create 0 on a", steps(plan(w.observed)), "what a crash left out")
 }

@@ -30,7 +30,7 @@ func withoutFigures(status *aiplatformv1alpha1.AIJobStatus) *aiplatformv1alpha1.
 	if status.Members != nil && status.Members.Cleared > 0 { // what the next plan must know
 		bare.Members = &aiplatformv1alpha1.MembersStatus{Cleared: status.Members.Cleared}
 	}
-	bare.ObservedGeneration = 0
+	bare.ObservedGeneration, bare.UID = 0, ""
 	waits := status.Phase == aiplatformv1alpha1.AIJobQueued
 	if waits && !isUserProblem(bare.Reason) {
 		bare.Reason = ""

@@ -20,7 +20,7 @@ import (
 type world struct{ observed }
 
 func worldOf(b *builders.AIJobBuilder) *world {
-	return &world{observed{now: builders.Noon, job: b.Obj(), seen: builders.Noon, service: true}}
+	return &world{observed{now: builders.Noon, job: b.Obj(), seen: builders.Noon}}
 }
 
 // at moves the clock to so long after noon.
@@ -135,8 +135,8 @@ func steps(d desired) string {
 	for _, pod := range d.force {
 		list = append(list, "force "+pod.Name)
 	}
-	if d.service {
-		list = append(list, "create the Service")
+	for _, service := range d.services {
+		list = append(list, "create Service "+service.Name)
 	}
 	for _, m := range d.members {
 		list = append(list, fmt.Sprintf("create %d on %s", m.index, m.node))

@@ -52,6 +52,18 @@ func TestPlan(t *testing.T) {
 			want: []string{"create bert-1 from " + name(0, 20*time.Minute)}, phase: "Running",
 			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Running"},
 		},
+		"a job that was restored from a backup with its status starts from the newest checkpoint": {
+			job: spotJob().Checkpoints(hour),
+			with: func(w *world) {
+				w.at(30*time.Minute).runs(0, 0, "a")
+				w.runs(1, 0, "b")
+				saved(w)
+				w.job.Status = plan(w.observed).status
+				w.job.UID, w.jobs, w.pods, w.backups = "another", nil, nil, nil
+			},
+			want: []string{"create bert-0-r1 from " + name(0, 20*time.Minute), "create bert-1-r1 from " + name(0, 20*time.Minute)}, phase: "Pending",
+			replicas: map[string]spotv1alpha1.ReplicaPhase{"bert-0": "Pending", "bert-1": "Pending"},
+		},
 		"a replica less is removed": {
 			job:  spotJob().Replicas(1),
 			with: func(w *world) { w.runs(0, 0, "a"); w.runs(1, 0, "b") },

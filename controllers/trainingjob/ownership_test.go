@@ -18,6 +18,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -41,7 +42,7 @@ func TestAPIWhatOthersAddStaysAndWhatTheyChangeIsPutBack(t *testing.T) {
 		c.change(&workers, "bert-training", func() { workers.Labels["team"] = "a" })
 		c.settled(m, job)
 		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(&workers), &workers))
-		assert.Equal(t, map[string]string{"team": "a", "training-job": "bert", "trainingjob": "bert"}, workers.Labels)
+		assert.Equal(t, map[string]string{"team": "a", "training-job": "bert", "trainingjob": "bert", child.LabelNotInBackup: "true"}, workers.Labels)
 	})
 	t.Run("the headless Service", func(t *testing.T) {
 		var service corev1.Service

@@ -70,6 +70,9 @@ type planner struct {
 // plan decides everything. It is a pure function of what was observed.
 func plan(o observed) desired {
 	p := newPlanner(o)
+	if p.takeOver() {
+		return p.desired
+	}
 	p.endOutlived()
 	if isFinished(&p.status) {
 		p.planFinished()

@@ -99,9 +99,9 @@ func TestTheStatusOfACompletedJobTellsAll(t *testing.T) {
 	}
 	const ended = "all workers ended with exit code 0"
 	assert.Empty(t, cmp.Diff(mlv1.TrainingJobStatus{
-		ObservedGeneration: 2,
-		StartCount:         1,
-		State:              mlv1.StateCompleted, Phase: mlv1.PhaseSucceeded, Reason: reasons.TrainingCompleted,
+		ObservedGeneration: 2, UID: "uid-of-bert",
+		StartCount: 1,
+		State:      mlv1.StateCompleted, Phase: mlv1.PhaseSucceeded, Reason: reasons.TrainingCompleted,
 		Conditions: []metav1.Condition{
 			condition("Admitted", "AdmittedUnqueued", "admitted at once because the job names no queue", "True", noon, 2),
 			condition("CheckpointReady", "StorageReady", "checkpoints are kept on the claim bert-checkpoints", "True", noon, 2),

@@ -48,6 +48,7 @@ func plan(o observed) desired {
 		observed: o, desired: desired{status: *o.workflow.Status.DeepCopy()},
 		problems: workflowspec.Check(o.workflow, o.agents), triggerProblem: workflowspec.CheckTrigger(&o.workflow.Spec.Trigger, o.now),
 	}
+	p.takeOver()
 	changed := p.status.ObservedGeneration != o.workflow.Generation
 	p.status.ObservedGeneration = o.workflow.Generation
 	p.setReady()

@@ -36,6 +36,10 @@ func eventsOf(before, after *aiplatformv1alpha1.AgentWorkflowStatus) []reporting
 			list = append(list, reporting.Warning(is.Reason, "Check", "%s", is.Message))
 		}
 	}
+	if before.UID != "" && before.UID != after.UID {
+		list = append(list, reporting.Normal(reasons.RestoredFromBackup, "Restore",
+			"restored from a backup of the workflow with the UID %s: stages that had not ended run again", before.UID))
+	}
 	if after.LastSkippedTime != nil && !after.LastSkippedTime.Equal(before.LastSkippedTime) {
 		list = append(list, reporting.Warning(reasons.EventStartSkipped, "Start",
 			"trigger at %s skipped: previous run still active", after.LastSkippedTime.UTC().Format(time.RFC3339)))

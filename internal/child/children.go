@@ -45,7 +45,7 @@ func (w Writer) fieldOwner() client.FieldOwner { return cmp.Or(w.FieldOwner, Fie
 // because the cache did not show it. Errors: ErrLeftover; *Refusal when the API server does not accept the child, or another owner has
 // an object of its name. In a namespace that is being deleted nothing is created, and there is no error: the owner goes with it.
 func (w Writer) Create(ctx context.Context, owner, child client.Object) (existing client.Object, err error) {
-	err = w.Client.Create(ctx, child, w.fieldOwner())
+	err = w.Client.Create(ctx, outOfBackups(child), w.fieldOwner())
 	what := w.describe(child)
 	switch {
 	case err == nil:

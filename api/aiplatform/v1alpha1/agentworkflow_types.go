@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // AgentWorkflow runs Agents as stages that hand values to one another. Each stage runs as an AIJob, as soon as the stages
@@ -188,6 +189,10 @@ type Stage struct {
 type AgentWorkflowStatus struct {
 	// observedGeneration is the metadata.generation that this status speaks of.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// uid is the metadata.uid of the workflow that this status speaks of. Where it is not the workflow's own, the status came with the
+	// workflow from a backup: stages that had not ended then run again.
+	UID types.UID `json:"uid,omitempty"`
 
 	// phase of the workflow: Pending, Running, Succeeded or Failed.
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="Phase",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // AIJob is one AI workload: inference, training, simulation or evaluation. It waits in a queue until all its pods can
@@ -24,6 +25,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Position",type=integer,priority=1,JSONPath=`.status.queuePosition`,description="Place in the queue, from 1"
 // +kubebuilder:printcolumn:name="Cluster",type=string,priority=1,JSONPath=`.status.clusterName`,description="ComputeCluster in which the job runs"
+// +kubebuilder:printcolumn:name="URL",type=string,priority=1,JSONPath=`.status.url`,description="Where the job serves within the cluster"
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.spec.image`,description="Image that is run"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`,description="Why the job is in its phase, in a sentence"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".spec",message="metadata.name: must be at most 50 characters of a-z, 0-9 and '-', starting with a letter and ending with a letter or digit, because it prefixes the names of pods: choose a shorter or simpler name"
@@ -72,6 +74,7 @@ func (j *AIJob) StatusConditions() *[]metav1.Condition { return &j.Status.Condit
 // +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) == has(oldSelf.nodeSelector)",fieldPath=".nodeSelector",message="spec.nodeSelector: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.tolerations) == has(oldSelf.tolerations)",fieldPath=".tolerations",message="spec.tolerations: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName)",fieldPath=".clusterName",message="spec.clusterName: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.service) == has(oldSelf.service) && (!has(self.service) || self.service == oldSelf.service)",fieldPath=".service",message="spec.service: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName)",fieldPath=".serviceAccountName",message="spec.serviceAccountName: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)",fieldPath=".cancel",message="spec.cancel: cannot be taken back: create another AIJob"
 type AIJobSpec struct {
@@ -216,6 +219,26 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.serviceAccountName: is immutable: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=23,displayName="Service account",xDescriptors={"urn:alm:descriptor:io.kubernetes:ServiceAccount","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// service makes the pods reachable under one name, as for a model that is served by HTTP: the operator creates a Service with the
+	// name of the job, which sends connections to those pods that are ready. Default: none.
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=24,displayName="Service",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Service *AIJobService `json:"service,omitempty"`
+}
+
+// AIJobService is how the pods of an AIJob are reached.
+type AIJobService struct {
+	// port of the Service, at which the container listens too, 1 to 65535.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+
+	// readinessPath is the path at which a pod that can serve answers an HTTP GET with a status from 200 to 399. Default: none, and a
+	// pod is ready once it accepts connections.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^/\S*$`
+	ReadinessPath string `json:"readinessPath,omitempty"`
 }
 
 // MaxTimeoutSeconds is the longest time limit, 100 years of 365 days: what is stored with a longer one is held to this.
@@ -340,6 +363,14 @@ type AIJobStatus struct {
 
 	// members counts the job's pods.
 	Members *MembersStatus `json:"members,omitempty"`
+
+	// url is where spec.service serves within the cluster, while the job runs.
+	// +operator-sdk:csv:customresourcedefinitions:type=status,order=9,displayName="URL",xDescriptors="urn:alm:descriptor:org.w3:link"
+	URL string `json:"url,omitempty"`
+
+	// uid is the metadata.uid of the job that this status speaks of. Where it is not the job's own, the status came with the job from
+	// a backup: a job that had not ended is then queued again.
+	UID types.UID `json:"uid,omitempty"`
 
 	// retryCount is the number of times that the job was tried again after a failure.
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=5,displayName="Retries",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"

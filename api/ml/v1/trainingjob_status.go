@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TrainingJobStatus is what the operator observed.
@@ -16,6 +17,13 @@ type TrainingJobStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=1,displayName="State",xDescriptors="urn:alm:descriptor:io.kubernetes.phase"
 	State State `json:"state,omitempty"`
 
+	// uid is the metadata.uid of the job that this status speaks of. Where it is not the job's own, the status came with the job from
+	// a backup: a job that had not ended then starts again from its newest checkpoint.
+	UID types.UID `json:"uid,omitempty"`
+
+	// restored says from which job's backup this job was restored; absent when it was not.
+	Restored *RestoredStatus `json:"restored,omitempty"`
+
 	// phase is the state in four words: Pending, Running, Succeeded, Failed.
 	Phase Phase `json:"phase,omitempty"`
 
@@ -25,7 +33,8 @@ type TrainingJobStatus struct {
 
 	// conditions are Admitted, Initialized, Running, Suspended, Restarting, Complete, Failed, Stopping, CheckpointReady and,
 	// with spec.scheduling.spot, SpotCapacity, and, with spec.networking.preflight, NetworkReady, each with a reason and a
-	// message. ChildrenApplied is False while an object of the job cannot be written.
+	// message. ChildrenApplied is False while an object of the job cannot be written. Restored is True in a job that came with its
+	// status from a backup.
 	// +listType=map
 	// +listMapKey=type
 	// +operator-sdk:csv:customresourcedefinitions:type=status,order=18,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
@@ -163,6 +172,17 @@ const (
 	PhaseSucceeded Phase = "Succeeded"
 	PhaseFailed    Phase = "Failed"
 )
+
+// RestoredStatus is the job that a job was restored from, which was backed up with its status.
+type RestoredStatus struct {
+	// uid is the metadata.uid under which the checkpoints lie that the job goes on from while it has none of its own.
+	// +required
+	UID types.UID `json:"uid"`
+
+	// time is when the operator found the status of the backup.
+	// +required
+	Time metav1.Time `json:"time,omitzero"`
+}
 
 // WorkersStatus counts the worker replicas.
 type WorkersStatus struct {

@@ -74,7 +74,7 @@ func agentContainer(job *mlv1.TrainingJob, settings Settings, name, command stri
 		framework.Number("AGENT_PORT", AgentPort(job, settings)),
 	}
 	if UsesStore(job) {
-		env = append(env, framework.Text("CHECKPOINT_STORE", storeArea(job)))
+		env = append(env, framework.Text("CHECKPOINT_STORE", storeArea(job, job.UID)))
 	}
 	restores := name == report.RestoreContainer
 	for _, secret := range credentials(job, restores) {

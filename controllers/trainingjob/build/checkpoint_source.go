@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 )
@@ -51,9 +52,40 @@ func storeURL(job *mlv1.TrainingJob, below ...string) string {
 	return place.String()
 }
 
-// storeArea is the job's own place in its object store.
-func storeArea(job *mlv1.TrainingJob) string {
-	return storeURL(job, job.Namespace, job.Name, string(job.UID))
+// storeArea is the place in its object store of the checkpoints that a job with this UID makes.
+func storeArea(job *mlv1.TrainingJob, uid types.UID) string {
+	return storeURL(job, job.Namespace, job.Name, string(uid))
+}
+
+// NewestUID is the metadata.uid under which the newest checkpoint of a job lies: that of the job that it was restored from, until it has one
+// of its own.
+func NewestUID(job *mlv1.TrainingJob) types.UID {
+	if former := job.Status.Restored; former != nil && !hasOwnCheckpoint(job) {
+		return former.UID
+	}
+	return job.UID
+}
+
+func hasOwnCheckpoint(job *mlv1.TrainingJob) bool {
+	return HasCheckpoint(&job.Status) && strings.Contains(job.Status.Checkpoint.Path, string(job.UID))
+}
+
+// formerCheckpoints is where the checkpoints lie of the job that this one was restored from, as a value of resumeFrom; empty when it was not,
+// or where it began elsewhere and its backup tells no checkpoint.
+func formerCheckpoints(job *mlv1.TrainingJob) string {
+	former := job.Status.Restored
+	if former == nil || !CheckpointsEnabled(job) || job.Spec.Checkpoint.ResumeFrom != "" && !HasCheckpoint(&job.Status) {
+		return ""
+	}
+	if UsesStore(job) {
+		return storeArea(job, former.UID)
+	}
+	return path.Join("/", job.Name, string(former.UID))
+}
+
+// mayResumeFromNothing says whether the training begins at the first epoch when there is no checkpoint to resume from.
+func mayResumeFromNothing(job *mlv1.TrainingJob) bool {
+	return ResumeFrom(job) == ResumeLatest || formerCheckpoints(job) != ""
 }
 
 // isStoreURI says whether a checkpoint is named by its location in an object store.
@@ -87,7 +119,7 @@ func resumeURL(job *mlv1.TrainingJob) string {
 // ResumeSecret is the Secret with the credentials for resumeURL; empty for workload identity.
 func ResumeSecret(job *mlv1.TrainingJob) string {
 	checkpoint := job.Spec.Checkpoint
-	if checkpoint.ResumeSecretRef != nil {
+	if checkpoint.ResumeSecretRef != nil && formerCheckpoints(job) == "" {
 		return checkpoint.ResumeSecretRef.Name
 	}
 	scheme, _, _ := strings.Cut(resumeURL(job), "://")
@@ -106,12 +138,12 @@ func ResumeJob(job *mlv1.TrainingJob) string {
 	return from
 }
 
-// SourceOf is where a job keeps its checkpoints; nil when it keeps none.
+// SourceOf is where the newest checkpoints of a job lie; nil when it keeps none.
 func SourceOf(job *mlv1.TrainingJob) *mlv1.ResumeSource {
 	if !CheckpointsEnabled(job) {
 		return nil
 	}
-	below := path.Join(job.Name, string(job.UID))
+	below := path.Join(job.Name, string(NewestUID(job)))
 	switch {
 	case UsesClaim(job):
 		return &mlv1.ResumeSource{URI: "pvc://" + path.Join(ClaimName(job), below)}
@@ -120,7 +152,7 @@ func SourceOf(job *mlv1.TrainingJob) *mlv1.ResumeSource {
 		place := url.URL{Scheme: nfsScheme, Host: storage.NFSServer, Path: storage.NFSPath, Fragment: below}
 		return &mlv1.ResumeSource{URI: place.String()}
 	}
-	source := &mlv1.ResumeSource{URI: storeArea(job)}
+	source := &mlv1.ResumeSource{URI: storeArea(job, NewestUID(job))}
 	if ref := job.Spec.Checkpoint.Storage.SecretRef; ref != nil {
 		source.SecretName = ref.Name
 	}
@@ -142,7 +174,7 @@ func ResolveResume(job *mlv1.TrainingJob, source *mlv1.ResumeSource) *mlv1.Train
 	checkpoint.ResumeFrom = source.URI
 	if own := SourceOf(job); own != nil && !isStoreURI(source.URI) {
 		// Both in one volume: it is mounted once.
-		volume := strings.TrimSuffix(own.URI, path.Join(job.Name, string(job.UID)))
+		volume := strings.TrimSuffix(own.URI, path.Join(job.Name, string(NewestUID(job))))
 		if below, same := strings.CutPrefix(source.URI, volume); same {
 			checkpoint.ResumeFrom = "/" + below
 		}

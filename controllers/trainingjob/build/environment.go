@@ -167,7 +167,7 @@ func checkpointEnv(job *mlv1.TrainingJob) []corev1.EnvVar {
 // resumeFromEnv says from where the training resumes, and whether it may begin without a checkpoint.
 func resumeFromEnv(job *mlv1.TrainingJob, from string) []corev1.EnvVar {
 	env := []corev1.EnvVar{framework.Text("RESUME_FROM", from)}
-	if ResumeFrom(job) == ResumeLatest {
+	if mayResumeFromNothing(job) {
 		env = append(env, framework.Text("RESUME_OPTIONAL", "true"))
 	}
 	return env

@@ -98,9 +98,10 @@ func SpotName(job *mlv1.TrainingJob) string {
 	return ""
 }
 
-// ResumeFrom is spec.checkpoint.resumeFrom; empty for none.
+// ResumeFrom is where a job begins that has no checkpoint of its own: spec.checkpoint.resumeFrom, or in a restored job where the checkpoints
+// lie of the one that was backed up; empty for the first epoch.
 func ResumeFrom(job *mlv1.TrainingJob) string {
-	return ptr.Deref(job.Spec.Checkpoint, mlv1.Checkpoint{}).ResumeFrom
+	return cmp.Or(formerCheckpoints(job), ptr.Deref(job.Spec.Checkpoint, mlv1.Checkpoint{}).ResumeFrom)
 }
 
 // Kind owns the children.

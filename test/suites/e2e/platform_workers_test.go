@@ -40,10 +40,16 @@ type pooledJobs struct {
 	token     string
 }
 
-// newPooledJobs has a token of a ServiceAccount that may do with the AIJobs of a new namespace what a user may.
+// newPooledJobs has a new namespace.
 func newPooledJobs(t *testing.T) *pooledJobs {
 	t.Helper()
-	p := &pooledJobs{t: t, namespace: namespace(t)}
+	return pooledJobsIn(t, namespace(t))
+}
+
+// pooledJobsIn has a token of a ServiceAccount that may do with the AIJobs of a namespace what a user may.
+func pooledJobsIn(t *testing.T, ns string) *pooledJobs {
+	t.Helper()
+	p := &pooledJobs{t: t, namespace: ns}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "submitter"}}
 	require.NoError(t, cluster.Create(t.Context(), account))
 	require.NoError(t, cluster.Create(t.Context(), &rbacv1.Role{
