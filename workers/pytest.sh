@@ -3,13 +3,13 @@
 #
 # usage: pytest.sh --install             only install what is missing
 #        pytest.sh [arguments of pytest]
-# PYTHON names another interpreter that has torch, numpy, xgboost, mpi4py and pytest.
+# PYTHON names another interpreter that has torch, numpy, xgboost, mpi4py, boto3 and pytest.
 # TEST_RERUNS: how often a test that failed is run again, by pytest-rerunfailures. It names each such test.
 set -euo pipefail
 
 python=${PYTHON:-/usr/bin/python3}
-modules=(torch numpy pytest mpi4py xgboost)
-packages=(python3-torch python3-numpy python3-pytest python3-mpi4py openmpi-bin python3-xgboost)
+modules=(torch numpy pytest mpi4py xgboost boto3)
+packages=(python3-torch python3-numpy python3-pytest python3-mpi4py openmpi-bin python3-xgboost python3-boto3)
 options=(-p no:cacheprovider)
 if [[ -n ${TEST_RERUNS:-} ]]; then
     modules+=(pytest_rerunfailures)

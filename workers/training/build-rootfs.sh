@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes the training worker's image as two tar files, without a container engine:
 #
-#   OUTDIR/rootfs.tar   Debian 13 with Python, PyTorch (CPU), NumPy, Open MPI and XGBoost: large, made again only when its
-#                       inputs change
+#   OUTDIR/rootfs.tar   Debian 13 with Python, PyTorch (CPU), NumPy, Open MPI, XGBoost and boto3: large, made again only
+#                       when its inputs change
 #   OUTDIR/app.tar      the package training_worker and its data: small, made every time
 #
 # usage: build-rootfs.sh OUTDIR       (as root, on Debian or Ubuntu; needs Debian's package mirror)
@@ -24,7 +24,7 @@
 set -euo pipefail
 
 readonly SUITE=trixie
-readonly PACKAGES=python3-torch,python3-numpy,python3-mpi4py,openmpi-bin,python3-xgboost
+readonly PACKAGES=python3-torch,python3-numpy,python3-mpi4py,openmpi-bin,python3-xgboost,python3-boto3,ca-certificates
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly here
 
@@ -82,7 +82,8 @@ install_mmdebstrap() {
 }
 
 # The trimmed system must still train: a backward pass, a process group over gloo, and a tree; Open MPI must find its
-# parts; and compiled modules must hold whatever the times of their sources. PyTorch reads /proc/cpuinfo.
+# parts; boto3 must find the address of S3, and TLS its authorities; and compiled modules must hold whatever the times of
+# their sources. PyTorch reads /proc/cpuinfo.
 check_rootfs() {
     # shellcheck disable=SC2016  # $0 belongs to the inner shell
     unshare --mount sh -c 'mount -t proc proc "$0/proc" && exec chroot --userspec=1000:1000 "$0" \
@@ -125,6 +126,17 @@ for component in ("btl:tcp", "btl:sm", "pml:ob1"):
 for program in ("mpirun", "prterun", "prted"):
     assert shutil.which(program), f"{program} is missing"
 print(MPI.Get_library_version().split(",")[0], "works")
+
+import ssl
+
+import boto3
+
+session = boto3.session.Session("AKIACHECK", "secret", region_name="eu-central-1")
+url = session.client("s3").generate_presigned_url("get_object", {"Bucket": "models", "Key": "m.pt"})
+assert ".s3." in url and "amazonaws.com/m.pt" in url, url
+session.client("sts")
+assert ssl.create_default_context().get_ca_certs(), "no certificate authorities are there"
+print("boto3", boto3.__version__, "works")
 
 from pathlib import Path
 

@@ -47,6 +47,8 @@ UNUSED = (
 UNUSED_IN_LIBRARIES = ("dri", "gconv", "gdk-pixbuf-2.0", "gio", "mfx", "perl", "qt5", "vdpau", "gstreamer-1.0", "gdcm")
 UNUSED_IN_TORCH = ("include", "share", "test")
 UNUSED_PYTHON_PACKAGES = ("hypothesis", "pythran")  # property tests, a compiler: no training
+# What S3 needs of the descriptions of Amazon's services: its own, and that of the service that gives temporary credentials.
+USED_SERVICES = ("s3", "sts")
 UNUSED_PLUGINS = ("ucx/*_rocm*",)  # for GPUs of AMD, with a whole compiler
 # Open MPI and what is below it load everything in these directories.
 LOADING_PLUGINS = ("openmpi", "pmix2", "ucx", "libibverbs")
@@ -72,6 +74,10 @@ def main() -> None:
     for program in (PYTHON_PACKAGES / "torch" / "bin").glob("*[tT]est*"):
         _remove(program)
     _remove(PYTHON_PACKAGES / "torch" / "bin" / "tutorial_tensorexpr")
+    for name in ("botocore", "boto3"):
+        for service in (PYTHON_PACKAGES / name / "data").glob("*"):
+            if service.is_dir() and service.name not in USED_SERVICES:
+                _remove(service)
     for tests in PYTHON_PACKAGES.glob("**/tests"):
         if not {"torch", "numpy"}.intersection(tests.parts):  # which load some of theirs
             _remove(tests)

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pool_worker.errors import ConfigError
 from pool_worker.fields import Fields
-from pool_worker.places import inside_work_dir
 from pool_worker.tasks import Context, Task
 
-from inference_worker import model
+from inference_worker import access, batch, model, numbers, selection
+from inference_worker.access import Access
+from inference_worker.errors import LocationError
 from inference_worker.model import Classifier
 
 MAX_IMAGES = 2000
-CHECKPOINT_MODELS = ("cnn", "mlp", "resnet-tiny")
 
 
 def infer(task: Task, context: Context) -> Mapping[str, Any]:
-    """Classify the images of ``config.inputs``, or the bundled ones that ``config.indices`` names."""
+    """Run a model over ``config.inputs``, over bundled images, or from ``config.input`` to ``config.output``."""
     fields = Fields(task.config)
-    chosen = _model(fields)
+    try:
+        allowed = access.pooled(os.environ)
+    except LocationError as error:
+        raise ConfigError(str(error)) from error
+    if "input" in fields or "output" in fields:
+        return batch.run(batch.read(fields, allowed), context)
+    if selection.by_location(fields.raw("model"), allowed):
+        return _predict(fields, allowed, context)
+    return _classify_images(fields, context)
+
+
+def _classify_images(fields: Fields, context: Context) -> Mapping[str, Any]:
+    """Classify the images of ``config.inputs``, or the bundled ones that ``config.indices`` names."""
+    chosen = selection.of_the_worker(fields)
     batch_size = fields.integer("batch_size", 64, minimum=1, maximum=1024)
     with_probabilities = fields.boolean("probabilities", True)
     images, labels = _images(fields)
     fields.finish()
-    classifier = _load(chosen)
+    classifier = chosen.classifier()
     began = time.monotonic()
     probabilities, latencies = _classify(classifier, images, batch_size, context)
     took = time.monotonic() - began
@@ -39,7 +53,7 @@ def infer(task: Task, context: Context) -> Mapping[str, Any]:
         "count": len(images),
         "predictions": predictions.tolist(),
         "confidences": [round(float(value), 6) for value in probabilities.max(axis=1)],
-        "latency_ms": _latency(latencies),
+        "latency_ms": batch.latency(latencies),
         "images_per_second": round(len(images) / max(took, 1e-9), 1),
     }
     if with_probabilities:
@@ -52,11 +66,11 @@ def infer(task: Task, context: Context) -> Mapping[str, Any]:
 def evaluate(task: Task, context: Context) -> Mapping[str, Any]:
     """Say how good a model is on the validation part of the bundled digits, which it has not seen."""
     fields = Fields(task.config)
-    chosen = _model(fields)
+    chosen = selection.of_the_worker(fields)
     batch_size = fields.integer("batch_size", 64, minimum=1, maximum=1024)
     fields.text("dataset", "digits", choices=("digits",))
     fields.finish()
-    classifier = _load(chosen)
+    classifier = chosen.classifier()
     images, labels = model.digits()
     unseen = model.digits_validation()
     labels = labels[unseen]
@@ -74,26 +88,52 @@ def evaluate(task: Task, context: Context) -> Mapping[str, Any]:
         "loss": round(float(loss), 6),
         "accuracy_by_class": [round(float(row[i] / max(1, row.sum())), 6) for i, row in enumerate(confusion)],
         "confusion": confusion.tolist(),
-        "latency_ms": _latency(latencies),
+        "latency_ms": batch.latency(latencies),
     }
 
 
-def _model(fields: Fields) -> tuple[str, Path | None]:
-    """The name of a bundled model; or the name of a network, and the checkpoint of a training that has its weights."""
-    if "checkpoint" not in fields:
-        fields.raw("checkpoint")
-        return fields.text("model", model.bundled_names()[0], choices=model.bundled_names()), None
-    path = None
-    try:
-        path = inside_work_dir(fields.text("checkpoint"))
-    except ValueError as error:
-        fields.problem("checkpoint", str(error))
-    return fields.text("model", "cnn", choices=CHECKPOINT_MODELS), path
+def _predict(fields: Fields, allowed: Access, context: Context) -> Mapping[str, Any]:
+    """Run a model of the user's own over ``config.inputs``, which have one shape."""
+    chosen = selection.choose(fields, allowed)
+    batch_size = fields.integer("batch_size", 64, minimum=1, maximum=1024)
+    how = fields.text("postprocess", "none", choices=numbers.POSTPROCESS)
+    values = _arrays(fields)
+    fields.finish()
+    predictor = chosen.load(context.check)
+    began, said, latencies = time.monotonic(), [], []
+    for start in range(0, len(values), batch_size):
+        context.check()
+        some = values[start : start + batch_size]
+        before = time.perf_counter()
+        said += batch.predict(predictor, some, how, f"config.inputs[{start}] to [{start + len(some) - 1}]")
+        latencies.append(1000 * (time.perf_counter() - before))
+        context.progress((start + len(some)) / len(values))
+    took = time.monotonic() - began
+    return {
+        "model": predictor.name,
+        "device": predictor.device.type,
+        "count": len(values),
+        "outputs": json.loads(f"[{','.join(said)}]"),
+        "latency_ms": batch.latency(latencies),
+        "items_per_second": round(len(values) / max(took, 1e-9), 1),
+    }
 
 
-def _load(chosen: tuple[str, Path | None]) -> Classifier:
-    name, checkpoint = chosen
-    return model.bundled(name) if checkpoint is None else model.from_checkpoint(name, checkpoint)
+def _arrays(fields: Fields) -> list[np.ndarray]:
+    values: list[np.ndarray] = []
+    if fields.raw("inputs") is None:
+        fields.problem("inputs", "is missing: give a list of inputs, or input and output, locations of JSON Lines")
+    for i, entry in enumerate(fields.array("inputs", maximum=MAX_IMAGES) or []):
+        try:
+            values.append(numbers.array(entry))
+        except ValueError as error:
+            fields.problem(f"inputs[{i}]", str(error))
+            break
+        if values[i].shape != values[0].shape:
+            shape = list(values[i].shape)
+            fields.problem(f"inputs[{i}]", f"has the shape {shape}, but inputs[0] has {list(values[0].shape)}")
+            break
+    return values
 
 
 def _images(fields: Fields) -> tuple[np.ndarray, np.ndarray | None]:
@@ -141,13 +181,3 @@ def _classify(
         latencies.append(1000 * (time.perf_counter() - began))
         context.progress((start + batch_size) / len(images))
     return np.concatenate(rows), latencies
-
-
-def _latency(milliseconds: list[float]) -> dict[str, float]:
-    """Figures of the time that batches took."""
-    return {
-        "mean": round(float(np.mean(milliseconds)), 3),
-        "p50": round(float(np.percentile(milliseconds, 50)), 3),
-        "p99": round(float(np.percentile(milliseconds, 99)), 3),
-        "batches": len(milliseconds),
-    }

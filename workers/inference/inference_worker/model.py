@@ -15,6 +15,8 @@ from training_worker import checkpoints, data, models
 from training_worker.config import BUNDLED_DATA_DIR
 from training_worker.errors import WorkerError
 
+from inference_worker.predictor import PredictionError, call
+
 SIDE = 8
 CLASSES = 10
 WHITE = 16.0
@@ -35,10 +37,15 @@ class Classifier:
 
     def probabilities(self, images: np.ndarray) -> np.ndarray:
         """The probability of each class for each image of ``images``, of shape (count, 8, 8) with values 0 to 16."""
-        scaled = (images.astype(np.float32) - self.mean) / self.deviation
-        with torch.no_grad():
-            logits = self.network(torch.from_numpy(scaled[:, np.newaxis]).to(self.device))
-            return torch.softmax(logits.double(), dim=1).cpu().numpy()
+        ((_, logits),) = self.run([torch.from_numpy(images)])
+        return torch.softmax(logits.double(), dim=1).numpy()
+
+    def run(self, tensors: list[torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
+        """The logits of the images in one tensor, of 8 x 8 or 64 values each. Raises PredictionError."""
+        if len(tensors) != 1 or tensors[0].ndim < 2 or tensors[0][0].numel() != SIDE * SIDE:
+            raise PredictionError("it takes one tensor, of images of 8 x 8 or 64 numbers from 0 to 16")
+        scaled = (tensors[0].float().reshape(-1, 1, SIDE, SIDE) - self.mean) / self.deviation
+        return call(self.network, [scaled], self.device)
 
 
 def bundled_names() -> tuple[str, ...]:

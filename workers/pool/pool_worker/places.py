@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 DEFAULT_WORK_DIR = "/tmp/tasks"
+# Models that the worker keeps, for tasks of all users: what a task names must not lie there.
+MODELS = ".models"
 
 
 def work_dir() -> Path:
@@ -19,4 +21,11 @@ def inside_work_dir(name: str) -> Path:
     path = (base / name).resolve()
     if not name or path == base or not path.is_relative_to(base):
         raise ValueError(f"is {name!r}, but must be a path below WORK_DIR, {base}")
+    if path.relative_to(base).parts[0] == MODELS:
+        raise ValueError(f"is {name!r}, but {MODELS} is the worker's own: give another path below WORK_DIR, {base}")
     return path
+
+
+def models_dir() -> Path:
+    """The folder of the models that the worker has fetched."""
+    return work_dir() / MODELS

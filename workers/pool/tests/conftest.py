@@ -20,6 +20,7 @@ PACKAGES = [str(WORKERS / name) for name in ("pool", "inference", "simulation", 
 sys.path[:0] = [*PACKAGES, str(Path(__file__).parent)]
 
 from protocol_server import Server  # noqa: E402 (the path must be set first)
+from s3_server import S3  # noqa: E402
 
 from pool_worker import settings as configuration  # noqa: E402
 from pool_worker.logs import Log  # noqa: E402
@@ -87,6 +88,25 @@ def work(server: Server) -> Iterator[Callable[..., Running]]:
     yield start
     for running in started:
         running.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    server = S3(tmp_path_factory.mktemp("s3"))
+    wait_for(server.answers, f"the S3 server: {server.log}")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3(s3_server: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> S3:
+    """An S3 store with an empty bucket, which a pooled worker may use, and an empty WORK_DIR."""
+    s3_server.new_bucket()
+    for name, value in s3_server.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("ALLOWED_URIS", s3_server.uri(""))
+    monkeypatch.setenv("WORK_DIR", str(tmp_path / "work"))
+    return s3_server
 
 
 class Process:
