@@ -35,7 +35,7 @@ func eventsOf(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) []reporting.
 		t.warning(reasons.EventGPUsDivided, "Create",
 			"spec.resources asks for numWorkers x gpusPerWorker GPUs, which is taken as the sum over all workers: each worker gets %d", build.GpusPerWorker(job))
 	}
-	if is := after.Restored; is != nil && (before.Restored == nil || before.Restored.Time != is.Time) {
+	if before.UID != "" && before.UID != after.UID {
 		t.normal(reasons.RestoredFromBackup, "Restore", "%s", reporting.Message(after.Conditions, reasons.ConditionRestored))
 	}
 	t.checkpoints(before, after)

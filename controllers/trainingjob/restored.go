@@ -23,9 +23,9 @@ func (p *planner) takeOver() bool {
 	if from == "" || from == p.job.UID {
 		return false
 	}
-	former := p.job.DeepCopy()
+	former := mlv1.TrainingJob{Status: p.job.Status}
 	former.UID = from
-	p.status.Restored = &mlv1.RestoredStatus{UID: build.NewestUID(former), Time: metav1.NewTime(p.now)}
+	p.status.Restored = &mlv1.RestoredStatus{UID: build.NewestUID(&former), Time: metav1.NewTime(p.now)}
 	message := fmt.Sprintf("restored from a backup of the job with the UID %s", from)
 	p.condition(reasons.ConditionRestored, true, reasons.RestoredFromBackup, message)
 	if isFinished(&p.status) {

@@ -57,6 +57,9 @@ func storeArea(job *mlv1.TrainingJob, uid types.UID) string {
 	return storeURL(job, job.Namespace, job.Name, string(uid))
 }
 
+// volumeArea is the same in a volume, as a path below its top.
+func volumeArea(job *mlv1.TrainingJob, uid types.UID) string { return path.Join(job.Name, string(uid)) }
+
 // NewestUID is the metadata.uid under which the newest checkpoint of a job lies: that of the job that it was restored from, until it has one
 // of its own.
 func NewestUID(job *mlv1.TrainingJob) types.UID {
@@ -80,7 +83,7 @@ func formerCheckpoints(job *mlv1.TrainingJob) string {
 	if UsesStore(job) {
 		return storeArea(job, former.UID)
 	}
-	return path.Join("/", job.Name, string(former.UID))
+	return "/" + volumeArea(job, former.UID)
 }
 
 // mayResumeFromNothing says whether the training begins at the first epoch when there is no checkpoint to resume from.
@@ -143,7 +146,7 @@ func SourceOf(job *mlv1.TrainingJob) *mlv1.ResumeSource {
 	if !CheckpointsEnabled(job) {
 		return nil
 	}
-	below := path.Join(job.Name, string(NewestUID(job)))
+	below := volumeArea(job, NewestUID(job))
 	switch {
 	case UsesClaim(job):
 		return &mlv1.ResumeSource{URI: "pvc://" + path.Join(ClaimName(job), below)}
@@ -174,7 +177,7 @@ func ResolveResume(job *mlv1.TrainingJob, source *mlv1.ResumeSource) *mlv1.Train
 	checkpoint.ResumeFrom = source.URI
 	if own := SourceOf(job); own != nil && !isStoreURI(source.URI) {
 		// Both in one volume: it is mounted once.
-		volume := strings.TrimSuffix(own.URI, path.Join(job.Name, string(NewestUID(job))))
+		volume := strings.TrimSuffix(own.URI, volumeArea(job, NewestUID(job)))
 		if below, same := strings.CutPrefix(source.URI, volume); same {
 			checkpoint.ResumeFrom = "/" + below
 		}

@@ -152,7 +152,7 @@ func workerVolumes(job *mlv1.TrainingJob) []volume {
 // checkpointDir is the job's own directory in the volume. It has the UID in it, so that a job that is deleted and
 // created again under the same name does not go on from the old one's checkpoints unless resumeFrom says so.
 func checkpointDir(job *mlv1.TrainingJob) string {
-	return path.Join(CheckpointMount, job.Name, string(job.UID))
+	return path.Join(CheckpointMount, volumeArea(job, job.UID))
 }
 
 // askForInstances labels the pods, so that a SpotInstanceVM may create instances for them. A name

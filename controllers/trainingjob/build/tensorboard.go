@@ -50,7 +50,7 @@ func TensorBoardName(job *mlv1.TrainingJob) string { return job.Name + "-tensorb
 // tensorBoardDir is where workers write event files. On the claim of the checkpoints they outlive restarts and the job.
 func tensorBoardDir(job *mlv1.TrainingJob) string {
 	if UsesClaim(job) {
-		return path.Join(CheckpointMount, tensorBoardFolder, job.Name, string(job.UID))
+		return path.Join(CheckpointMount, tensorBoardFolder, volumeArea(job, job.UID))
 	}
 	return tensorBoardMount
 }

@@ -12,11 +12,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from pool_worker.logs import Log
+from pool_worker.metrics import CONTENT_TYPE
 
 from inference_worker import __version__, tensors
 from inference_worker.batcher import Batcher, QueueFullError
 from inference_worker.predictor import PredictionError
-from inference_worker.serving_metrics import CONTENT_TYPE, ServingMetrics
+from inference_worker.serving_metrics import ServingMetrics
 from inference_worker.tensors import Request, RequestError
 
 MAX_BODY_BYTES = 16 << 20
