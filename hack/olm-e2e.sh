@@ -29,12 +29,12 @@ main() {
   say "tests"
   # shellcheck disable=SC2086 # OLM_E2E_ARGS are several words
   CATALOG_IMAGE=$CATALOG_IMAGE PUSH_UPDATE="$ROOT/hack/olm-e2e.sh push-update" \
-    FIRST_VERSION=$(release 1) SECOND_VERSION=$(release 2) PRESENT_VERSION=$PRESENT NEXT_VERSION=$NEXT \
+    VERSIONS="$(releases)" NEXT_VERSION=$NEXT \
     "$BIN/gotestsum" --format standard-verbose -- -tags olm -count=1 -timeout 40m ./test/suites/olm/... ${OLM_E2E_ARGS:-}
 }
 
-# release N: the Nth version of the catalog.
-release() { sed -n 's/^- version: //p' catalog/releases.yaml | sed -n "$1p"; }
+# releases: the versions of the catalog, the present one last.
+releases() { sed -n 's/^- version: //p' catalog/releases.yaml | xargs; }
 
 bring_node_up() {
   if ! cluster_is_up; then
@@ -47,7 +47,7 @@ bring_node_up() {
 
 push_images() {
   local version image
-  for version in "$(release 1)" "$(release 2)" "$PRESENT"; do
+  for version in $(releases); do
     say "images of version $version"
     for image in manager worker bundle; do
       hack/release-images.sh "$image" "$version" --push >>"$WORK/images.log"

@@ -29,7 +29,7 @@ const (
 	crdFolder      = "../config/crd/bases"
 	samplesFolder  = "../config/samples"
 	managerName    = "spot-training-operator-controller-manager"
-	bundledVersion = "0.3.0"
+	bundledVersion = "0.4.0"
 )
 
 // samples are the examples that the bundle gets.
@@ -72,7 +72,7 @@ func writeBundle(t *testing.T) cluster.Bundle {
 			"name": "spot-training-operator.v" + bundledVersion, "annotations": map[string]any{"alm-examples": string(almExamples)},
 		},
 		"spec": map[string]any{
-			"version": bundledVersion, "replaces": "spot-training-operator.v0.2.0",
+			"version": bundledVersion, "replaces": "spot-training-operator.v0.3.0",
 			"customresourcedefinitions": map[string]any{"owned": owned},
 			"install": map[string]any{"strategy": "deployment", "spec": map[string]any{
 				"deployments": []any{deployment("job-service", "job-service"), deployment(managerName, "controller-manager")},

@@ -22,7 +22,7 @@ func startPlatform(ctx context.Context, t *testing.T, mgr ctrl.Manager) {
 	t.Helper()
 	recorder := mgr.GetEventRecorder("spot-training-operator")
 	decider := queueing.New(mgr, nil)
-	decider.Add(aijob.Source(workerdefaults.Defaults{}))
+	decider.Add(aijob.Source(workerdefaults.Defaults{}, nil))
 	jobs := &aijob.Reconciler{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: recorder,
 		Metrics: metrics.NewAIJobs(prometheus.NewRegistry()), Decider: decider,

@@ -141,6 +141,8 @@ const (
 	StorageLimitExceeded = "StorageLimitExceeded"
 	// ContainerStartFailed: the program of a container could not be started, for example because its path does not exist.
 	ContainerStartFailed = "ContainerStartFailed"
+	// InitContainerFailed: an init container ended with an exit code other than 0, so that the program was not started.
+	InitContainerFailed = "InitContainerFailed"
 	// PeerLost: a pod ended because it lost contact to another, whose own end was not seen.
 	PeerLost = "PeerLost"
 )

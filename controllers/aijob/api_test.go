@@ -194,7 +194,7 @@ func TestAPIAPreemptedJobGivesItsPlaceBackAndRunsAgain(t *testing.T) {
 	assert.Contains(t, run.Status.Message, "preempted by AIJob team/urgent (priority 90")
 	c.until("its pod being asked to end", func() bool { return c.pods()[0].DeletionTimestamp != nil })
 	assert.Equal(t, int64(30), *c.pods()[0].DeletionGracePeriodSeconds)
-	_, state := Source(workerdefaults.Defaults{}).Job(run)
+	_, state := Source(workerdefaults.Defaults{}, nil).Job(run)
 	assert.Equal(t, queueing.Holding, state, "until its pod has ended")
 
 	c.deaf = false

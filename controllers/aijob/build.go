@@ -1,6 +1,7 @@
 package aijob
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 )
@@ -58,23 +60,19 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 			ServiceAccountName:            job.Spec.ServiceAccountName,
 			NodeSelector:                  queueing.Selector(job.Spec.NodeSelector),
 			Tolerations:                   job.Spec.Tolerations,
-			PriorityClassName:             priorityClass,
-			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-					MatchFields: []corev1.NodeSelectorRequirement{{
-						Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
-					}},
-				}}},
-			}},
-			SecurityContext: child.RestrictedPod(),
+			PriorityClassName:             cmp.Or(priorityClass, job.Spec.PriorityClassName),
+			ImagePullSecrets:              job.Spec.ImagePullSecrets,
+			Affinity:                      &corev1.Affinity{NodeAffinity: nodeAffinityOf(job)},
+			SecurityContext:               cmp.Or(job.Spec.SecurityContext, child.RestrictedPod()),
 			Containers: []corev1.Container{{
-				Name: container, Image: job.Spec.Image, Command: job.Spec.Command, Args: job.Spec.Args,
+				Name: container, Image: job.Spec.Image, ImagePullPolicy: job.Spec.ImagePullPolicy, Command: job.Spec.Command, Args: job.Spec.Args,
 				Env: environment(job, member), Resources: workerdefaults.With(job.Spec.Resources, job.Status.DefaultResources),
 				SecurityContext:          child.Restricted(),
 				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			}},
 		},
 	}
+	podbuild.PlaceOn(&pod.Spec, node)
 	if job.Spec.ServiceAccountName == "" {
 		pod.Spec.AutomountServiceAccountToken = ptr.To(false)
 	}
@@ -85,6 +83,9 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: portName, ContainerPort: serves.Port, Protocol: corev1.ProtocolTCP}}
 		pod.Spec.Containers[0].ReadinessProbe = readinessOf(serves)
 	}
+	template := corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
+	podbuild.Add(&template, &job.Spec.Settings, map[string]string{aiplatformv1alpha1.LabelAIJob: job.Name})
+	pod.ObjectMeta, pod.Spec = template.ObjectMeta, template.Spec
 	return pod
 }
 
@@ -100,6 +101,9 @@ func readinessOf(serves *aiplatformv1alpha1.AIJobService) *corev1.Probe {
 }
 
 func graceOf(job *aiplatformv1alpha1.AIJob) int64 {
+	if t := job.Spec.PodTemplate; t != nil && t.TerminationGracePeriodSeconds != nil {
+		return *t.TerminationGracePeriodSeconds
+	}
 	if job.Spec.JobType == aiplatformv1alpha1.JobTraining { // time for a last checkpoint
 		return trainingGrace
 	}

@@ -136,7 +136,7 @@ func (c *cluster) start(at *crash.Cut) *manager {
 	}
 	if c.real {
 		service := queueing.New(mgr, nil)
-		service.Add(Source(workerdefaults.Defaults{}))
+		service.Add(Source(workerdefaults.Defaults{}, nil))
 		require.NoError(c.t, mgr.Add(service))
 		reconciler.Decider = service
 	}
@@ -182,7 +182,7 @@ func (c *cluster) admit() {
 	require.NoError(c.t, c.List(c.t.Context(), &jobs, client.InNamespace(c.namespace)))
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
-		described, state := Source(workerdefaults.Defaults{}).Job(job)
+		described, state := Source(workerdefaults.Defaults{}, nil).Job(job)
 		decision, decided := c.decider.Decision(job.UID)
 		switch {
 		case state == queueing.Waiting && c.full:

@@ -46,7 +46,7 @@ func TestAPIAJobWithAFinalizerEndsWhenItIsDeleted(t *testing.T) {
 	})
 	assert.Equal(t, "the AIJob is being deleted", run.Status.Message)
 	assert.Empty(t, c.pods())
-	_, state := Source(workerdefaults.Defaults{}).Job(run)
+	_, state := Source(workerdefaults.Defaults{}, nil).Job(run)
 	assert.Equal(t, queueing.Uninvolved, state)
 	c.unchanged(m, run)
 	finalizers()

@@ -42,6 +42,7 @@ var program = podend.Program{
 		reasons.OutOfMemory:          "raise spec.resources.limits.memory",
 		reasons.StorageLimitExceeded: "raise spec.resources.limits.ephemeral-storage",
 		reasons.ContainerStartFailed: "correct spec.command, or spec.image",
+		reasons.InitContainerFailed:  "correct spec.podTemplate.initContainers",
 	},
 	LastWords: func(message string) string {
 		if outputs := parseOutputs(message); outputs["message"] != "" {

@@ -39,7 +39,8 @@ func (r *Reconciler) observe(ctx context.Context, job *aiplatformv1alpha1.AIJob)
 		return o, err
 	}
 	o.decision, o.decided = r.Decider.Decision(job.UID)
-	return o, nil
+	err := r.observeClaims(ctx, &o)
+	return o, err
 }
 
 // observeServices finds out which Services a job lacks that its pods are found by. Members of a gang that runs have found each other; what a

@@ -11,6 +11,8 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/claims"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
@@ -25,6 +27,9 @@ type observed struct {
 	pods []*corev1.Pod
 	// missingServices are those that the pods are to be found by and that do not exist.
 	missingServices []*corev1.Service
+	// claims of a job that has a place, and the name of one that does not exist.
+	claims       []claims.Claim
+	missingClaim string
 	// decision of admission; decided is false when there is none yet.
 	decision queueing.Decision
 	decided  bool
@@ -112,6 +117,7 @@ func plan(o observed) desired {
 		p.finish(status, aiplatformv1alpha1.AIJobCancelled, reasons.Cancelled, "spec.cancel is true")
 	case status.Phase == aiplatformv1alpha1.AIJobScheduled || status.Phase == aiplatformv1alpha1.AIJobRunning:
 		p.active(status)
+	case p.isInvalid(status):
 	case status.Phase == aiplatformv1alpha1.AIJobRetrying:
 		p.retrying(status)
 	default:
@@ -130,6 +136,16 @@ func plan(o observed) desired {
 		p.lookAgain(hiddenInterval)
 	}
 	return p.desired
+}
+
+// isInvalid ends a job that waits and whose settings do not go together.
+func (p *planner) isInvalid(status *aiplatformv1alpha1.AIJobStatus) bool {
+	field, message := podbuild.Conflict(&p.job.Spec.Settings, p.job.Spec.Resources, 0)
+	if field == "" {
+		return false
+	}
+	p.finish(status, aiplatformv1alpha1.AIJobFailed, reasons.InvalidSpec, field+": "+message)
+	return true
 }
 
 // lookAgain has the job reconciled again after that time at the latest.
@@ -215,8 +231,10 @@ func (p *planner) waiting(status *aiplatformv1alpha1.AIJobStatus) {
 	quiet := p.stopLive(status)
 	switch held := len(p.job.Status.Assignments) > 0; {
 	case held || !quiet: // its nodes must be free before it is admitted again
-	case p.decided && p.decision.Admitted != nil:
-		p.admit(status)
+	case status.Reason == reasons.ClaimNotFound || p.decided && p.decision.Admitted != nil:
+		if !p.awaitsVolumes(status) {
+			p.admit(status)
+		}
 		return
 	case p.decided && p.decision.Wait != nil:
 		if p.mayReportLater(p.decision.Wait.Reason) {

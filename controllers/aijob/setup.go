@@ -47,7 +47,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 func (r *Reconciler) setUpChildren(ctx context.Context, mgr ctrl.Manager, options Options) (cache.Cache, error) {
 	children, through, err := child.New(mgr, child.Options{
 		Label: aiplatformv1alpha1.LabelAIJob, Namespaces: options.Namespaces,
-		Kinds: map[client.Object]toolscache.TransformFunc{&corev1.Pod{}: child.Keep{}.Pods(), &corev1.Service{}: bareService},
+		Kinds: map[client.Object]toolscache.TransformFunc{&corev1.Pod{}: child.Keep{Init: true}.Pods(), &corev1.Service{}: bareService},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the cache of pods and Services: %w", err)

@@ -10,24 +10,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 )
 
 // Source says how AIJobs are admitted, whose pods get these resources beside their own.
-func Source(defaults workerdefaults.Defaults) queueing.Source {
+func Source(defaults workerdefaults.Defaults, overheads queueing.Overheads) queueing.Source {
 	return queueing.Source{
 		Kind: kindAIJob, Object: &aiplatformv1alpha1.AIJob{},
 		Job: func(object client.Object) (scheduler.Job, queueing.State) {
-			return schedulable(object.(*aiplatformv1alpha1.AIJob), defaults)
+			return schedulable(object.(*aiplatformv1alpha1.AIJob), defaults, overheads)
 		},
 	}
 }
 
 // schedulable is what the scheduler must know of a job. The status is the only record of its place: a job with assignments holds
 // it, and one whose phase is not Scheduled or Running is giving it back.
-func schedulable(job *aiplatformv1alpha1.AIJob, defaults workerdefaults.Defaults) (scheduler.Job, queueing.State) {
+func schedulable(
+	job *aiplatformv1alpha1.AIJob, defaults workerdefaults.Defaults, overheads queueing.Overheads,
+) (scheduler.Job, queueing.State) {
 	placement := placementOf(&job.Status)
 	state := queueing.Uninvolved
 	stopping := job.DeletionTimestamp != nil || ptr.Deref(job.Spec.Cancel, false)
@@ -36,7 +40,7 @@ func schedulable(job *aiplatformv1alpha1.AIJob, defaults workerdefaults.Defaults
 		state = queueing.Holding
 	case len(placement) > 0:
 		state, stopping = queueing.Holding, true
-	case isWaiting(job) && !stopping:
+	case isWaiting(job) && !stopping && job.Status.Reason != reasons.ClaimNotFound:
 		state = queueing.Waiting
 	}
 	if state == queueing.Uninvolved {
@@ -46,7 +50,14 @@ func schedulable(job *aiplatformv1alpha1.AIJob, defaults workerdefaults.Defaults
 	if state == queueing.Waiting { // as it will be written when the job is admitted
 		given = defaults.For(job.Spec.Resources)
 	}
-	resources := workerdefaults.With(job.Spec.Resources, given)
+	pod := corev1.PodSpec{
+		Containers:     []corev1.Container{{Resources: workerdefaults.With(job.Spec.Resources, given)}},
+		InitContainers: podbuild.InitContainers(&job.Spec.Settings),
+	}
+	if t := job.Spec.PodTemplate; t != nil {
+		pod.RuntimeClassName = t.RuntimeClassName
+		overheads.AddTo(&pod)
+	}
 	described := scheduler.Job{
 		UID: job.UID, Kind: kindAIJob, Namespace: job.Namespace, Name: job.Name,
 		User:  job.Annotations[aiplatformv1alpha1.AnnotationUser],
@@ -55,7 +66,8 @@ func schedulable(job *aiplatformv1alpha1.AIJob, defaults workerdefaults.Defaults
 		QueuedAt: queuedAt(job), Topology: job.Spec.Gang.Topology,
 		Groups: []scheduler.Group{{
 			Count: int(membersOf(job)), NodeSelector: queueing.Selector(job.Spec.NodeSelector), Tolerations: job.Spec.Tolerations,
-			Requests: queueing.RequestsOf(&corev1.PodSpec{Containers: []corev1.Container{{Resources: resources}}}),
+			Required: requiredOf(job),
+			Requests: queueing.RequestsOf(&pod),
 		}},
 	}
 	if state == queueing.Holding {
@@ -63,6 +75,26 @@ func schedulable(job *aiplatformv1alpha1.AIJob, defaults workerdefaults.Defaults
 		described.Placement, described.Stopping = placement, stopping
 	}
 	return described, state
+}
+
+// requiredOf are the selectors that the nodes of a job must match beside its nodeSelector.
+func requiredOf(job *aiplatformv1alpha1.AIJob) []*corev1.NodeSelector {
+	var all []*corev1.NodeSelector
+	if a := nodeAffinityOf(job); a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		all = append(all, a.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	for i := range job.Status.VolumeTopology {
+		all = append(all, &job.Status.VolumeTopology[i])
+	}
+	return all
+}
+
+// nodeAffinityOf is what a job requires of nodes, and prefers; nil for nothing.
+func nodeAffinityOf(job *aiplatformv1alpha1.AIJob) *corev1.NodeAffinity {
+	if job.Spec.Affinity == nil {
+		return nil
+	}
+	return job.Spec.Affinity.NodeAffinity
 }
 
 // placementOf is the node of each member, in their order.

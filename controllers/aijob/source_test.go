@@ -34,7 +34,7 @@ func TestSourceTellsTheSchedulerAll(t *testing.T) {
 			s.Assignments = []aiplatformv1alpha1.NodeAssignment{{NodeName: "a", Members: 2}, {NodeName: "b", Members: 1}}
 		}).Obj()
 
-	got, state := Source(workerdefaults.Defaults{}).Job(job)
+	got, state := Source(workerdefaults.Defaults{}, nil).Job(job)
 
 	assert.Equal(t, queueing.Holding, state)
 	assert.Empty(t, cmp.Diff(scheduler.Job{
@@ -82,7 +82,7 @@ func TestSourceTellsWhoWaitsAndWhoHolds(t *testing.T) {
 				test.edit(job)
 			}
 
-			got, state := Source(workerdefaults.Defaults{}).Job(job)
+			got, state := Source(workerdefaults.Defaults{}, nil).Job(job)
 
 			assert.Equal(t, test.state, state)
 			assert.Equal(t, test.stopping, got.Stopping)
@@ -100,13 +100,13 @@ func TestPodsThatNameNoLimitGetTheInstallations(t *testing.T) {
 	}
 	w := worldOf(builders.AIJob("infer")).admitted("a")
 	w.defaultResources = memory("2Gi")
-	waiting, _ := Source(w.defaultResources).Job(w.job)
+	waiting, _ := Source(w.defaultResources, nil).Job(w.job)
 	assert.Equal(t, int64(2<<30), waiting.Groups[0].Requests.Memory, "a limit is the request, and counted before the job is admitted")
 
 	w.job.Status = plan(w.observed).status
 	require.Equal(t, "2Gi", w.job.Status.DefaultResources.Limits.Memory().String())
 	assert.Equal(t, "2Gi", buildPod(w.job, 0, "a", "").Spec.Containers[0].Resources.Limits.Memory().String())
-	holding, _ := Source(memory("4Gi")).Job(w.job)
+	holding, _ := Source(memory("4Gi"), nil).Job(w.job)
 	assert.Equal(t, int64(2<<30), holding.Groups[0].Requests.Memory, "its pods stay as they are")
 }
 

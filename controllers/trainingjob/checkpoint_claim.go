@@ -12,6 +12,7 @@ import (
 
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/claims"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
@@ -29,7 +30,7 @@ func (p *planner) readyBefore() {
 	}
 	claim := p.checkpointClaim()
 	switch {
-	case !build.UsesClaim(p.job), slices.ContainsFunc(p.workerPods(), hasNode), claim != nil && isBound(claim):
+	case !build.UsesClaim(p.job), slices.ContainsFunc(p.workerPods(), hasNode), claim != nil && claims.IsBound(claim):
 		p.condition(reasons.ConditionCheckpointReady, true, reasons.StorageReady, "checkpoints are kept "+whereKept(p.job))
 	case claim != nil && (claim.Status.Phase == corev1.ClaimLost || p.workers != nil):
 		p.condition(reasons.ConditionCheckpointReady, false, reasons.ClaimPending, p.describeUnbound(claim))
@@ -40,11 +41,11 @@ func (p *planner) readyBefore() {
 
 // checkpointClaim is the claim of the checkpoints; nil when it does not exist, or when no pod waits for it.
 func (o *observed) checkpointClaim() *corev1.PersistentVolumeClaim {
-	found := reconciling.Find(o.claims, func(of *observedClaim) bool { return of.claim.UID != "" && of.claim.Name == build.ClaimName(o.job) })
+	found := reconciling.Find(o.claims, func(of *claims.Claim) bool { return of.Claim.UID != "" && of.Claim.Name == build.ClaimName(o.job) })
 	if found == nil {
 		return nil
 	}
-	return found.claim
+	return found.Claim
 }
 
 func (o *observed) describeUnbound(claim *corev1.PersistentVolumeClaim) string {
@@ -54,7 +55,7 @@ func (o *observed) describeUnbound(claim *corev1.PersistentVolumeClaim) string {
 
 // observeUnbound reads what was last said of the claim of the checkpoints while pods wait for it.
 func (r *Reconciler) observeUnbound(ctx context.Context, o *observed) (err error) {
-	if claim := o.checkpointClaim(); o.workers != nil && claim != nil && !isBound(claim) {
+	if claim := o.checkpointClaim(); o.workers != nil && claim != nil && !claims.IsBound(claim) {
 		o.claimSays, err = r.lastEvent(ctx, claim, "")
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
+	"github.com/dcnlab/spot-training-operator/internal/claims"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -23,13 +24,13 @@ func TestCheckpointsAreNotReadyBeforeTheirClaimIsBound(t *testing.T) {
 	says := "storageclass.storage.k8s.io \"fast\" not found"
 	waits := func(phase corev1.PersistentVolumeClaimPhase) observed {
 		o := see(job, workers, builders.Pod(workers, 0).Unschedulable("pod has unbound immediate PersistentVolumeClaims").Obj()).after(time.Minute)
-		o.claims, o.claimSays = []observedClaim{{claim: claimed(phase)}}, says
+		o.claims, o.claimSays = []claims.Claim{{Claim: claimed(phase)}}, says
 		return o
 	}
 	queued := see(job, nil)
-	queued.claims = []observedClaim{{claim: claimed(corev1.ClaimPending)}}
+	queued.claims = []claims.Claim{{Claim: claimed(corev1.ClaimPending)}}
 	bound := see(job, nil)
-	bound.claims = []observedClaim{{claim: claimed(corev1.ClaimBound)}}
+	bound.claims = []claims.Claim{{Claim: claimed(corev1.ClaimBound)}}
 	remedy := "; the workers start once it is bound: create a volume or the StorageClass for it"
 	for name, test := range map[string]struct {
 		o    observed
@@ -57,7 +58,7 @@ func TestCheckpointsAreNotReadyBeforeTheirClaimIsBound(t *testing.T) {
 		o := waits(corev1.ClaimPending)
 		o.job = job.DeepCopy()
 		o.job.Status = plan(o).status
-		o.claims[0].claim.Status.Phase = corev1.ClaimBound
+		o.claims[0].Claim.Status.Phase = corev1.ClaimBound
 		assert.Equal(t, "True", readyCondition(plan(o))[:4])
 	})
 }

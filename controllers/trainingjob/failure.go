@@ -35,6 +35,7 @@ var workerProgram = podend.Program{
 		reasons.OutOfMemory:          "raise spec.resources.limits.memory or lower spec.hyperparameters.batchSize",
 		reasons.StorageLimitExceeded: "raise spec.resources.limits.ephemeral-storage, or write to the checkpoint storage",
 		reasons.ContainerStartFailed: "correct spec.command, or spec.image",
+		reasons.InitContainerFailed:  "correct spec.podTemplate.initContainers",
 		reasons.PodPreempted:         "to prevent it, give the job a higher spec.scheduling.priority",
 		reasons.Evicted:              "a PodDisruptionBudget that selects the job's pods prevents such evictions",
 		reasons.NodePressure:         "set spec.resources.requests to what a worker really uses",

@@ -16,6 +16,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/claims"
 	"github.com/dcnlab/spot-training-operator/internal/nodenotice"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
@@ -34,7 +35,7 @@ type observed struct {
 	workers  *batchv1.Job             // of the children; nil when it does not exist
 	pods     []*corev1.Pod
 
-	claims       []observedClaim         // of the job, while its pods have no nodes; those included that it is going to create
+	claims       []claims.Claim          // of the job, while its pods have no nodes; those included that it is going to create
 	claimSays    string                  // the last event of the claim of the checkpoints, while pods wait for it
 	missingClaim string                  // a claim that the spec names and that does not exist
 	resume       *mlv1.ResumeSource      // where the job that resumeFrom names keeps its checkpoints; nil when that is not known

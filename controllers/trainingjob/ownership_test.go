@@ -205,9 +205,6 @@ func TestAPIAPodTemplateThatTheAPIRefusesFailsTheJob(t *testing.T) {
 		"resource": {func(s *mlv1.TrainingJobSpec) {
 			s.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"fpga": resource.MustParse("1")}}
 		}, "fpga"},
-		"claim": {func(s *mlv1.TrainingJobSpec) {
-			s.Resources = &corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "gpu"}}}
-		}, "claims"},
 		"user": {func(s *mlv1.TrainingJobSpec) {
 			s.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](-1)}
 		}, "runAsUser"},

@@ -142,12 +142,12 @@ func (o *observed) findObstacle() (reason, message string) {
 		return reasons.ResumeSourceNotFound, fmt.Sprintf(
 			"spec.checkpoint.resumeFrom: there is no TrainingJob %s with a checkpoint in namespace %s: create it and wait for its first, or correct the name", name, o.job.Namespace)
 	}
-	if field, message := build.ElasticProblem(o.job); message != "" {
+	if field, message := build.SpecProblem(o.job); message != "" {
 		return reasons.InvalidSpec, field + ": " + message
 	}
 	if o.missingClaim != "" {
 		return reasons.ClaimNotFound, fmt.Sprintf(
-			"there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.checkpoint", o.missingClaim, o.job.Namespace)
+			"there is no PersistentVolumeClaim %s in namespace %s: create it, or correct %s", o.missingClaim, o.job.Namespace, build.ClaimField(o.job, o.missingClaim))
 	}
 	switch local, queue := build.LocalQueue(o.job), build.QueueName(o.job); {
 	case local != "" && queue != "":

@@ -83,6 +83,28 @@ func TestTheSchedulersWordIsToldOnlyWhenItLasts(t *testing.T) {
 	assert.Contains(t, waitingMessage(&later.status), "no GPU left")
 }
 
+func TestAJobWhoseSettingsDoNotGoTogetherIsNotStarted(t *testing.T) {
+	job := builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Resources = &corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "gpu"}}}
+	}).Obj()
+	d := plan(see(job, nil))
+	assert.Equal(t, mlv1.StatePending, d.status.State)
+	assert.Equal(t, reasons.InvalidSpec, d.status.Reason)
+	assert.Equal(t, "spec.resources.claims: gpu is not in spec.podTemplate.resourceClaims: add it, or correct the name", waitingMessage(&d.status))
+	assert.Empty(t, d.apply)
+}
+
+func TestAJobWaitsForTheClaimOfItsData(t *testing.T) {
+	o := see(builders.TrainingJob("bert").Spec(func(s *mlv1.TrainingJobSpec) {
+		s.Volumes = []corev1.Volume{{Name: "data", VolumeSource: build.ClaimSource("images", true)}}
+	}).Obj(), nil)
+	o.missingClaim = "images"
+	d := plan(o)
+	assert.Equal(t, reasons.ClaimNotFound, d.status.Reason)
+	assert.Contains(t, waitingMessage(&d.status), "there is no PersistentVolumeClaim images in namespace ")
+	assert.Contains(t, waitingMessage(&d.status), ": create it, or correct spec.volumes")
+}
+
 func TestAJobIsNotStartedWithoutTheQueueThatIsRequired(t *testing.T) {
 	required := build.Settings{RequireQueue: true}
 	kueue := map[string]string{build.KueueQueueLabel: "team"}

@@ -30,7 +30,7 @@ const (
 
 // Source says how TrainingJobs are admitted. The function tells the value of a PriorityClass; false when there is none of the
 // name.
-func Source(settings build.Settings, priorityOf func(class string) (int32, bool)) queueing.Source {
+func Source(settings build.Settings, priorityOf func(class string) (int32, bool), overheads queueing.Overheads) queueing.Source {
 	return queueing.Source{
 		Kind: build.Kind, Object: &mlv1.TrainingJob{},
 		Job: func(object client.Object) (scheduler.Job, queueing.State) {
@@ -38,7 +38,7 @@ func Source(settings build.Settings, priorityOf func(class string) (int32, bool)
 			if !ok || admissionState(job) == queueing.Uninvolved {
 				return scheduler.Job{}, queueing.Uninvolved
 			}
-			return schedulable(job, settings, priorityOf), admissionState(job)
+			return schedulable(job, settings, priorityOf, overheads), admissionState(job)
 		},
 	}
 }
@@ -58,7 +58,9 @@ func admissionState(job *mlv1.TrainingJob) queueing.State {
 	return queueing.Waiting
 }
 
-func schedulable(job *mlv1.TrainingJob, settings build.Settings, priorityOf func(string) (int32, bool)) scheduler.Job {
+func schedulable(
+	job *mlv1.TrainingJob, settings build.Settings, priorityOf func(string) (int32, bool), overheads queueing.Overheads,
+) scheduler.Job {
 	of := job.Status.Admission
 	described := scheduler.Job{
 		UID: job.UID, Kind: build.Kind, Namespace: job.Namespace, Name: job.Name, Queue: build.QueueName(job),
@@ -81,6 +83,7 @@ func schedulable(job *mlv1.TrainingJob, settings build.Settings, priorityOf func
 	}
 	// All workers are made from one template; the checkpoint sidecar requests resources as well.
 	pod := build.Workers(job, settings, 0).Spec.Template.Spec
+	overheads.AddTo(&pod)
 	described.Groups = []scheduler.Group{{
 		Count: members, Requests: queueing.RequestsOf(&pod), NodeSelector: pod.NodeSelector, Tolerations: pod.Tolerations, Required: requiredOf(job),
 	}}

@@ -306,7 +306,7 @@ func TestWhatTheSchedulerKnowsOfATrainingJob(t *testing.T) {
 		value, ok := map[string]int32{"high": 80, "system": 2000000000, "negative": -5}[name]
 		return value, ok
 	}
-	source := Source(build.Settings{}, classes)
+	source := Source(build.Settings{}, classes, nil)
 	with := func(class string) *builders.TrainingJobBuilder {
 		return inQueue("bert").GPUs(2).Spec(func(s *mlv1.TrainingJobSpec) { s.Scheduling.Priority = class })
 	}

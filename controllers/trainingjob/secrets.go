@@ -1,7 +1,10 @@
 package trainingjob
 
 import (
+	"slices"
+
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
 )
 
@@ -31,7 +34,11 @@ func hideSecrets(job *mlv1.TrainingJob, status *mlv1.TrainingJobStatus) {
 // are secret.
 func plainSecrets(job *mlv1.TrainingJob) []string {
 	var values []string
-	for _, variable := range job.Spec.Env {
+	variables := slices.Clone(job.Spec.Env)
+	for _, container := range podbuild.InitContainers(&job.Spec.Settings) {
+		variables = append(variables, container.Env...)
+	}
+	for _, variable := range variables {
 		if variable.Value != "" && redact.NamesSecret(variable.Name) {
 			values = append(values, variable.Value)
 		}

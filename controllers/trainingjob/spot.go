@@ -11,6 +11,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
@@ -58,7 +59,7 @@ func PodsWithoutPlace(job *mlv1.TrainingJob, settings build.Settings) []*corev1.
 		return nil
 	}
 	template := build.Workers(job, settings, 0).Spec.Template
-	spec := queueing.LimitsAsRequests(&template.Spec)
+	spec := podbuild.LimitsAsRequests(&template.Spec)
 	var pods []*corev1.Pod
 	for index := range job.Spec.NumWorkers {
 		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: *spec}

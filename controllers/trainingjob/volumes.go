@@ -11,18 +11,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/claims"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
-
-// observedClaim is a PersistentVolumeClaim of a job.
-type observedClaim struct {
-	// claim as it is, or as the job will create it.
-	claim *corev1.PersistentVolumeClaim
-	// volume to which it is bound, and class of one that is not; nil when they do not exist, or the job is in no AIJobQueue.
-	volume *corev1.PersistentVolume
-	class  *storagev1.StorageClass
-}
 
 // observeClaims reads the claims of a job while it has no workers, or has some that wait for a node, perhaps because of a claim. Those that
 // the spec names are read from the API server: the cache holds the operator's own objects only.
@@ -57,13 +49,9 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 
 // observeClaim adds a claim. What it is bound to, and its class, matter in an AIJobQueue only: elsewhere kube-scheduler chooses the nodes.
 func (r *Reconciler) observeClaim(ctx context.Context, o *observed, claim *corev1.PersistentVolumeClaim) (err error) {
-	is := observedClaim{claim: claim}
+	is := claims.Claim{Claim: claim}
 	if build.QueueName(o.job) != "" {
-		if name := claim.Spec.VolumeName; name != "" {
-			is.volume, err = reconciling.Get[corev1.PersistentVolume](ctx, r.Direct, "", name)
-		} else if name := ptr.Deref(claim.Spec.StorageClassName, ""); name != "" {
-			is.class, err = reconciling.Get[storagev1.StorageClass](ctx, r.Direct, "", name)
-		}
+		is, err = claims.Read(ctx, r.Direct, claim)
 	}
 	o.claims = append(o.claims, is)
 	return err
@@ -84,48 +72,18 @@ func hasNode(pod *corev1.Pod) bool {
 }
 
 // volumeTopology are the selectors that the nodes of a job must match for its volumes.
-func (o *observed) volumeTopology() []corev1.NodeSelector {
-	var all []corev1.NodeSelector
-	for _, of := range o.claims {
-		switch {
-		case of.volume != nil && of.volume.Spec.NodeAffinity != nil && of.volume.Spec.NodeAffinity.Required != nil:
-			all = append(all, *of.volume.Spec.NodeAffinity.Required)
-		case of.class != nil && len(of.class.AllowedTopologies) > 0:
-			all = append(all, nodeSelector(of.class.AllowedTopologies))
-		}
-	}
-	return all
-}
-
-// nodeSelector selects the nodes of topologies.
-func nodeSelector(topologies []corev1.TopologySelectorTerm) corev1.NodeSelector {
-	var selector corev1.NodeSelector
-	for _, topology := range topologies {
-		var term corev1.NodeSelectorTerm
-		for _, label := range topology.MatchLabelExpressions {
-			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{
-				Key: label.Key, Operator: corev1.NodeSelectorOpIn, Values: label.Values,
-			})
-		}
-		selector.NodeSelectorTerms = append(selector.NodeSelectorTerms, term)
-	}
-	return selector
-}
+func (o *observed) volumeTopology() []corev1.NodeSelector { return claims.Topology(o.claims) }
 
 // bindingClaim is the first of the claims that is being bound: a volume is being made for it, or is to be made without regard to pods. Nil
 // when there is none.
 func (o *observed) bindingClaim() *corev1.PersistentVolumeClaim {
 	for _, of := range o.claims {
-		immediate := of.class != nil && ptr.Deref(of.class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate
-		if !isBound(of.claim) && (immediate || volume.IsDelayBindingProvisioning(of.claim)) {
-			return of.claim
+		immediate := of.Class != nil && ptr.Deref(of.Class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate
+		if !claims.IsBound(of.Claim) && (immediate || volume.IsDelayBindingProvisioning(of.Claim)) {
+			return of.Claim
 		}
 	}
 	return nil
-}
-
-func isBound(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Status.Phase == corev1.ClaimBound
 }
 
 // unboundClaims is in what kube-scheduler says of a pod while its claims are not bound, until it looks at the pod again.
@@ -136,6 +94,6 @@ func (o *observed) awaitsVolumes(detail string) bool {
 	if o.bindingClaim() != nil {
 		return true
 	}
-	unbound := slices.ContainsFunc(o.claims, func(of observedClaim) bool { return !isBound(of.claim) })
+	unbound := slices.ContainsFunc(o.claims, func(of claims.Claim) bool { return !claims.IsBound(of.Claim) })
 	return len(o.claims) > 0 && !unbound && strings.Contains(detail, unboundClaims)
 }

@@ -14,6 +14,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
+	"github.com/dcnlab/spot-training-operator/internal/claims"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
@@ -31,40 +32,40 @@ func claimed(phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeCl
 }
 
 // boundIn is a claim that is bound to a volume of a zone.
-func boundIn(zone string) observedClaim {
+func boundIn(zone string) claims.Claim {
 	volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{Required: inZone(zone)}}}
-	return observedClaim{claim: claimed(corev1.ClaimBound), volume: volume}
+	return claims.Claim{Claim: claimed(corev1.ClaimBound), Volume: volume}
 }
 
 // ofClass is a claim that is not bound.
-func ofClass(mode storagev1.VolumeBindingMode, zones ...string) observedClaim {
+func ofClass(mode storagev1.VolumeBindingMode, zones ...string) claims.Claim {
 	class := &storagev1.StorageClass{VolumeBindingMode: &mode}
 	if len(zones) > 0 {
 		class.AllowedTopologies = []corev1.TopologySelectorTerm{{
 			MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "zone", Values: zones}},
 		}}
 	}
-	return observedClaim{claim: claimed(corev1.ClaimPending), class: class}
+	return claims.Claim{Claim: claimed(corev1.ClaimPending), Class: class}
 }
 
 func TestAQueueGivesOnlyNodesOnWhichTheVolumesCanBeUsed(t *testing.T) {
 	for name, test := range map[string]struct {
-		claims []observedClaim
+		claims []claims.Claim
 		want   []*corev1.NodeSelector
 	}{
-		"a volume of a zone":          {[]observedClaim{boundIn("a")}, []*corev1.NodeSelector{inZone("a")}},
-		"volumes of two zones":        {[]observedClaim{boundIn("a"), boundIn("b")}, []*corev1.NodeSelector{inZone("a"), inZone("b")}},
-		"a class of a zone":           {[]observedClaim{ofClass(storagev1.VolumeBindingWaitForFirstConsumer, "a")}, []*corev1.NodeSelector{inZone("a")}},
-		"a class of any zone":         {[]observedClaim{ofClass(storagev1.VolumeBindingWaitForFirstConsumer)}, nil},
-		"a volume of the network":     {[]observedClaim{{claim: claimed(corev1.ClaimBound), volume: &corev1.PersistentVolume{}}}, nil},
-		"a class that does not exist": {[]observedClaim{{claim: claimed(corev1.ClaimPending)}}, nil},
+		"a volume of a zone":          {[]claims.Claim{boundIn("a")}, []*corev1.NodeSelector{inZone("a")}},
+		"volumes of two zones":        {[]claims.Claim{boundIn("a"), boundIn("b")}, []*corev1.NodeSelector{inZone("a"), inZone("b")}},
+		"a class of a zone":           {[]claims.Claim{ofClass(storagev1.VolumeBindingWaitForFirstConsumer, "a")}, []*corev1.NodeSelector{inZone("a")}},
+		"a class of any zone":         {[]claims.Claim{ofClass(storagev1.VolumeBindingWaitForFirstConsumer)}, nil},
+		"a volume of the network":     {[]claims.Claim{{Claim: claimed(corev1.ClaimBound), Volume: &corev1.PersistentVolume{}}}, nil},
+		"a class that does not exist": {[]claims.Claim{{Claim: claimed(corev1.ClaimPending)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := inQueue("bert").Checkpoints().Obj()
 			o := see(job, nil)
 			o.claims = test.claims
 			job.Status = plan(o).status
-			described, _ := Source(build.Settings{}, nil).Job(job)
+			described, _ := Source(build.Settings{}, nil, nil).Job(job)
 			assert.Equal(t, test.want, described.Groups[0].Required)
 		})
 	}
@@ -74,7 +75,7 @@ func TestAQueueGivesOnlyNodesOnWhichTheVolumesCanBeUsed(t *testing.T) {
 func TestAPlaceThatNoLongerSuitsTheVolumesIsNotTaken(t *testing.T) {
 	job := waitingJob(inQueue("bert").Checkpoints())
 	o := see(job, nil).decided(admittedTo("a", "b"))
-	o.claims = []observedClaim{boundIn("z")}
+	o.claims = []claims.Claim{boundIn("z")}
 
 	d := plan(o)
 
@@ -86,9 +87,9 @@ func TestAPlaceThatNoLongerSuitsTheVolumesIsNotTaken(t *testing.T) {
 
 func TestAPlaceIsKeptWhileVolumesAreBeingBound(t *testing.T) {
 	provisioned := ofClass(storagev1.VolumeBindingWaitForFirstConsumer)
-	provisioned.claim.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "a"}
+	provisioned.Claim.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "a"}
 	for name, test := range map[string]struct {
-		claim  observedClaim
+		claim  claims.Claim
 		says   string
 		after  time.Duration
 		reason string
@@ -98,7 +99,7 @@ func TestAPlaceIsKeptWhileVolumesAreBeingBound(t *testing.T) {
 		"the scheduler did not see it": {boundIn("a"), "pod has " + unboundClaims, 10 * time.Minute, reasons.ClaimPending},
 		"bound in another zone":        {boundIn("a"), "had volume node affinity conflict", time.Minute, reasons.Unschedulable},
 		"not asked for":                {ofClass(storagev1.VolumeBindingWaitForFirstConsumer), "Insufficient cpu", time.Minute, reasons.Unschedulable},
-		"no class to make it":          {observedClaim{claim: claimed(corev1.ClaimPending)}, unboundClaims, time.Minute, reasons.Unschedulable},
+		"no class to make it":          {claims.Claim{Claim: claimed(corev1.ClaimPending)}, unboundClaims, time.Minute, reasons.Unschedulable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := admittedJob(inQueue("bert").Workers(1).Checkpoints(), "a")
@@ -106,7 +107,7 @@ func TestAPlaceIsKeptWhileVolumesAreBeingBound(t *testing.T) {
 			pod := builders.Pod(workers, 0).Unschedulable(test.says).Obj()
 			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(builders.Noon)
 			o := see(job, workers, pod)
-			o.claims = []observedClaim{test.claim}
+			o.claims = []claims.Claim{test.claim}
 			assert.Empty(t, plan(o.after(test.after-time.Millisecond)).status.Admission.Releasing)
 			d := plan(o.after(test.after))
 			assert.Equal(t, "False "+test.reason, outlineOf(d).Conditions["Admitted"])
@@ -133,7 +134,7 @@ func TestNodesThatTookNoPodsAreAvoided(t *testing.T) {
 	}, refuse(time.Minute), "it keeps its age")
 
 	assert.Equal(t, queueing.Waiting, admissionState(job), "other nodes may do")
-	described, _ := Source(build.Settings{}, nil).Job(job)
+	described, _ := Source(build.Settings{}, nil, nil).Job(job)
 	assert.Equal(t, []*corev1.NodeSelector{{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
 		{Key: "metadata.name", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"b"}},
 	}}}}}, described.Groups[0].Required)

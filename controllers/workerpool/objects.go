@@ -14,6 +14,7 @@ import (
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 )
 
 const (
@@ -105,16 +106,15 @@ func clusterRoleBinding(queue *aiplatformv1alpha1.AIJobQueue, namespace string) 
 // deployment of the workers of a queue that has some.
 func deployment(queue *aiplatformv1alpha1.AIJobQueue, replicas int32, s Settings, known trust) *appsv1.Deployment {
 	pool := queue.Spec.Workers
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(queue)}, Spec: podSpec(queue, s, known)}
+	podbuild.Add(&template, &pool.Settings, map[string]string{aiplatformv1alpha1.LabelWorkerPool: queue.Name})
 	return &appsv1.Deployment{
 		ObjectMeta: objectMeta(queue, s.namespaceOf(pool)),
 		Spec: appsv1.DeploymentSpec{
 			Replicas:             &replicas,
 			RevisionHistoryLimit: ptr.To[int32](2),
 			Selector:             &metav1.LabelSelector{MatchLabels: map[string]string{aiplatformv1alpha1.LabelWorkerPool: queue.Name}},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(queue)},
-				Spec:       podSpec(queue, s, known),
-			},
+			Template:             template,
 		},
 	}
 }
@@ -138,12 +138,15 @@ func podSpec(queue *aiplatformv1alpha1.AIJobQueue, s Settings, known trust) core
 	return corev1.PodSpec{
 		ServiceAccountName: nameOf(queue.Name), AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
 		NodeSelector: selector, Tolerations: pool.Tolerations,
-		TerminationGracePeriodSeconds: ptr.To[int64](podGraceSeconds),
-		SecurityContext: &corev1.PodSecurityContext{
+		TerminationGracePeriodSeconds: ptr.To(podbuild.GracePeriod(&pool.Settings, podGraceSeconds)),
+		ImagePullSecrets:              pool.ImagePullSecrets,
+		PriorityClassName:             pool.PriorityClassName,
+		Affinity:                      affinityOf(pool),
+		SecurityContext: cmp.Or(pool.SecurityContext, &corev1.PodSecurityContext{
 			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](workerID), RunAsGroup: ptr.To[int64](workerID),
 			FSGroup:        ptr.To[int64](workerID),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		}),
 		Containers: []corev1.Container{worker(queue, s, known)},
 		Volumes: []corev1.Volume{
 			{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: mounted}}},
@@ -152,10 +155,18 @@ func podSpec(queue *aiplatformv1alpha1.AIJobQueue, s Settings, known trust) core
 	}
 }
 
+// affinityOf is that of a pool's pods to nodes; nil for none.
+func affinityOf(pool *aiplatformv1alpha1.WorkerPool) *corev1.Affinity {
+	if pool.Affinity == nil || pool.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	return &corev1.Affinity{NodeAffinity: pool.Affinity.NodeAffinity}
+}
+
 func worker(queue *aiplatformv1alpha1.AIJobQueue, s Settings, known trust) corev1.Container {
 	pool := queue.Spec.Workers
 	c := corev1.Container{
-		Name: container, Image: pool.Image, Command: pool.Command, Args: pool.Args, ImagePullPolicy: corev1.PullIfNotPresent,
+		Name: container, Image: pool.Image, Command: pool.Command, Args: pool.Args, ImagePullPolicy: cmp.Or(pool.ImagePullPolicy, corev1.PullIfNotPresent),
 		Env:             environment(queue, s, known),
 		Ports:           []corev1.ContainerPort{{Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP}},
 		SecurityContext: child.Restricted(),

@@ -60,8 +60,13 @@ func buildJob(o observed, run int32, stage *aiplatformv1alpha1.Stage, inputs []w
 		Spec: aiplatformv1alpha1.AIJobSpec{
 			JobType: agent.JobType, Image: agent.Image, Command: agent.Command, Args: agent.Args, Env: agent.Env,
 			Resources: agent.Resources, RetryPolicy: agent.RetryPolicy,
+			NodeSelector: agent.NodeSelector, Tolerations: agent.Tolerations, ServiceAccountName: agent.ServiceAccountName,
+			PodOptions: agent.PodOptions, Settings: agent.Settings,
 			QueueName: o.workflow.Spec.QueueName, Priority: o.workflow.Spec.Priority,
 		},
+	}
+	if job.Spec.QueueName != "" {
+		job.Spec.PriorityClassName = "" // the queue has one
 	}
 	if agent.TimeoutSeconds != nil {
 		job.Spec.TimeoutSeconds = ptr.To(min(*agent.TimeoutSeconds, aiplatformv1alpha1.MaxTimeoutSeconds))

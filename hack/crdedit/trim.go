@@ -37,8 +37,10 @@ func walk(value any, change func(schema map[string]any)) {
 	switch v := value.(type) {
 	case map[string]any:
 		change(v)
-		for _, child := range v {
-			walk(child, change)
+		for key, child := range v {
+			if key != "anyOf" { // of a number or a text: the API server takes the type only of these schemas
+				walk(child, change)
+			}
 		}
 	case []any:
 		for _, child := range v {

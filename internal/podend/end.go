@@ -40,6 +40,13 @@ func (p *Program) EndOf(pod *corev1.Pod, who string, secrets ...string) End {
 	if isOverStorageLimit(pod) {
 		return p.end(reasons.StorageLimitExceeded, who+" was evicted: ephemeral-storage limit exceeded"+Suffix(pod.Status.Message))
 	}
+	if container, init := initFailure(pod); ended == nil && init != nil {
+		_, how := classify(init)
+		words := p.lastWords(init)
+		found := p.end(reasons.InitContainerFailed, fmt.Sprintf("%s: the init container %s %s%s", who, container, how, Suffix(WhatFailed(words, secrets...))))
+		found.Output = lastOutput(words, secrets)
+		return found
+	}
 	if ended == nil || ended.ExitCode == 0 {
 		why := cmp.Or(strings.TrimSpace(pod.Status.Reason+" "+pod.Status.Message), "no container ended")
 		return p.end(reasons.ProgramFailed, who+" failed: "+why)
@@ -49,6 +56,18 @@ func (p *Program) EndOf(pod *corev1.Pod, who string, secrets ...string) End {
 	found := p.end(reason, who+" "+how+Suffix(WhatFailed(words, secrets...)))
 	found.ExitCode, found.Output = ended.ExitCode, lastOutput(words, secrets)
 	return found
+}
+
+// initFailure is how an init container ended that failed, so that the program never started; nil when none did. Sidecars are started
+// again, and never make a pod fail before its program.
+func initFailure(pod *corev1.Pod) (container string, ended *corev1.ContainerStateTerminated) {
+	for i := range pod.Status.InitContainerStatuses {
+		status := &pod.Status.InitContainerStatuses[i]
+		if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 {
+			return status.Name, ended
+		}
+	}
+	return "", nil
 }
 
 // LossOf is the end of a pod that was lost for a reason.

@@ -54,6 +54,18 @@ func deleted(after, grace time.Duration) podOption {
 	}
 }
 
+// initExit is the end of an init container.
+func initExit(container string, code int32, words string, reason ...string) podOption {
+	return func(p *corev1.Pod) {
+		ended := &corev1.ContainerStateTerminated{ExitCode: code, Message: words}
+		if len(reason) > 0 {
+			ended.Reason = reason[0]
+		}
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses,
+			corev1.ContainerStatus{Name: container, State: corev1.ContainerState{Terminated: ended}})
+	}
+}
+
 func disrupted(reason, message string) podOption {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
@@ -82,6 +94,12 @@ func TestEndOf(t *testing.T) {
 			podend.End{reasons.ContainerStartFailed, "pod a on node n1 could not start its program (exit code 128): bye", 128, false, "bye"}},
 		"it lost a peer": {pod("a", exit(75, 0)), podend.End{reasons.PeerLost,
 			"pod a on node n1 ended with exit code 75 after it lost contact to another pod of the job: bye", 75, false, "bye"}},
+		"an init container fails": {pod("a", failed, initExit("prepare", 2, "no such bucket")), podend.End{reasons.InitContainerFailed,
+			"pod a on node n1: the init container prepare ended with exit code 2: no such bucket", 0, false, "no such bucket"}},
+		"an init container uses too much memory": {pod("a", failed, initExit("prepare", 137, "", "OOMKilled")), podend.End{reasons.InitContainerFailed,
+			"pod a on node n1: the init container prepare was killed for using more memory than its limit (exit code 137)", 0, false, ""}},
+		"the program fails, and then its sidecar": {pod("a", exit(1, 0), initExit("proxy", 143, "")),
+			podend.End{reasons.ProgramFailed, "pod a on node n1 ended with exit code 1: bye", 1, false, "bye"}},
 		"a user deletes the pod": {pod("a", deleted(0, time.Minute), exit(143, time.Second)),
 			podend.End{reasons.PodDeleted, "pod a on node n1 was deleted", 0, true, ""}},
 		"the grace period of a deleted pod ends": {pod("a", deleted(0, time.Minute), exit(137, time.Minute)),

@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"github.com/dcnlab/spot-training-operator/internal/capacity"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
 )
 
@@ -42,33 +43,9 @@ func resourcesOf(list corev1.ResourceList) scheduler.Resources {
 // RequestsOf a pod, as the kube-scheduler counts them, the place of the pod itself included. A Source gives them as the needs
 // of a member.
 func RequestsOf(spec *corev1.PodSpec) scheduler.Resources {
-	r := resourcesOf(resource.PodRequests(&corev1.Pod{Spec: *LimitsAsRequests(spec)}, resource.PodResourcesOptions{}))
+	r := resourcesOf(resource.PodRequests(&corev1.Pod{Spec: *podbuild.LimitsAsRequests(spec)}, resource.PodResourcesOptions{}))
 	r.Pods = 1
 	return r
-}
-
-// LimitsAsRequests has limits stand for requests that are not set, as the API server does when the pod is created. Amounts below 0
-// are left out, and of the containers all else.
-func LimitsAsRequests(spec *corev1.PodSpec) *corev1.PodSpec {
-	filled := *spec
-	fill := func(containers []corev1.Container) []corev1.Container {
-		var all []corev1.Container
-		for i := range containers {
-			c := corev1.Container{RestartPolicy: containers[i].RestartPolicy}
-			c.Resources.Requests = corev1.ResourceList{}
-			for _, list := range []corev1.ResourceList{containers[i].Resources.Limits, containers[i].Resources.Requests} {
-				for name, quantity := range list {
-					if quantity.Sign() >= 0 {
-						c.Resources.Requests[name] = quantity
-					}
-				}
-			}
-			all = append(all, c)
-		}
-		return all
-	}
-	filled.Containers, filled.InitContainers = fill(spec.Containers), fill(spec.InitContainers)
-	return &filled
 }
 
 // plus adds times b to a. Neither is changed.

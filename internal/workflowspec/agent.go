@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 )
 
 // EnvName is the environment variable by which a container sees an input: INPUT_ and the name in upper snake case, so that
@@ -57,6 +58,9 @@ func CheckAgent(agent *aiplatformv1alpha1.Agent) string {
 			return fmt.Sprintf("spec.env[%d].name: %s is the environment variable of input %s: rename one of the two",
 				i, spec.Env[i].Name, input)
 		}
+	}
+	if field, message := podbuild.Conflict(&spec.Settings, spec.Resources, 0); field != "" {
+		return field + ": " + message
 	}
 	return ""
 }

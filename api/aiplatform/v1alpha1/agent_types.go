@@ -3,6 +3,8 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dcnlab/spot-training-operator/api/podtemplate"
 )
 
 // Agent is a program with named inputs and outputs, from which an AgentWorkflow makes its stages.
@@ -50,6 +52,10 @@ type AgentList struct {
 func (a *Agent) StatusConditions() *[]metav1.Condition { return &a.Status.Conditions }
 
 // AgentSpec says what an agent runs, what it needs and what it yields.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) || !has(self.volumes) || !self.volumes.exists(v, has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.serviceAccountToken)))",fieldPath=".volumes",message="spec.volumes: a serviceAccountToken needs a ServiceAccount that you choose: set spec.serviceAccountName"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.resourceClaims) || self.podTemplate.resourceClaims.size() == 0",fieldPath=".podTemplate.resourceClaims",message="spec.podTemplate.resourceClaims: queues do not know which nodes have the devices: remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.topologySpreadConstraints) || self.podTemplate.topologySpreadConstraints.all(c, c.whenUnsatisfiable != 'DoNotSchedule')",fieldPath=".podTemplate.topologySpreadConstraints",message="spec.podTemplate.topologySpreadConstraints: queues cannot keep DoNotSchedule: use ScheduleAnyway"
 type AgentSpec struct {
 	// description says in a sentence what the agent does.
 	// +kubebuilder:validation:MaxLength=1024
@@ -129,6 +135,31 @@ type AgentSpec struct {
 	// +kubebuilder:validation:Maximum=3153600000
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=11,displayName="Time limit of a try in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
+
+	// nodeSelector are labels that a node must have. At most 64.
+	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=12,displayName="Node labels",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
+
+	// tolerations of node taints, at most 64.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Exists', 'Equal', 'Lt', 'Gt'])",message="spec.tolerations: has an unknown operator: use Exists, or Equal with a value"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="spec.tolerations: has an unknown effect: use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all of them"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=13,displayName="Tolerations",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// serviceAccountName is the ServiceAccount of the pods. Default: the namespace's default one, whose token is not mounted.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=14,displayName="Service account",xDescriptors={"urn:alm:descriptor:io.kubernetes:ServiceAccount","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	PodOptions `json:",inline"`
+
+	podtemplate.Settings `json:",inline"`
 }
 
 // ParameterName is the name of an input or output.

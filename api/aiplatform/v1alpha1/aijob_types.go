@@ -5,6 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dcnlab/spot-training-operator/api/podtemplate"
 )
 
 // AIJob is one AI workload: inference, training, simulation or evaluation. It waits in a queue until all its pods can
@@ -77,6 +79,20 @@ func (j *AIJob) StatusConditions() *[]metav1.Condition { return &j.Status.Condit
 // +kubebuilder:validation:XValidation:rule="has(self.service) == has(oldSelf.service) && (!has(self.service) || self.service == oldSelf.service)",fieldPath=".service",message="spec.service: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName)",fieldPath=".serviceAccountName",message="spec.serviceAccountName: is immutable: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)",fieldPath=".cancel",message="spec.cancel: cannot be taken back: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.volumes) == has(oldSelf.volumes) && (!has(self.volumes) || self.volumes == oldSelf.volumes)",fieldPath=".volumes",message="spec.volumes: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.volumeMounts) == has(oldSelf.volumeMounts) && (!has(self.volumeMounts) || self.volumeMounts == oldSelf.volumeMounts)",fieldPath=".volumeMounts",message="spec.volumeMounts: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.envFrom) == has(oldSelf.envFrom) && (!has(self.envFrom) || self.envFrom == oldSelf.envFrom)",fieldPath=".envFrom",message="spec.envFrom: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.workingDir) == has(oldSelf.workingDir) && (!has(self.workingDir) || self.workingDir == oldSelf.workingDir)",fieldPath=".workingDir",message="spec.workingDir: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.podTemplate) == has(oldSelf.podTemplate) && (!has(self.podTemplate) || self.podTemplate == oldSelf.podTemplate)",fieldPath=".podTemplate",message="spec.podTemplate: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.imagePullPolicy) == has(oldSelf.imagePullPolicy) && (!has(self.imagePullPolicy) || self.imagePullPolicy == oldSelf.imagePullPolicy)",fieldPath=".imagePullPolicy",message="spec.imagePullPolicy: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.imagePullSecrets) == has(oldSelf.imagePullSecrets) && (!has(self.imagePullSecrets) || self.imagePullSecrets == oldSelf.imagePullSecrets)",fieldPath=".imagePullSecrets",message="spec.imagePullSecrets: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.securityContext) == has(oldSelf.securityContext) && (!has(self.securityContext) || self.securityContext == oldSelf.securityContext)",fieldPath=".securityContext",message="spec.securityContext: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.affinity) == has(oldSelf.affinity) && (!has(self.affinity) || self.affinity == oldSelf.affinity)",fieldPath=".affinity",message="spec.affinity: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.priorityClassName) == has(oldSelf.priorityClassName) && (!has(self.priorityClassName) || self.priorityClassName == oldSelf.priorityClassName)",fieldPath=".priorityClassName",message="spec.priorityClassName: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) || !has(self.volumes) || !self.volumes.exists(v, has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.serviceAccountToken)))",fieldPath=".volumes",message="spec.volumes: a serviceAccountToken needs a ServiceAccount that you choose: set spec.serviceAccountName"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.resourceClaims) || self.podTemplate.resourceClaims.size() == 0",fieldPath=".podTemplate.resourceClaims",message="spec.podTemplate.resourceClaims: queues do not know which nodes have the devices: remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.topologySpreadConstraints) || self.podTemplate.topologySpreadConstraints.all(c, c.whenUnsatisfiable != 'DoNotSchedule')",fieldPath=".podTemplate.topologySpreadConstraints",message="spec.podTemplate.topologySpreadConstraints: queues cannot keep DoNotSchedule: use ScheduleAnyway"
+// +kubebuilder:validation:XValidation:rule="!has(self.queueName) || !has(self.priorityClassName)",fieldPath=".priorityClassName",message="spec.priorityClassName: that of the queue counts: remove it, or spec.queueName"
 type AIJobSpec struct {
 	// jobType is the kind of workload: inference, training, simulation or evaluation. Workers see it as JOB_TYPE.
 	// +required
@@ -224,6 +240,10 @@ type AIJobSpec struct {
 	// name of the job, which sends connections to those pods that are ready. Default: none.
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=24,displayName="Service",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Service *AIJobService `json:"service,omitempty"`
+
+	PodOptions `json:",inline"`
+
+	podtemplate.Settings `json:",inline"`
 }
 
 // AIJobService is how the pods of an AIJob are reached.
@@ -360,6 +380,13 @@ type AIJobStatus struct {
 	// +listMapKey=nodeName
 	// +kubebuilder:validation:MaxItems=1000
 	Assignments []NodeAssignment `json:"assignments,omitempty"`
+
+	// volumeTopology are selectors that a node must match all because the job's volumes can be used only there: the node affinity of
+	// PersistentVolumes, and the allowedTopologies of StorageClasses of claims that are not bound yet. It is looked up when the job is
+	// to be admitted.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	VolumeTopology []corev1.NodeSelector `json:"volumeTopology,omitempty"`
 
 	// members counts the job's pods.
 	Members *MembersStatus `json:"members,omitempty"`

@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dcnlab/spot-training-operator/api/podtemplate"
 )
 
 // AIJobQueue says in which order and how many jobs run at a time. Jobs of every namespace may name it.
@@ -143,6 +145,10 @@ type AIJobQueueSpec struct {
 // WorkerPool are pods of one Deployment that take a queue's tasks, as many as the tasks that wait need.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",fieldPath=".minReplicas",messageExpression="'minReplicas: %d is more than maxReplicas %d: lower it or raise maxReplicas'.format([self.minReplicas, self.maxReplicas])"
+// +kubebuilder:validation:XValidation:rule="has(self.namespace) || !has(self.volumes) || !self.volumes.exists(v, has(v.secret) || has(v.projected) || has(v.csi) || has(v.ephemeral) || has(v.persistentVolumeClaim))",fieldPath=".volumes",message="spec.workers.volumes: workers in the operator's own namespace may not have its Secrets and claims: set spec.workers.namespace, or use configMap, downwardAPI, emptyDir, nfs or image"
+// +kubebuilder:validation:XValidation:rule="has(self.namespace) || !has(self.envFrom) || !self.envFrom.exists(e, has(e.secretRef))",fieldPath=".envFrom",message="spec.workers.envFrom: workers in the operator's own namespace may not have its Secrets: set spec.workers.namespace, or remove secretRef"
+// +kubebuilder:validation:XValidation:rule="has(self.namespace) || !has(self.podTemplate) || !has(self.podTemplate.initContainers) || !self.podTemplate.initContainers.exists(c, (has(c.envFrom) && c.envFrom.exists(e, has(e.secretRef))) || (has(c.env) && c.env.exists(e, has(e.valueFrom) && has(e.valueFrom.secretKeyRef))))",fieldPath=".podTemplate.initContainers",message="spec.workers.podTemplate.initContainers: workers in the operator's own namespace may not have its Secrets: set spec.workers.namespace, or remove secretRef and secretKeyRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.volumes) || !self.volumes.exists(v, has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.serviceAccountToken)))",fieldPath=".volumes",message="spec.workers.volumes: workers run as a ServiceAccount of the operator's, whose token is not for other programs: remove serviceAccountToken"
 type WorkerPool struct {
 	// image of the workers, a program that leases tasks from the job service. Default: the operator's own, which does all types
 	// of job.
@@ -215,6 +221,10 @@ type WorkerPool struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Exists', 'Equal', 'Lt', 'Gt'])",message="spec.workers.tolerations: has an unknown operator: use Exists, or Equal with a value"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="spec.workers.tolerations: has an unknown effect: use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all of them"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	PodOptions `json:",inline"`
+
+	podtemplate.Settings `json:",inline"`
 }
 
 // PreemptionPolicy says whether jobs of lower priority may lose their place.

@@ -6,6 +6,10 @@
 // +groupName=aiplatform.example.com
 package v1alpha1
 
+//go:generate go run ../../../hack/crdedit pods ../../../config/crd/bases/aiplatform.example.com_aijobs.yaml .
+//go:generate go run ../../../hack/crdedit pods ../../../config/crd/bases/aiplatform.example.com_agents.yaml .
+//go:generate go run ../../../hack/crdedit pods ../../../config/crd/bases/aiplatform.example.com_aijobqueues.yaml workers
+
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"

@@ -5,9 +5,8 @@
 // +groupName=ml.example.com
 package v1
 
-// v1beta1 was served until 0.2.0.
-//go:generate go run ../../../hack/crdedit retire-version ../../../config/crd/bases/ml.example.com_trainingjobs.yaml v1beta1
 //go:generate go run ../../../hack/crdedit bound ../../../config/crd/bases/ml.example.com_trainingjobs.yaml scheduling
+//go:generate go run ../../../hack/crdedit pods ../../../config/crd/bases/ml.example.com_trainingjobs.yaml .
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

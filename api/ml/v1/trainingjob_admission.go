@@ -36,7 +36,7 @@ type AdmissionStatus struct {
 	// volumeTopology are selectors that a node must match all because the job's volumes can be used only there: the node affinity of
 	// PersistentVolumes, and the allowedTopologies of StorageClasses of claims that are not bound yet.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=64
 	VolumeTopology []corev1.NodeSelector `json:"volumeTopology,omitempty"`
 
 	// avoidedNodes are nodes to which workers were not bound, at most 100. The queue does not assign them to the job for a while.

@@ -2,6 +2,8 @@ package v1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dcnlab/spot-training-operator/api/podtemplate"
 )
 
 // TrainingJobSpec says what to train, with which resources, and what to do when it fails or ends.
@@ -37,6 +39,14 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.elastic) == has(oldSelf.elastic) && (!has(self.elastic) || self.elastic == oldSelf.elastic)",fieldPath=".elastic",message="spec.elastic: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName) && (!has(self.serviceAccountName) || self.serviceAccountName == oldSelf.serviceAccountName)",fieldPath=".serviceAccountName",message="spec.serviceAccountName: is immutable: delete the job and create it again, its checkpoints are kept"
 // +kubebuilder:validation:XValidation:rule="has(self.securityContext) == has(oldSelf.securityContext) && (!has(self.securityContext) || self.securityContext == oldSelf.securityContext)",fieldPath=".securityContext",message="spec.securityContext: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.volumes) == has(oldSelf.volumes) && (!has(self.volumes) || self.volumes == oldSelf.volumes)",fieldPath=".volumes",message="spec.volumes: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.volumeMounts) == has(oldSelf.volumeMounts) && (!has(self.volumeMounts) || self.volumeMounts == oldSelf.volumeMounts)",fieldPath=".volumeMounts",message="spec.volumeMounts: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.envFrom) == has(oldSelf.envFrom) && (!has(self.envFrom) || self.envFrom == oldSelf.envFrom)",fieldPath=".envFrom",message="spec.envFrom: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.workingDir) == has(oldSelf.workingDir) && (!has(self.workingDir) || self.workingDir == oldSelf.workingDir)",fieldPath=".workingDir",message="spec.workingDir: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.podTemplate) == has(oldSelf.podTemplate) && (!has(self.podTemplate) || self.podTemplate == oldSelf.podTemplate)",fieldPath=".podTemplate",message="spec.podTemplate: is immutable: delete the job and create it again, its checkpoints are kept"
+// +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) || !has(self.volumes) || !self.volumes.exists(v, has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.serviceAccountToken)))",fieldPath=".volumes",message="spec.volumes: a serviceAccountToken needs a ServiceAccount that you choose: set spec.serviceAccountName"
+// +kubebuilder:validation:XValidation:rule="!has(self.scheduling) || !has(self.scheduling.queueName) || !has(self.podTemplate) || !has(self.podTemplate.resourceClaims) || self.podTemplate.resourceClaims.size() == 0",fieldPath=".podTemplate.resourceClaims",message="spec.podTemplate.resourceClaims: AIJobQueues do not know which nodes have the devices: remove them, or spec.scheduling.queueName"
+// +kubebuilder:validation:XValidation:rule="!has(self.scheduling) || !has(self.scheduling.queueName) || !has(self.podTemplate) || !has(self.podTemplate.topologySpreadConstraints) || self.podTemplate.topologySpreadConstraints.all(c, c.whenUnsatisfiable != 'DoNotSchedule')",fieldPath=".podTemplate.topologySpreadConstraints",message="spec.podTemplate.topologySpreadConstraints: queues cannot keep DoNotSchedule: use ScheduleAnyway"
 type TrainingJobSpec struct {
 	// model names the model architecture to train. Workers see it as the environment variable MODEL.
 	// +required
@@ -198,6 +208,8 @@ type TrainingJobSpec struct {
 	// runtime's default seccomp profile, as the Pod Security level restricted asks for.
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=42,displayName="Security context",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
+
+	podtemplate.Settings `json:",inline"`
 }
 
 // Framework is a machine-learning framework.

@@ -10,6 +10,7 @@ import (
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
 
@@ -25,6 +26,11 @@ const (
 
 // GracePeriod of the job's pods in seconds.
 func GracePeriod(job *mlv1.TrainingJob) int64 {
+	return podbuild.GracePeriod(&job.Spec.Settings, leastGracePeriod(job))
+}
+
+// leastGracePeriod is what a last checkpoint may take.
+func leastGracePeriod(job *mlv1.TrainingJob) int64 {
 	if UsesStore(job) {
 		return storeGracePeriodSeconds
 	}

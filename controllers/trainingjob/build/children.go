@@ -15,6 +15,7 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 )
 
 // Labels are on every child.
@@ -123,7 +124,12 @@ func Workers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batchv1.J
 	}
 	pod := PodSpec(job, settings)
 	addPreflight(&pod, job, settings)
-	addCheckpointAgent(&pod, job, settings, attempt)
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: Labels(job), Annotations: attemptAnnotations(job, attempt)},
+		Spec:       pod,
+	}
+	podbuild.Add(&template, &job.Spec.Settings, map[string]string{mlv1.LabelTrainingJob: job.Name})
+	addCheckpointAgent(&template.Spec, job, settings, attempt)
 	built := &batchv1.Job{
 		ObjectMeta: meta,
 		Spec: batchv1.JobSpec{
@@ -138,10 +144,7 @@ func Workers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batchv1.J
 					ContainerName: ptr.To(WorkerContainer), Operator: batchv1.PodFailurePolicyOnExitCodesOpNotIn, Values: []int32{0},
 				}},
 			}},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: Labels(job), Annotations: attemptAnnotations(job, attempt)},
-				Spec:       pod,
-			},
+			Template: template,
 		},
 	}
 	askForInstances(job, &built.Spec.Template)

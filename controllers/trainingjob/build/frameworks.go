@@ -6,16 +6,25 @@ import (
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 )
 
-// Check names the field for which the job's framework cannot be run, and says why and what to do; empty when it can. The
-// admission webhook asks before a job is stored, and the plan before it is started. It is no rule of the CRD: a rule that
-// is added refuses what users of the last release have, and OLM refuses the upgrade.
+// Check names the field for which the job cannot be run, and says why and what to do; empty when it can. The admission webhook asks
+// before a job is stored, and the plan before it is started. It is no rule of the CRD: a rule that is added refuses what users of the last
+// release have, and OLM refuses the upgrade; and it sees what rules cannot.
 func Check(job *mlv1.TrainingJob) (field, message string) {
 	if problem := FrameworkProblem(job); problem != nil {
 		return problem.Field, problem.Message
 	}
-	return ElasticProblem(job)
+	return SpecProblem(job)
+}
+
+// SpecProblem names the first field that does not go with the others, and says why; empty when all do.
+func SpecProblem(job *mlv1.TrainingJob) (field, message string) {
+	if field, message = ElasticProblem(job); field != "" {
+		return field, message
+	}
+	return podbuild.Conflict(&job.Spec.Settings, job.Spec.Resources, leastGracePeriod(job))
 }
 
 // FrameworkProblem says why the operator cannot run the framework of a job, or not as its spec asks; nil when it can.

@@ -84,7 +84,7 @@ func TestReplicasAreReachedByTheirHostNames(t *testing.T) {
 	assert.Equal(t, int32(2), got.GPUsPerWorker)
 }
 
-func TestMisfits(t *testing.T) {
+func TestConflictss(t *testing.T) {
 	for name, test := range map[string]struct {
 		job   *builders.TrainingJobBuilder
 		field string

@@ -2,11 +2,13 @@ package build
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 )
 
 // WorkersName is the name of the Indexed Job of a job's workers.
@@ -66,7 +68,20 @@ func NamedClaims(job *mlv1.TrainingJob) []string {
 	if claim, _, ok := ResumeClaim(job); ok && claim != ClaimName(job) {
 		names = append(names, claim)
 	}
+	for _, claim := range podbuild.Claims(&job.Spec.Settings) {
+		if claim != ClaimName(job) && !slices.Contains(names, claim) {
+			names = append(names, claim)
+		}
+	}
 	return names
+}
+
+// ClaimField is the field that names a claim.
+func ClaimField(job *mlv1.TrainingJob, name string) string {
+	if slices.Contains(podbuild.Claims(&job.Spec.Settings), name) {
+		return "spec.volumes"
+	}
+	return "spec.checkpoint"
 }
 
 // ResumeClaim returns the claim and the path in it when resumeFrom is a pvc:// URI.

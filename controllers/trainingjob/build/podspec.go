@@ -2,13 +2,11 @@ package build
 
 import (
 	"cmp"
-	"maps"
 	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
@@ -16,6 +14,7 @@ import (
 	spotv1alpha1 "github.com/dcnlab/spot-training-operator/api/spot/v1alpha1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/workerdefaults"
 )
 
@@ -168,18 +167,11 @@ func placeWorkers(job *mlv1.TrainingJob, pod *corev1.PodSpec) {
 	if !IsAdmitted(&job.Status) || QueueName(job) == "" {
 		return
 	}
-	requireOfNodes(pod, func(required []corev1.NodeSelectorTerm) (terms []corev1.NodeSelectorTerm) {
-		for _, on := range job.Status.Admission.Assignments {
-			for _, term := range required {
-				bound := *term.DeepCopy()
-				bound.MatchFields = append(bound.MatchFields, corev1.NodeSelectorRequirement{
-					Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{on.NodeName},
-				})
-				terms = append(terms, bound)
-			}
-		}
-		return terms
-	})
+	var nodes []string
+	for _, on := range job.Status.Admission.Assignments {
+		nodes = append(nodes, on.NodeName)
+	}
+	podbuild.PlaceOn(pod, nodes...)
 }
 
 // avoidNoticed keeps pods that tolerate all taints off nodes with a preemption notice, whose taint they tolerate too. One that names that
@@ -190,7 +182,7 @@ func avoidNoticed(pod *corev1.PodSpec) {
 	}) {
 		return
 	}
-	requireOfNodes(pod, func(required []corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm {
+	podbuild.RequireOfNodes(pod, func(required []corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm {
 		for i := range required {
 			required[i].MatchExpressions = append(required[i].MatchExpressions, corev1.NodeSelectorRequirement{
 				Key: spotv1alpha1.LabelPreemption, Operator: corev1.NodeSelectorOpDoesNotExist,
@@ -198,18 +190,6 @@ func avoidNoticed(pod *corev1.PodSpec) {
 		}
 		return required
 	})
-}
-
-// requireOfNodes changes the terms, at least one for a node to meet. Where the pod requires nothing, it begins with one that says nothing.
-func requireOfNodes(pod *corev1.PodSpec, change func([]corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm) {
-	affinity := cmp.Or(pod.Affinity.DeepCopy(), &corev1.Affinity{})
-	affinity.NodeAffinity = cmp.Or(affinity.NodeAffinity, &corev1.NodeAffinity{})
-	required := []corev1.NodeSelectorTerm{{}}
-	if r := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
-		required = r.NodeSelectorTerms
-	}
-	affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: change(required)}
-	pod.Affinity = affinity
 }
 
 // IsAdmitted says whether the queue has given the job a place that it keeps.
@@ -233,11 +213,10 @@ func Resources(job *mlv1.TrainingJob, before *mlv1.ResourcesStatus) *mlv1.Resour
 	return sum
 }
 
-// Requests are what so many workers request together; limits stand for requests that are not set, as for any pod.
+// Requests are what so many workers request together, each with the init containers and sidecars of the spec; limits stand for requests
+// that are not set, as for any pod.
 func Requests(job *mlv1.TrainingJob, workers int32) corev1.ResourceList {
-	of, sum := WorkerResources(job), corev1.ResourceList{}
-	maps.Copy(sum, of.Limits)
-	maps.Copy(sum, of.Requests)
+	sum := podbuild.Requests(&job.Spec.Settings, WorkerResources(job))
 	for name, quantity := range sum {
 		quantity.Mul(int64(workers))
 		sum[name] = quantity

@@ -130,8 +130,9 @@ func (s *setup) controllersOf() []named {
 	}
 	s.decider = queueing.New(s.Manager, metrics.NewAdmission(ctrlmetrics.Registry))
 	s.decider.RequireQueue = s.settings.RequireQueue
-	s.decider.Add(aijob.Source(s.settings.DefaultResources))
-	s.decider.Add(trainingjob.Source(s.settings, queueing.PriorityClasses(s.GetCache())))
+	overheads := queueing.RuntimeClasses(s.GetCache())
+	s.decider.Add(aijob.Source(s.settings.DefaultResources, overheads))
+	s.decider.Add(trainingjob.Source(s.settings, queueing.PriorityClasses(s.GetCache()), overheads))
 	s.admission = s.decider
 	return append(
 		jobs,

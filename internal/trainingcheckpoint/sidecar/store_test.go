@@ -259,7 +259,7 @@ func TestAStoreThatGoesInTheMiddleOfAnUpload(t *testing.T) {
 	s := stores.NewS3(t, stores.AnyPort)
 	s.MakeBucket(bucket)
 	proxy, settings := proxied(t, s)
-	settings.Store.StallAfter = 5 * time.Second
+	settings.Store.StallAfter = 30 * time.Second // a busy machine moves nothing for some seconds, too
 	proxy.Limit(20 << 20)
 	content := files{"state.pt": noise(1, 60<<20), "optimizer.pt": noise(2, 10<<20)}
 	take(t, settings.Directory.Path, "checkpoint-epoch-1", 1, 12, content)

@@ -1,5 +1,5 @@
-// Package aijob has the admission webhook of AIJobs, and of AgentWorkflows, whose AIJobs the operator creates: it notes who creates one, and warns
-// of variables that have no effect.
+// Package aijob has the admission webhook of AIJobs, and of AgentWorkflows, whose AIJobs the operator creates: it notes who creates one,
+// refuses an AIJob whose settings do not go together, and warns of variables that have no effect.
 package aijob
 
 import (
@@ -8,11 +8,15 @@ import (
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/webhook/creator"
+	"github.com/dcnlab/spot-training-operator/internal/webhook/review"
 )
 
 // DefaultingPath is the path of the webhook on the server.
@@ -30,16 +34,41 @@ func Register(server webhook.Server, trusted []string) {
 		if request.SubResource != "" {
 			return admission.Allowed("")
 		}
+		if cause := conflict(request); cause != nil {
+			return review.Refuse(aiplatformv1alpha1.GroupVersion.WithKind("AIJob").GroupKind(), []metav1.StatusCause{*cause})
+		}
 		patches, warnings := creator.Note(request, trusted)
 		return admission.Patched("", patches...).WithWarnings(append(warnings, ignored(request)...)...)
 	}
 	server.Register(DefaultingPath, &admission.Webhook{Handler: admission.HandlerFunc(note)})
 }
 
-// ignored warns of variables of a new AIJob that its containers do not get. They cannot be changed afterwards.
-func ignored(request admission.Request) []string {
+// conflict is why a new AIJob is refused whose settings do not go together; nil when they do.
+func conflict(request admission.Request) *metav1.StatusCause {
+	job := newJob(request)
+	if job == nil {
+		return nil
+	}
+	field, message := podbuild.Conflict(&job.Spec.Settings, job.Spec.Resources, 0)
+	if field == "" {
+		return nil
+	}
+	return ptr.To(review.Invalid(field, message))
+}
+
+// newJob is the AIJob that a request creates; nil when it creates none that can be read.
+func newJob(request admission.Request) *aiplatformv1alpha1.AIJob {
 	var job aiplatformv1alpha1.AIJob
 	if request.Operation != admissionv1.Create || request.Resource.Resource != "aijobs" || json.Unmarshal(request.Object.Raw, &job) != nil {
+		return nil
+	}
+	return &job
+}
+
+// ignored warns of variables of a new AIJob that its containers do not get. They cannot be changed afterwards.
+func ignored(request admission.Request) []string {
+	job := newJob(request)
+	if job == nil {
 		return nil
 	}
 	var warnings []string

@@ -49,6 +49,18 @@ func referencesOf(job *mlv1.TrainingJob, children []client.Object) []review.Refe
 				Until: "the job waits"})
 		}
 	}
+	for n := range job.Spec.Volumes {
+		if source := job.Spec.Volumes[n].ConfigMap; source != nil && !ptr.Deref(source.Optional, false) {
+			add(review.Reference{Field: fmt.Sprintf("spec.volumes[%d].configMap.name", n), Kind: review.ConfigMap, Name: source.Name,
+				Until: "the workers cannot start"})
+		}
+	}
+	for n, from := range job.Spec.EnvFrom {
+		if source := from.ConfigMapRef; source != nil && !ptr.Deref(source.Optional, false) {
+			add(review.Reference{Field: fmt.Sprintf("spec.envFrom[%d].configMapRef.name", n), Kind: review.ConfigMap, Name: source.Name,
+				Until: "the workers cannot start"})
+		}
+	}
 	for n, variable := range job.Spec.Env {
 		if variable.ValueFrom == nil || variable.ValueFrom.ConfigMapKeyRef == nil {
 			continue
@@ -75,6 +87,11 @@ func referencesOf(job *mlv1.TrainingJob, children []client.Object) []review.Refe
 func claimField(job *mlv1.TrainingJob, name string) string {
 	if c := job.Spec.Checkpoint; c != nil && c.Storage.ClaimName == name {
 		return "spec.checkpoint.storage.claimName"
+	}
+	for n := range job.Spec.Volumes {
+		if source := job.Spec.Volumes[n].PersistentVolumeClaim; source != nil && source.ClaimName == name {
+			return fmt.Sprintf("spec.volumes[%d].persistentVolumeClaim.claimName", n)
+		}
 	}
 	return "spec.checkpoint.resumeFrom"
 }

@@ -7,8 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery"
 )
 
@@ -48,13 +46,4 @@ func TestPreferredVersions(t *testing.T) {
 		}
 	}
 	assert.Equal(t, want, got)
-}
-
-// v1beta1 is in the list for what is still stored in it, and for nothing else.
-func TestTheOlderVersionIsNoLongerServed(t *testing.T) {
-	older := object(t, trainingJob)
-	older.SetAPIVersion("ml.example.com/v1beta1")
-	err := k8s.Create(t.Context(), older)
-	require.Error(t, err)
-	assert.True(t, meta.IsNoMatchError(err) || apierrors.IsNotFound(err), err.Error())
 }

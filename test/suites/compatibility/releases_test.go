@@ -35,41 +35,57 @@ type release struct {
 
 // accepted are breaks that are known and wanted, with the reason: the beginning of the break as it is reported, after the
 // two versions.
-var accepted = joined(wantedOfTrainingJobs, movedRulesOfAIJobs(), map[string]string{
-	"0.2.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec: unhandled": "the new rule is about the new " +
+var accepted = joined(wantedOfTrainingJobs, movedRulesOfAIJobs(), wantedSince030, map[string]string{
+	"0.2.0 to 0.3.0: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec: unhandled": "the new rule is about the new " +
 		"field prices only",
-	"0.2.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec.gcp: unhandled": "the new rule is about the new " +
-		"field machineTypes only",
-	"0.2.0 to the present CRDs: aijobqueues.aiplatform.example.com: v1alpha1 ^.spec: unhandled": "the new rules are about the new fields " +
+	"0.2.0 to 0.3.0: aijobqueues.aiplatform.example.com: v1alpha1 ^.spec: unhandled": "the new rules are about the new fields " +
 		"cohort and borrowingLimits only",
-	"0.2.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec.resources: unhandled": "amounts below 0 never worked: " +
+	"0.2.0 to 0.3.0: aijobs.aiplatform.example.com: v1alpha1 ^.spec.resources: unhandled": "amounts below 0 never worked: " +
 		"no pod can have them; and it is immutable by a rule of its own now",
-	"0.2.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.status: default": "an AIJob without a status is Pending, " +
+	"0.2.0 to 0.3.0: aijobs.aiplatform.example.com: v1alpha1 ^.status: default": "an AIJob without a status is Pending, " +
 		"and every version takes it for that",
-	"0.2.0 to the present CRDs: agents.aiplatform.example.com: v1alpha1 ^.spec.resources: unhandled": "amounts below 0 never worked: " +
+	"0.2.0 to 0.3.0: agents.aiplatform.example.com: v1alpha1 ^.spec.resources: unhandled": "amounts below 0 never worked: " +
 		"no pod can have them",
-	"0.2.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec.timeoutSeconds: maximum":         longTimeouts,
-	"0.2.0 to the present CRDs: agents.aiplatform.example.com: v1alpha1 ^.spec.timeoutSeconds: maximum":         longTimeouts,
-	"0.2.0 to the present CRDs: agentworkflows.aiplatform.example.com: v1alpha1 ^.spec.timeoutSeconds: maximum": longTimeouts,
+	"0.2.0 to 0.3.0: aijobs.aiplatform.example.com: v1alpha1 ^.spec.timeoutSeconds: maximum":         longTimeouts,
+	"0.2.0 to 0.3.0: agents.aiplatform.example.com: v1alpha1 ^.spec.timeoutSeconds: maximum":         longTimeouts,
+	"0.2.0 to 0.3.0: agentworkflows.aiplatform.example.com: v1alpha1 ^.spec.timeoutSeconds: maximum": longTimeouts,
 })
 
 const longTimeouts = "more than 100 years is no limit, and the longest of them ended jobs at once; stored objects keep what they have"
 
-var wantedOfTrainingJobs = wanted("0.2.0 to the present CRDs: trainingjobs.ml.example.com: ", map[string]string{
+var wantedOfTrainingJobs = wanted("0.2.0 to 0.3.0: trainingjobs.ml.example.com: ", map[string]string{
 	"^.spec.checkpoint.resumeFrom: unhandled": "the rule takes the names of TrainingJobs besides all that it took before; " +
 		"what the new one refuses, settings of a URI that no store has, never worked",
 	"^.spec.checkpoint: unhandled":         "the new rules refuse what never worked, and stored objects keep what they have",
 	"^.spec.checkpoint.storage: unhandled": "a password in a URL is refused, and stored objects keep what they have",
 	"^.spec: unhandled":                    "two programs at one port of a pod never worked; a stored job like that can still be deleted",
 	"^.spec.monitoring: unhandled":         "a password in a URL is refused, and stored objects keep what they have",
-})
+}, "v1", "v1beta1")
+
+// wantedSince030 are rules about new fields, and about what never worked.
+var wantedSince030 = map[string]string{
+	"0.3.0 to the present CRDs: agents.aiplatform.example.com: v1alpha1 ^.spec: unhandled": "the new rules are about the new fields " +
+		"volumes and podTemplate only",
+	"0.3.0 to the present CRDs: aijobqueues.aiplatform.example.com: v1alpha1 ^.spec.workers.tolerations: unhandled": "a Deployment with such " +
+		"tolerations was refused, so that there were no workers",
+	"0.3.0 to the present CRDs: aijobqueues.aiplatform.example.com: v1alpha1 ^.spec.workers: unhandled": "the new rules are about the new " +
+		"fields volumes, envFrom and podTemplate only",
+	"0.3.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec: unhandled": "the new rules are about new fields only",
+	"0.3.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec.gcp: unhandled": "the new rule is about the " +
+		"new field machineTypes only",
+	"0.3.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec.prices: unhandled": "the rule takes more than " +
+		"before: prices that differ in the new field machineType",
+	"0.3.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec: unhandled": "the new rule is about the new " +
+		"field machineType of prices only",
+	"0.3.0 to the present CRDs: trainingjobs.ml.example.com: v1 ^.spec: unhandled": "the new rules are about new fields only",
+}
 
 // movedRulesOfAIJobs are the rules that a field cannot change: they stand at the field itself now, and what they refuse is the same
 // (TestAIPlatformChanges).
 func movedRulesOfAIJobs() map[string]string {
 	all := map[string]string{}
 	for _, field := range []string{"", ".args", ".clusterName", ".command", ".env", ".nodeSelector", ".serviceAccountName", ".tolerations"} {
-		all["0.2.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec"+field+": unhandled"] = "the same is refused by rules elsewhere"
+		all["0.2.0 to 0.3.0: aijobs.aiplatform.example.com: v1alpha1 ^.spec"+field+": unhandled"] = "the same is refused by rules elsewhere"
 	}
 	return all
 }
@@ -83,9 +99,9 @@ func joined(all ...map[string]string) map[string]string {
 }
 
 // wanted are breaks in all versions of a kind.
-func wanted(kind string, breaks map[string]string) map[string]string {
+func wanted(kind string, breaks map[string]string, versions ...string) map[string]string {
 	all := map[string]string{}
-	for _, version := range []string{"v1", "v1beta1"} {
+	for _, version := range versions {
 		for field, reason := range breaks {
 			all[kind+version+" "+field] = reason
 		}

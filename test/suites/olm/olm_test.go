@@ -73,8 +73,9 @@ func (s *story) phases(version string) (end func()) {
 // TestFromFirstInstallationToRemoval is one story: what comes later builds on what came before.
 func TestFromFirstInstallationToRemoval(t *testing.T) {
 	var (
-		first, second, third = env(t, "FIRST_VERSION"), env(t, "SECOND_VERSION"), env(t, "PRESENT_VERSION")
-		next                 = env(t, "NEXT_VERSION")
+		versions             = strings.Fields(env(t, "VERSIONS"))
+		first, second, third = versions[0], versions[1], versions[2]
+		present, next        = versions[len(versions)-1], env(t, "NEXT_VERSION")
 		s                    = &story{t: t, begin: time.Now()}
 	)
 	require.NoError(t, cluster.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -104,9 +105,13 @@ func TestFromFirstInstallationToRemoval(t *testing.T) {
 	finishUpgrade(t, s, third, beats)
 	assert.Equal(t, []string{"v1"}, storedVersions(t))
 	training.assertUnharmed(t)
+	for _, version := range versions[3:] {
+		upgrade(t, s, version, beats)
+		training.assertUnharmed(t)
+	}
 
 	pushUpdate(t, s)
-	assertNothingNewInChannel(t, third)
+	assertNothingNewInChannel(t, present)
 	switchChannel(t, "candidate")
 	s.tell("the subscription follows the channel candidate")
 	upgrade(t, s, next, beats)

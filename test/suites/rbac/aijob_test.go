@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,21 +15,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
+	"github.com/dcnlab/spot-training-operator/api/podtemplate"
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
-// aiJob has a gang fail, come back from DeadLetter, lose a pod, and succeed, until its time to live is over.
+// aiJob has a gang, with a claim and in a sandbox, fail, come back from DeadLetter, lose a pod, and succeed, until its time to live is over.
 func aiJob(w *world) {
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Value: 1000}
 	require.NoError(w.t, w.Create(w.t.Context(), class))
 	queue := &aiplatformv1alpha1.AIJobQueue{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 	queue.Spec.PriorityClass = class.Name
 	require.NoError(w.t, w.Create(w.t.Context(), queue))
+	sandbox := &nodev1.RuntimeClass{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Handler: "sandbox",
+		Overhead: &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("10m")}},
+	}
+	require.NoError(w.t, w.Create(w.t.Context(), sandbox))
+	require.NoError(w.t, w.Create(w.t.Context(), &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: w.namespace},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
+		},
+	}))
 	w.gpuNode(w.namespace + "-gpus")
 	job := builders.AIJob("infer").Namespace(w.namespace).Gang(2).GPUs(1).Queue(queue.Name).Retries(0, 0).
 		Spec(func(s *aiplatformv1alpha1.AIJobSpec) {
 			s.TTLSecondsAfterFinished = ptr.To[int32](0)
+			s.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true},
+			}}}
+			s.PodTemplate = &podtemplate.PodTemplate{RuntimeClassName: &sandbox.Name}
 			s.NodeSelector = map[string]aiplatformv1alpha1.LabelValue{"test": aiplatformv1alpha1.LabelValue(w.namespace)}
 		}).ToCreate()
 	require.NoError(w.t, w.Create(w.t.Context(), job))

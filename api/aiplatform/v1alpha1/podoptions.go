@@ -1,0 +1,38 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// PodOptions are fields of a spec about its pods that TrainingJobs have elsewhere.
+type PodOptions struct {
+	// imagePullPolicy says when the image is pulled. Default as for any container: Always for the tag latest, IfNotPresent otherwise.
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+
+	// imagePullSecrets name the Secrets in the namespace of the pods with which their images are pulled, at most 10.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// securityContext is the pod security context. Default: user and group 1000, not root, with the runtime's default seccomp profile, as
+	// the Pod Security level restricted asks for.
+	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
+
+	// affinity of the pods to nodes.
+	Affinity *Affinity `json:"affinity,omitempty"`
+
+	// priorityClassName is the PriorityClass of the pods. A queue has one of its own.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+}
+
+// Affinity says which nodes pods prefer or need.
+type Affinity struct {
+	// nodeAffinity is what pods require of nodes, and what they prefer. Of AIJobs preferences have no effect, because the operator chooses
+	// the nodes.
+	NodeAffinity *corev1.NodeAffinity `json:"nodeAffinity,omitempty"`
+}
