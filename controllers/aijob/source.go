@@ -59,7 +59,7 @@ func schedulable(
 		overheads.AddTo(&pod)
 	}
 	described := scheduler.Job{
-		UID: job.UID, Kind: kindAIJob, Namespace: job.Namespace, Name: job.Name,
+		UID: job.UID, Generation: job.Generation, Kind: kindAIJob, Namespace: job.Namespace, Name: job.Name,
 		User:  job.Annotations[aiplatformv1alpha1.AnnotationUser],
 		Queue: job.Spec.QueueName, Cluster: job.Spec.ClusterName,
 		Priority: ptr.Deref(job.Spec.Priority, 50), Preemptible: ptr.Deref(job.Spec.Preemptible, true),

@@ -38,7 +38,7 @@ func TestSourceTellsTheSchedulerAll(t *testing.T) {
 
 	assert.Equal(t, queueing.Holding, state)
 	assert.Empty(t, cmp.Diff(scheduler.Job{
-		UID: job.UID, Kind: "AIJob", Namespace: job.Namespace, Name: "train", User: "alice", Queue: "gpus", Cluster: "west", Priority: 80,
+		UID: job.UID, Generation: job.Generation, Kind: "AIJob", Namespace: job.Namespace, Name: "train", User: "alice", Queue: "gpus", Cluster: "west", Priority: 80,
 		QueuedAt: builders.Noon.Add(time.Minute), AdmittedAt: builders.Noon.Add(2 * time.Minute), Topology: "topology.kubernetes.io/zone",
 		Placement: []string{"a", "a", "b"},
 		Groups: []scheduler.Group{{

@@ -48,7 +48,8 @@ func bareJob(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	child.StripMeta(&job.ObjectMeta, mlv1.AnnotationAttempt, mlv1.AnnotationStart, mlv1.AnnotationGangScheduler, mlv1.AnnotationIsolated)
+	child.StripMeta(&job.ObjectMeta, mlv1.AnnotationAttempt, mlv1.AnnotationStart, mlv1.AnnotationGangScheduler, mlv1.AnnotationIsolated,
+		mlv1.AnnotationGeneration)
 	job.Spec = batchv1.JobSpec{
 		Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions, Suspend: job.Spec.Suspend,
 		BackoffLimitPerIndex: job.Spec.BackoffLimitPerIndex,

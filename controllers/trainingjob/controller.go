@@ -137,6 +137,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	start, more := r.Clock.Now(), false
 	step := func(ctx context.Context, job *mlv1.TrainingJob) (again time.Duration, err error) {
+		if job.IsManagedElsewhere() {
+			return 0, nil
+		}
 		again, more, err = r.reconcile(ctx, job)
 		r.Metrics.Reconciled(job.Namespace, job.Name, r.Clock.Since(start), errorType(err))
 		return again, err

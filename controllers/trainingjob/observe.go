@@ -116,7 +116,8 @@ func (r *Reconciler) observeResumeSource(ctx context.Context, o *observed) error
 	if name == "" {
 		return nil
 	}
-	if o.resume = o.job.Status.ResumeSource; o.resume != nil {
+	edited := o.job.Status.StartCount == 0 && o.job.Status.ObservedGeneration != o.job.Generation
+	if o.resume = o.job.Status.ResumeSource; o.resume != nil && !edited {
 		return nil
 	}
 	other, err := reconciling.Get[mlv1.TrainingJob](ctx, r, o.job.Namespace, name)

@@ -277,6 +277,9 @@ func (p *planner) planAttempt() {
 	switch {
 	case p.workers.DeletionTimestamp != nil:
 		return // its end brings us back
+	case p.isOutdated():
+		p.remove(p.workers)
+		return
 	case build.AttemptOf(p.workers) < p.status.RestartCount:
 		p.shortenGrace()
 		p.remove(p.workers)
@@ -314,6 +317,13 @@ func (p *planner) planAttempt() {
 	} else if p.status.State != mlv1.StateRunning {
 		p.setInitializing(p.describeWaiting(pods))
 	}
+}
+
+// isOutdated says whether the workers were made from a spec that was edited before the status told that they exist: until then an edit is
+// allowed. Those that Kueue holds are not let go by what the status says.
+func (p *planner) isOutdated() bool {
+	is := p.job.Status.State
+	return (is == mlv1.StatePending || is == mlv1.StateSuspended) && !build.IsOf(p.workers, p.job) && build.LocalQueue(p.job) == ""
 }
 
 // blame explains a failure by what is known beside the pods that failed; nil while its cause may still follow.

@@ -22,6 +22,9 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
+// staleDecision is when to look again for a decision on the present spec.
+const staleDecision = 100 * time.Millisecond
+
 // Priorities in an AIJobQueue.
 const (
 	highestPriority = 100
@@ -48,7 +51,7 @@ func Source(settings build.Settings, priorityOf func(class string) (int32, bool)
 func admissionState(job *mlv1.TrainingJob) queueing.State {
 	of := job.Status.Admission
 	switch {
-	case build.QueueName(job) == "" || of == nil || job.DeletionTimestamp != nil || isFinished(&job.Status):
+	case build.QueueName(job) == "" || of == nil || job.IsManagedElsewhere() || job.DeletionTimestamp != nil || isFinished(&job.Status):
 		return queueing.Uninvolved
 	case of.AdmittedTime != nil:
 		return queueing.Holding
@@ -63,7 +66,7 @@ func schedulable(
 ) scheduler.Job {
 	of := job.Status.Admission
 	described := scheduler.Job{
-		UID: job.UID, Kind: build.Kind, Namespace: job.Namespace, Name: job.Name, Queue: build.QueueName(job),
+		UID: job.UID, Generation: job.Generation, Kind: build.Kind, Namespace: job.Namespace, Name: job.Name, Queue: build.QueueName(job),
 		User:     job.Annotations[aiplatformv1alpha1.AnnotationUser],
 		Priority: defaultPriority, Preemptible: build.CheckpointsEnabled(job), QueuedAt: job.CreationTimestamp.Time,
 	}
@@ -135,6 +138,9 @@ func (p *planner) planAdmission() (done bool) {
 	case was.AdmittedTime == nil && p.suits(p.decision.Admitted):
 		return p.takeAdmission()
 	case was.AdmittedTime == nil:
+		if place := p.decision.Admitted; place != nil && !place.Of(p.job.Generation) {
+			p.lookAgain(staleDecision)
+		}
 		return p.waitInQueue(was.DeepCopy())
 	case was.Releasing != "":
 		return p.releaseAdmission()
@@ -146,9 +152,10 @@ func (p *planner) planAdmission() (done bool) {
 	return false
 }
 
-// suits says whether a place that the queue has for the job is what it needs now: its volumes may have been bound meanwhile.
+// suits says whether a place that the queue has for the job is what it needs now: its volumes may have been bound, and its spec changed
+// meanwhile.
 func (p *planner) suits(place *scheduler.Admission) bool {
-	return place != nil && len(place.Nodes) == int(p.job.Spec.NumWorkers) &&
+	return place != nil && place.Of(p.job.Generation) && len(place.Nodes) == int(p.job.Spec.NumWorkers) &&
 		equality.Semantic.DeepEqual(p.job.Status.Admission.VolumeTopology, p.volumeTopology())
 }
 

@@ -92,8 +92,8 @@ func (p *planner) setAdmission() {
 	}
 	p.status.Resources = build.Resources(p.job, p.status.Resources)
 	p.status.Selector = mlv1.LabelTrainingJob + "=" + p.job.Name
-	if h := p.job.Spec.Hyperparameters; h != nil && p.status.TotalEpochs == 0 {
-		p.status.TotalEpochs = ptr.Deref(h.Epochs, 0)
+	if h := p.job.Spec.Hyperparameters; h != nil && (p.status.TotalEpochs == 0 || p.job.Status.ObservedGeneration != p.job.Generation) {
+		p.status.TotalEpochs = ptr.Deref(h.Epochs, p.status.TotalEpochs)
 	}
 }
 

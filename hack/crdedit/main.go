@@ -3,6 +3,7 @@
 //
 //	crdedit trim FILE FIELD                 takes the descriptions out of spec.FIELD (trim.go says why)
 //	crdedit bound FILE FIELD                gives the int32s in spec.FIELD the bounds of their type (bound.go says why)
+//	crdedit editable FILE KIND              lets fields be changed while a job does not run (editable.go)
 //	crdedit pods FILE FIELD|.               limits the fields of api/podtemplate in spec.FIELD, or in spec itself (pods.go says how and why)
 package main
 
@@ -16,6 +17,7 @@ import (
 
 const usage = `usage: crdedit trim FILE FIELD
        crdedit bound FILE FIELD
+       crdedit editable FILE KIND
        crdedit pods FILE FIELD|.`
 
 func main() {
@@ -29,7 +31,7 @@ func run(arguments []string) error {
 	if len(arguments) == 0 {
 		return fmt.Errorf("no command\n%s", usage)
 	}
-	commands := map[string]func(crd map[string]any, argument string) error{"trim": inField(trim), "bound": inField(bound), "pods": pods}
+	commands := map[string]func(crd map[string]any, argument string) error{"trim": inField(trim), "bound": inField(bound), "pods": pods, "editable": editable}
 	command, ok := commands[arguments[0]]
 	if !ok {
 		return fmt.Errorf("there is no command %q\n%s", arguments[0], usage)

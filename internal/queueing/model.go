@@ -173,6 +173,10 @@ func (m *model) setJob(source *Source, is scheduler.Job, state State, resourceVe
 		j.admitted, j.preempted, j.wait = nil, nil, nil
 	case state == Waiting && !sameDemand(&j.Job, &is):
 		j.admitted = nil // what was decided was decided for something else
+	case j.admitted != nil && j.admitted.Generation != is.Generation: // the edit asks for the same place
+		holds := *j.admitted
+		holds.Generation = is.Generation
+		j.admitted = &holds
 	}
 	if is.Stopping {
 		j.preempted = nil

@@ -164,6 +164,24 @@ func names(jobs []scheduler.Job) []string {
 	return all
 }
 
+func TestADecisionIsOnTheSpecAsItIs(t *testing.T) {
+	m := newModel()
+	job := gang("j", 2)
+	job.Generation = 1
+	m.setJob(aiJobs, job, Waiting, "1")
+	decide(m, scheduler.Decisions{Admitted: []scheduler.Admission{{UID: "j", Generation: 1, Nodes: []string{"a", "b"}}}})
+
+	job.Generation = 2
+	m.setJob(aiJobs, job, Waiting, "2")
+	require.NotNil(t, m.jobs["j"].admitted, "an edit that asks for the same place")
+	assert.EqualValues(t, 2, m.jobs["j"].admitted.Generation)
+
+	job = gang("j", 3)
+	job.Generation = 3
+	m.setJob(aiJobs, job, Waiting, "3")
+	assert.Nil(t, m.jobs["j"].admitted, "an edit that asks for more")
+}
+
 func TestADecisionHoldsUntilTheStatusShowsIt(t *testing.T) {
 	m := newModel()
 	m.setJob(aiJobs, gang("j", 2), Waiting, "1")

@@ -39,8 +39,8 @@ type AIJob struct {
 	// metadata is the standard object metadata.
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec says what to run. What the pods are made from cannot be changed; priority, preemptible, retryPolicy,
-	// timeoutSeconds, ttlSecondsAfterFinished and cancel can, and queueName while the job waits.
+	// spec says what to run. What the pods are made from can be changed while the job waits or is in DeadLetter; priority, preemptible,
+	// retryPolicy, timeoutSeconds, ttlSecondsAfterFinished and cancel at any time.
 	// +required
 	Spec AIJobSpec `json:"spec,omitzero"`
 

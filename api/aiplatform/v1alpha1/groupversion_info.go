@@ -7,6 +7,7 @@
 package v1alpha1
 
 //go:generate go run ../../../hack/crdedit pods ../../../config/crd/bases/aiplatform.example.com_aijobs.yaml .
+//go:generate go run ../../../hack/crdedit editable ../../../config/crd/bases/aiplatform.example.com_aijobs.yaml AIJob
 //go:generate go run ../../../hack/crdedit pods ../../../config/crd/bases/aiplatform.example.com_agents.yaml .
 //go:generate go run ../../../hack/crdedit pods ../../../config/crd/bases/aiplatform.example.com_aijobqueues.yaml workers
 

@@ -7,6 +7,7 @@ package v1
 
 //go:generate go run ../../../hack/crdedit bound ../../../config/crd/bases/ml.example.com_trainingjobs.yaml scheduling
 //go:generate go run ../../../hack/crdedit pods ../../../config/crd/bases/ml.example.com_trainingjobs.yaml .
+//go:generate go run ../../../hack/crdedit editable ../../../config/crd/bases/ml.example.com_trainingjobs.yaml TrainingJob
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

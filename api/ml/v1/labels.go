@@ -16,6 +16,8 @@ const (
 	// AnnotationStart on the Job and its pods is the number of times that workers of the TrainingJob were started before. Unlike
 	// that of restarts it is another one when a job is resumed, so that no two Jobs have the same.
 	AnnotationStart = "ml.example.com/start"
+	// AnnotationGeneration on the Job is the metadata.generation of the TrainingJob that it was made from.
+	AnnotationGeneration = "ml.example.com/generation"
 	// AnnotationIsolated on the Job is "true" when its pods were started with the NetworkPolicy of the TrainingJob.
 	AnnotationIsolated = "ml.example.com/isolated"
 	// AnnotationCheckpointNow on a TrainingJob asks for a checkpoint at once. Each new value is one request; its outcome

@@ -47,6 +47,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) || !has(self.volumes) || !self.volumes.exists(v, has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.serviceAccountToken)))",fieldPath=".volumes",message="spec.volumes: a serviceAccountToken needs a ServiceAccount that you choose: set spec.serviceAccountName"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheduling) || !has(self.scheduling.queueName) || !has(self.podTemplate) || !has(self.podTemplate.resourceClaims) || self.podTemplate.resourceClaims.size() == 0",fieldPath=".podTemplate.resourceClaims",message="spec.podTemplate.resourceClaims: AIJobQueues do not know which nodes have the devices: remove them, or spec.scheduling.queueName"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheduling) || !has(self.scheduling.queueName) || !has(self.podTemplate) || !has(self.podTemplate.topologySpreadConstraints) || self.podTemplate.topologySpreadConstraints.all(c, c.whenUnsatisfiable != 'DoNotSchedule')",fieldPath=".podTemplate.topologySpreadConstraints",message="spec.podTemplate.topologySpreadConstraints: queues cannot keep DoNotSchedule: use ScheduleAnyway"
+// +kubebuilder:validation:XValidation:rule="has(self.managedBy) == has(oldSelf.managedBy) && (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)",fieldPath=".managedBy",message="spec.managedBy: is immutable: delete the job and create it again"
 type TrainingJobSpec struct {
 	// model names the model architecture to train. Workers see it as the environment variable MODEL.
 	// +required
@@ -209,7 +210,27 @@ type TrainingJobSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=42,displayName="Security context",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 
+	// managedBy is who acts on the job: ml.example.com/trainingjob-controller, the operator of this cluster, or kueue.x-k8s.io/multikueue, Kueue,
+	// which runs it in another cluster and copies its status back. The operator then does nothing with the job. It cannot be changed.
+	// Default: the operator of this cluster.
+	// +kubebuilder:validation:Enum=ml.example.com/trainingjob-controller;kueue.x-k8s.io/multikueue
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=43,displayName="Managed by",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	ManagedBy string `json:"managedBy,omitempty"`
+
 	podtemplate.Settings `json:",inline"`
+}
+
+// The managers of jobs.
+const (
+	// ManagedByOperator is the operator of the job's own cluster.
+	ManagedByOperator = "ml.example.com/trainingjob-controller"
+	// ManagedByMultiKueue is Kueue, which runs the job in another cluster.
+	ManagedByMultiKueue = "kueue.x-k8s.io/multikueue"
+)
+
+// IsManagedElsewhere says whether the operator leaves a job alone.
+func (j *TrainingJob) IsManagedElsewhere() bool {
+	return j.Spec.ManagedBy != "" && j.Spec.ManagedBy != ManagedByOperator
 }
 
 // Framework is a machine-learning framework.

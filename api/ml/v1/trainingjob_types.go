@@ -33,8 +33,8 @@ type TrainingJob struct {
 	// metadata is the standard object metadata.
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec says what to train and how. Once the job exists only suspend, ttlSecondsAfterFinished, cleanupPolicy and,
-	// for elastic jobs, numWorkers can be changed.
+	// spec says what to train and how. While the job runs only suspend, ttlSecondsAfterFinished, cleanupPolicy and, for elastic
+	// jobs, numWorkers can be changed; while it is suspended or queued nearly all.
 	// +required
 	Spec TrainingJobSpec `json:"spec,omitzero"`
 

@@ -27,7 +27,7 @@ const goldenMeta = `
 const goldenJob = `
 metadata:
   name: advanced-training-training
-  annotations: {ml.example.com/restart-attempt: "2", ml.example.com/start: "2"}` + goldenMeta + `
+  annotations: {ml.example.com/generation: "1", ml.example.com/restart-attempt: "2", ml.example.com/start: "2"}` + goldenMeta + `
 spec:
   completionMode: Indexed
   completions: 8

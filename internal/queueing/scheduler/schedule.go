@@ -223,7 +223,7 @@ func (c *cycle) decide(job *waiting, borrows bool) verdict {
 		if placed, ok := c.place(job.form); ok {
 			c.hold(job.Job, &s, &job.form.need, job.queue, false)
 			c.fresh = append(c.fresh, fresh{job.form, placed})
-			c.out.Admitted = append(c.out.Admitted, Admission{UID: job.UID, Nodes: c.names(job.form, placed), Cluster: job.Cluster})
+			c.out.Admitted = append(c.out.Admitted, Admission{UID: job.UID, Generation: job.Generation, Nodes: c.names(job.form, placed), Cluster: job.Cluster})
 			return admitted
 		}
 	}

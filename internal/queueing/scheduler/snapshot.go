@@ -55,7 +55,9 @@ type Node struct {
 // Job waits for, or holds, room for all of its Members at once.
 type Job struct {
 	// UID tells it from others; Kind, Namespace and Name are for messages.
-	UID                   types.UID
+	UID types.UID
+	// Generation of the object that this says; 0 when it is not known.
+	Generation            int64
 	Kind, Namespace, Name string
 	// User whose limits count. Jobs whose user is not known, because it is empty, count as those of one user.
 	User string
@@ -101,11 +103,16 @@ type Decisions struct {
 // Admission gives a job all the room that it needs.
 type Admission struct {
 	UID types.UID
+	// Generation is that of the job for which this was decided.
+	Generation int64
 	// Nodes are the node of each member, in the order of the groups.
 	Nodes []string
 	// Cluster in which they are; empty unless the job names one.
 	Cluster string
 }
+
+// Of says whether the decision is on an object as it is in a generation, and not as it was before an edit.
+func (a *Admission) Of(generation int64) bool { return a.Generation == 0 || a.Generation == generation }
 
 // Preemption takes a job's place for another.
 type Preemption struct {

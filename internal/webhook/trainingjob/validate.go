@@ -5,6 +5,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,10 +42,10 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 	switch {
 	case job.DeletionTimestamp != nil:
 		return admission.Allowed("")
-	case request.Operation == admissionv1.Update && !asksForMore(&old, &job):
+	case request.Operation == admissionv1.Update && !asksForMore(&old, &job) && !isEdited(&old, &job):
 		return admission.Allowed("")
 	}
-	if request.Operation == admissionv1.Create && v.check != nil {
+	if v.check != nil && (request.Operation == admissionv1.Create || isEdited(&old, &job)) {
 		if field, message := v.check(&job); field != "" {
 			return refusal([]metav1.StatusCause{review.Invalid(field, message)})
 		}
@@ -65,6 +66,15 @@ func unreadable(request admission.Request, err error) admission.Response {
 		causes = []metav1.StatusCause{review.Unreadable("TrainingJob", err)}
 	}
 	return refusal(causes)
+}
+
+// isEdited says whether an update changes more than what can be changed at any time. The schema has seen to it that the job does not run.
+func isEdited(old, job *mlv1.TrainingJob) bool {
+	was, is := old.Spec.DeepCopy(), job.Spec.DeepCopy()
+	for _, spec := range []*mlv1.TrainingJobSpec{was, is} {
+		spec.Suspend, spec.TTLSecondsAfterFinished, spec.CleanupPolicy, spec.NumWorkers = nil, nil, "", 0
+	}
+	return !equality.Semantic.DeepEqual(was, is)
 }
 
 // asksForMore says whether an update can need what the cluster does not have: more workers, or workers at all.

@@ -202,24 +202,6 @@ func TestWorkersOfTheOperatorsNamespaceHaveNoSecrets(t *testing.T) {
 	}
 }
 
-// What pods are made of is not changed under them.
-func TestPodSettingsCannotBeChanged(t *testing.T) {
-	for kind, of := range map[string]string{"TrainingJob": trainingJob, "AIJob": aiJob} {
-		t.Run(kind, func(t *testing.T) {
-			job := with(t, object(t, of), "spec:\n"+podSettings)
-			job.SetName("")
-			job.SetGenerateName("unchanged-")
-			job = create(t, job)
-			for field, change := range map[string]string{
-				"spec.volumes": "volumes: []", "spec.volumeMounts": "volumeMounts: []", "spec.envFrom": "envFrom: []", "spec.workingDir": "workingDir: /",
-				"spec.podTemplate": "podTemplate: {shmSize: 1Gi}",
-			} {
-				assertRejected(t, k8s.Update(t.Context(), with(t, job, "spec: {"+change+"}")), rejection{field: field, remedy: "is immutable"})
-			}
-		})
-	}
-}
-
 func repeat(format string, times int) string {
 	var all strings.Builder
 	for n := range times {

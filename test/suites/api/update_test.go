@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -76,7 +77,10 @@ func mergePatch(t *testing.T, document string) client.Patch {
 func accepted(name, change string) rejection { return rejection{name: name, change: change} }
 
 func TestTrainingJobChanges(t *testing.T) {
-	const remedy = "is immutable: delete the job and create it again, its checkpoints are kept"
+	const (
+		remedy = "can be changed only while the job is suspended or queued: set spec.suspend, wait for Suspended"
+		before = "can be changed only before the first start, while the job is suspended or queued: delete the job and create it again, its checkpoints are kept"
+	)
 	elastic := `spec: {elastic: {minWorkers: 1, maxWorkers: 4}}`
 	tests := []change{
 		{rejection: accepted("suspend", `spec: {suspend: true}`)},
@@ -85,7 +89,7 @@ func TestTrainingJobChanges(t *testing.T) {
 		{rejection: accepted("a label", `metadata: {labels: {team: vision}}`)},
 		{rejection: accepted("workers within elastic", `spec: {numWorkers: 4}`), before: elastic},
 		{rejection: rejection{"workers beyond elastic", `spec: {numWorkers: 5}`, "spec.numWorkers", "choose a number within these bounds or widen them"}, before: elastic},
-		{rejection: rejection{"workers of a job of fixed size", `spec: {numWorkers: 3}`, "spec.numWorkers", "set spec.elastic when creating the job"}},
+		{rejection: rejection{"workers of a job of fixed size", `spec: {numWorkers: 3}`, "spec.numWorkers", "can be changed only with spec.elastic, or while the job is suspended or queued"}},
 		{rejection: rejection{"elastic afterwards", elastic, "spec.elastic", remedy}},
 		{rejection: accepted("resources written another way", `spec: {resources: {limits: {cpu: "1", memory: 1Gi, nvidia.com/gpu: "1"}}}`),
 			before: `spec: {resources: {limits: {cpu: 1000m, memory: 1024Mi, nvidia.com/gpu: 1}}}`},
@@ -100,15 +104,66 @@ func TestTrainingJobChanges(t *testing.T) {
 		{rejection: rejection{"a request less", `spec: {resources: {requests: {cpu: null}}}`, "spec.resources", remedy},
 			before: `spec: {resources: {requests: {cpu: 1, memory: 1Gi}}}`},
 	}
-	for field, value := range map[string]string{
+	// Of each way to wait, whether fields can be changed in it, and those that decide where its checkpoints are.
+	ways := map[string]struct {
+		before, status  string
+		editable, first bool
+	}{
+		"running":                        {status: `{state: Running, reason: WorkersRunning}`},
+		"just created":                   {},
+		"being suspended":                {before: `spec: {suspend: true}`, status: `{state: Running}`},
+		"suspended":                      {before: `spec: {suspend: true}`, status: `{state: Suspended, reason: Suspended}`, editable: true, first: true},
+		"suspended after a start":        {before: `spec: {suspend: true}`, status: `{state: Suspended, startCount: 1}`, editable: true},
+		"resumed":                        {status: `{state: Suspended, reason: Suspended}`},
+		"queued":                         {status: `{state: Pending, reason: Queued, admission: {queuedTime: "2026-01-01T00:00:00Z"}}`, editable: true, first: true},
+		"evicted":                        {status: `{state: Suspended, startCount: 2, admission: {queuedTime: "2026-01-01T00:00:00Z"}}`, editable: true},
+		"admitted":                       {status: `{state: Pending, admission: {admittedTime: "2026-01-01T00:00:00Z"}}`},
+		"kept from starting by a claim":  {status: `{state: Pending, reason: ClaimNotFound}`, editable: true, first: true},
+		"kept from starting by its spec": {status: `{state: Pending, reason: InvalidSpec}`, editable: true, first: true},
+		"pending for a quota":            {status: `{state: Pending, reason: ResourceQuotaExceeded}`},
+		"completed":                      {status: `{state: Completed}`},
+	}
+	changes := map[string]string{
 		"model": "vgg", "dataset": "cifar", "gpusPerWorker": "2", "framework": "jax", "image": "other:v1",
 		"imagePullPolicy": "Never", "imagePullSecrets": "[{name: s}]", "command": "[a]", "args": "[a]", "env": "[{name: A, value: b}]",
 		"resources": "{limits: {cpu: 1}}", "hyperparameters": "{epochs: 3}", "checkpoint": "{frequency: 2}", "scheduling": "{gang: true}",
 		"monitoring": "{metricsPort: 9000}", "networking": "{masterPort: 9001}", "failurePolicy": "{backoffLimit: 7}",
-		"successPolicy": "{targetAccuracy: 0.9}", "serviceAccountName": "other", "securityContext": "{runAsUser: 7}",
-	} {
-		tests = append(tests, change{rejection: rejection{field, "spec: {" + field + ": " + value + "}", "spec." + field, remedy}})
+		"successPolicy": "{targetAccuracy: 0.9}", "serviceAccountName": "other", "securityContext": "{runAsUser: 7}", "numWorkers": "3",
+		"elastic": "{minWorkers: 1, maxWorkers: 4}", "volumes": "[{name: a, emptyDir: {}}]", "volumeMounts": "[{name: a, mountPath: /a}]",
+		"envFrom": "[{secretRef: {name: s}}]", "workingDir": "/work", "podTemplate": "{shmSize: 1Gi}",
 	}
+	for name, way := range ways {
+		for field, value := range changes {
+			test := change{rejection: accepted(name+": "+field, "spec: {"+field+": "+value+"}"), before: way.before, status: way.status}
+			switch onlyFirst := field == "model" || field == "dataset" || field == "framework" || field == "checkpoint"; {
+			case onlyFirst && !way.first:
+				test.field, test.remedy = "spec."+field, before
+			case !onlyFirst && !way.editable:
+				test.field, test.remedy = "spec."+field, "while the job is suspended or queued: set spec.suspend, wait for Suspended"
+			}
+			tests = append(tests, test)
+		}
+		storage := change{
+			rejection: accepted(name+": the storage", `spec: {checkpoint: {storage: {claimName: other}}}`),
+			before:    "{spec: {checkpoint: {frequency: 2}, " + strings.TrimPrefix(way.before, "spec: {"), status: way.status,
+		}
+		if way.before == "" {
+			storage.before = "spec: {checkpoint: {frequency: 2}}"
+		} else {
+			storage.before += "}"
+		}
+		if !way.first {
+			storage.field, storage.remedy = "spec.checkpoint", "can be changed only"
+		}
+		tests = append(tests, storage)
+	}
+	tests = append(tests, change{
+		rejection: accepted("the frequency of checkpoints after a start", `spec: {checkpoint: {frequency: 5}}`),
+		before:    `spec: {suspend: true, checkpoint: {frequency: 2}}`, status: `{state: Suspended, startCount: 1}`,
+	}, change{
+		rejection: accepted("an edit that resumes", `spec: {suspend: false, image: "other:v2"}`),
+		before:    `spec: {suspend: true, image: "other:v1"}`, status: `{state: Suspended, startCount: 1}`,
+	})
 	testChanges(t, trainingJob, tests)
 }
 
@@ -130,7 +185,8 @@ func TestSpotChanges(t *testing.T) {
 }
 
 func TestAIPlatformChanges(t *testing.T) {
-	const remedy = "is immutable: create another AIJob"
+	const remedy = "can be changed only while the job waits or is in DeadLetter: create another AIJob"
+	const running = "phase: Running"
 	tests := []change{
 		{rejection: accepted("priority", `spec: {priority: 90}`)},
 		{rejection: accepted("cancel", `spec: {cancel: true}`)},
@@ -144,9 +200,20 @@ func TestAIPlatformChanges(t *testing.T) {
 	for field, value := range map[string]string{
 		"jobType": "training", "image": "other:v1", "command": "[a]", "args": "[a]", "env": "[{name: A, value: b}]", "config": "{a: {b: 1}}",
 		"resources": "{limits: {cpu: 1}}", "gang": "{enabled: true, minMembers: 2}", "nodeSelector": "{a: b}",
-		"tolerations": "[{key: a}]", "clusterName": "other", "serviceAccountName": "other",
+		"tolerations": "[{key: a}]", "clusterName": "other", "serviceAccountName": "other", "volumes": "[{name: a, emptyDir: {}}]",
+		"podTemplate": "{shmSize: 1Gi}", "affinity": "{nodeAffinity: {}}", "imagePullPolicy": "Never",
 	} {
-		tests = append(tests, change{rejection: rejection{field, "spec: {" + field + ": " + value + "}", "spec." + field, remedy}})
+		edit := "spec: {" + field + ": " + value + "}"
+		for _, phase := range []string{"Scheduled", "Running", "Succeeded", "Failed", "Pending", "Queued", "Retrying", "DeadLetter"} {
+			test := change{rejection: accepted(field+" of a job that is "+phase, edit), status: "phase: " + phase}
+			switch never := field == "jobType" || field == "gang"; {
+			case never:
+				test.field, test.remedy = "spec."+field, "is immutable: create another AIJob"
+			case phase == "Scheduled" || phase == "Running" || phase == "Succeeded" || phase == "Failed":
+				test.field, test.remedy = "spec."+field, remedy
+			}
+			tests = append(tests, test)
+		}
 	}
 	for field, values := range map[string][2]string{
 		"command": {"[a]", "[b]"}, "args": {"[a]", "[a, b]"}, "env": {"[{name: A, value: a}]", "[{name: A, value: b}]"},
@@ -156,14 +223,14 @@ func TestAIPlatformChanges(t *testing.T) {
 	} {
 		before := "spec: {" + field + ": " + values[0] + "}"
 		tests = append(tests,
-			change{rejection: rejection{field + " changed", "spec: {" + field + ": " + values[1] + "}", "spec." + field, remedy}, before: before},
-			change{rejection: rejection{field + " removed", "spec: {" + field + ": null}", "spec." + field, remedy}, before: before},
-			change{rejection: accepted(field+" in the same words", before), before: before})
+			change{rejection: rejection{field + " changed", "spec: {" + field + ": " + values[1] + "}", "spec." + field, remedy}, before: before, status: running},
+			change{rejection: rejection{field + " removed", "spec: {" + field + ": null}", "spec." + field, remedy}, before: before, status: running},
+			change{rejection: accepted(field+" in the same words", before), before: before, status: running})
 	}
 	tests = append(tests,
-		change{rejection: rejection{"requests removed", "spec: {resources: {requests: null}}", "spec.resources", remedy}, before: "spec: {resources: {requests: {cpu: 1}}}"},
-		change{rejection: rejection{"another resource", "spec: {resources: {requests: {cpu: null, memory: 1Gi}}}", "spec.resources", remedy}, before: "spec: {resources: {requests: {cpu: 1}}}"},
-		change{rejection: accepted("the same amount in other words", `spec: {resources: {requests: {cpu: 1000m}}}`), before: "spec: {resources: {requests: {cpu: 1}}}"})
+		change{rejection: rejection{"requests removed", "spec: {resources: {requests: null}}", "spec.resources", remedy}, before: "spec: {resources: {requests: {cpu: 1}}}", status: running},
+		change{rejection: rejection{"another resource", "spec: {resources: {requests: {cpu: null, memory: 1Gi}}}", "spec.resources", remedy}, before: "spec: {resources: {requests: {cpu: 1}}}", status: running},
+		change{rejection: accepted("the same amount in other words", `spec: {resources: {requests: {cpu: 1000m}}}`), before: "spec: {resources: {requests: {cpu: 1}}}", status: running})
 	testChanges(t, aiJob, tests)
 	testChanges(t, agentWorkflow, []change{
 		{rejection: accepted("stages at rest", `spec: {stages: [{name: a, agent: b}]}`), status: `phase: Succeeded`},

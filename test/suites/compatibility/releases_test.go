@@ -35,7 +35,7 @@ type release struct {
 
 // accepted are breaks that are known and wanted, with the reason: the beginning of the break as it is reported, after the
 // two versions.
-var accepted = joined(wantedOfTrainingJobs, movedRulesOfAIJobs(), wantedSince030, map[string]string{
+var accepted = joined(wantedOfTrainingJobs, movedRulesOfAIJobs(), looserRulesOfAIJobs(), wantedSince030, map[string]string{
 	"0.2.0 to 0.3.0: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec: unhandled": "the new rule is about the new " +
 		"field prices only",
 	"0.2.0 to 0.3.0: aijobqueues.aiplatform.example.com: v1alpha1 ^.spec: unhandled": "the new rules are about the new fields " +
@@ -70,14 +70,31 @@ var wantedSince030 = map[string]string{
 		"tolerations was refused, so that there were no workers",
 	"0.3.0 to the present CRDs: aijobqueues.aiplatform.example.com: v1alpha1 ^.spec.workers: unhandled": "the new rules are about the new " +
 		"fields volumes, envFrom and podTemplate only",
-	"0.3.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec: unhandled": "the new rules are about new fields only",
+	"0.3.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec: unhandled": "the new rules are about new fields only, and " +
+		"those that kept fields as they are moved to the object",
+	"0.3.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^: unhandled": editable,
 	"0.3.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec.gcp: unhandled": "the new rule is about the " +
 		"new field machineTypes only",
 	"0.3.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec.prices: unhandled": "the rule takes more than " +
 		"before: prices that differ in the new field machineType",
 	"0.3.0 to the present CRDs: spotinstancevms.training.training.dcnlab.com: v1alpha1 ^.spec: unhandled": "the new rule is about the new " +
 		"field machineType of prices only",
-	"0.3.0 to the present CRDs: trainingjobs.ml.example.com: v1 ^.spec: unhandled": "the new rules are about new fields only",
+	"0.3.0 to the present CRDs: trainingjobs.ml.example.com: v1 ^.spec: unhandled": "the new rules are about new fields only, and those that " +
+		"kept fields as they are moved to the object",
+	"0.3.0 to the present CRDs: trainingjobs.ml.example.com: v1 ^: unhandled": editable,
+}
+
+// editable says why rules of an object may be new.
+const editable = "the rules take more than those that stood in the spec: they hold only while the job cannot be edited (TestTrainingJobChanges, " +
+	"TestAIPlatformChanges)"
+
+// looserRulesOfAIJobs are the rules that kept a field as it is: they stand at the object now, and take more.
+func looserRulesOfAIJobs() map[string]string {
+	all := map[string]string{}
+	for _, field := range []string{"args", "clusterName", "command", "env", "image", "nodeSelector", "resources", "serviceAccountName", "tolerations"} {
+		all["0.3.0 to the present CRDs: aijobs.aiplatform.example.com: v1alpha1 ^.spec."+field+": unhandled"] = editable
+	}
+	return all
 }
 
 // movedRulesOfAIJobs are the rules that a field cannot change: they stand at the field itself now, and what they refuse is the same

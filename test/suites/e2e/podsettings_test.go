@@ -18,7 +18,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 )
 
-// checkVolumes is a program that ends well only when it sees all that the settings give it.
+// checkVolumes is a program that succeeds only when it sees all that the settings give it.
 const checkVolumes = `
 import os, pathlib, time
 read = lambda path: pathlib.Path(path).read_text().strip()

@@ -93,6 +93,8 @@ func TestSuspendSavesACheckpointAndResumeGoesOnFromIt(t *testing.T) {
 		return job.Status.State == mlv1.StateRunning && job.Status.CurrentEpoch >= 2
 	})
 
+	longer := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false,"hyperparameters":{"epochs":9}}}`))
+	require.ErrorContains(t, cluster.Patch(t.Context(), job.DeepCopy(), longer), "spec.hyperparameters: can be changed only while the job is suspended or queued")
 	setSuspend(t, job, true)
 	reaches(t, job, "it is Suspended", inState(mlv1.StateSuspended))
 	var left corev1.PodList
@@ -101,11 +103,12 @@ func TestSuspendSavesACheckpointAndResumeGoesOnFromIt(t *testing.T) {
 		assert.NotEqual(t, corev1.PodRunning, pod.Status.Phase, "no worker runs while the job is suspended")
 	}
 
-	setSuspend(t, job, false)
+	require.NoError(t, cluster.Patch(t.Context(), job.DeepCopy(), longer), "it is changed and resumed at once")
 	done := completes(t, job)
 	assert.Positive(t, restoredStep(t, job), "it goes on where it was suspended")
 	assert.Zero(t, done.Status.RestartCount)
-	assert.Equal(t, int32(8), done.Status.CurrentEpoch)
+	assert.Equal(t, int32(9), done.Status.CurrentEpoch)
+	assert.Equal(t, int32(9), done.Status.TotalEpochs)
 }
 
 func setSuspend(t *testing.T, job *mlv1.TrainingJob, suspend bool) {

@@ -204,7 +204,7 @@ func TestWhatCanNeverWorkIsRefused(t *testing.T) {
 		"a label that is none":     {`scheduling: {nodeSelector: {gpu: "not a value"}}`, "spec.scheduling.nodeSelector", "Invalid value"},
 		"a resource that is none":  {`resources: {limits: {fpga: 1}}`, "spec.resources.limits[fpga]", "must be a standard resource"},
 		"half a device":            {`resources: {limits: {example.com/fpga: "0.5"}}`, "spec.resources.limits[example.com/fpga]", "must be an integer"},
-		"a claim of no device":     {`resources: {claims: [{name: gpu}]}`, "spec.resources.claims[0]", "gpu"},
+		"a claim of no device":     {`resources: {claims: [{name: gpu}]}`, "spec.resources.claims: gpu is not in spec.podTemplate.resourceClaims", "add it"},
 		"a user below 0":           {`securityContext: {runAsUser: -1}`, "spec.securityContext.runAsUser", "must be between 0 and"},
 		"a source without a field": {`env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.nothing}}}]`, "spec.env[0].valueFrom.fieldRef.fieldPath", "error converting fieldPath"},
 	} {
