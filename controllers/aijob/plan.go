@@ -140,13 +140,14 @@ func plan(o observed) desired {
 	return p.desired
 }
 
-// isInvalid ends a job that waits and whose settings do not go together.
+// isInvalid has a job wait whose settings do not go together until they are corrected.
 func (p *planner) isInvalid(status *aiplatformv1alpha1.AIJobStatus) bool {
 	field, message := podbuild.Conflict(&p.job.Spec.Settings, p.job.Spec.Resources, 0)
 	if field == "" {
 		return false
 	}
-	p.finish(status, aiplatformv1alpha1.AIJobFailed, reasons.InvalidSpec, field+": "+message)
+	p.stopLive(status)
+	p.queueAgain(status, reasons.InvalidSpec, field+": "+message)
 	return true
 }
 
@@ -236,7 +237,7 @@ func (p *planner) waiting(status *aiplatformv1alpha1.AIJobStatus) {
 	case p.decided && p.decision.Admitted != nil && !p.decision.Admitted.Of(p.job.Generation):
 		p.lookAgain(staleDecision)
 		return
-	case status.Reason == reasons.ClaimNotFound || p.decided && p.decision.Admitted != nil:
+	case isHeldBack(status) || p.decided && p.decision.Admitted != nil:
 		if !p.awaitsVolumes(status) {
 			p.admit(status)
 		}

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aiplatformv1alpha1 "github.com/dcnlab/spot-training-operator/api/aiplatform/v1alpha1"
-	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/queueing"
 	"github.com/dcnlab/spot-training-operator/internal/queueing/scheduler"
@@ -40,7 +39,7 @@ func schedulable(
 		state = queueing.Holding
 	case len(placement) > 0:
 		state, stopping = queueing.Holding, true
-	case isWaiting(job) && !stopping && job.Status.Reason != reasons.ClaimNotFound:
+	case isWaiting(job) && !stopping && !isHeldBack(&job.Status):
 		state = queueing.Waiting
 	}
 	if state == queueing.Uninvolved {

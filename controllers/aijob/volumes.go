@@ -22,7 +22,7 @@ const claimInterval = 15 * time.Second
 // thousands may.
 func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 	admitted := o.decided && o.decision.Admitted != nil
-	if !isWaiting(o.job) || !admitted && o.job.Status.Reason != reasons.ClaimNotFound {
+	if !isWaiting(o.job) || !admitted && !isHeldBack(&o.job.Status) {
 		return nil
 	}
 	for _, name := range podbuild.Claims(&o.job.Spec.Settings) {
@@ -52,8 +52,8 @@ func (p *planner) awaitsVolumes(status *aiplatformv1alpha1.AIJobStatus) bool {
 		p.queueAgain(status, reasons.ClaimNotFound, fmt.Sprintf(
 			"there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.volumes", p.missingClaim, p.job.Namespace))
 		p.lookAgain(claimInterval)
-	case status.Reason == reasons.ClaimNotFound:
-		p.queueAgain(status, reasons.Queued, "the claims of the job exist")
+	case isHeldBack(status):
+		p.queueAgain(status, reasons.Queued, "what kept the job from its queue is corrected")
 	case equality.Semantic.DeepEqual(topology, status.VolumeTopology):
 		return false
 	default:
@@ -61,6 +61,11 @@ func (p *planner) awaitsVolumes(status *aiplatformv1alpha1.AIJobStatus) bool {
 	}
 	status.VolumeTopology = topology
 	return true
+}
+
+// isHeldBack says whether a job is in no queue until its spec is corrected, or what that names exists.
+func isHeldBack(status *aiplatformv1alpha1.AIJobStatus) bool {
+	return status.Phase == aiplatformv1alpha1.AIJobQueued && (status.Reason == reasons.ClaimNotFound || status.Reason == reasons.InvalidSpec)
 }
 
 // queueAgain says what a job waits for that keeps its age.

@@ -94,14 +94,25 @@ func TestAJobWaitsForItsClaim(t *testing.T) {
 	assert.Equal(t, queueing.Waiting, state)
 }
 
-func TestAJobWhoseSettingsDoNotGoTogetherEndsBeforeItIsQueued(t *testing.T) {
+func TestAJobWhoseSettingsDoNotGoTogetherWaitsUntilTheyAreCorrected(t *testing.T) {
 	w := worldOf(builders.AIJob("a").Spec(func(s *aiplatformv1alpha1.AIJobSpec) {
 		s.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	})).admitted("n1")
 	d := plan(w.observed)
-	assert.Equal(t, aiplatformv1alpha1.AIJobFailed, d.status.Phase)
+	assert.Equal(t, aiplatformv1alpha1.AIJobQueued, d.status.Phase)
 	assert.Equal(t, reasons.InvalidSpec, d.status.Reason)
 	assert.Equal(t, "spec.volumeMounts[0].name: spec.volumes has no volume data: add it, or correct the name", d.status.Message)
+	w.job.Status, w.decided = d.status, false
+	_, state := Source(workerdefaults.Defaults{}, nil).Job(w.job)
+	assert.Equal(t, queueing.Uninvolved, state)
+	assert.Empty(t, cmp.Diff(d.status, plan(w.at(time.Minute).observed).status))
+
+	w.job.Spec.VolumeMounts = nil
+	w.job.Status = plan(w.observed).status
+	assert.Equal(t, reasons.Queued, w.job.Status.Reason)
+	assert.Equal(t, builders.Noon, w.job.Status.QueuedTime.UTC(), "it keeps its age")
+	_, state = Source(workerdefaults.Defaults{}, nil).Job(w.job)
+	assert.Equal(t, queueing.Waiting, state)
 }
 
 // What starts is what is counted.

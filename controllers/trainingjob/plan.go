@@ -155,7 +155,7 @@ func (o *observed) findObstacle() (reason, message string) {
 			"as well: create the job with only one of the two", queue, build.KueueQueueLabel, local)
 	case local == "" && queue == "" && o.settings.RequireQueue && o.job.Status.StartTime == nil && o.job.Status.StartCount == 0: // those that have started go on
 		return reasons.QueueRequired, "spec.scheduling.queueName: is not set, and the operator starts no job without a queue: " +
-			"create the job again with the name of an AIJobQueue"
+			"name an AIJobQueue"
 	case local != "" && !o.kueue:
 		return reasons.KueueNotServed, fmt.Sprintf(
 			"the label %s names LocalQueue %s, but the cluster does not serve %s: install Kueue, or remove the label",

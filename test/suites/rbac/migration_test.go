@@ -25,13 +25,14 @@ func storageMigration(w *world) {
 	require.NoError(w.t, w.Get(w.t.Context(), client.ObjectKey{Name: "trainingjobs.ml.example.com"}, crd))
 	storage := crd.Status.StoredVersions
 	require.Len(w.t, storage, 1)
+	// As if a release before had stored them in another version.
 	before := crd.DeepCopy()
-	for _, version := range crd.Spec.Versions {
-		if !version.Storage {
-			crd.Status.StoredVersions = append(crd.Status.StoredVersions, version.Name)
-		}
-	}
-	require.NotEqual(w.t, storage, crd.Status.StoredVersions, "the CRD has one version only: take another kind")
+	older := *crd.Spec.Versions[0].DeepCopy()
+	older.Name, older.Served, older.Storage = "v1beta1", false, false
+	crd.Spec.Versions = append(crd.Spec.Versions, older)
+	require.NoError(w.t, w.Patch(w.t.Context(), crd, client.MergeFrom(before)))
+	before = crd.DeepCopy()
+	crd.Status.StoredVersions = append(crd.Status.StoredVersions, older.Name)
 	require.NoError(w.t, w.Status().Patch(w.t.Context(), crd, client.MergeFrom(before)))
 
 	w.await("two failures", func(ctx context.Context) (bool, error) {
