@@ -128,7 +128,7 @@ func (c *cluster) start(at *crash.Cut) *manager {
 	}
 	if c.admits {
 		decider := queueing.New(mgr, nil)
-		decider.Add(Source(reconciler.Settings, queueing.PriorityClasses(mgr.GetCache()), queueing.RuntimeClasses(mgr.GetCache())))
+		decider.Add(Source(reconciler.Settings, queueing.PriorityClasses(mgr.GetCache()), queueing.RuntimeClasses(mgr.GetAPIReader())))
 		require.NoError(c.t, mgr.Add(decider))
 		reconciler.Admission = decider
 	}

@@ -130,7 +130,7 @@ func (s *setup) controllersOf() []named {
 	}
 	s.decider = queueing.New(s.Manager, metrics.NewAdmission(ctrlmetrics.Registry))
 	s.decider.RequireQueue = s.settings.RequireQueue
-	overheads := queueing.RuntimeClasses(s.GetCache())
+	overheads := queueing.RuntimeClasses(s.GetAPIReader())
 	s.decider.Add(aijob.Source(s.settings.DefaultResources, overheads))
 	s.decider.Add(trainingjob.Source(s.settings, queueing.PriorityClasses(s.GetCache()), overheads))
 	s.admission = s.decider
