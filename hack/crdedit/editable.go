@@ -14,11 +14,8 @@ import (
 type editing struct {
 	// while is the rule that says so of the stored object, and first the same before the job was ever started.
 	while, first string
-	// onlyFirst are fields that can be changed only then, and message and before what the API server says.
-	onlyFirst       []string
-	message, before string
-	// never are fields that stay as they are.
-	never []string
+	// checkpoints is what the API server says of where they are, which can be changed only then, too.
+	checkpoints string
 }
 
 // startable are reasons that keep a TrainingJob from being started until its spec, or what it names, is corrected.
@@ -34,27 +31,20 @@ const editableTrainingJob = "(has(oldSelf.status) && has(oldSelf.status.state) &
 var editings = map[string]editing{
 	"TrainingJob": {
 		while: editableTrainingJob, first: "(" + editableTrainingJob + " && (!has(oldSelf.status.startCount) || oldSelf.status.startCount == 0))",
-		onlyFirst: []string{"model", "dataset", "framework", placeOfCheckpoints},
-		message:   "can be changed only while the job is suspended or queued: set spec.suspend, wait for Suspended",
-		before: "can be changed only before the first start, while the job is suspended or queued: delete the job and create it again, " +
-			"its checkpoints are kept",
-		never: []string{"managedBy"},
+		checkpoints: "spec.checkpoint.storage, resumeFrom and resumeSecretRef: can be changed only before the first start, while the job is suspended or " +
+			"queued: delete the job and create it again, its checkpoints are kept",
 	},
 	"AIJob": {
-		while:   "!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase in ['Pending', 'Queued', 'Retrying', 'DeadLetter']",
-		message: "can be changed only while the job waits or is in DeadLetter: create another AIJob",
-		never:   []string{"jobType", "gang", "service"},
+		while: "!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase in ['Pending', 'Queued', 'Retrying', 'DeadLetter']",
 	},
 }
 
-// placeOfCheckpoints is what a checkpoint has that decides where the earlier ones are; the rest of it can be changed later too.
-const placeOfCheckpoints = "checkpoint.storage, resumeFrom and resumeSecretRef"
-
+// samePlace says that what decides where earlier checkpoints are is as it was; the rest of spec.checkpoint can be changed later too.
 var samePlace = "(has(self.spec.checkpoint) == has(oldSelf.spec.checkpoint) && (!has(self.spec.checkpoint) || (" +
 	same("checkpoint.storage") + " && " + same("checkpoint.resumeFrom") + " && " + same("checkpoint.resumeSecretRef") + ")))"
 
 var (
-	immutable   = regexp.MustCompile(`^spec\.([A-Za-z]+): (is immutable|can only be changed when spec\.elastic is set)`)
+	movable     = regexp.MustCompile(`^spec\.([A-Za-z]+): can be changed only `)
 	ofSpec      = regexp.MustCompile(`\b(self|oldSelf)\.`)
 	comparesAll = regexp.MustCompile(`^(has\(self\.\w+\) == has\(oldSelf\.\w+\)( && .*)?|self(\.\w+)? == oldSelf(\.\w+)?)$`)
 )
@@ -88,16 +78,19 @@ func take(schema map[string]any, below string, of *editing) (moved []any) {
 	for _, each := range rules {
 		rule := descend(each)
 		message, _ := rule["message"].(string)
-		found := immutable.FindStringSubmatch(message)
-		if len(found) == 0 || slices.Contains(of.never, found[1]) {
+		found := movable.FindStringSubmatch(message)
+		if len(found) == 0 {
 			kept = append(kept, each)
 			continue
 		}
 		text, _ := rule["rule"].(string)
-		field := found[1]
-		moved = append(moved, of.rule(field, field, forObject(text, field, below)))
+		field, while := found[1], of.while
+		if strings.Contains(message, "only before the first start") {
+			while = of.first
+		}
+		moved = append(moved, ruleOf(field, while+" || "+forObject(text, field, below), message))
 		if field == "checkpoint" {
-			moved = append(moved, of.rule(placeOfCheckpoints, field, samePlace))
+			moved = append(moved, ruleOf(field, of.first+" || "+samePlace, of.checkpoints))
 		}
 	}
 	if len(kept) == 0 {
@@ -108,16 +101,9 @@ func take(schema map[string]any, below string, of *editing) (moved []any) {
 	return moved
 }
 
-// rule keeps a field, or what is named, from being changed while the job cannot be edited.
-func (of *editing) rule(named, field, unchanged string) map[string]any {
-	while, says := of.while, of.message
-	if slices.Contains(of.onlyFirst, named) {
-		while, says = of.first, of.before
-	}
-	if field == "numWorkers" {
-		says = "can be changed only with spec.elastic, or " + strings.TrimPrefix(says, "can be changed only ")
-	}
-	return map[string]any{"rule": while + " || " + unchanged, "message": "spec." + named + ": " + says, "fieldPath": ".spec." + field}
+// ruleOf is a rule of the object about a field of the spec.
+func ruleOf(field, rule, message string) map[string]any {
+	return map[string]any{"rule": rule, "message": message, "fieldPath": ".spec." + field}
 }
 
 // forObject is a rule of the spec, or of one of its fields, as a rule of the object.

@@ -68,27 +68,27 @@ func (j *AIJob) StatusConditions() *[]metav1.Condition { return &j.Status.Condit
 
 // AIJobSpec says what to run, with which resources, and what happens when it fails.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.command) == has(oldSelf.command)",fieldPath=".command",message="spec.command: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.args) == has(oldSelf.args)",fieldPath=".args",message="spec.args: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.env) == has(oldSelf.env)",fieldPath=".env",message="spec.env: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.config) == has(oldSelf.config) && (!has(self.config) || self.config == oldSelf.config)",fieldPath=".config",message="spec.config: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.resources) == has(oldSelf.resources)",fieldPath=".resources",message="spec.resources: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) == has(oldSelf.nodeSelector)",fieldPath=".nodeSelector",message="spec.nodeSelector: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.tolerations) == has(oldSelf.tolerations)",fieldPath=".tolerations",message="spec.tolerations: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName)",fieldPath=".clusterName",message="spec.clusterName: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.command) == has(oldSelf.command)",fieldPath=".command",message="spec.command: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.args) == has(oldSelf.args)",fieldPath=".args",message="spec.args: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.env) == has(oldSelf.env)",fieldPath=".env",message="spec.env: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.config) == has(oldSelf.config) && (!has(self.config) || self.config == oldSelf.config)",fieldPath=".config",message="spec.config: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.resources) == has(oldSelf.resources)",fieldPath=".resources",message="spec.resources: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) == has(oldSelf.nodeSelector)",fieldPath=".nodeSelector",message="spec.nodeSelector: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.tolerations) == has(oldSelf.tolerations)",fieldPath=".tolerations",message="spec.tolerations: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName)",fieldPath=".clusterName",message="spec.clusterName: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.service) == has(oldSelf.service) && (!has(self.service) || self.service == oldSelf.service)",fieldPath=".service",message="spec.service: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName)",fieldPath=".serviceAccountName",message="spec.serviceAccountName: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName)",fieldPath=".serviceAccountName",message="spec.serviceAccountName: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)",fieldPath=".cancel",message="spec.cancel: cannot be taken back: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.volumes) == has(oldSelf.volumes) && (!has(self.volumes) || self.volumes == oldSelf.volumes)",fieldPath=".volumes",message="spec.volumes: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.volumeMounts) == has(oldSelf.volumeMounts) && (!has(self.volumeMounts) || self.volumeMounts == oldSelf.volumeMounts)",fieldPath=".volumeMounts",message="spec.volumeMounts: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.envFrom) == has(oldSelf.envFrom) && (!has(self.envFrom) || self.envFrom == oldSelf.envFrom)",fieldPath=".envFrom",message="spec.envFrom: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.workingDir) == has(oldSelf.workingDir) && (!has(self.workingDir) || self.workingDir == oldSelf.workingDir)",fieldPath=".workingDir",message="spec.workingDir: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.podTemplate) == has(oldSelf.podTemplate) && (!has(self.podTemplate) || self.podTemplate == oldSelf.podTemplate)",fieldPath=".podTemplate",message="spec.podTemplate: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.imagePullPolicy) == has(oldSelf.imagePullPolicy) && (!has(self.imagePullPolicy) || self.imagePullPolicy == oldSelf.imagePullPolicy)",fieldPath=".imagePullPolicy",message="spec.imagePullPolicy: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.imagePullSecrets) == has(oldSelf.imagePullSecrets) && (!has(self.imagePullSecrets) || self.imagePullSecrets == oldSelf.imagePullSecrets)",fieldPath=".imagePullSecrets",message="spec.imagePullSecrets: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.securityContext) == has(oldSelf.securityContext) && (!has(self.securityContext) || self.securityContext == oldSelf.securityContext)",fieldPath=".securityContext",message="spec.securityContext: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.affinity) == has(oldSelf.affinity) && (!has(self.affinity) || self.affinity == oldSelf.affinity)",fieldPath=".affinity",message="spec.affinity: is immutable: create another AIJob"
-// +kubebuilder:validation:XValidation:rule="has(self.priorityClassName) == has(oldSelf.priorityClassName) && (!has(self.priorityClassName) || self.priorityClassName == oldSelf.priorityClassName)",fieldPath=".priorityClassName",message="spec.priorityClassName: is immutable: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.volumes) == has(oldSelf.volumes) && (!has(self.volumes) || self.volumes == oldSelf.volumes)",fieldPath=".volumes",message="spec.volumes: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.volumeMounts) == has(oldSelf.volumeMounts) && (!has(self.volumeMounts) || self.volumeMounts == oldSelf.volumeMounts)",fieldPath=".volumeMounts",message="spec.volumeMounts: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.envFrom) == has(oldSelf.envFrom) && (!has(self.envFrom) || self.envFrom == oldSelf.envFrom)",fieldPath=".envFrom",message="spec.envFrom: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.workingDir) == has(oldSelf.workingDir) && (!has(self.workingDir) || self.workingDir == oldSelf.workingDir)",fieldPath=".workingDir",message="spec.workingDir: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.podTemplate) == has(oldSelf.podTemplate) && (!has(self.podTemplate) || self.podTemplate == oldSelf.podTemplate)",fieldPath=".podTemplate",message="spec.podTemplate: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.imagePullPolicy) == has(oldSelf.imagePullPolicy) && (!has(self.imagePullPolicy) || self.imagePullPolicy == oldSelf.imagePullPolicy)",fieldPath=".imagePullPolicy",message="spec.imagePullPolicy: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.imagePullSecrets) == has(oldSelf.imagePullSecrets) && (!has(self.imagePullSecrets) || self.imagePullSecrets == oldSelf.imagePullSecrets)",fieldPath=".imagePullSecrets",message="spec.imagePullSecrets: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.securityContext) == has(oldSelf.securityContext) && (!has(self.securityContext) || self.securityContext == oldSelf.securityContext)",fieldPath=".securityContext",message="spec.securityContext: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.affinity) == has(oldSelf.affinity) && (!has(self.affinity) || self.affinity == oldSelf.affinity)",fieldPath=".affinity",message="spec.affinity: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.priorityClassName) == has(oldSelf.priorityClassName) && (!has(self.priorityClassName) || self.priorityClassName == oldSelf.priorityClassName)",fieldPath=".priorityClassName",message="spec.priorityClassName: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) || !has(self.volumes) || !self.volumes.exists(v, has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.serviceAccountToken)))",fieldPath=".volumes",message="spec.volumes: a serviceAccountToken needs a ServiceAccount that you choose: set spec.serviceAccountName"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.resourceClaims) || self.podTemplate.resourceClaims.size() == 0",fieldPath=".podTemplate.resourceClaims",message="spec.podTemplate.resourceClaims: queues do not know which nodes have the devices: remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.topologySpreadConstraints) || self.podTemplate.topologySpreadConstraints.all(c, c.whenUnsatisfiable != 'DoNotSchedule')",fieldPath=".podTemplate.topologySpreadConstraints",message="spec.podTemplate.topologySpreadConstraints: queues cannot keep DoNotSchedule: use ScheduleAnyway"
@@ -118,7 +118,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterName: is immutable: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterName: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=9,displayName="Compute cluster",xDescriptors={"urn:alm:descriptor:io.kubernetes:aiplatform.example.com:v1alpha1:ComputeCluster","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ClusterName string `json:"clusterName,omitempty"`
 
@@ -133,7 +133,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^\S+$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.image: is immutable: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.image: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=2,displayName="Image",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Image string `json:"image,omitempty"`
 
@@ -141,7 +141,7 @@ type AIJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=8192
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.command: is immutable: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.command: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=3,displayName="Command",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Command []string `json:"command,omitempty"`
 
@@ -149,7 +149,7 @@ type AIJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=8192
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.args: is immutable: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.args: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=4,displayName="Arguments",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Args []string `json:"args,omitempty"`
 
@@ -159,7 +159,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="spec.env: a variable has an empty name: give it one or remove it"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.value) || e.value == '' || !has(e.valueFrom))",message="spec.env: a variable has both value and valueFrom: keep one of the two"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.env: is immutable: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.env: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=5,displayName="Environment variables",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
@@ -177,8 +177,8 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, !(k in self.requests) || (isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0))",fieldPath=".requests",message="spec.resources.requests: has an amount below 0 or that is no number: write for example cpu: 500m, memory: 32Gi"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="spec.resources.requests: asks for more cpu, memory or ephemeral-storage than the limit: lower the request or raise the limit"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('nvidia.com/gpu' in self.requests) || !('nvidia.com/gpu' in self.limits) || string(self.requests['nvidia.com/gpu']) == string(self.limits['nvidia.com/gpu'])",fieldPath=".requests",message="spec.resources.requests: asks for another number of nvidia.com/gpu than the limit, but GPUs cannot be overcommitted: set both to the same number or remove one"
-	// +kubebuilder:validation:XValidation:rule="has(self.limits) == has(oldSelf.limits) && (!has(self.limits) || (self.limits.size() == oldSelf.limits.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.limits) == (k in oldSelf.limits) && (!(k in self.limits) || quantity(string(self.limits[k])).compareTo(quantity(string(oldSelf.limits[k]))) == 0))))",message="spec.resources: is immutable: create another AIJob"
-	// +kubebuilder:validation:XValidation:rule="has(self.requests) == has(oldSelf.requests) && (!has(self.requests) || (self.requests.size() == oldSelf.requests.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.requests) == (k in oldSelf.requests) && (!(k in self.requests) || quantity(string(self.requests[k])).compareTo(quantity(string(oldSelf.requests[k]))) == 0))))",message="spec.resources: is immutable: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="has(self.limits) == has(oldSelf.limits) && (!has(self.limits) || (self.limits.size() == oldSelf.limits.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.limits) == (k in oldSelf.limits) && (!(k in self.limits) || quantity(string(self.limits[k])).compareTo(quantity(string(oldSelf.limits[k]))) == 0))))",message="spec.resources: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="has(self.requests) == has(oldSelf.requests) && (!has(self.requests) || (self.requests.size() == oldSelf.requests.size() && ['cpu', 'memory', 'ephemeral-storage', 'nvidia.com/gpu'].all(k, (k in self.requests) == (k in oldSelf.requests) && (!(k in self.requests) || quantity(string(self.requests[k])).compareTo(quantity(string(oldSelf.requests[k]))) == 0))))",message="spec.resources: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=10,displayName="Resources of a pod",xDescriptors="urn:alm:descriptor:com.tectonic.ui:resourceRequirements"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -214,7 +214,7 @@ type AIJobSpec struct {
 	// nodeSelector are labels that a node must have, beside those of the ComputeCluster. At most 64.
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.nodeSelector: is immutable: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.nodeSelector: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=21,displayName="Node labels",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
@@ -223,7 +223,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Exists', 'Equal', 'Lt', 'Gt'])",message="spec.tolerations: has an unknown operator: use Exists, or Equal with a value"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="spec.tolerations: has an unknown effect: use NoSchedule, PreferNoSchedule or NoExecute, or leave it out for all of them"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.tolerations: is immutable: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.tolerations: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=22,displayName="Tolerations",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
@@ -232,7 +232,7 @@ type AIJobSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.serviceAccountName: is immutable: create another AIJob"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.serviceAccountName: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=23,displayName="Service account",xDescriptors={"urn:alm:descriptor:io.kubernetes:ServiceAccount","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 

@@ -39,24 +39,25 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* rules are the messages of a type's rules. Those of immutable fields, which differ in the field alone, are one. */ -}}
+{{- /* rules are the messages of a type's rules. Those of fields that can be changed at times only, which differ in the field alone, are one. */ -}}
 {{- define "rules" -}}
-{{- $immutable := list -}}{{- $others := list -}}
+{{- $kept := list -}}{{- $others := list -}}{{- $when := "" -}}
 {{- range index .Markers "kubebuilder:validation:XValidation" -}}
-  {{- if contains ": is immutable: " .Message -}}
-    {{- $immutable = append $immutable (regexFind "^[^:]+" .Message) -}}
+  {{- if contains ": can be changed only while " .Message -}}
+    {{- $kept = append $kept (regexFind "^[^:]+" .Message) -}}
+    {{- $when = regexReplaceAll "^[^:]+: " .Message "" -}}
   {{- else -}}
     {{- $others = append $others . -}}
   {{- end -}}
 {{- end -}}
-{{- if or $others $immutable }}
+{{- if or $others $kept }}
 What the API server refuses, in its words:
 
 {{ range $others -}}
 - {{ template "message" . }}
 {{ end -}}
-{{- with $immutable | uniq -}}
-- a change of {{ range $i, $field := . }}{{ if $i }}, {{ end }}`{{ $field }}`{{ end }}: is immutable: delete the job and create it again, its checkpoints are kept
+{{- with $kept | uniq -}}
+- a change of {{ range $i, $field := . }}{{ if $i }}, {{ end }}`{{ $field }}`{{ end }}: {{ $when }}
 {{ end -}}
 {{- end -}}
 {{- end -}}
