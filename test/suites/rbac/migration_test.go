@@ -26,12 +26,21 @@ func storageMigration(w *world) {
 	storage := crd.Status.StoredVersions
 	require.Len(w.t, storage, 1)
 	// As if a release before had stored them in another version.
-	before := crd.DeepCopy()
 	older := *crd.Spec.Versions[0].DeepCopy()
 	older.Name, older.Served, older.Storage = "v1beta1", false, false
-	crd.Spec.Versions = append(crd.Spec.Versions, older)
-	require.NoError(w.t, w.Patch(w.t.Context(), crd, client.MergeFrom(before)))
-	before = crd.DeepCopy()
+	w.await("the other version", func(ctx context.Context) (bool, error) {
+		if err := w.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+			return false, err
+		}
+		before := crd.DeepCopy()
+		crd.Spec.Versions = append(crd.Spec.Versions[:1:1], older)
+		err := w.Patch(ctx, crd, client.MergeFrom(before))
+		if apierrors.IsTimeout(err) { // the API server compiles all rules once more
+			return false, nil
+		}
+		return err == nil, err
+	})
+	before := crd.DeepCopy()
 	crd.Status.StoredVersions = append(crd.Status.StoredVersions, older.Name)
 	require.NoError(w.t, w.Status().Patch(w.t.Context(), crd, client.MergeFrom(before)))
 

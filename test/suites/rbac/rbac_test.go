@@ -122,7 +122,7 @@ func everyCallIsDriven(t *testing.T, counters string) {
 		switch {
 		case !driven && !excepted:
 			assert.Fail(t, "no scenario makes the call of "+call, "add one to scenarios_test.go, or give the reason in exceptions_test.go")
-		case driven && excepted:
+		case driven && excepted && reason != behind: // how far a cache is behind is no scenario's matter
 			assert.Fail(t, call+" is an exception ("+reason+"), but a scenario drives it: take it out of exceptions_test.go")
 		}
 	}
