@@ -30,11 +30,10 @@ CACHE=${XDG_CACHE_HOME:-${HOME:-$ROOT}/.cache}/spot-training-operator
 # The cluster of KUBECONFIG, when the caller named one; the local cluster otherwise.
 USER_CLUSTER=${KUBECONFIG:-}
 
-# gotestsum's flags for TEST_RERUNS. It names each test that it ran again; data races stay failures, and so do more than those that fail
-# together when a machine stands still for a while.
+# gotestsum's flags for TEST_RERUNS. It names each test that it ran again; data races and more than a few failures stay failures.
 RERUNS=()
 if [[ -n ${TEST_RERUNS:-} ]]; then
-  RERUNS=(--rerun-fails="$TEST_RERUNS" --rerun-fails-max-failures=20 --rerun-fails-abort-on-data-race --rerun-fails-run-root-test)
+  RERUNS=(--rerun-fails="$TEST_RERUNS" --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race --rerun-fails-run-root-test)
 fi
 
 # One clock for a script and the scripts that it calls.

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery"
 )
 
@@ -46,4 +48,13 @@ func TestPreferredVersions(t *testing.T) {
 		}
 	}
 	assert.Equal(t, want, got)
+}
+
+// v1beta1 was last served by 0.2.0.
+func TestTheOlderVersionIsNoLongerServed(t *testing.T) {
+	older := object(t, trainingJob)
+	older.SetAPIVersion("ml.example.com/v1beta1")
+	err := k8s.Create(t.Context(), older)
+	require.Error(t, err)
+	assert.True(t, meta.IsNoMatchError(err) || apierrors.IsNotFound(err), err.Error())
 }

@@ -155,7 +155,9 @@ def test_a_failure_of_the_training_ends_its_replica_with_its_code_and_only_that(
     assert second.exit_code() == 137, second.output
     assert second.termination_message()["message"] == "process 0 of replica 1 was killed by SIGKILL"
     assert "left without telling the others" not in second.output, second.output
+    begin = time.monotonic()
     trains_in(first, "0")
+    assert time.monotonic() - begin < 15, "it told the others that it left"
 
 
 def test_all_replicas_of_a_training_that_is_done_end_well(jobs: type[Job]) -> None:
