@@ -62,7 +62,7 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 			Tolerations:                   job.Spec.Tolerations,
 			PriorityClassName:             cmp.Or(priorityClass, job.Spec.PriorityClassName),
 			ImagePullSecrets:              job.Spec.ImagePullSecrets,
-			Affinity:                      &corev1.Affinity{NodeAffinity: nodeAffinityOf(job)},
+			Affinity:                      job.Spec.PodAffinity(),
 			SecurityContext:               cmp.Or(job.Spec.SecurityContext, child.RestrictedPod()),
 			Containers: []corev1.Container{{
 				Name: container, Image: job.Spec.Image, ImagePullPolicy: job.Spec.ImagePullPolicy, Command: job.Spec.Command, Args: job.Spec.Args,

@@ -26,7 +26,7 @@ func TestADecisionOnAnEarlierSpecIsNotTaken(t *testing.T) {
 	w.decided, w.decision = true, queueing.Decision{Admitted: &scheduler.Admission{UID: w.job.UID, Generation: 1, Nodes: []string{"n1"}}}
 	d := plan(w.observed)
 	assert.Empty(t, d.status.Assignments)
-	assert.Equal(t, staleDecision, d.again)
+	assert.Equal(t, queueing.StaleDecision, d.again)
 
 	w.decision.Admitted.Generation = 2
 	assert.Equal(t, aiplatformv1alpha1.AIJobScheduled, plan(w.observed).status.Phase)

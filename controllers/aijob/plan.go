@@ -87,8 +87,6 @@ const (
 	shortRun = 10 * time.Second
 	// hiddenInterval is how often pods are read that the cache does not have.
 	hiddenInterval = 10 * time.Second
-	// staleDecision is when to look again for a decision on the present spec.
-	staleDecision = 100 * time.Millisecond
 	// near is the last position in the queue that is updated often.
 	near = 10
 )
@@ -235,7 +233,7 @@ func (p *planner) waiting(status *aiplatformv1alpha1.AIJobStatus) {
 	switch held := len(p.job.Status.Assignments) > 0; {
 	case held || !quiet: // its nodes must be free before it is admitted again
 	case p.decided && p.decision.Admitted != nil && !p.decision.Admitted.Of(p.job.Generation):
-		p.lookAgain(staleDecision)
+		p.lookAgain(queueing.StaleDecision)
 		return
 	case isHeldBack(status) || p.decided && p.decision.Admitted != nil:
 		if !p.awaitsVolumes(status) {

@@ -65,7 +65,7 @@ func schedulable(
 		QueuedAt: queuedAt(job), Topology: job.Spec.Gang.Topology,
 		Groups: []scheduler.Group{{
 			Count: int(membersOf(job)), NodeSelector: queueing.Selector(job.Spec.NodeSelector), Tolerations: job.Spec.Tolerations,
-			Required: requiredOf(job),
+			Required: podbuild.RequiredNodes(job.Spec.PodAffinity(), job.Status.VolumeTopology),
 			Requests: queueing.RequestsOf(&pod),
 		}},
 	}
@@ -74,26 +74,6 @@ func schedulable(
 		described.Placement, described.Stopping = placement, stopping
 	}
 	return described, state
-}
-
-// requiredOf are the selectors that the nodes of a job must match beside its nodeSelector.
-func requiredOf(job *aiplatformv1alpha1.AIJob) []*corev1.NodeSelector {
-	var all []*corev1.NodeSelector
-	if a := nodeAffinityOf(job); a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		all = append(all, a.RequiredDuringSchedulingIgnoredDuringExecution)
-	}
-	for i := range job.Status.VolumeTopology {
-		all = append(all, &job.Status.VolumeTopology[i])
-	}
-	return all
-}
-
-// nodeAffinityOf is what a job requires of nodes, and prefers; nil for nothing.
-func nodeAffinityOf(job *aiplatformv1alpha1.AIJob) *corev1.NodeAffinity {
-	if job.Spec.Affinity == nil {
-		return nil
-	}
-	return job.Spec.Affinity.NodeAffinity
 }
 
 // placementOf is the node of each member, in their order.

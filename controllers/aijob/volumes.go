@@ -2,7 +2,6 @@ package aijob
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,8 +48,7 @@ func (p *planner) awaitsVolumes(status *aiplatformv1alpha1.AIJobStatus) bool {
 	topology := claims.Topology(p.claims)
 	switch {
 	case p.missingClaim != "":
-		p.queueAgain(status, reasons.ClaimNotFound, fmt.Sprintf(
-			"there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.volumes", p.missingClaim, p.job.Namespace))
+		p.queueAgain(status, reasons.ClaimNotFound, claims.NotFound(p.job.Namespace, p.missingClaim, "spec.volumes"))
 		p.lookAgain(claimInterval)
 	case isHeldBack(status):
 		p.queueAgain(status, reasons.Queued, "what kept the job from its queue is corrected")

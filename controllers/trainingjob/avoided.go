@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 )
 
 // maxAvoided bounds status.admission.avoidedNodes.
@@ -45,14 +46,8 @@ func (p *planner) forgetAvoided() {
 // requiredOf are the selectors that a node must match all to be assigned to a job: its own, those of its volumes, and one without the
 // nodes that it avoids.
 func requiredOf(job *mlv1.TrainingJob) []*corev1.NodeSelector {
-	var all []*corev1.NodeSelector
-	if a := job.Spec.Scheduling.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		all = append(all, a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-	}
 	of := job.Status.Admission
-	for i := range of.VolumeTopology {
-		all = append(all, &of.VolumeTopology[i])
-	}
+	all := podbuild.RequiredNodes(job.Spec.Scheduling.Affinity, of.VolumeTopology)
 	if len(of.AvoidedNodes) == 0 {
 		return all
 	}

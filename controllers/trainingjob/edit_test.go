@@ -74,7 +74,7 @@ func TestAPlaceForAnEarlierSpecIsNotTaken(t *testing.T) {
 	o.decision = queueing.Decision{Admitted: &scheduler.Admission{UID: job.UID, Generation: 1, Nodes: []string{"n1"}}}
 	d := plan(o)
 	assert.Nil(t, d.status.Admission.AdmittedTime)
-	assert.Equal(t, staleDecision, d.again)
+	assert.Equal(t, queueing.StaleDecision, d.again)
 	o.decision.Admitted.Generation = 2
 	assert.NotNil(t, plan(o).status.Admission.AdmittedTime)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/gang"
 	"github.com/dcnlab/spot-training-operator/internal/child"
+	"github.com/dcnlab/spot-training-operator/internal/claims"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
@@ -146,8 +147,7 @@ func (o *observed) findObstacle() (reason, message string) {
 		return reasons.InvalidSpec, field + ": " + message
 	}
 	if o.missingClaim != "" {
-		return reasons.ClaimNotFound, fmt.Sprintf(
-			"there is no PersistentVolumeClaim %s in namespace %s: create it, or correct %s", o.missingClaim, o.job.Namespace, build.ClaimField(o.job, o.missingClaim))
+		return reasons.ClaimNotFound, claims.NotFound(o.job.Namespace, o.missingClaim, build.ClaimField(o.job, o.missingClaim))
 	}
 	switch local, queue := build.LocalQueue(o.job), build.QueueName(o.job); {
 	case local != "" && queue != "":

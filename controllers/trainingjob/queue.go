@@ -22,9 +22,6 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
 )
 
-// staleDecision is when to look again for a decision on the present spec.
-const staleDecision = 100 * time.Millisecond
-
 // Priorities in an AIJobQueue.
 const (
 	highestPriority = 100
@@ -139,7 +136,7 @@ func (p *planner) planAdmission() (done bool) {
 		return p.takeAdmission()
 	case was.AdmittedTime == nil:
 		if place := p.decision.Admitted; place != nil && !place.Of(p.job.Generation) {
-			p.lookAgain(staleDecision)
+			p.lookAgain(queueing.StaleDecision)
 		}
 		return p.waitInQueue(was.DeepCopy())
 	case was.Releasing != "":

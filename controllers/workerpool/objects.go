@@ -141,7 +141,7 @@ func podSpec(queue *aiplatformv1alpha1.AIJobQueue, s Settings, known trust) core
 		TerminationGracePeriodSeconds: ptr.To(podbuild.GracePeriod(&pool.Settings, podGraceSeconds)),
 		ImagePullSecrets:              pool.ImagePullSecrets,
 		PriorityClassName:             pool.PriorityClassName,
-		Affinity:                      affinityOf(pool),
+		Affinity:                      pool.PodAffinity(),
 		SecurityContext: cmp.Or(pool.SecurityContext, &corev1.PodSecurityContext{
 			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](workerID), RunAsGroup: ptr.To[int64](workerID),
 			FSGroup:        ptr.To[int64](workerID),
@@ -153,14 +153,6 @@ func podSpec(queue *aiplatformv1alpha1.AIJobQueue, s Settings, known trust) core
 			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		},
 	}
-}
-
-// affinityOf is that of a pool's pods to nodes; nil for none.
-func affinityOf(pool *aiplatformv1alpha1.WorkerPool) *corev1.Affinity {
-	if pool.Affinity == nil || pool.Affinity.NodeAffinity == nil {
-		return nil
-	}
-	return &corev1.Affinity{NodeAffinity: pool.Affinity.NodeAffinity}
 }
 
 func worker(queue *aiplatformv1alpha1.AIJobQueue, s Settings, known trust) corev1.Container {

@@ -84,7 +84,7 @@ func shorten(field map[string]any) {
 	}
 }
 
-// limit gives a text or a list the longest that it may have, where it has none.
+// limit sets the maximum length of a string, list or map that has none.
 func limit(schema map[string]any) {
 	most := func(key string, number int) {
 		if _, set := schema[key]; !set {

@@ -3,6 +3,7 @@ package claims
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,11 @@ func Read(ctx context.Context, reader client.Reader, claim *corev1.PersistentVol
 		is.Class, err = reconciling.Get[storagev1.StorageClass](ctx, reader, "", name)
 	}
 	return is, err
+}
+
+// NotFound says that a claim which a field of a spec names does not exist, and what to do.
+func NotFound(namespace, name, field string) string {
+	return fmt.Sprintf("there is no PersistentVolumeClaim %s in namespace %s: create it, or correct %s", name, namespace, field)
 }
 
 // IsBound says whether a claim has its volume.

@@ -23,6 +23,18 @@ func PlaceOn(pod *corev1.PodSpec, nodes ...string) {
 	})
 }
 
+// RequiredNodes are the selectors that a node must match all: of a pod's affinity, and of where its volumes can be used.
+func RequiredNodes(affinity *corev1.Affinity, topology []corev1.NodeSelector) []*corev1.NodeSelector {
+	var all []*corev1.NodeSelector
+	if affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		all = append(all, affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	for i := range topology {
+		all = append(all, &topology[i])
+	}
+	return all
+}
+
 // RequireOfNodes changes the terms, at least one for a node to meet. Where the pod requires nothing, it begins with one that says nothing.
 func RequireOfNodes(pod *corev1.PodSpec, change func([]corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm) {
 	affinity := cmp.Or(pod.Affinity.DeepCopy(), &corev1.Affinity{})

@@ -7,6 +7,9 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 )
 
+// StaleDecision is when to look again for a decision on the present spec of a job, where the one that is known is on an earlier one.
+const StaleDecision = 100 * time.Millisecond
+
 // patience is how long an admitted job keeps its place while something keeps its pods from starting, by the reason of that. What is not
 // in the table ends as PodsNotStarted does.
 var patience = map[string]time.Duration{

@@ -35,6 +35,14 @@ type PodOptions struct {
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 }
 
+// PodAffinity is the affinity as a pod has it; nil where nothing is said.
+func (o *PodOptions) PodAffinity() *corev1.Affinity {
+	if o.Affinity == nil || o.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	return &corev1.Affinity{NodeAffinity: o.Affinity.NodeAffinity}
+}
+
 // Affinity says which nodes pods prefer or need.
 type Affinity struct {
 	// nodeAffinity is what pods require of nodes, and what they prefer. Of AIJobs preferences have no effect, because the operator chooses

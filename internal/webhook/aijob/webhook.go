@@ -9,7 +9,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -34,46 +33,27 @@ func Register(server webhook.Server, trusted []string) {
 		if request.SubResource != "" {
 			return admission.Allowed("")
 		}
-		if cause := conflict(request); cause != nil {
-			return review.Refuse(aiplatformv1alpha1.GroupVersion.WithKind("AIJob").GroupKind(), []metav1.StatusCause{*cause})
+		refused, ignored := check(request)
+		if len(refused) > 0 {
+			return review.Refuse(aiplatformv1alpha1.GroupVersion.WithKind("AIJob").GroupKind(), refused)
 		}
 		patches, warnings := creator.Note(request, trusted)
-		return admission.Patched("", patches...).WithWarnings(append(warnings, ignored(request)...)...)
+		return admission.Patched("", patches...).WithWarnings(append(warnings, ignored...)...)
 	}
 	server.Register(DefaultingPath, &admission.Webhook{Handler: admission.HandlerFunc(note)})
 }
 
-// conflict is why a new AIJob is refused whose settings do not go together; nil when they do.
-func conflict(request admission.Request) *metav1.StatusCause {
-	job := newJob(request)
-	if job == nil {
-		return nil
-	}
-	field, message := podbuild.Conflict(&job.Spec.Settings, job.Spec.Resources, 0)
-	if field == "" {
-		return nil
-	}
-	return ptr.To(review.Invalid(field, message))
-}
-
-// newJob is the AIJob that a request creates; nil when it creates none that can be read.
-func newJob(request admission.Request) *aiplatformv1alpha1.AIJob {
+// check says why a new AIJob is refused whose settings do not go together, or else which of its variables its containers do not get.
+func check(request admission.Request) (refused []metav1.StatusCause, ignored []string) {
 	var job aiplatformv1alpha1.AIJob
 	if request.Operation != admissionv1.Create || request.Resource.Resource != "aijobs" || json.Unmarshal(request.Object.Raw, &job) != nil {
-		return nil
+		return nil, nil
 	}
-	return &job
-}
-
-// ignored warns of variables of a new AIJob that its containers do not get. They cannot be changed afterwards.
-func ignored(request admission.Request) []string {
-	job := newJob(request)
-	if job == nil {
-		return nil
+	if field, message := podbuild.Conflict(&job.Spec.Settings, job.Spec.Resources, 0); field != "" {
+		return []metav1.StatusCause{review.Invalid(field, message)}, nil
 	}
-	var warnings []string
 	for _, name := range aiplatformv1alpha1.IgnoredVariables(&job.Spec) {
-		warnings = append(warnings, fmt.Sprintf("spec.env[%s]: has no effect: the operator sets it, because the members of a gang find each other by it: remove it", name))
+		ignored = append(ignored, fmt.Sprintf("spec.env[%s]: has no effect: the operator sets it, because the members of a gang find each other by it: remove it", name))
 	}
-	return warnings
+	return nil, ignored
 }

@@ -29,12 +29,23 @@ func TestAGangIsToldOfVariablesThatHaveNoEffect(t *testing.T) {
 		"a gang without env":  {admissionv1.Create, "aijobs", `{"spec": {"gang": {"enabled": true}}}`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			warnings := ignored(admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			_, warnings := check(admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 				Operation: test.operation, Resource: metav1.GroupVersionResource{Resource: test.resource}, Object: runtime.RawExtension{Raw: []byte(test.object)},
 			}})
 			if assert.Len(t, warnings, test.want) && test.want > 0 {
 				assert.Contains(t, warnings[0], "spec.env[RANK]: has no effect")
 			}
 		})
+	}
+}
+
+func TestSettingsThatDoNotGoTogetherAreRefused(t *testing.T) {
+	refused, _ := check(admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Resource: "aijobs"},
+		Object: runtime.RawExtension{Raw: []byte(`{"spec": {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}}`)},
+	}})
+	if assert.Len(t, refused, 1) {
+		assert.Equal(t, "spec.volumeMounts[0].name", refused[0].Field)
+		assert.Equal(t, "spec.volumes has no volume data: add it, or correct the name", refused[0].Message)
 	}
 }
