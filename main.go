@@ -16,6 +16,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/cmd/manager"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/nodeagent"
 	"github.com/dcnlab/spot-training-operator/internal/cmd/preflight"
+	"github.com/dcnlab/spot-training-operator/internal/cmd/source"
 )
 
 // version of the product; the build sets it.
@@ -29,7 +30,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(manager.New(), checkpointagent.New(), containercheckpoint.New(), nodeagent.New(), jobservice.New(), preflight.New())
+	root.AddCommand(manager.New(), checkpointagent.New(), containercheckpoint.New(), nodeagent.New(), jobservice.New(), preflight.New(), source.New())
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "spot-training-operator:", err)
 		os.Exit(exitCode(err))

@@ -23,6 +23,9 @@ main() {
   if [[ -n ${E2E_DRILL:-} ]]; then ensure_package jq jq; fi
   ensure_store_servers # those of a job service of several replicas
   DEPLOY_COMPONENTS="job-service local" hack/deploy.sh apply
+  # Training scripts of others, which the tests run as they are.
+  TRAINING_EXAMPLES=$(cd hack/training-examples && go mod download -json github.com/kubeflow/training-operator | sed -n 's/.*"Dir": "\(.*\)",/\1/p')
+  export TRAINING_EXAMPLES
   say "end-to-end tests"
   # shellcheck disable=SC2086 # E2E_ARGS are several words
   IMG=$IMG WORKER_IMG=$WORKER_IMG "$BIN/gotestsum" --format testname "${RERUNS[@]}" --packages=./test/suites/e2e/... -- \

@@ -277,6 +277,23 @@ const (
 	InstancePreempted = "InstancePreempted"
 )
 
+// The code of a job (spec.source).
+const (
+	// SourceInvalid: the code can never be used as it is: an entry leads out of the directory, there is too much of it, it has another
+	// checksum, or it needs what is not supported.
+	SourceInvalid = "SourceInvalid"
+	// SourceChanged: the code is not that of the first start.
+	SourceChanged = "SourceChanged"
+	// SourceNotFound: there is no such ConfigMap, repository, commit, artifact or file.
+	SourceNotFound = "SourceNotFound"
+	// SourceUnreachable: the server of the code does not answer, or not as it should.
+	SourceUnreachable = "SourceUnreachable"
+	// SourceAccessDenied: the server of the code refuses the credentials, or there are none.
+	SourceAccessDenied = "SourceAccessDenied"
+	// SourceVolumeFull: the node has no space left for the code.
+	SourceVolumeFull = "SourceVolumeFull"
+)
+
 // Agents and workflows.
 const (
 	// AgentNotFound: an Agent that the workflow names does not exist.

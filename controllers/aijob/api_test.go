@@ -315,7 +315,7 @@ func TestAPIPodsThatTheClusterRefuses(t *testing.T) {
 	t.Run("for their names, which are taken", func(t *testing.T) {
 		c := newCluster(t)
 		c.start(nil)
-		restricted := buildPod(job().Namespace(c.namespace).Obj(), 0, "a", "")
+		restricted := buildPod(job().Namespace(c.namespace).Obj(), 0, "a", "", "")
 		restricted.OwnerReferences, restricted.Labels = nil, nil
 		require.NoError(t, c.Create(t.Context(), restricted))
 		run := c.submit(job())

@@ -69,7 +69,7 @@ func (r *Reconciler) createPods(ctx context.Context, job *aiplatformv1alpha1.AIJ
 	group.SetLimit(parallelCreates)
 	for _, member := range members {
 		group.Go(func() error {
-			problem, err := r.create(ctx, job, buildPod(job, member.index, member.node, class), int64(membersOf(job)))
+			problem, err := r.create(ctx, job, buildPod(job, member.index, member.node, class, r.OperatorImage), int64(membersOf(job)))
 			mu.Lock()
 			defer mu.Unlock()
 			if problem != nil && (first == nil || problem.kind == hopeless) { // what no further attempt would fix comes first

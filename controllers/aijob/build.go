@@ -42,9 +42,9 @@ func ownedBy(job *aiplatformv1alpha1.AIJob) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(job, aiplatformv1alpha1.GroupVersion.WithKind(kindAIJob))}
 }
 
-// buildPod is the pod of a member in the present try. It can only run on its node: kube-scheduler binds it there, and finds
+// buildPod is the pod of a member in the present try, which fetches its code by a container of the operator's image. It can only run on its node: kube-scheduler binds it there, and finds
 // nothing to decide.
-func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass string) *corev1.Pod {
+func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass, image string) *corev1.Pod {
 	attempt := attemptOf(&job.Status)
 	labels := labelsOf(job)
 	labels[aiplatformv1alpha1.LabelMember] = strconv.Itoa(int(member))
@@ -83,6 +83,7 @@ func buildPod(job *aiplatformv1alpha1.AIJob, member int32, node, priorityClass s
 		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: portName, ContainerPort: serves.Port, Protocol: corev1.ProtocolTCP}}
 		pod.Spec.Containers[0].ReadinessProbe = readinessOf(serves)
 	}
+	podbuild.AddSource(&pod.Spec, job.Spec.Source, job.Status.Source, image)
 	template := corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
 	podbuild.Add(&template, &job.Spec.Settings, map[string]string{aiplatformv1alpha1.LabelAIJob: job.Name})
 	pod.ObjectMeta, pod.Spec = template.ObjectMeta, template.Spec

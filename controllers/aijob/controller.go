@@ -40,6 +40,8 @@ type Reconciler struct {
 	Decider queueing.Decider
 	// DefaultResources are those of pods whose job names none.
 	DefaultResources workerdefaults.Defaults
+	// OperatorImage is the operator's own, whose container fetches the code of jobs.
+	OperatorImage string
 
 	// children writes the pods and Services of AIJobs, and reads them from a cache of their own.
 	children  child.Writer

@@ -9,6 +9,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/redact"
+	"github.com/dcnlab/spot-training-operator/internal/source"
 )
 
 // consequence is what follows for a job from the end of an attempt.
@@ -61,8 +62,16 @@ func findFailure(members []*corev1.Pod) *failure {
 	}
 	cause := program.Cause(failed)
 	end := program.EndOf(cause, podend.InWords(cause))
+	if unfetched := source.EndOf(cause, podend.InWords(cause)); unfetched != nil && !end.Lost {
+		end = *unfetched
+	}
 	found := &failure{reason: end.Reason, message: redact.Text(end.Message)}
-	if end.Lost {
+	switch {
+	case source.IsPermanent(end.Reason):
+		found.kind = hopeless
+	case source.IsTemporary(end.Reason):
+		found.kind = refused
+	case end.Lost:
 		found.kind = lost
 	}
 	if end.ExitCode != 0 {

@@ -130,7 +130,7 @@ func (r *Reconciler) observeHidden(ctx context.Context, o *observed) error {
 		return nil
 	}
 	return eachMissing(ctx, r.Direct, o, func(member int32, pod *corev1.Pod) {
-		pod.Labels = buildPod(o.job, member, "", "").Labels
+		pod.Labels = buildPod(o.job, member, "", "", "").Labels
 		o.pods, o.hidden = append(o.pods, pod), true
 	})
 }

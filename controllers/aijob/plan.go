@@ -140,7 +140,7 @@ func plan(o observed) desired {
 
 // isInvalid has a job wait whose settings do not go together until they are corrected.
 func (p *planner) isInvalid(status *aiplatformv1alpha1.AIJobStatus) bool {
-	field, message := podbuild.Conflict(&p.job.Spec.Settings, p.job.Spec.Resources, 0)
+	field, message := podbuild.Conflict(&p.job.Spec.Settings, p.job.Spec.Source, p.job.Spec.Resources, 0)
 	if field == "" {
 		return false
 	}
@@ -280,7 +280,11 @@ func (p *planner) active(status *aiplatformv1alpha1.AIJobStatus) {
 	members := p.members()
 	p.count(status, members)
 	total := int(membersOf(p.job))
+	otherCode := p.followSource(status, members)
 	switch {
+	case otherCode != nil:
+		p.fail(status, otherCode, members)
+		return
 	case status.Members.Succeeded == int32(total):
 		p.succeed(status, members)
 		return

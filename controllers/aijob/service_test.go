@@ -42,7 +42,7 @@ func TestAServiceLeadsToThePodsThatAreReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			served := builders.AIJob("infer").Spec(func(s *aiplatformv1alpha1.AIJobSpec) { s.Service = &test.service }).Obj()
-			services, pod := buildServices(served), buildPod(served, 0, "a", "")
+			services, pod := buildServices(served), buildPod(served, 0, "a", "", "")
 			require.Len(t, services, 1)
 			assert.Equal(t, "infer", services[0].Name)
 			assert.Equal(t, map[string]string{aiplatformv1alpha1.LabelAIJob: "infer"}, services[0].Spec.Selector)

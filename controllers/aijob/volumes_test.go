@@ -149,7 +149,7 @@ func TestThePodOfAJobHasItsSettings(t *testing.T) {
 	}
 	spec.PodTemplate = &podtemplate.PodTemplate{Labels: map[string]string{"team": "vision"}, TerminationGracePeriodSeconds: ptr.To[int64](5)}
 
-	pod := buildPod(job, 0, "n1", "")
+	pod := buildPod(job, 0, "n1", "", "")
 
 	assert.Equal(t, "vision", pod.Labels["team"])
 	assert.Equal(t, "a", pod.Labels[aiplatformv1alpha1.LabelAIJob])
@@ -163,5 +163,5 @@ func TestThePodOfAJobHasItsSettings(t *testing.T) {
 	terms := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	assert.Equal(t, required.NodeSelectorTerms[0].MatchExpressions, terms[0].MatchExpressions)
 	assert.Equal(t, []string{"n1"}, terms[0].MatchFields[0].Values)
-	assert.Equal(t, "of-the-queue", buildPod(job, 0, "n1", "of-the-queue").Spec.PriorityClassName)
+	assert.Equal(t, "of-the-queue", buildPod(job, 0, "n1", "of-the-queue", "").Spec.PriorityClassName)
 }

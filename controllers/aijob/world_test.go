@@ -74,7 +74,7 @@ func (w *world) running(nodes ...string) *world {
 
 // pod of a member in the present try.
 func (w *world) pod(member int32, node string, phase corev1.PodPhase) *corev1.Pod {
-	pod := buildPod(w.job, member, node, "")
+	pod := buildPod(w.job, member, node, "", "")
 	pod.UID, pod.CreationTimestamp = types.UID("uid-of-"+pod.Name), metav1.NewTime(w.now)
 	pod.Spec = corev1.PodSpec{NodeName: node}
 	pod.Status = corev1.PodStatus{Phase: phase}

@@ -20,6 +20,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/api/reasons"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/source"
 	"github.com/dcnlab/spot-training-operator/internal/training/progress"
 )
 
@@ -124,6 +125,8 @@ func podFailure(pod *corev1.Pod, secrets ...string) *failure {
 	if reason, _ := workerProgram.Loss(pod); reason == "" {
 		if end := restoreEnd(pod, found.worker, secrets); end != nil {
 			found.End = *end
+		} else if end := source.EndOf(pod, found.worker); end != nil {
+			found.End = *end
 		}
 	}
 	return &found
@@ -180,7 +183,7 @@ func judge(job *mlv1.TrainingJob, found failure) outcome {
 	limit := ptr.Deref(policy.BackoffLimit, 3)
 	failures := job.Status.RestartCount - job.Status.DisruptionCount + job.Status.WorkerFailures
 	switch {
-	case found.Reason == reasons.CheckpointNotFound:
+	case found.Reason == reasons.CheckpointNotFound, source.IsPermanent(found.Reason):
 		return outcome{reason: found.Reason, message: found.Message}
 	case policy.RestartPolicy == mlv1.RestartNever:
 		return outcome{reason: reasons.RestartPolicyNever, message: "restartPolicy is Never: " + found.Message}
@@ -216,6 +219,8 @@ func backoff(job *mlv1.TrainingJob) time.Duration {
 	switch {
 	case job.Status.Reason == reasons.Rescaled:
 		return 0
+	case source.IsTemporary(job.Status.Reason):
+		pause = min(firstBackoff<<(2*(unfetched(&job.Status)-1)), maxBackoff)
 	case podend.IsLoss(job.Status.Reason):
 		if !wasLostBeforeItRan(&job.Status) {
 			return 0

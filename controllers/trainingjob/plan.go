@@ -23,6 +23,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/podend"
 	"github.com/dcnlab/spot-training-operator/internal/reconciling"
 	"github.com/dcnlab/spot-training-operator/internal/reporting"
+	"github.com/dcnlab/spot-training-operator/internal/source"
 )
 
 // retryRefused is when to try again what the API server refused, or the object of another owner prevented.
@@ -274,6 +275,7 @@ func (p *planner) lingeringTime() time.Duration {
 // planAttempt follows the workers that exist.
 func (p *planner) planAttempt() {
 	pods := sinceAdmission(p.workers, p.workerPods())
+	otherCode := p.followSource(pods)
 	switch {
 	case p.workers.DeletionTimestamp != nil:
 		return // its end brings us back
@@ -286,6 +288,9 @@ func (p *planner) planAttempt() {
 		return
 	case isHeldByKueue(p.workers):
 		p.planHeldByKueue()
+		return
+	case otherCode != nil:
+		p.planFailure(*otherCode)
 		return
 	case hasSucceeded(p.workers, pods):
 		p.complete()
@@ -323,7 +328,8 @@ func (p *planner) planAttempt() {
 // allowed. Those that Kueue holds are not let go by what the status says.
 func (p *planner) isOutdated() bool {
 	is := p.job.Status.State
-	return (is == mlv1.StatePending || is == mlv1.StateSuspended) && !build.IsOf(p.workers, p.job) && build.LocalQueue(p.job) == ""
+	editable := is == mlv1.StatePending || is == mlv1.StateSuspended || is == mlv1.StateRestarting && source.IsTemporary(p.job.Status.Reason)
+	return editable && !build.IsOf(p.workers, p.job) && build.LocalQueue(p.job) == ""
 }
 
 // blame explains a failure by what is known beside the pods that failed; nil while its cause may still follow.
@@ -350,6 +356,9 @@ func (p *planner) serve(pods []*corev1.Pod) {
 }
 
 func (p *planner) planFailure(found failure) {
+	if p.leaveForSource(&found) {
+		return
+	}
 	judged := judge(&mlv1.TrainingJob{Spec: p.job.Spec, Status: p.status}, found)
 	if !judged.restart && p.mustSettle(found, judged) {
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/build"
 	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/podend"
+	"github.com/dcnlab/spot-training-operator/internal/source"
 	"github.com/dcnlab/spot-training-operator/internal/training/preflight"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
@@ -40,6 +41,9 @@ func (p *planner) describeWaiting(pods []*corev1.Pod) (reason, message string) {
 			}
 			return p.refusedPods(len(pods))
 		}
+	}
+	if reason, message := p.fetching(pods); reason != "" {
+		return reason, message
 	}
 	if reason, message := p.checkingNetwork(pods); reason != "" {
 		return reason, message
@@ -108,7 +112,7 @@ func imageRemedy(found *podend.Obstacle) string {
 	switch found.Container {
 	case build.TensorBoardContainer:
 		return "correct spec.monitoring.tensorboardImage, or turn off spec.monitoring.tensorboardEnabled"
-	case report.AgentContainer, report.RestoreContainer, preflight.Container:
+	case report.AgentContainer, report.RestoreContainer, preflight.Container, source.Container:
 		return "name a Secret for its registry in spec.imagePullSecrets, or correct --agent-image of the operator"
 	}
 	return "correct spec.image, or name a Secret for its registry in spec.imagePullSecrets"

@@ -61,7 +61,7 @@ func buildJob(o observed, run int32, stage *aiplatformv1alpha1.Stage, inputs []w
 			JobType: agent.JobType, Image: agent.Image, Command: agent.Command, Args: agent.Args, Env: agent.Env,
 			Resources: agent.Resources, RetryPolicy: agent.RetryPolicy,
 			NodeSelector: agent.NodeSelector, Tolerations: agent.Tolerations, ServiceAccountName: agent.ServiceAccountName,
-			PodOptions: agent.PodOptions, Settings: agent.Settings,
+			PodOptions: agent.PodOptions, Settings: agent.Settings, Source: agent.Source,
 			QueueName: o.workflow.Spec.QueueName, Priority: o.workflow.Spec.Priority,
 		},
 	}

@@ -2,13 +2,11 @@ package containercheckpoint
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/dcnlab/spot-training-operator/internal/registry/keychain"
 )
 
 // Insecure are the registries, host or host:port, that may be spoken to without encryption, and that may be on this machine.
@@ -115,7 +115,7 @@ func (g *guard) CloseIdleConnections() { g.inner.CloseIdleConnections() }
 func (w *work) credentials(ctx context.Context) (authn.Keychain, error) {
 	key := w.backup.Spec.Registry.Secret
 	if key.Name == "" {
-		return keychain{}, nil
+		return keychain.Keychain{}, nil
 	}
 	secret := &corev1.Secret{}
 	err := w.agent.Direct.Get(ctx, key, secret)
@@ -133,44 +133,16 @@ func (w *work) credentials(ctx context.Context) (authn.Keychain, error) {
 	return readKeychain(secret)
 }
 
-// keychain are the credentials of a Secret, by registry.
-type keychain map[string]authn.AuthConfig
-
 func readKeychain(secret *corev1.Secret) (authn.Keychain, error) {
 	text, ok := secret.Data[corev1.DockerConfigJsonKey]
 	if secret.Type != corev1.SecretTypeDockerConfigJson || !ok {
 		return nil, fmt.Errorf("spec.registry.secretRef: Secret %s is of type %s without %s: make one of type %s with kubectl create secret docker-registry",
 			secret.Name, secret.Type, corev1.DockerConfigJsonKey, corev1.SecretTypeDockerConfigJson)
 	}
-	var file struct{ Auths map[string]authn.AuthConfig }
-	if err := json.Unmarshal(text, &file); err != nil {
-		// The parser's words may hold parts of what it read.
+	keys, err := keychain.Parse(text)
+	if err != nil {
 		return nil, fmt.Errorf("spec.registry.secretRef: %s of Secret %s cannot be read: create it again with kubectl create secret docker-registry",
 			corev1.DockerConfigJsonKey, secret.Name)
 	}
-	keys := keychain{}
-	for server, auth := range file.Auths {
-		keys[serverName(server)] = auth
-	}
 	return keys, nil
-}
-
-// serverName is a registry, or a repository in it, without what is around it in files of some tools.
-func serverName(server string) string {
-	server = strings.TrimPrefix(strings.TrimPrefix(server, "https://"), "http://")
-	server = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(server, "/"), "/v1"), "/v2")
-	if server == "docker.io" {
-		return name.DefaultRegistry
-	}
-	return server
-}
-
-// Resolve finds the credentials of the longest part of a repository's name that has some.
-func (k keychain) Resolve(resource authn.Resource) (authn.Authenticator, error) {
-	for part := serverName(resource.String()); part != "."; part = path.Dir(part) {
-		if config, ok := k[part]; ok {
-			return authn.FromConfig(config), nil
-		}
-	}
-	return authn.Anonymous, nil
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 )
 
 func TestPlainHTTPIsRefused(t *testing.T) {
@@ -36,27 +35,6 @@ func TestPlainHTTPIsRefused(t *testing.T) {
 		_, err := insecure.transport(host).RoundTrip(request)
 		require.ErrorIs(t, err, errPlain, host)
 		assert.False(t, mayPass(err), "trying again is of no use")
-	}
-}
-
-func TestCredentialsOfTheLongestNameAreTaken(t *testing.T) {
-	keys, err := readKeychain(&corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {
-		"https://registry.example.com/v2/": {"username": "all", "password": "p"},
-		"registry.example.com/team": {"auth": "dGVhbTpw"},
-		"https://index.docker.io/v1/": {"username": "hub", "password": "p"}
-	}}`)}})
-	require.NoError(t, err)
-	for image, user := range map[string]string{
-		"registry.example.com/other/xx:1": "all", "registry.example.com/team/xx:1": "team", "registry.example.com/teams:1": "all",
-		"library/xx:1": "hub", "other.example.com/xx:1": "",
-	} {
-		tag, err := name.NewTag(image)
-		require.NoError(t, err)
-		found, err := keys.Resolve(tag.Context())
-		require.NoError(t, err)
-		config, err := found.Authorization()
-		require.NoError(t, err)
-		assert.Equal(t, user, config.Username, image)
 	}
 }
 

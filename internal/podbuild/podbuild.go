@@ -61,7 +61,7 @@ func GracePeriod(settings *podtemplate.Settings, least int64) int64 {
 	return max(ptr.Deref(settings.PodTemplate.TerminationGracePeriodSeconds, 0), least)
 }
 
-// InitContainers are those of the settings, whose resources count with the program's.
+// InitContainers are those of the settings.
 func InitContainers(settings *podtemplate.Settings) []corev1.Container {
 	if settings.PodTemplate == nil {
 		return nil

@@ -168,7 +168,7 @@ func TestWhatAPodRequestsWithItsInitContainers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[corev1.ResourceName]string{}
-			for name, quantity := range Requests(ptr.To(read[podtemplate.Settings](t, test.settings)), program) {
+			for name, quantity := range Requests(ptr.To(read[podtemplate.Settings](t, test.settings)), nil, program) {
 				got[name] = quantity.String()
 			}
 			assert.Equal(t, test.want, got)
@@ -199,7 +199,7 @@ func TestConflicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			resources := read[corev1.ResourceRequirements](t, test.resources)
-			field, message := Conflict(ptr.To(read[podtemplate.Settings](t, test.settings)), &resources, 60)
+			field, message := Conflict(ptr.To(read[podtemplate.Settings](t, test.settings)), nil, &resources, 60)
 			if field != "" {
 				message = field + ": " + message
 			}

@@ -59,7 +59,7 @@ func CheckAgent(agent *aiplatformv1alpha1.Agent) string {
 				i, spec.Env[i].Name, input)
 		}
 	}
-	if field, message := podbuild.Conflict(&spec.Settings, spec.Resources, 0); field != "" {
+	if field, message := podbuild.Conflict(&spec.Settings, spec.Source, spec.Resources, 0); field != "" {
 		return field + ": " + message
 	}
 	return ""

@@ -159,6 +159,11 @@ type AgentSpec struct {
 
 	PodOptions `json:",inline"`
 
+	// source is the code of the program: a ConfigMap, a commit of a git repository, an OCI artifact or an archive, unpacked before the
+	// program starts and its working directory unless workingDir names another. Default: none, and the image has the code.
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Source",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Source *podtemplate.Source `json:"source,omitempty"`
+
 	podtemplate.Settings `json:",inline"`
 }
 

@@ -89,6 +89,7 @@ func (j *AIJob) StatusConditions() *[]metav1.Condition { return &j.Status.Condit
 // +kubebuilder:validation:XValidation:rule="has(self.securityContext) == has(oldSelf.securityContext) && (!has(self.securityContext) || self.securityContext == oldSelf.securityContext)",fieldPath=".securityContext",message="spec.securityContext: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.affinity) == has(oldSelf.affinity) && (!has(self.affinity) || self.affinity == oldSelf.affinity)",fieldPath=".affinity",message="spec.affinity: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.priorityClassName) == has(oldSelf.priorityClassName) && (!has(self.priorityClassName) || self.priorityClassName == oldSelf.priorityClassName)",fieldPath=".priorityClassName",message="spec.priorityClassName: can be changed only while the job waits or is in DeadLetter: create another AIJob"
+// +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)",fieldPath=".source",message="spec.source: can be changed only while the job waits or is in DeadLetter: create another AIJob"
 // +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) || !has(self.volumes) || !self.volumes.exists(v, has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.serviceAccountToken)))",fieldPath=".volumes",message="spec.volumes: a serviceAccountToken needs a ServiceAccount that you choose: set spec.serviceAccountName"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.resourceClaims) || self.podTemplate.resourceClaims.size() == 0",fieldPath=".podTemplate.resourceClaims",message="spec.podTemplate.resourceClaims: queues do not know which nodes have the devices: remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.topologySpreadConstraints) || self.podTemplate.topologySpreadConstraints.all(c, c.whenUnsatisfiable != 'DoNotSchedule')",fieldPath=".podTemplate.topologySpreadConstraints",message="spec.podTemplate.topologySpreadConstraints: queues cannot keep DoNotSchedule: use ScheduleAnyway"
@@ -243,6 +244,11 @@ type AIJobSpec struct {
 
 	PodOptions `json:",inline"`
 
+	// source is the code of the program: a ConfigMap, a commit of a git repository, an OCI artifact or an archive, unpacked before the
+	// program starts and its working directory unless workingDir names another. Default: none, and the image has the code.
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Source",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Source *podtemplate.Source `json:"source,omitempty"`
+
 	podtemplate.Settings `json:",inline"`
 }
 
@@ -380,6 +386,9 @@ type AIJobStatus struct {
 	// +listMapKey=nodeName
 	// +kubebuilder:validation:MaxItems=1000
 	Assignments []NodeAssignment `json:"assignments,omitempty"`
+
+	// source is the code of spec.source that the job was started with first. Later attempts use the same, or the job fails with SourceChanged.
+	Source *podtemplate.SourceStatus `json:"source,omitempty"`
 
 	// volumeTopology are selectors that a node must match all because the job's volumes can be used only there: the node affinity of
 	// PersistentVolumes, and the allowedTopologies of StorageClasses of claims that are not bound yet. It is looked up when the job is

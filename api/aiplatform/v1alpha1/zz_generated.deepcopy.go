@@ -8,6 +8,7 @@
 package v1alpha1
 
 import (
+	"github.com/dcnlab/spot-training-operator/api/podtemplate"
 	"k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -314,6 +315,11 @@ func (in *AIJobSpec) DeepCopyInto(out *AIJobSpec) {
 		**out = **in
 	}
 	in.PodOptions.DeepCopyInto(&out.PodOptions)
+	if in.Source != nil {
+		in, out := &in.Source, &out.Source
+		*out = new(podtemplate.Source)
+		(*in).DeepCopyInto(*out)
+	}
 	in.Settings.DeepCopyInto(&out.Settings)
 }
 
@@ -341,6 +347,11 @@ func (in *AIJobStatus) DeepCopyInto(out *AIJobStatus) {
 		in, out := &in.Assignments, &out.Assignments
 		*out = make([]NodeAssignment, len(*in))
 		copy(*out, *in)
+	}
+	if in.Source != nil {
+		in, out := &in.Source, &out.Source
+		*out = new(podtemplate.SourceStatus)
+		**out = **in
 	}
 	if in.VolumeTopology != nil {
 		in, out := &in.VolumeTopology, &out.VolumeTopology
@@ -587,6 +598,11 @@ func (in *AgentSpec) DeepCopyInto(out *AgentSpec) {
 		}
 	}
 	in.PodOptions.DeepCopyInto(&out.PodOptions)
+	if in.Source != nil {
+		in, out := &in.Source, &out.Source
+		*out = new(podtemplate.Source)
+		(*in).DeepCopyInto(*out)
+	}
 	in.Settings.DeepCopyInto(&out.Settings)
 }
 

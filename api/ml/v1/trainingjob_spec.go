@@ -44,6 +44,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.envFrom) == has(oldSelf.envFrom) && (!has(self.envFrom) || self.envFrom == oldSelf.envFrom)",fieldPath=".envFrom",message="spec.envFrom: can be changed only while the job is suspended or queued: set spec.suspend, wait for Suspended"
 // +kubebuilder:validation:XValidation:rule="has(self.workingDir) == has(oldSelf.workingDir) && (!has(self.workingDir) || self.workingDir == oldSelf.workingDir)",fieldPath=".workingDir",message="spec.workingDir: can be changed only while the job is suspended or queued: set spec.suspend, wait for Suspended"
 // +kubebuilder:validation:XValidation:rule="has(self.podTemplate) == has(oldSelf.podTemplate) && (!has(self.podTemplate) || self.podTemplate == oldSelf.podTemplate)",fieldPath=".podTemplate",message="spec.podTemplate: can be changed only while the job is suspended or queued: set spec.suspend, wait for Suspended"
+// +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)",fieldPath=".source",message="spec.source: can be changed only while the job is suspended or queued: set spec.suspend, wait for Suspended"
 // +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) || !has(self.volumes) || !self.volumes.exists(v, has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.serviceAccountToken)))",fieldPath=".volumes",message="spec.volumes: a serviceAccountToken needs a ServiceAccount that you choose: set spec.serviceAccountName"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheduling) || !has(self.scheduling.queueName) || !has(self.podTemplate) || !has(self.podTemplate.resourceClaims) || self.podTemplate.resourceClaims.size() == 0",fieldPath=".podTemplate.resourceClaims",message="spec.podTemplate.resourceClaims: AIJobQueues do not know which nodes have the devices: remove them, or spec.scheduling.queueName"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheduling) || !has(self.scheduling.queueName) || !has(self.podTemplate) || !has(self.podTemplate.topologySpreadConstraints) || self.podTemplate.topologySpreadConstraints.all(c, c.whenUnsatisfiable != 'DoNotSchedule')",fieldPath=".podTemplate.topologySpreadConstraints",message="spec.podTemplate.topologySpreadConstraints: queues cannot keep DoNotSchedule: use ScheduleAnyway"
@@ -216,6 +217,11 @@ type TrainingJobSpec struct {
 	// +kubebuilder:validation:Enum=ml.example.com/trainingjob-controller;kueue.x-k8s.io/multikueue
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,order=43,displayName="Managed by",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:text","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ManagedBy string `json:"managedBy,omitempty"`
+
+	// source is the code of the program: a ConfigMap, a commit of a git repository, an OCI artifact or an archive, unpacked before the
+	// program starts and its working directory unless workingDir names another. Default: none, and the image has the code.
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Source",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Source *podtemplate.Source `json:"source,omitempty"`
 
 	podtemplate.Settings `json:",inline"`
 }

@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dcnlab/spot-training-operator/api/podtemplate"
 )
 
 // TrainingJobStatus is what the operator observed.
@@ -138,6 +140,9 @@ type TrainingJobStatus struct {
 
 	// preemption is what the job does about nodes with workers that their provider takes back, or did the last time.
 	Preemption *PreemptionStatus `json:"preemption,omitempty"`
+
+	// source is the code of spec.source that the job was started with first. Later starts use the same, or the job fails with SourceChanged.
+	Source *podtemplate.SourceStatus `json:"source,omitempty"`
 
 	// cost is what the job has cost so far, where the nodes carry prices.
 	Cost *CostStatus `json:"cost,omitempty"`

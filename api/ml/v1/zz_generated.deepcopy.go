@@ -8,6 +8,7 @@
 package v1
 
 import (
+	"github.com/dcnlab/spot-training-operator/api/podtemplate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -805,6 +806,11 @@ func (in *TrainingJobSpec) DeepCopyInto(out *TrainingJobSpec) {
 		*out = new(corev1.PodSecurityContext)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Source != nil {
+		in, out := &in.Source, &out.Source
+		*out = new(podtemplate.Source)
+		(*in).DeepCopyInto(*out)
+	}
 	in.Settings.DeepCopyInto(&out.Settings)
 }
 
@@ -914,6 +920,11 @@ func (in *TrainingJobStatus) DeepCopyInto(out *TrainingJobStatus) {
 		in, out := &in.Preemption, &out.Preemption
 		*out = new(PreemptionStatus)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.Source != nil {
+		in, out := &in.Source, &out.Source
+		*out = new(podtemplate.SourceStatus)
+		**out = **in
 	}
 	if in.Cost != nil {
 		in, out := &in.Cost, &out.Cost

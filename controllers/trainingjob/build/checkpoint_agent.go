@@ -4,12 +4,10 @@ import (
 	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
 	"github.com/dcnlab/spot-training-operator/controllers/trainingjob/framework"
-	"github.com/dcnlab/spot-training-operator/internal/child"
 	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/internal/trainingcheckpoint/report"
 )
@@ -97,12 +95,7 @@ func agentContainer(job *mlv1.TrainingJob, settings Settings, name, command stri
 
 // operatorContainer runs a program of the operator beside the training.
 func operatorContainer(job *mlv1.TrainingJob, settings Settings, name string, args ...string) corev1.Container {
-	container := corev1.Container{
-		Name: name, Image: settings.AgentImage, Args: args, Resources: AgentResources(job), SecurityContext: child.Restricted(),
-		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-	}
-	container.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
-	return container
+	return podbuild.OperatorContainer(name, settings.AgentImage, WorkerResources(job), args...)
 }
 
 // volume is a volume of the pods, and where containers see it.
@@ -181,27 +174,4 @@ func AgentPort(job *mlv1.TrainingJob, settings Settings) int32 {
 		port++
 	}
 	return port
-}
-
-// AgentResources are small. Where the worker has a CPU limit the agent gets one too, since the namespace may ask for
-// limits; and where the pod would be of the class Guaranteed without it, it stays so.
-func AgentResources(job *mlv1.TrainingJob) corev1.ResourceRequirements {
-	small := corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
-		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
-	}
-	worker := WorkerResources(job)
-	if _, limited := worker.Limits[corev1.ResourceCPU]; !limited {
-		return small
-	}
-	small.Limits[corev1.ResourceCPU] = resource.MustParse("1")
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		limit, limited := worker.Limits[name]
-		request, requested := worker.Requests[name]
-		if !limited || requested && request.Cmp(limit) != 0 {
-			return small
-		}
-	}
-	guaranteed := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("256Mi")}
-	return corev1.ResourceRequirements{Requests: guaranteed, Limits: guaranteed.DeepCopy()}
 }

@@ -265,9 +265,10 @@ func TestTheAgentTakesLittleAndKeepsThePodsClass(t *testing.T) {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 	}
 	with := func(requests, limits corev1.ResourceList) corev1.ResourceRequirements {
-		return AgentResources(builders.TrainingJob("bert").Checkpoints().Spec(func(s *mlv1.TrainingJobSpec) {
+		job := builders.TrainingJob("bert").Checkpoints().Spec(func(s *mlv1.TrainingJobSpec) {
 			s.Resources = &corev1.ResourceRequirements{Requests: requests, Limits: limits}
-		}).Obj())
+		}).Obj()
+		return podOf(job, 0).InitContainers[0].Resources
 	}
 	small := list("10m", "32Mi")
 	assert.Equal(t, corev1.ResourceRequirements{Requests: small, Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")}},

@@ -123,12 +123,12 @@ func Workers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batchv1.J
 	if IsIsolated(job, settings) {
 		meta.Annotations[mlv1.AnnotationIsolated] = "true"
 	}
-	pod := PodSpec(job, settings)
-	addPreflight(&pod, job, settings)
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: Labels(job), Annotations: attemptAnnotations(job, attempt)},
-		Spec:       pod,
+		Spec:       PodSpec(job, settings),
 	}
+	podbuild.AddSource(&template.Spec, job.Spec.Source, job.Status.Source, settings.AgentImage)
+	addPreflight(&template.Spec, job, settings)
 	podbuild.Add(&template, &job.Spec.Settings, map[string]string{mlv1.LabelTrainingJob: job.Name})
 	addCheckpointAgent(&template.Spec, job, settings, attempt)
 	built := &batchv1.Job{

@@ -24,7 +24,7 @@ func SpecProblem(job *mlv1.TrainingJob) (field, message string) {
 	if field, message = ElasticProblem(job); field != "" {
 		return field, message
 	}
-	return podbuild.Conflict(&job.Spec.Settings, job.Spec.Resources, leastGracePeriod(job))
+	return podbuild.Conflict(&job.Spec.Settings, job.Spec.Source, job.Spec.Resources, leastGracePeriod(job))
 }
 
 // FrameworkProblem says why the operator cannot run the framework of a job, or not as its spec asks; nil when it can.

@@ -216,7 +216,7 @@ func Resources(job *mlv1.TrainingJob, before *mlv1.ResourcesStatus) *mlv1.Resour
 // Requests are what so many workers request together, each with the init containers and sidecars of the spec; limits stand for requests
 // that are not set, as for any pod.
 func Requests(job *mlv1.TrainingJob, workers int32) corev1.ResourceList {
-	sum := podbuild.Requests(&job.Spec.Settings, WorkerResources(job))
+	sum := podbuild.Requests(&job.Spec.Settings, job.Spec.Source, WorkerResources(job))
 	for name, quantity := range sum {
 		quantity.Mul(int64(workers))
 		sum[name] = quantity

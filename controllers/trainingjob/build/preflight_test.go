@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	mlv1 "github.com/dcnlab/spot-training-operator/api/ml/v1"
+	"github.com/dcnlab/spot-training-operator/internal/podbuild"
 	"github.com/dcnlab/spot-training-operator/test/harness/builders"
 )
 
@@ -24,7 +25,7 @@ func TestTheNetworkIsCheckedBeforeAllElse(t *testing.T) {
 	assert.Equal(t, "network-preflight", container.Name)
 	assert.Equal(t, "operator", container.Image)
 	assert.Equal(t, []string{"network-preflight"}, container.Args)
-	assert.Equal(t, AgentResources(job), container.Resources)
+	assert.Equal(t, podbuild.OperatorResources(WorkerResources(job)), container.Resources)
 	assert.True(t, *container.SecurityContext.ReadOnlyRootFilesystem)
 	env := map[string]string{}
 	for _, variable := range container.Env {

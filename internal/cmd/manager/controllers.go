@@ -282,6 +282,7 @@ func (s *setup) addAIJobs(ctx context.Context) error {
 	jobs := &aijob.Reconciler{
 		Client: s.GetClient(), Direct: s.GetAPIReader(), Clock: clock.RealClock{}, Recorder: s.recorder,
 		Metrics: metrics.NewAIJobs(ctrlmetrics.Registry), Decider: s.decider, DefaultResources: s.settings.DefaultResources,
+		OperatorImage: s.settings.AgentImage,
 	}
 	return jobs.SetupWithManager(ctx, s.Manager, aijob.Options{Concurrency: aiJobsAtOnce * s.concurrency})
 }

@@ -86,7 +86,7 @@ func (s *Store) refused(a answer) *report.Problem {
 		return report.NewProblem(report.ReasonBucketNotFound, "there is no %s: create it, or correct its name in spec.checkpoint.storage", s.at())
 	case slices.Contains(otherRegion, a.code):
 		return report.NewProblem(report.ReasonStorageError,
-			"%s is in another region than the one that is used (%s): set spec.checkpoint.storage.s3Region to the bucket's region", s.at(), said)
+			"%s is in another region than the one that is used (%s): set spec.checkpoint.storage.s3Region, or the query region of a URI, to the bucket's region", s.at(), said)
 	case slices.Contains(busyCodes, a.code), slices.Contains(busyStatuses, a.status):
 		return report.NewProblem(report.ReasonStorageUnreachable, "%s cannot serve at the moment (%s); it is tried again", s.server(), said)
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, slices.Contains(denied, a.code):

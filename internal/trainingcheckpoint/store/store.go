@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"io"
 	"maps"
 	"sync"
@@ -19,6 +20,8 @@ type Store struct {
 	// folder has the credentials; empty for those of the environment (workload identity).
 	folder string
 	meter  meter
+	// RootCAs are the authorities that may sign the store's certificate; nil for those of the system. Set them before the store is used.
+	RootCAs *x509.CertPool
 	// StallAfter is how long not a single byte may move before the store counts as one that does not answer. Set it
 	// before the store is used. Default 20 s.
 	StallAfter time.Duration
@@ -69,7 +72,7 @@ func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 }
 
 func (s *Store) openBucket(ctx context.Context) (*blob.Bucket, error) {
-	client := s.meter.client()
+	client := s.meter.client(s.RootCAs)
 	switch s.Scheme {
 	case schemeGCS:
 		return openGCS(ctx, s.Location, s.secrets, client)

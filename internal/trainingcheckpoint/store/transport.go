@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -81,8 +83,8 @@ func (m *meter) guard(ctx context.Context, limit time.Duration) (guarded context
 	return guarded, func() { cancel(context.Canceled) }
 }
 
-// client makes the HTTP client of a store.
-func (m *meter) client() *http.Client {
+// client makes the HTTP client of a store, which trusts the authorities; nil for those of the system.
+func (m *meter) client(roots *x509.CertPool) *http.Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Client{Transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
@@ -97,6 +99,7 @@ func (m *meter) client() *http.Client {
 			m.open[c] = 0
 			return c, nil
 		},
+		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
 		IdleConnTimeout:       90 * time.Second,

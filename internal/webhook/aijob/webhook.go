@@ -49,7 +49,7 @@ func check(request admission.Request) (refused []metav1.StatusCause, ignored []s
 	if request.Operation != admissionv1.Create || request.Resource.Resource != "aijobs" || json.Unmarshal(request.Object.Raw, &job) != nil {
 		return nil, nil
 	}
-	if field, message := podbuild.Conflict(&job.Spec.Settings, job.Spec.Resources, 0); field != "" {
+	if field, message := podbuild.Conflict(&job.Spec.Settings, job.Spec.Source, job.Spec.Resources, 0); field != "" {
 		return []metav1.StatusCause{review.Invalid(field, message)}, nil
 	}
 	for _, name := range aiplatformv1alpha1.IgnoredVariables(&job.Spec) {

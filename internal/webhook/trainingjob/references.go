@@ -55,6 +55,9 @@ func referencesOf(job *mlv1.TrainingJob, children []client.Object) []review.Refe
 				Until: "the workers cannot start"})
 		}
 	}
+	if code := job.Spec.Source; code != nil && code.ConfigMap != nil {
+		add(review.Reference{Field: "spec.source.configMap.name", Kind: review.ConfigMap, Name: code.ConfigMap.Name, Until: "the workers cannot start"})
+	}
 	for n, from := range job.Spec.EnvFrom {
 		if source := from.ConfigMapRef; source != nil && !ptr.Deref(source.Optional, false) {
 			add(review.Reference{Field: fmt.Sprintf("spec.envFrom[%d].configMapRef.name", n), Kind: review.ConfigMap, Name: source.Name,

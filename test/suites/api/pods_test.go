@@ -104,7 +104,7 @@ func TestPodSettingsRejections(t *testing.T) {
 		{"a container that is restarted on failure", `podTemplate: {initContainers: [{name: a, image: i, restartPolicy: OnFailure}]}`,
 			"podTemplate.initContainers", "restartPolicy is Always, for a sidecar, or left out"},
 		{"a container that sees the checkpoints", `podTemplate: {initContainers: [{name: a, image: i, volumeMounts: [{name: checkpoints, mountPath: /c}]}]}`,
-			"podTemplate.initContainers", "mounts a volume of the operator: mount those of spec.volumes only"},
+			"podTemplate.initContainers", "mounts a volume of the operator: mount those of spec.volumes, and operator-workspace, only"},
 		{"a container with a port of the node", `podTemplate: {initContainers: [{name: a, image: i, ports: [{containerPort: 1, hostPort: 1}]}]}`,
 			"podTemplate.initContainers[0].ports", "unknown field"},
 		{"nine containers", `podTemplate: {initContainers: [` + repeat("{name: a%d, image: i},", 9) + `]}`, "podTemplate.initContainers", "must have at most 8 items"},

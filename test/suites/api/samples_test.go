@@ -27,6 +27,8 @@ var expectedSamples = map[string][]string{
 	"gcp-credentials-secret.yaml":            {"Secret/gcp-credentials"},
 	"kubeadm-join-secret.yaml":               {"Secret/kubeadm-join"},
 	"ml_v1_trainingjob.yaml":                 {"TrainingJob/digits"},
+	"ml_v1_trainingjob_git.yaml":             {"TrainingJob/sendrecv"},
+	"ml_v1_trainingjob_volumes.yaml":         {"TrainingJob/own-data"},
 	"ml_v1_trainingjob_sharded.yaml":         {"TrainingJob/digits-sharded"},
 	"ml_v1_trainingjob_spot.yaml":            {"TrainingJob/resnet-spot"},
 	"ml_v1_trainingjob_jax.yaml":             {"TrainingJob/jax-training"},

@@ -121,6 +121,8 @@ func TestTrainingJobChanges(t *testing.T) {
 		"kept from starting by a claim":  {status: `{state: Pending, reason: ClaimNotFound}`, editable: true, first: true},
 		"kept from starting by its spec": {status: `{state: Pending, reason: InvalidSpec}`, editable: true, first: true},
 		"pending for a quota":            {status: `{state: Pending, reason: ResourceQuotaExceeded}`},
+		"its code cannot be fetched":     {status: `{state: Restarting, reason: SourceNotFound, startCount: 1}`, editable: true},
+		"restarted":                      {status: `{state: Restarting, reason: NodeLost, startCount: 1}`},
 		"completed":                      {status: `{state: Completed}`},
 	}
 	changes := map[string]string{
@@ -131,6 +133,7 @@ func TestTrainingJobChanges(t *testing.T) {
 		"successPolicy": "{targetAccuracy: 0.9}", "serviceAccountName": "other", "securityContext": "{runAsUser: 7}", "numWorkers": "3",
 		"elastic": "{minWorkers: 1, maxWorkers: 4}", "volumes": "[{name: a, emptyDir: {}}]", "volumeMounts": "[{name: a, mountPath: /a}]",
 		"envFrom": "[{secretRef: {name: s}}]", "workingDir": "/work", "podTemplate": "{shmSize: 1Gi}",
+		"source": "{configMap: {name: other}}",
 	}
 	for name, way := range ways {
 		for field, value := range changes {
@@ -202,6 +205,7 @@ func TestAIPlatformChanges(t *testing.T) {
 		"resources": "{limits: {cpu: 1}}", "gang": "{enabled: true, minMembers: 2}", "nodeSelector": "{a: b}",
 		"tolerations": "[{key: a}]", "clusterName": "other", "serviceAccountName": "other", "volumes": "[{name: a, emptyDir: {}}]",
 		"podTemplate": "{shmSize: 1Gi}", "affinity": "{nodeAffinity: {}}", "imagePullPolicy": "Never",
+		"source": "{configMap: {name: other}}",
 	} {
 		edit := "spec: {" + field + ": " + value + "}"
 		for _, phase := range []string{"Scheduled", "Running", "Succeeded", "Failed", "Pending", "Queued", "Retrying", "DeadLetter"} {

@@ -1,20 +1,18 @@
 package chart_test
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dcnlab/spot-training-operator/test/harness/process"
+	"github.com/dcnlab/spot-training-operator/test/harness/registry"
 )
 
 // pack makes a package of a chart, as a release does, and returns its version.
@@ -33,30 +31,6 @@ func pack(t *testing.T, chart, folder string) string {
 	return ""
 }
 
-// startRegistry starts the image registry of the local cluster, and returns its address.
-func startRegistry(t *testing.T) string {
-	t.Helper()
-	folder := t.TempDir()
-	address := process.FreePort(t, process.AnyPort)
-	config := filepath.Join(folder, "config.yml")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil,
-		"version: 0.1\nstorage:\n  filesystem: {rootdirectory: %q}\nhttp:\n  addr: %s\n", folder, address), 0o600))
-	process.New(t, process.Options{
-		Name:    "registry",
-		Command: func() *exec.Cmd { return exec.Command(filepath.Join(assets, "registry"), "serve", config) },
-		Ready: func() error {
-			response, err := http.Get("http://" + address + "/v2/")
-			if err != nil {
-				return err
-			}
-			return response.Body.Close()
-		},
-		Log:  filepath.Join(folder, "log"),
-		Stop: syscall.SIGTERM,
-	})
-	return address
-}
-
 // installedFrom installs the chart as docs/install.md says, and checks which version that is.
 func (c *cluster) installedFrom(home, version string, args ...string) {
 	c.t.Helper()
@@ -72,10 +46,10 @@ func (c *cluster) installsWhatIsPublished(t *testing.T, next string) {
 	folder, home := t.TempDir(), t.TempDir()
 	version := pack(t, chart, folder)
 	t.Run("from a registry", func(t *testing.T) {
-		registry := "oci://" + startRegistry(t) + "/dcnlab/charts"
-		_, err := helmAt(t, home, "push", filepath.Join(folder, "spot-training-operator-"+version+".tgz"), registry, "--plain-http")
+		target := "oci://" + registry.Start(t) + "/dcnlab/charts"
+		_, err := helmAt(t, home, "push", filepath.Join(folder, "spot-training-operator-"+version+".tgz"), target, "--plain-http")
 		require.NoError(t, err)
-		c.in(t).installedFrom(home, version, registry+"/spot-training-operator", "--version", version, "--plain-http")
+		c.in(t).installedFrom(home, version, target+"/spot-training-operator", "--version", version, "--plain-http")
 	})
 	t.Run("from a repository", func(t *testing.T) {
 		// Each release has its index and its chart in a folder of its own. The index of the newest one names all charts.

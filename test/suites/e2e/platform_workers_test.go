@@ -221,6 +221,14 @@ func TestPooledWorkersComeForTasksOfAllTypesAndGo(t *testing.T) {
 	queue := workersQueue(t, p.namespace+"-pool", map[string]any{
 		"maxReplicas": 1, "tasksPerWorker": 10, "idleSeconds": 5,
 		"resources": map[string]any{"requests": map[string]any{"cpu": "100m", "memory": "256Mi"}, "limits": map[string]any{"memory": "1536Mi"}},
+		"volumes":   []any{map[string]any{"name": "scratch", "emptyDir": map[string]any{}}},
+		"podTemplate": map[string]any{
+			"labels": map[string]any{"team": "vision"},
+			"initContainers": []any{map[string]any{
+				"name": "prepare", "image": workerImage(t), "command": []any{"touch", "/scratch/prepared"},
+				"volumeMounts": []any{map[string]any{"name": "scratch", "mountPath": "/scratch"}},
+			}},
+		},
 	})
 	workersAre(t, queue, "ScaledToZero")
 
@@ -233,6 +241,11 @@ func TestPooledWorkersComeForTasksOfAllTypesAndGo(t *testing.T) {
 
 	job := p.ends(inference, "succeeded")
 	assert.Contains(t, job["worker_id"], name+"-workers-", "by a pod of the pool")
+	var pods corev1.PodList
+	require.NoError(t, cluster.List(t.Context(), &pods, client.InNamespace(operatorNamespace),
+		client.MatchingLabels{"aiplatform.example.com/worker-pool": name, "team": "vision"}))
+	require.NotEmpty(t, pods.Items, "its pods have the settings of the queue")
+	assert.Equal(t, "prepare", pods.Items[0].Status.InitContainerStatuses[0].Name)
 	result := job["result"].(map[string]any)
 	assert.Equal(t, result["labels"], result["predictions"])
 	assert.Greater(t, p.ends(evaluation, "succeeded")["result"].(map[string]any)["accuracy"], 0.97)

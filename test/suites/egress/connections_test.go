@@ -195,6 +195,15 @@ func (w *world) connections() []connection {
 			samples{tcp(w.worker, w.compute, 443)},
 		},
 		{
+			"init container of a job with `spec.source`", "git server, registry or file server of the code", "443; 22 by SSH", always,
+			[]string{
+				"internal/source/fetch/http.go: http.DefaultTransport", "internal/source/fetch/archive.go: http.Client",
+				"internal/source/fetch/git.go: http.Client", "internal/source/fetch/git.go: http.NewClient", "internal/source/fetch/ssh.go: ssh.NewClient",
+				"internal/source/fetch/oci.go: remote.Get",
+			},
+			samples{tcp(w.worker, w.compute, 443), tcp(w.worker, w.compute, 22)},
+		},
+		{
 			"check of the network of a job", "other workers of the job", "all", always,
 			[]string{"internal/training/preflight/probe.go: http.Client", "internal/training/preflight/probe.go: http.Transport"},
 			samples{tcp(w.worker, w.worker, 29500), tcp(w.worker, w.worker, 65535)},
