@@ -49,6 +49,8 @@ const (
 	Preempted = "Preempted"
 	// EvictedByQueue: the job lost the resources that the queue had reserved for it, for another cause than a preemption.
 	EvictedByQueue = "EvictedByQueue"
+	// RequeuedAfterEdit: the spec was edited while the job waited for Kueue, in a way that needs another Job, which waits as a new one.
+	RequeuedAfterEdit = "RequeuedAfterEdit"
 	// QueueNotFound: the AIJobQueue that the object names does not exist.
 	QueueNotFound = "QueueNotFound"
 	// ClusterNotFound: the ComputeCluster that the object names does not exist.

@@ -21,8 +21,7 @@ import (
 // apply makes what exists what should be. Every step can be done again: a crash after any of them leads to the same. An object that cannot
 // be written, or removed, holds up those only that need it.
 func (r *Reconciler) apply(ctx context.Context, o observed, d desired) error {
-	var failed []error
-	kept := r.remove(ctx, o.now, d)
+	kept, failed := r.remove(ctx, o.now, d), []error{r.amend(ctx, o, d)}
 	for _, object := range d.apply {
 		live := o.children[childKey(object)]
 		// Pods need what comes before their Job. Those of an earlier attempt would have the same host names, and write the same checkpoints.

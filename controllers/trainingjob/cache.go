@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	labelselector "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,17 +43,19 @@ var keepPods = child.Keep{
 	Annotations: []string{mlv1.AnnotationAttempt, batchv1.JobCompletionIndexAnnotation}, Init: true, Readiness: true,
 }
 
-// bareJob strips a Job of its pod template, which cannot change, and of its counts, which its pods tell better.
+// bareJob strips a Job of its pod template, which can change only while Kueue holds the Job, and of its counts, which its pods tell better.
 func bareJob(object any) (any, error) {
 	job, ok := object.(*batchv1.Job)
 	if !ok {
 		return object, nil
 	}
 	child.StripMeta(&job.ObjectMeta, mlv1.AnnotationAttempt, mlv1.AnnotationStart, mlv1.AnnotationGangScheduler, mlv1.AnnotationIsolated,
-		mlv1.AnnotationGeneration)
+		mlv1.AnnotationGeneration, mlv1.AnnotationSpecDigests)
+	child.StripMeta(&job.Spec.Template.ObjectMeta, mlv1.AnnotationGeneration)
 	job.Spec = batchv1.JobSpec{
 		Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions, Suspend: job.Spec.Suspend,
 		BackoffLimitPerIndex: job.Spec.BackoffLimitPerIndex,
+		Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: job.Spec.Template.Annotations}},
 	}
 	job.Status = batchv1.JobStatus{Conditions: job.Status.Conditions}
 	return job, nil

@@ -173,6 +173,9 @@ func (r *Reconciler) reconcile(ctx context.Context, job *mlv1.TrainingJob) (agai
 		defer r.takeTurn(ctx)()
 	}
 	failed := r.apply(ctx, o, d)
+	if errors.Is(failed, errNotInPlace) {
+		d, failed = planRequeue(o), nil
+	}
 	if failed == nil && d.more {
 		return time.Millisecond, true, nil
 	}

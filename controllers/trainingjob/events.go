@@ -53,6 +53,10 @@ func eventsOf(job *mlv1.TrainingJob, after *mlv1.TrainingJobStatus) []reporting.
 
 // state tells another state, reason or restart.
 func (t *teller) state(before, after *mlv1.TrainingJobStatus) {
+	if after.Reason == reasons.RequeuedAfterEdit {
+		t.normal(after.Reason, "Start", "%s", waitingMessage(after))
+		return
+	}
 	switch after.State {
 	case mlv1.StateRunning:
 		if before.State != mlv1.StateRunning {

@@ -50,6 +50,7 @@ func (o *observed) joinQueue(workers *batchv1.Job) {
 	}
 	workers.Spec.Suspend = ptr.To(true)
 	workers.Spec.BackoffLimit, workers.Spec.PodFailurePolicy = ptr.To[int32](math.MaxInt32), nil
+	build.NoteSpec(workers, o.job)
 }
 
 // isHeldByKueue says whether Kueue does not let the Job run, or its pods have not yet all been stopped or not yet been
@@ -91,11 +92,7 @@ func startedAt(workers *batchv1.Job) time.Time {
 
 // planHeldByKueue is the plan while Kueue does not let the Job run.
 func (p *planner) planHeldByKueue() {
-	before := &p.job.Status
-	admitted := meta.IsStatusConditionTrue(before.Conditions, reasons.ConditionAdmitted)
-	evicted := (admitted && (before.State == mlv1.StateRunning || before.State == mlv1.StateInitializing)) ||
-		(before.State == mlv1.StateSuspended && before.Reason == reasons.EvictedByQueue)
-	if !evicted {
+	if !p.lostAdmission() {
 		p.setPending(reasons.Queued, fmt.Sprintf("waiting for Kueue to admit it through LocalQueue %s: kubectl get workloads -n %s",
 			p.workers.Labels[build.KueueQueueLabel], p.job.Namespace))
 		return
@@ -103,6 +100,14 @@ func (p *planner) planHeldByKueue() {
 	p.setSuspendedFor(reasons.EvictedByQueue, fmt.Sprintf(
 		"evicted by Kueue from LocalQueue %s; waiting for readmission: kubectl get workloads -n %s",
 		p.workers.Labels[build.KueueQueueLabel], p.job.Namespace))
+}
+
+// lostAdmission says whether Kueue had let a job run that it holds.
+func (o *observed) lostAdmission() bool {
+	before := &o.job.Status
+	admitted := meta.IsStatusConditionTrue(before.Conditions, reasons.ConditionAdmitted)
+	return admitted && (before.State == mlv1.StateRunning || before.State == mlv1.StateInitializing) ||
+		before.State == mlv1.StateSuspended && (before.Reason == reasons.EvictedByQueue || before.Reason == reasons.RequeuedAfterEdit)
 }
 
 // isEvicted says whether the job is suspended because its queue took its resources back.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +41,7 @@ const kueueFlavor = `
 - {apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: spot}, spec: {
     nodeLabels: {pool: spot}, tolerations: [{key: spot, operator: Exists}]}}
 - {apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: all}, spec: {namespaceSelector: {}, resourceGroups: [
-    {coveredResources: [cpu], flavors: [{name: spot, resources: [{name: cpu, nominalQuota: "4"}]}]}]}}
+    {coveredResources: [cpu, memory], flavors: [{name: spot, resources: [{name: cpu, nominalQuota: "4"}, {name: memory, nominalQuota: 4Gi}]}]}]}}
 - {apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: team-a, namespace: NAMESPACE}, spec: {clusterQueue: all}}`
 
 // Kueue itself, as it is released, admits a job, takes its resources back and gives them again.
@@ -85,6 +87,100 @@ func TestAPIKueueAdmitsEvictsAndAdmitsAgain(t *testing.T) {
 	assert.Empty(t, job.Status.FailureReason)
 	c.end(0, "", second...)
 	c.await(job, "completed", state(mlv1.StateCompleted))
+}
+
+// A job that waits is corrected. Where its pods may go is changed in the Job that waits, which keeps its Workload; all else needs another Job.
+func TestAPIKueueHoldsAJobThatIsEdited(t *testing.T) {
+	c := newQueueingCluster(t)
+	c.start(nil)
+	c.startKueue()
+	job := c.submit(builders.TrainingJob("bert").Workers(2).Labels(map[string]string{build.KueueQueueLabel: "team-a"}).
+		Spec(func(spec *mlv1.TrainingJobSpec) {
+			spec.Image, spec.Scheduling = "program:v1", &mlv1.Scheduling{NodeSelector: map[string]string{"zone": "a"}}
+			spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+		}))
+	edit := func(change func(*mlv1.TrainingJobSpec)) {
+		t.Helper()
+		next := job.DeepCopy()
+		change(&next.Spec)
+		require.NoError(t, c.Patch(t.Context(), next, client.MergeFrom(job)))
+		job = next
+	}
+	// It waits for a queue that is not there yet.
+	job = c.await(job, "waiting for Kueue", func(job *mlv1.TrainingJob) bool {
+		return job.Status.Reason == reasons.Queued && job.Status.StartCount == 1
+	})
+	first, held := c.awaitWorkload(func(*unstructured.Unstructured) bool { return true }), c.awaitSuspension(job, true)
+	assert.Equal(t, map[string]any{"zone": "a"}, selectorOf(first))
+
+	edit(func(spec *mlv1.TrainingJobSpec) { spec.Scheduling.NodeSelector = map[string]string{"zone": "b"} })
+	same := c.awaitWorkload(func(w *unstructured.Unstructured) bool { return selectorOf(w)["zone"] == "b" })
+	assert.Equal(t, first.GetUID(), same.GetUID(), "it keeps its place")
+	amended := c.awaitSuspension(job, true)
+	assert.Equal(t, held.UID, amended.UID)
+	assert.True(t, build.IsOf(amended, job))
+
+	// The API server of these tests allows that of a suspended Job; one that does not would have it replaced.
+	edit(func(spec *mlv1.TrainingJobSpec) {
+		spec.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("2Gi")
+	})
+	eventually(t, "the resources", func() bool {
+		now := c.awaitSuspension(job, true)
+		return now.UID == held.UID && now.Spec.Template.Spec.Containers[0].Resources.Requests.Memory().String() == "2Gi"
+	})
+
+	edit(func(spec *mlv1.TrainingJobSpec) { spec.Image = "program:v2" })
+	job = c.await(job, "waiting again", func(now *mlv1.TrainingJob) bool {
+		return now.Status.Reason == reasons.Queued && now.Status.ObservedGeneration == job.Generation && now.Status.StartCount == 2
+	})
+	c.collectGarbage()
+	second := c.awaitWorkload(func(w *unstructured.Unstructured) bool { return w.GetUID() != first.GetUID() })
+	assert.NotEqual(t, first.GetUID(), second.GetUID())
+	var told eventsv1.EventList
+	eventually(t, "the event", func() bool {
+		require.NoError(t, c.List(t.Context(), &told, client.InNamespace(c.namespace)))
+		return slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool {
+			return e.Reason == reasons.RequeuedAfterEdit &&
+				e.Note == "spec.image changed: another Job is made, which waits in LocalQueue team-a as a new one"
+		})
+	})
+
+	c.createAllOf(kueueFlavor)
+	admitted := c.awaitSuspension(job, false)
+	c.jobController(admitted, false)
+	assert.Equal(t, map[string]string{"pool": "spot", "zone": "b"}, admitted.Spec.Template.Spec.NodeSelector)
+	assert.Equal(t, "program:v2", admitted.Spec.Template.Spec.Containers[0].Image)
+	pods := c.startPods(admitted)
+	c.run(pods...)
+	job = c.await(job, "running", state(mlv1.StateRunning))
+
+	// After an eviction, too.
+	c.setActive(false)
+	evicted := c.awaitSuspension(job, true)
+	for _, pod := range pods {
+		require.NoError(t, c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	}
+	c.jobController(evicted, true)
+	job = c.await(job, "suspended", state(mlv1.StateSuspended))
+	edit(func(spec *mlv1.TrainingJobSpec) { spec.Scheduling.NodeSelector = map[string]string{"zone": "c"} })
+	c.awaitWorkload(func(w *unstructured.Unstructured) bool {
+		return selectorOf(w)["zone"] == "c" && w.GetUID() == second.GetUID()
+	})
+	c.setActive(true)
+	again := c.awaitSuspension(job, false)
+	assert.Equal(t, admitted.UID, again.UID)
+	assert.Equal(t, map[string]string{"pool": "spot", "zone": "c"}, again.Spec.Template.Spec.NodeSelector)
+	c.jobController(again, false)
+	c.run(c.startPods(again)...)
+	job = c.await(job, "running again", state(mlv1.StateRunning))
+	assert.Zero(t, job.Status.RestartCount)
+}
+
+// selectorOf is the node selector of a Workload.
+func selectorOf(workload *unstructured.Unstructured) map[string]any {
+	sets, _, _ := unstructured.NestedSlice(workload.Object, "spec", "podSets")
+	selector, _, _ := unstructured.NestedMap(sets[0].(map[string]any), "template", "spec", "nodeSelector")
+	return selector
 }
 
 // newQueueingCluster is a namespace of an API server of its own, which has Kueue's kinds.
@@ -258,13 +354,29 @@ func (c *cluster) jobController(workers *batchv1.Job, suspended bool) {
 // setActive has Kueue take the resources of the only Workload back, or give them again.
 func (c *cluster) setActive(active bool) {
 	c.t.Helper()
-	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("kueue.x-k8s.io/v1beta2")
-	list.SetKind("WorkloadList")
-	require.NoError(c.t, c.List(c.t.Context(), list, client.InNamespace(c.namespace)))
-	require.Len(c.t, list.Items, 1)
-	workload := &list.Items[0]
+	workload := c.awaitWorkload(func(*unstructured.Unstructured) bool { return true })
 	before := workload.DeepCopy()
 	require.NoError(c.t, unstructured.SetNestedField(workload.Object, active, "spec", "active"))
 	require.NoError(c.t, c.Patch(context.WithoutCancel(c.t.Context()), workload, client.MergeFrom(before)))
+}
+
+// awaitWorkload waits until there is one Workload, and it is as it should be. The test plays the garbage collector.
+func (c *cluster) awaitWorkload(is func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+	c.t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("kueue.x-k8s.io/v1beta2")
+	list.SetKind("WorkloadList")
+	eventually(c.t, "the Workload", func() bool {
+		require.NoError(c.t, c.List(c.t.Context(), list, client.InNamespace(c.namespace)))
+		for i := range list.Items {
+			var owner batchv1.Job
+			of := metav1.GetControllerOf(&list.Items[i])
+			err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: of.Name}, &owner)
+			if client.IgnoreNotFound(err) == nil && owner.UID != of.UID {
+				require.NoError(c.t, client.IgnoreNotFound(c.Delete(c.t.Context(), &list.Items[i])))
+			}
+		}
+		return len(list.Items) == 1 && is(&list.Items[0])
+	})
+	return &list.Items[0]
 }

@@ -47,6 +47,7 @@ type observed struct {
 
 	gang     observedGang
 	kueue    bool              // the cluster serves Kueue's kinds
+	held     *batchv1.Job      // the workers with their pod template, while Kueue holds them and the spec was edited
 	decision queueing.Decision // of the AIJobQueue that the spec names
 
 	nodes           map[string]*corev1.Node      // those of doubtful pods, by name; nil for one that is gone
@@ -60,7 +61,7 @@ type observed struct {
 func (r *Reconciler) observe(ctx context.Context, job *mlv1.TrainingJob) (observed, error) {
 	o := observed{now: r.Clock.Now(), settings: r.Settings, job: job}
 	for _, read := range []func(context.Context, *observed) error{
-		r.observeChildren, r.observeLostWorkers, r.observeResumeSource, r.observePods, r.observeUnseenPods, r.observeClaims, r.observeUnbound, r.observeCost, r.observeQueue,
+		r.observeChildren, r.observeLostWorkers, r.observeHeld, r.observeResumeSource, r.observePods, r.observeUnseenPods, r.observeClaims, r.observeUnbound, r.observeCost, r.observeQueue,
 		r.observeGang, r.observeNodes, r.observeNotices, r.observeSpot, r.observeRefusal,
 	} {
 		if err := read(ctx, &o); err != nil {

@@ -41,6 +41,8 @@ type desired struct {
 	outlived []podend.Outlived
 	// label are pods that lack the label with the number of their replica.
 	label []*corev1.Pod
+	// amend is the Job that Kueue holds as it should be, with the version that was read.
+	amend *batchv1.Job
 	// delete are children that should go.
 	delete []client.Object
 	// deleteSelf ends the TrainingJob, its TTL being over.
@@ -87,7 +89,7 @@ func plan(o observed) desired {
 		p.status.StartCount = max(p.status.StartCount, build.StartOf(o.workers)+1)
 	}
 	suspend := ptr.Deref(o.job.Spec.Suspend, false) && !p.isDone() // before it could be stopped
-	if !suspend && !p.isEvicted() {
+	if !suspend && !p.isEvicted() && !p.isOutdated() {
 		p.setResumed()
 	}
 	if reason, message := p.findObstacle(); reason != "" && o.workers == nil && !suspend {
@@ -157,7 +159,7 @@ func (o *observed) findObstacle() (reason, message string) {
 	case local == "" && queue == "" && o.settings.RequireQueue && o.job.Status.StartTime == nil && o.job.Status.StartCount == 0: // those that have started go on
 		return reasons.QueueRequired, "spec.scheduling.queueName: is not set, and the operator starts no job without a queue: " +
 			"name an AIJobQueue"
-	case local != "" && !o.kueue:
+	case local != "" && !o.kueue && o.workers == nil:
 		return reasons.KueueNotServed, fmt.Sprintf(
 			"the label %s names LocalQueue %s, but the cluster does not serve %s: install Kueue, or remove the label",
 			build.KueueQueueLabel, local, kueueWorkload)
@@ -280,7 +282,7 @@ func (p *planner) planAttempt() {
 	case p.workers.DeletionTimestamp != nil:
 		return // its end brings us back
 	case p.isOutdated():
-		p.remove(p.workers)
+		p.planEdited()
 		return
 	case build.AttemptOf(p.workers) < p.status.RestartCount:
 		p.shortenGrace()
@@ -325,11 +327,12 @@ func (p *planner) planAttempt() {
 }
 
 // isOutdated says whether the workers were made from a spec that was edited before the status told that they exist: until then an edit is
-// allowed. Those that Kueue holds are not let go by what the status says.
-func (p *planner) isOutdated() bool {
-	is := p.job.Status.State
-	editable := is == mlv1.StatePending || is == mlv1.StateSuspended || is == mlv1.StateRestarting && source.IsTemporary(p.job.Status.Reason)
-	return editable && !build.IsOf(p.workers, p.job) && build.LocalQueue(p.job) == ""
+// allowed. Kueue lets a Job go without asking the operator, so that pods of an earlier spec may run then; the status does not tell that they
+// do until the Job is known to be of the spec, and it is written with the version of the spec that was read.
+func (o *observed) isOutdated() bool {
+	is := o.job.Status.State
+	editable := is == mlv1.StatePending || is == mlv1.StateSuspended || is == mlv1.StateRestarting && source.IsTemporary(o.job.Status.Reason)
+	return editable && o.workers != nil && !build.IsOf(o.workers, o.job)
 }
 
 // blame explains a failure by what is known beside the pods that failed; nil while its cause may still follow.

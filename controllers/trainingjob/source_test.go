@@ -49,7 +49,9 @@ func TestTheCodeOfTheFirstStartIsKept(t *testing.T) {
 }
 
 func TestCodeThatCannotBeFetched(t *testing.T) {
-	problem := func(reason string) string { return `{"problem": {"reason": "` + reason + `", "message": "spec.source: said so"}}` }
+	problem := func(reason string) string {
+		return `{"problem": {"reason": "` + reason + `", "message": "spec.source: said so"}}`
+	}
 	for name, test := range map[string]struct {
 		code    int32
 		message string

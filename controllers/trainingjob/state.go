@@ -87,7 +87,7 @@ func (p *planner) setAdmission() {
 	p.status.Workers = cmp.Or(p.status.Workers, &mlv1.WorkersStatus{})
 	p.status.Workers.Total = p.job.Spec.NumWorkers
 	// Workers that are there keep what they have, and those that have a place what it was given for.
-	if p.workers == nil && (p.status.Admission == nil || p.status.Admission.AdmittedTime == nil) {
+	if (p.workers == nil || p.isOutdated()) && (p.status.Admission == nil || p.status.Admission.AdmittedTime == nil) {
 		p.status.DefaultResources = p.settings.DefaultResources.For(p.job.Spec.Resources)
 	}
 	p.status.Resources = build.Resources(p.job, p.status.Resources)

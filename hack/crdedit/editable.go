@@ -25,10 +25,14 @@ const startable = "['InvalidSpec', 'FrameworkNotSupported', 'StorageNotSupported
 // unfetched are reasons for which a TrainingJob tries again to fetch its code.
 const unfetched = "['SourceNotFound', 'SourceUnreachable', 'SourceAccessDenied', 'SourceVolumeFull']"
 
+// heldByKueue are reasons of a TrainingJob that waits for Kueue; one of an AIJobQueue has status.admission.
+const heldByKueue = "['Queued', 'EvictedByQueue', 'RequeuedAfterEdit']"
+
 // The API server cannot estimate what optional fields cost (self.?field), so that the rules ask for each with has.
 const editableTrainingJob = "(has(oldSelf.status) && has(oldSelf.status.state) && (" +
 	"(has(oldSelf.spec.suspend) && oldSelf.spec.suspend && oldSelf.status.state == 'Suspended') || " +
 	"(oldSelf.status.state in ['Pending', 'Suspended'] && ((has(oldSelf.status.reason) && oldSelf.status.reason in " + startable + ") || " +
+	"(has(oldSelf.status.reason) && oldSelf.status.reason in " + heldByKueue + " && !has(oldSelf.status.admission)) || " +
 	"(has(oldSelf.status.admission) && !has(oldSelf.status.admission.admittedTime)))) || " +
 	"(oldSelf.status.state == 'Restarting' && has(oldSelf.status.reason) && oldSelf.status.reason in " + unfetched + ")))"
 

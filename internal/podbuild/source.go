@@ -18,7 +18,7 @@ const (
 	// workspace is the volume of the code, which init containers of users may mount, too.
 	workspace         = "operator-workspace"
 	sourceFiles       = "operator-source-files"
-	sourceCredentials = "operator-source-credentials" //nolint:gosec // the name of a volume
+	sourceCredentials = "operator-source-credentials"
 	// sourceMounts is where the container sees what it needs.
 	sourceMounts = "/var/run/operator-source/"
 )

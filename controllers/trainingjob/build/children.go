@@ -119,7 +119,7 @@ func Workers(job *mlv1.TrainingJob, settings Settings, attempt int32) *batchv1.J
 	workers := job.Spec.NumWorkers
 	meta := Meta(job, WorkersName(job))
 	meta.Annotations = attemptAnnotations(job, attempt)
-	meta.Annotations[mlv1.AnnotationGeneration] = strconv.FormatInt(job.Generation, 10)
+	meta.Annotations[mlv1.AnnotationGeneration] = generationOf(job)
 	if IsIsolated(job, settings) {
 		meta.Annotations[mlv1.AnnotationIsolated] = "true"
 	}
@@ -167,12 +167,6 @@ func AttemptOf(workers *batchv1.Job) int32 { return countIn(workers, mlv1.Annota
 // StartOf is the number of starts before this Job was made. Jobs from before starts were counted have that of restarts.
 func StartOf(workers *batchv1.Job) int32 {
 	return max(countIn(workers, mlv1.AnnotationStart), AttemptOf(workers))
-}
-
-// IsOf says whether this Job was made from the spec of the job as it is. Jobs of releases before 0.4 do not tell.
-func IsOf(workers *batchv1.Job, job *mlv1.TrainingJob) bool {
-	of, told := workers.Annotations[mlv1.AnnotationGeneration]
-	return !told || of == strconv.FormatInt(job.Generation, 10)
 }
 
 func countIn(workers *batchv1.Job, annotation string) int32 {

@@ -39,7 +39,9 @@ func TestSourcesAreAccepted(t *testing.T) {
 }
 
 func TestSourceRejections(t *testing.T) {
-	git := func(url, commit, more string) string { return `{git: {url: "` + url + `", commit: "` + commit + `"` + more + `}}` }
+	git := func(url, commit, more string) string {
+		return `{git: {url: "` + url + `", commit: "` + commit + `"` + more + `}}`
+	}
 	archive := func(uri, sum string) string { return `{archive: {uri: "` + uri + `", sha256: "` + sum + `"}}` }
 	const one = "name exactly one of configMap, git, oci and archive"
 	for _, test := range []rejection{
