@@ -17,10 +17,11 @@ if [[ -n ${TEST_RERUNS:-} ]]; then
     options+=(--reruns "$TEST_RERUNS" -r fER)
 fi
 
-imports=$(IFS=,; echo "${modules[*]}")
-if ! "$python" -c "import $imports" 2>/dev/null || ! command -v mpirun >/dev/null; then
+# Looks for the modules without loading them, which takes seconds.
+find='import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))'
+if ! "$python" -c "$find" "${modules[@]}" || ! command -v mpirun >/dev/null; then
     if [[ -n ${PYTHON:-} ]]; then
-        echo "$PYTHON lacks one of $imports, or mpirun is not there" >&2
+        echo "$PYTHON lacks one of ${modules[*]}, or mpirun is not there" >&2
         exit 69
     fi
     apt-get update -o DPkg::Lock::Timeout=300 || echo "apt-get update complained; going on" >&2
