@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
@@ -12,13 +13,27 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import forks
 import pytest
 
 WORKER_ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_SECONDS = 180.0
 sys.path.insert(0, str(WORKER_ROOT))
 
+# What Python and PyTorch read while they load.
+BASE = {
+    "PATH": os.environ["PATH"],
+    "PYTHONPATH": str(WORKER_ROOT),
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OMP_NUM_THREADS": "1",
+}
 T = TypeVar("T")
+
+
+@functools.cache
+def loaded() -> forks.Forks:
+    """The process that has loaded PyTorch, for all tests."""
+    return forks.load(BASE)
 
 
 def wait_for(condition: Callable[[], T], what: str, seconds: float = DEADLINE_SECONDS) -> T:
@@ -52,28 +67,42 @@ def image_path(tmp_path: Path) -> str:
 
 
 class Process:
-    """One worker process whose output goes to a file."""
+    """One worker process whose output goes to a file.
 
-    def __init__(self, directory: Path, name: str, env: dict[str, str], session: bool = False) -> None:
+    It is forked (see forks.py), unless it is to be ``fresh`` or has its own settings of what is read while PyTorch loads.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        env: dict[str, str],
+        session: bool = False,
+        fresh: bool = False,
+        fork_ranks: bool = False,
+    ) -> None:
         self._log = directory / f"{name}.log"
         self._message = directory / f"{name}.termination"
-        base = {"PATH": os.environ["PATH"], "PYTHONPATH": str(WORKER_ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
         settings = {
             "MODEL": "mlp",
             "DATASET": "digits",
             "METRICS_PORT": "0",
-            "OMP_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
             "TERMINATION_MESSAGE_PATH": str(self._message),
         }
+        environment = {**BASE, **settings, **env}
+        self.process: subprocess.Popen[bytes] | forks.Forked
         with open(self._log, "wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "training_worker"],
-                env={**base, **settings, **env},
-                stdout=log,
-                stderr=log,
-                start_new_session=session,
-            )
+            if fresh or not BASE.items() <= environment.items():
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "training_worker"],
+                    env=environment,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=session,
+                )
+            else:
+                self.process = loaded().start(environment, log.fileno(), session, fork_ranks)
 
     @property
     def output(self) -> str:
@@ -105,16 +134,16 @@ class Process:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., list[Process]]]:
-    """Start the ranks of a job: ``start(ranks=2, EPOCHS=3)`` gives one Process per rank."""
+    """Start the ranks of a job: ``start(ranks=2, EPOCHS=3)`` gives one Process per rank, with ``fresh=True`` not forked."""
     processes: list[Process] = []
 
-    def start_ranks(ranks: int = 1, **env: object) -> list[Process]:
+    def start_ranks(ranks: int = 1, fresh: bool = False, **env: object) -> list[Process]:
         port = free_port()
         started = []
         for rank in range(ranks):
             place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": ranks, "RANK": rank}
             settings = {name: str(value) for name, value in {**place, **env}.items()}
-            started.append(Process(tmp_path, f"{len(processes) + len(started)}-rank{rank}", settings))
+            started.append(Process(tmp_path, f"{len(processes) + len(started)}-rank{rank}", settings, fresh=fresh))
         processes.extend(started)
         return started
 

@@ -41,13 +41,14 @@ class Job:
         }
         self.replicas: list[Process] = []
 
-    def start(self, *indexes: int) -> list[Process]:
-        """Start replicas, as pods with these indexes."""
+    def start(self, *indexes: int, fresh: bool = False) -> list[Process]:
+        """Start replicas, as pods with these indexes. They and their ranks are forked, unless they are to be ``fresh``."""
         started = []
         for index in indexes:
             self._started += 1
             env = {**self._env, "PET_NODE_RANK": str(index)}
-            started.append(Process(self._directory, f"{self._started}-replica{index}", env, session=True))
+            name = f"{self._started}-replica{index}"
+            started.append(Process(self._directory, name, env, session=True, fresh=fresh, fork_ranks=True))
         self.replicas.extend(started)
         return started
 
@@ -151,7 +152,7 @@ def test_a_failure_of_the_training_ends_its_replica_with_its_code_and_only_that(
     trains_in(second, "0, 1")
     time.sleep(1)
     children = Path(f"/proc/{second.process.pid}/task/{second.process.pid}/children").read_text().split()
-    os.kill(int(children[0]), signal.SIGKILL)
+    os.kill(int(children[-1]), signal.SIGKILL)  # before its rank, a forked agent has a child that forks ranks
     assert second.exit_code() == 137, second.output
     assert second.termination_message()["message"] == "process 0 of replica 1 was killed by SIGKILL"
     assert "left without telling the others" not in second.output, second.output
@@ -162,7 +163,7 @@ def test_a_failure_of_the_training_ends_its_replica_with_its_code_and_only_that(
 
 def test_all_replicas_of_a_training_that_is_done_end_well(jobs: type[Job]) -> None:
     job = jobs(2, 2, EPOCHS=1, STEP_DELAY_SECONDS=0)
-    replicas = job.start(1, 0)
+    replicas = job.start(1, 0, fresh=True)  # the agent itself starts Python
     assert [replica.exit_code() for replica in replicas] == [0, 0], replicas[0].output + replicas[1].output
     assert replicas[1].termination_message()["reason"] == "Completed"
 
@@ -185,7 +186,7 @@ def test_a_replica_that_waits_for_others_ends_on_sigterm(jobs: type[Job]) -> Non
 
 
 def test_a_replica_that_loads_pytorch_ends_on_sigterm(jobs: type[Job]) -> None:
-    (only,) = jobs(2, 3).start(0)
+    (only,) = jobs(2, 3).start(0, fresh=True)
     maps = Path(f"/proc/{only.process.pid}/maps")
     wait_for(lambda: "libtorch_cpu" in maps.read_text(), "PyTorch being loaded")
     only.process.send_signal(signal.SIGTERM)

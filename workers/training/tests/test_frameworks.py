@@ -58,7 +58,8 @@ def test_xgboost_looks_for_its_tracker_as_long_as_ranks_wait_for_each_other(seco
 
 @pytest.mark.parametrize("framework", WAYS)
 def test_ranks_train_together(start: Start, tmp_path: Path, framework: dict[str, str]) -> None:
-    ranks = start(ranks=2, EPOCHS=4, CHECKPOINT_DIR=tmp_path / "checkpoints", CHECKPOINT_FREQUENCY=2, **framework)
+    settings = {"EPOCHS": 4, "CHECKPOINT_DIR": tmp_path / "checkpoints", "CHECKPOINT_FREQUENCY": 2, **framework}
+    ranks = start(ranks=2, fresh=True, **settings)  # each way loads other modules
     assert codes(ranks) == [0, 0]
     message = ranks[0].termination_message()
     assert message["training_epoch"] == 4

@@ -37,8 +37,8 @@ def checkpoint_names(directory: Path) -> set[str]:
 
 
 def test_two_ranks_train_and_both_take_part(start: Start, tmp_path: Path) -> None:
-    ranks = start(2, MODEL="cnn", EPOCHS=4, LEARNING_RATE=0.005, CHECKPOINT_DIR=tmp_path / "ck", CHECKPOINT_RETENTION=2,
-                  CHECKPOINT_FREQUENCY=1)  # fmt: skip
+    ranks = start(2, fresh=True, MODEL="cnn", EPOCHS=4, LEARNING_RATE=0.005, CHECKPOINT_DIR=tmp_path / "ck",
+                  CHECKPOINT_RETENTION=2, CHECKPOINT_FREQUENCY=1)  # fmt: skip
     assert [rank.exit_code() for rank in ranks] == [0, 0], ranks[0].output + ranks[1].output
     for number, rank in enumerate(ranks):
         assert f"rank {number} of 2 joined, backend gloo, shard of 719 samples" in rank.output
@@ -56,7 +56,8 @@ def test_sigterm_at_one_rank_stops_all_and_training_resumes_at_that_step(start: 
     assert [rank.exit_code() for rank in reference] == [0, 0]
 
     settings |= {"CHECKPOINT_DIR": tmp_path / "ck"}
-    first = start(2, STEP_DELAY_SECONDS=0.05, **settings)
+    # Not forked: signals are blocked before PyTorch loads, which may start threads.
+    first = start(2, fresh=True, STEP_DELAY_SECONDS=0.05, **settings)
     wait_for_step(first[0], 15)
     first[1].process.send_signal(signal.SIGTERM)
     assert [rank.exit_code() for rank in first] == [143, 143], first[0].output
@@ -241,7 +242,7 @@ def test_other_optimizers_train_and_resume(
 
 
 def test_one_process_per_gpu_without_torchrun(start: Start) -> None:
-    (replica,) = start(1, EPOCHS=1, PET_NPROC_PER_NODE=2)
+    (replica,) = start(1, EPOCHS=1, PET_NPROC_PER_NODE=2)  # it is forked, and starts Python for its ranks
     assert replica.exit_code() == 0, replica.output
     assert "rank 0 trained 719 samples" in replica.output and "rank 1 trained 719 samples" in replica.output
 
