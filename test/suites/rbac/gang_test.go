@@ -34,11 +34,16 @@ func (w *world) gang(scheduler string) {
 	w.awaitState(job, mlv1.StateCompleted)
 }
 
-// waitsForKueue has the test play Kueue, and a worker fail, at which the manager asks whether Kueue stopped it.
+// waitsForKueue has the test play Kueue, an edit reach the Job that it holds, and a worker fail, at which the manager asks whether Kueue stopped it.
 func waitsForKueue(w *world) {
 	job := w.submit(builders.TrainingJob("bert").Labels(map[string]string{"kueue.x-k8s.io/queue-name": "team"}))
 	w.awaitReason(job, reasons.Queued)
+	w.change(job, job.Name, func() { job.Spec.Scheduling = &mlv1.Scheduling{NodeSelector: map[string]string{"zone": "a"}} })
 	var workers batchv1.Job
+	w.await("the edit in the Job", func(ctx context.Context) (bool, error) {
+		err := w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: job.Name + "-training"}, &workers)
+		return workers.Spec.Template.Spec.NodeSelector["zone"] == "a", err
+	})
 	w.change(&workers, job.Name+"-training", func() { workers.Spec.Suspend = ptr.To(false) })
 	pods := w.pods(job)
 	w.run(pods...)
