@@ -141,7 +141,7 @@ type SourceStatus struct {
 }
 
 const (
-	// WorkspaceMount is where a program finds the directory that it may write, and its code below.
+	// WorkspaceMount is the path of the volume with the code, which the program may write.
 	WorkspaceMount = "/workspace"
 	defaultSource  = WorkspaceMount + "/source"
 )

@@ -16,7 +16,7 @@ const exitNoCheckpoint = 65
 
 // restoreEnd says why the init container that restores a checkpoint failed; nil when it did not. The training has not begun then.
 func restoreEnd(pod *corev1.Pod, worker string, secrets []string) *podend.End {
-	ended := initState(pod, report.RestoreContainer).Terminated
+	ended := podend.InitState(pod, report.RestoreContainer).Terminated
 	if ended == nil || ended.ExitCode == 0 || ended.ExitCode == podend.ExitTerminated && workerProgram.WasDeleted(pod) {
 		return nil
 	}

@@ -60,7 +60,7 @@ func (o *observed) viewAgent() agentView {
 		return v
 	}
 	v.listen(pod)
-	if waiting := initState(pod, report.AgentContainer).Waiting; waiting != nil && waiting.Reason == "CrashLoopBackOff" && !v.ended {
+	if waiting := podend.InitState(pod, report.AgentContainer).Waiting; waiting != nil && waiting.Reason == "CrashLoopBackOff" && !v.ended {
 		v.crashing = waiting.Message
 	}
 	return v
@@ -82,16 +82,6 @@ func (v *agentView) listen(pod *corev1.Pod) {
 			v.present, v.restored, v.sync = true, said, cmp.Or(v.sync, said)
 		}
 	}
-}
-
-// initState is the state of an init container.
-func initState(pod *corev1.Pod, container string) corev1.ContainerState {
-	for i := range pod.Status.InitContainerStatuses {
-		if status := &pod.Status.InitContainerStatuses[i]; status.Name == container {
-			return status.State
-		}
-	}
-	return corev1.ContainerState{}
 }
 
 // ofPresentAttempt says whether a pod belongs to the workers, or to those that were just stopped.
@@ -305,5 +295,5 @@ func (o *observed) agentAddress(pod *corev1.Pod) string {
 
 // agentRuns says whether the pod has a container of the agent that can be asked.
 func agentRuns(pod *corev1.Pod) bool {
-	return initState(pod, report.RestoreContainer).Running != nil || initState(pod, report.AgentContainer).Running != nil
+	return podend.InitState(pod, report.RestoreContainer).Running != nil || podend.InitState(pod, report.AgentContainer).Running != nil
 }

@@ -46,7 +46,7 @@ var networkCauses = map[preflight.Cause]struct{ reason, remedy string }{
 // networkURL is where replica 0 is asked which workers do not reach one another; empty when it does not check that.
 func (o *observed) networkURL(pods []*corev1.Pod) string {
 	pod := masterPod(pods)
-	if pod == nil || pod.Status.PodIP == "" || initState(pod, preflight.Container).Running == nil {
+	if pod == nil || pod.Status.PodIP == "" || podend.InitState(pod, preflight.Container).Running == nil {
 		return ""
 	}
 	return o.agentAddress(pod)
@@ -57,7 +57,7 @@ func (o *observed) viewNetwork(pods []*corev1.Pod) networkView {
 	var v networkView
 	ended, checking := 0, map[int]*corev1.Pod{}
 	for _, pod := range pods {
-		state := initState(pod, preflight.Container)
+		state := podend.InitState(pod, preflight.Container)
 		if of, ok := indexOf(pod); ok && state.Running != nil {
 			v.checking, checking[int(of)] = true, pod
 			if state.Running.StartedAt.After(v.since) {

@@ -12,24 +12,15 @@ import (
 	"github.com/dcnlab/spot-training-operator/internal/source"
 )
 
-// followSource writes down the code that the workers were started with first. One with other code, which cannot happen but to a ConfigMap
-// that changed in between, is a failure.
+// followSource writes down the code that the workers were started with first. A worker with other code is a failure.
 func (p *planner) followSource(pods []*corev1.Pod) *failure {
-	for _, pod := range pods {
-		fetched := source.Fetched(pod, p.job.Spec.Source)
-		if fetched == nil {
-			continue
-		}
-		found := failureOf(pod)
-		if message := source.Differs(p.status.Source, fetched, found.worker); message != "" {
-			found.End = podend.End{Reason: reasons.SourceChanged, Message: message}
-			return &found
-		}
-		if p.status.Source == nil || p.status.Source.From != fetched.From {
-			p.status.Source = fetched
-		}
+	is, other, message := source.Follow(p.job.Spec.Source, p.status.Source, pods, func(pod *corev1.Pod) string { return failureOf(pod).worker })
+	if p.status.Source = is; other == nil {
+		return nil
 	}
-	return nil
+	found := failureOf(other)
+	found.End = podend.End{Reason: reasons.SourceChanged, Message: message}
+	return &found
 }
 
 // fetching says that a worker fetches its code; empty when none does.

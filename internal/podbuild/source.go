@@ -49,8 +49,8 @@ func AddSource(pod *corev1.PodSpec, code *podtemplate.Source, first *podtemplate
 		{Name: source.EnvSource, Value: strings.ReplaceAll(string(of), "$", "$$")}, // or Kubernetes would take $(NAME) in it for a variable
 		{Name: source.EnvDirectory, Value: strings.ReplaceAll(directory, "$", "$$")},
 	}
-	if digest := PinnedDigest(code, first); digest != "" {
-		fetches.Env = append(fetches.Env, corev1.EnvVar{Name: source.EnvDigest, Value: digest})
+	if pinned := source.Pinned(code, first); pinned != nil {
+		fetches.Env = append(fetches.Env, corev1.EnvVar{Name: source.EnvDigest, Value: pinned.Digest})
 	}
 	fetches.VolumeMounts = []corev1.VolumeMount{inside}
 	// What it needs may not exist yet, which the container says, and goes on when it appears.
@@ -73,12 +73,4 @@ func AddSource(pod *corev1.PodSpec, code *podtemplate.Source, first *podtemplate
 		}
 	}
 	pod.InitContainers = slices.Concat([]corev1.Container{fetches}, pod.InitContainers)
-}
-
-// PinnedDigest is that of the code with which a job was started first; empty before, and when another code was named since.
-func PinnedDigest(code *podtemplate.Source, first *podtemplate.SourceStatus) string {
-	if code == nil || first == nil || first.From != code.Origin() {
-		return ""
-	}
-	return first.Digest
 }

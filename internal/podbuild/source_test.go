@@ -80,16 +80,6 @@ spec:
 	}
 }
 
-func TestCodeIsPinnedUntilOtherCodeIsNamed(t *testing.T) {
-	code := ptr.To(read[podtemplate.Source](t, `configMap: {name: script}`))
-	first := &podtemplate.SourceStatus{From: code.Origin(), Digest: "sha256:1"}
-	assert.Equal(t, "sha256:1", PinnedDigest(code, first))
-	assert.Empty(t, PinnedDigest(code, nil))
-	assert.Empty(t, PinnedDigest(nil, first))
-	code.ConfigMap.Name = "other"
-	assert.Empty(t, PinnedDigest(code, first))
-}
-
 func TestMountsDoNotHideTheCode(t *testing.T) {
 	const remedy = " would hide the code, which spec.source puts into "
 	for name, test := range map[string]struct{ source, settings, field, message string }{

@@ -120,3 +120,13 @@ func Suffix(text string) string {
 	}
 	return ": " + text
 }
+
+// InitState is the state of an init container; empty for a pod without one, and before its kubelet has told.
+func InitState(pod *corev1.Pod, container string) corev1.ContainerState {
+	for i := range pod.Status.InitContainerStatuses {
+		if status := &pod.Status.InitContainerStatuses[i]; status.Name == container {
+			return status.State
+		}
+	}
+	return corev1.ContainerState{}
+}

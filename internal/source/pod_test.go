@@ -60,12 +60,45 @@ func TestEndOf(t *testing.T) {
 	assert.Nil(t, EndOf(&corev1.Pod{}, "worker 0"))
 }
 
-func TestDiffers(t *testing.T) {
+func TestFollow(t *testing.T) {
 	first := &podtemplate.SourceStatus{From: "configmap://script", Digest: "sha256:1"}
-	assert.Empty(t, Differs(nil, first, "worker 0"))
-	assert.Empty(t, Differs(first, first, "worker 0"))
-	assert.Empty(t, Differs(first, &podtemplate.SourceStatus{From: "configmap://other", Digest: "sha256:2"}, "worker 0"), "the spec was edited")
-	assert.Contains(t, Differs(first, &podtemplate.SourceStatus{From: "configmap://script", Digest: "sha256:2"}, "worker 0"), "its digest is sha256:2, not sha256:1")
+	has := func(digest string) *corev1.Pod {
+		return ended(corev1.ContainerStateTerminated{Message: `{"source": {"digest": "` + digest + `"}}`})
+	}
+	follow := func(first *podtemplate.SourceStatus, pods ...*corev1.Pod) (*podtemplate.SourceStatus, *corev1.Pod, string) {
+		return Follow(script, first, pods, func(*corev1.Pod) string { return "worker 0" })
+	}
+	for name, test := range map[string]struct {
+		before *podtemplate.SourceStatus
+		pod    *corev1.Pod
+		want   string
+	}{
+		"at the first start":                   {nil, has("sha256:1"), "sha256:1"},
+		"the same":                             {first, has("sha256:1"), "sha256:1"},
+		"the spec was edited":                  {&podtemplate.SourceStatus{From: "configmap://other", Digest: "sha256:2"}, has("sha256:1"), "sha256:1"},
+		"a pod that is not there, or has none": {first, nil, "sha256:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is, other, message := follow(test.before, nil, test.pod)
+			assert.Equal(t, test.want, is.Digest)
+			assert.Equal(t, "configmap://script", is.From)
+			assert.Nil(t, other)
+			assert.Empty(t, message)
+		})
+	}
+	changed := has("sha256:2")
+	is, other, message := follow(first, has("sha256:1"), changed)
+	assert.Equal(t, first, is)
+	assert.Same(t, changed, other)
+	assert.Contains(t, message, "its digest is sha256:2, not sha256:1")
+}
+
+func TestCodeIsPinnedUntilOtherCodeIsNamed(t *testing.T) {
+	first := &podtemplate.SourceStatus{From: script.Origin(), Digest: "sha256:1"}
+	assert.Equal(t, first, Pinned(script, first))
+	assert.Nil(t, Pinned(script, nil))
+	assert.Nil(t, Pinned(nil, first))
+	assert.Nil(t, Pinned(&podtemplate.Source{ConfigMap: &podtemplate.ConfigMapSource{Name: "other"}}, first))
 }
 
 // Every reason of a problem has a meaning: it passes, or does not.

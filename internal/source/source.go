@@ -14,7 +14,7 @@ const (
 
 	// EnvSource has the podtemplate.Source as JSON.
 	EnvSource = "SOURCE"
-	// EnvDirectory is where the code comes to lie. The directory above it, or itself where that is a mount, can be written.
+	// EnvDirectory is the directory of the code. Those above it can be written.
 	EnvDirectory = "SOURCE_DIRECTORY"
 	// EnvFiles is the folder with the keys of the ConfigMap.
 	EnvFiles = "SOURCE_FILES"
@@ -49,7 +49,8 @@ func IsPermanent(reason string) bool {
 	return reason == reasons.SourceInvalid || reason == reasons.SourceChanged
 }
 
-// IsTemporary says of a reason whether it is that of a problem which may pass, or which what the spec names can be changed for.
+// IsTemporary says of a reason whether it is that of a problem which another try may not have: a server may answer again, or a user may
+// create what is missing.
 func IsTemporary(reason string) bool {
 	_, is := exitCodes[reason]
 	return is && !IsPermanent(reason)
